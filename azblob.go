@@ -1,0 +1,254 @@
+package azblob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Vault is a storage.Vault on Azure Blob Storage. It is safe for concurrent use, and any number of vaults, in any number
+// of processes, may share a prefix.
+type Vault struct {
+	prefix      prefix
+	client      *blob.Client
+	reg         *registry.Register
+	grace       time.Duration
+	concurrency int
+	observer    Observer
+	// id is part of the writeids of this vault, so that no other one takes its writes for its own.
+	id string
+
+	mu     sync.Mutex
+	known  map[string]bool // containers that are there, as far as we know
+	calls  int             // under way
+	closed chan struct{}   // closed by Close
+	idle   chan struct{}   // closed when a closed vault has no more calls under way
+}
+
+var _ storage.Vault = (*Vault)(nil)
+
+// New returns the vault named prefix in the storage account at endpoint, such as
+// "https://account.blob.core.windows.net". It sends no request. The identity needs the role Storage Blob Data Contributor
+// on the account.
+//
+// The prefix has at most 52 lower-case letters, digits and single hyphens, with none of these at either end. The registry
+// names the types of requests and responses; with a nil one they are read as json.RawMessage, as tools do.
+//
+// What is wrong with the arguments is ErrInvalid, all of it at once.
+func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
+	var errs []error
+	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" {
+		errs = append(errs, invalid("endpoint", "%q is not like https://account.blob.core.windows.net (a token is sent over https only)", endpoint))
+	}
+	if cred == nil {
+		errs = append(errs, invalid("cred", "is nil"))
+	}
+	return open(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
+		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
+	})
+}
+
+// NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as the portal and
+// emulators give it. All else is as with New.
+func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts ...Option) (*Vault, error) {
+	return open(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
+		c, err := blob.NewFromConnectionString(connectionString, o)
+		if err != nil {
+			return nil, invalid("connectionString", "%v", err)
+		}
+		return c, nil
+	})
+}
+
+func open(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
+	if problem := prefix(name).check(); problem != "" {
+		errs = append(errs, invalid("prefix", "%q %s", name, problem))
+	}
+	o, err := gather(opts)
+	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
+		return nil, edge("New", uuid.Nil, err)
+	}
+	client, err := dial(o.client())
+	if err != nil {
+		return nil, edge("New", uuid.Nil, err)
+	}
+	return &Vault{
+		prefix:      prefix(name),
+		client:      client,
+		reg:         reg,
+		grace:       o.grace,
+		concurrency: o.concurrency,
+		observer:    o.observer,
+		id:          uuid.NewString(),
+		known:       map[string]bool{},
+		closed:      make(chan struct{}),
+		idle:        make(chan struct{}),
+	}, nil
+}
+
+// Close waits for the calls under way, until ctx ends at the latest, and gives up the vault's connections. Calls made after
+// it return ErrClosed; a second Close returns nil.
+func (v *Vault) Close(ctx context.Context) error {
+	v.mu.Lock()
+	select {
+	case <-v.closed:
+		v.mu.Unlock()
+		return nil
+	default:
+	}
+	close(v.closed)
+	if v.calls == 0 {
+		close(v.idle)
+	}
+	v.mu.Unlock()
+
+	defer v.client.Close()
+	select {
+	case <-v.idle:
+		return nil
+	case <-ctx.Done():
+		return edge("Close", uuid.Nil, ctx.Err())
+	}
+}
+
+// begin counts a call as under way until the function it returns is called; ErrClosed after Close.
+func (v *Vault) begin() (end func(), err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	select {
+	case <-v.closed:
+		return nil, storage.ErrClosed
+	default:
+	}
+	v.calls++
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.calls--
+		select {
+		case <-v.closed:
+			if v.calls == 0 {
+				close(v.idle)
+			}
+		default:
+		}
+	}, nil
+}
+
+// call runs a method about one plan: it refuses a closed vault and a bad ID before anything is sent, and finishes the error.
+func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
+	end, err := v.begin()
+	if err != nil {
+		return edge(op, plan, err)
+	}
+	defer end()
+	return edge(op, plan, do())
+}
+
+// write is call for methods that write, which observers are told of.
+func (v *Vault) write(op string, plan *uuid.UUID, do func() error) error {
+	started := time.Now()
+	err := v.call(op, *plan, do)
+	var e *storage.Error
+	if errors.As(err, &e) {
+		e.Plan = *plan // Create gives a plan its ID
+	}
+	switch {
+	case err == nil:
+		tell(v.observer.Commit, Commit{op, *plan, time.Since(started)})
+	case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrExists):
+		tell(v.observer.Conflict, Conflict{op, *plan, err})
+	}
+	return err
+}
+
+// parallel runs do for 0 to n-1, as many at a time as the vault has requests in flight, and waits for all that it began. It
+// begins no more after a failure, but lets the others come to their ends, so that their outcomes are known.
+func (v *Vault) parallel(n int, do func(i int) error) error {
+	var (
+		g      errgroup.Group
+		failed atomic.Bool
+		errs   = make([]error, n)
+	)
+	g.SetLimit(v.concurrency)
+	for i := range n {
+		if failed.Load() {
+			break
+		}
+		g.Go(func() error {
+			if errs[i] = do(i); errs[i] != nil {
+				failed.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in errs, of which all count
+	return worst(errs)
+}
+
+// worst returns the error that says most: one of unknown outcome if there is any, else the first.
+func worst(errs []error) error {
+	var first error
+	for _, err := range errs {
+		if errors.Is(err, storage.ErrUnknown) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// checkID refuses an ID that no plan can have. No clock is asked when it is only looked for.
+func checkID(id uuid.UUID) error {
+	if !workflow.IsV7(id) {
+		return invalid("ID", "%s is not a UUIDv7", id)
+	}
+	return checkAhead("ID", id)
+}
+
+// maxAhead is how far in the future the time in an ID may lie: a day, for clocks that disagree.
+const maxAhead = 24 * time.Hour
+
+func checkAhead(field string, id uuid.UUID) error {
+	if t := workflow.Time(id); time.Until(t) > maxAhead {
+		return invalid(field, "%s lies more than a day ahead, at %s", id, t.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// notAhead is the same as a rule for plans.
+func notAhead(o workflow.Object, bad func(field, problem string)) {
+	if id := *o.Header().ID; time.Until(workflow.Time(id)) > maxAhead {
+		bad("ID", id.String()+" lies more than a day ahead, at "+workflow.Time(id).Format(time.RFC3339))
+	}
+}
+
+// writeID names a write. The same write of the same vault gets the same name when it is asked for again, so that a call
+// whose answer was lost is known for what it is when it is repeated: the name covers the vault, the blob, the version that
+// is replaced and the new content.
+func (v *Vault) writeID(ref blob.Ref, cond blob.Condition, body []byte) string {
+	h := sha256.New()
+	for _, part := range []string{v.id, ref.String(), cond.String()} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	h.Write(body)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,351 @@
+package azblob
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Create stores a plan: N+3 requests for N sub-objects, and one more for the first plan of a day. It first fills in what
+// the author left out (IDs as UUIDv7, PlanIDs, SubmitTime) so that the same plan can be given to it again after ErrUnknown.
+// Every status must be NotStarted.
+//
+// The plan becomes visible, whole, with the last request; before that no reader sees any of it. A Create that takes longer
+// than the grace period fails. One that fails leaves nothing behind, or where that can't be known, remains that no reader
+// sees and Recovery removes.
+//
+// Errors: ErrInvalid before anything is sent; ErrExists when there is a plan of this ID; ErrConflict when the remains of an
+// unfinished create or delete of it are in the way, until Recovery clears them; ErrUnknown when the context or the grace
+// period ended in the middle: a Create of the same plan then returns nil, ErrExists or ErrConflict, and Recovery settles it.
+func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
+	var id uuid.UUID
+	if plan != nil {
+		id = plan.ID
+	}
+	return v.write("Create", &id, func() error {
+		if plan == nil {
+			return invalid("Plan", "is nil")
+		}
+		if err := workflow.Validate(plan, notAhead, asAuthored, v.knownPlugin); err != nil {
+			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+		}
+		fill(plan)
+		id = plan.ID
+		c, err := v.newCreation(plan)
+		if err != nil {
+			return err
+		}
+		return c.run(ctx)
+	})
+}
+
+// asAuthored is the rule that a new plan has not begun.
+func asAuthored(o workflow.Object, bad func(field, problem string)) {
+	if s := o.Header().State.Status; s != workflow.NotStarted {
+		bad("State.Status", "is "+s.String()+": a new plan is NotStarted in all its parts")
+	}
+	if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
+		bad("Attempts", "a new plan has none")
+	}
+}
+
+// knownPlugin is the rule that an action's plugin is in the registry, and that its request and responses are of the types
+// that come back: those that the plugin names, or pointers to them, or raw JSON that they can be read from.
+func (v *Vault) knownPlugin(o workflow.Object, bad func(field, problem string)) {
+	a, ok := o.(*workflow.Action)
+	if !ok || v.reg == nil || a.Plugin == "" {
+		return
+	}
+	plugin, known := v.reg.Plugin(a.Plugin)
+	if !known {
+		bad("Plugin", fmt.Sprintf("the registry lacks plugin %q", a.Plugin))
+		return
+	}
+	if problem := fits(a.Req, plugin.Request()); problem != "" {
+		bad("Req", problem+" of plugin "+plugin.Name())
+	}
+	for i, attempt := range a.Attempts {
+		if problem := fits(attempt.Resp, plugin.Response()); problem != "" {
+			bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+plugin.Name())
+		}
+	}
+}
+
+func fits(value, empty any) string {
+	if value == nil || empty == nil {
+		return ""
+	}
+	if _, raw := value.(json.RawMessage); raw {
+		if _, err := typed(value, empty); err != nil {
+			return fmt.Sprintf("can't be read as %T: %v", empty, err)
+		}
+		return ""
+	}
+	got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
+	if got == want || got == reflect.PointerTo(want) || reflect.PointerTo(got) == want {
+		return ""
+	}
+	return fmt.Sprintf("is a %v, not the %v", got, want)
+}
+
+// fill gives the plan what its author left out.
+func fill(plan *workflow.Plan) {
+	if plan.ID == uuid.Nil {
+		plan.ID = workflow.NewV7()
+	}
+	if plan.SubmitTime.IsZero() {
+		plan.SubmitTime = time.Now().UTC()
+	}
+	for o := range workflow.Walk(plan) {
+		h := o.Header()
+		if *h.ID == uuid.Nil {
+			*h.ID = workflow.NewV7()
+		}
+		*h.PlanID = plan.ID
+		h.State.ETag = ""
+	}
+}
+
+// creation is a plan on its way into the store.
+type creation struct {
+	v    *Vault
+	plan *workflow.Plan
+	keys keys
+	// call makes the writeids of this Create differ from those of every other, of the same plan too: what an earlier Create
+	// left is not this one's to go on with, because Recovery may be removing it.
+	call  string
+	entry blobWrite
+	parts []partWrite
+
+	markerETag, entryETag string
+}
+
+// blobWrite is what is written to a blob.
+type blobWrite struct {
+	ref      blob.Ref
+	body     []byte
+	metadata map[string]string
+}
+
+type partWrite struct {
+	object workflow.Object
+	blobWrite
+}
+
+// newCreation encodes everything that is sent before the object, so that nothing is sent of a plan which can't be encoded.
+func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
+	c := &creation{v: v, plan: plan, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
+	size := 0
+	for o := range workflow.Walk(plan) {
+		var err error
+		w := blobWrite{ref: c.keys.of(o)}
+		if o == workflow.Object(plan) {
+			if w.body, err = encodeEntry(plan); err == nil {
+				w.metadata, err = planMetadata(plan, typeEntry, c.call)
+			}
+			c.entry = w
+		} else {
+			if w.body, err = encodePart(o); err == nil {
+				w.metadata, err = partMetadata(o, c.call)
+			}
+			c.parts = append(c.parts, partWrite{o, w})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s %s can't be encoded: %w", storage.ErrInvalid, o.Kind(), *o.Header().ID, err)
+		}
+		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
+	}
+	if size > blob.MaxBody {
+		return nil, invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
+	}
+	return c, nil
+}
+
+// run is the order of writes of a Create: marker, entry, sub-objects, object. What each failure leaves is said where it is
+// handled. The marker comes before all else so that whatever is left is found by Recovery; nothing is a plan before the
+// object is there.
+func (c *creation) run(caller context.Context) error {
+	// Recovery leaves a marker alone for the grace period and a margin. What is sent here comes to its end before that, by this
+	// machine's monotonic clock.
+	started := time.Now()
+	ctx, cancel := context.WithDeadlineCause(caller, started.Add(c.v.grace), errGrace)
+	defer cancel()
+
+	// A failure leaves nothing, or a marker of nothing. It is not removed: it may be another Create's of the same ID.
+	if err := c.putMarker(ctx); err != nil {
+		return err
+	}
+	// The same, where the entry was not written. A taken one is another's, with its marker.
+	if err := c.putEntry(ctx); err != nil {
+		return err
+	}
+	// From here on the ID is ours. While all outcomes are certain and the object was never sent, we can undo.
+	if err := c.putParts(ctx); err != nil {
+		return c.undo(caller, err)
+	}
+	body, metadata, err := c.object()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return c.undo(caller, err)
+	}
+
+	// The commit point. Whatever fails from here on is left to Recovery: the object may be there.
+	ref := c.keys.object()
+	etag, err := c.v.client.Put(ctx, ref, body, metadata, blob.IfNew)
+	if err != nil {
+		return at("write object", ref, err)
+	}
+	if time.Since(started) > c.v.grace {
+		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
+		return c.withdraw(caller, etag)
+	}
+	c.plan.State.ETag = version(c.entryETag, workflow.NotStarted)
+	return nil
+}
+
+func (c *creation) putMarker(ctx context.Context) error {
+	ref := c.keys.marker()
+	put := func() (err error) {
+		if err := c.v.ensureContainer(ctx, ref.Container); err != nil {
+			return err
+		}
+		c.markerETag, err = c.v.client.Put(ctx, ref, nil, map[string]string{blob.WriteID: c.call}, blob.Always)
+		return err
+	}
+	err := put()
+	if blob.Is(err, blob.AbsentContainer) {
+		c.v.forgetContainer(ref.Container) // somebody dropped the day
+		err = put()
+	}
+	return at("write marker", ref, err)
+}
+
+func (c *creation) putEntry(ctx context.Context) (err error) {
+	ref := c.entry.ref
+	c.entryETag, err = c.v.client.Put(ctx, ref, c.entry.body, c.entry.metadata, blob.IfNew)
+	if !blob.Is(err, blob.Mismatch) {
+		return at("write entry", ref, err)
+	}
+	// Whosever the entry is: our object was never sent, so nothing of this Create can ever be seen.
+	_, headErr := c.v.client.Head(ctx, c.keys.object())
+	switch {
+	case headErr == nil:
+		return &storage.Error{Doing: "write entry", Blob: ref.String(), Err: fmt.Errorf("%w: %w", storage.ErrExists, errors.Unwrap(err))}
+	case blob.Is(headErr, blob.Absent):
+		return &storage.Error{Doing: "write entry", Blob: ref.String(), Err: fmt.Errorf("%w: a create or delete of this ID is under way, or was and left its remains, which Recovery clears after the grace period: %w", storage.ErrConflict, errors.Unwrap(err))}
+	default:
+		return at("look for the plan whose entry is there", c.keys.object(), headErr)
+	}
+}
+
+func (c *creation) putParts(ctx context.Context) error {
+	return c.v.parallel(len(c.parts), func(i int) error {
+		p := &c.parts[i]
+		etag, err := c.v.client.Put(ctx, p.ref, p.body, p.metadata, blob.IfNew)
+		if err != nil {
+			return at("write "+p.object.Kind().String(), p.ref, err)
+		}
+		p.object.Header().State.ETag = version(etag, workflow.NotStarted)
+		p.body = nil
+		return nil
+	})
+}
+
+// object encodes the plan with the versions of all its sub-objects, which a listing can later be compared with.
+func (c *creation) object() ([]byte, map[string]string, error) {
+	body, err := encodeObject(c.plan)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode object: %w", err)
+	}
+	metadata, err := planMetadata(c.plan, typeObject, c.call)
+	return body, metadata, err
+}
+
+// undo removes what a Create wrote that failed with cause before the object was sent. Where the outcome of a write is
+// unknown, it could still arrive after its removal, so all is left to Recovery.
+func (c *creation) undo(ctx context.Context, cause error) error {
+	if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {
+		return c.left(cause)
+	}
+	if err := c.remove(ctx); err != nil {
+		return c.left(errors.Join(cause, err))
+	}
+	if errors.Is(cause, errGrace) {
+		return fmt.Errorf("%w: %w", storage.ErrUnavailable, cause)
+	}
+	return cause
+}
+
+// withdraw takes back a plan whose object is there but came too late.
+func (c *creation) withdraw(ctx context.Context, objectETag string) error {
+	ref := c.keys.object()
+	err := at("remove object that came too late", ref, c.v.client.Delete(ctx, ref, blob.IfMatch(objectETag)))
+	if err == nil {
+		err = c.remove(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w: %w", storage.ErrUnknown, errGrace, err)
+	}
+	return fmt.Errorf("%w: %w", storage.ErrUnavailable, errGrace)
+}
+
+// remove removes all but the object, in the order of a delete. The marker goes only if it is still the one that was written:
+// once the entry is gone, another Create of the ID may have begun.
+func (c *creation) remove(ctx context.Context) error {
+	targets := make([]blob.Target, len(c.parts))
+	for i, p := range c.parts {
+		targets[i] = blob.Target{Name: p.ref.Name}
+	}
+	if err := c.v.deleteParts(ctx, c.keys.container, targets); err != nil {
+		return err
+	}
+	if err := c.v.client.Delete(ctx, c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
+		return at("remove entry", c.entry.ref, err)
+	}
+	return c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag)
+}
+
+// left is the error of a Create whose remains are left to Recovery although the plan is certain not to be there.
+func (c *creation) left(cause error) error {
+	if errors.Is(cause, storage.ErrUnknown) {
+		return cause
+	}
+	return &storage.Error{
+		Doing: "create", Blob: c.keys.entry().String(),
+		Err: fmt.Errorf("%w: remains of it are left, which Recovery clears after the grace period: %w", storage.ErrUnknown, cause),
+	}
+}
+
+// ensureContainer creates a day's container unless this vault knows that it is there.
+func (v *Vault) ensureContainer(ctx context.Context, name string) error {
+	v.mu.Lock()
+	known := v.known[name]
+	v.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"}); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known[name] = true
+	return nil
+}
+
+func (v *Vault) forgetContainer(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.known, name)
+}

@@ -1,0 +1,162 @@
+package emulator
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// batchLimit is the most requests that a batch may hold.
+const batchLimit = 256
+
+// parseBatch takes a batch apart.
+// https://learn.microsoft.com/rest/api/storageservices/blob-batch
+func (s *Server) parseBatch(c *call) *answer {
+	mediaType, params, err := c.mediaType()
+	if err != nil || mediaType != "multipart/mixed" || params["boundary"] == "" {
+		return failWith(codeInvalidHeaderValue, "Header: Content-Type.")
+	}
+	reader := multipart.NewReader(bytes.NewReader(c.body), params["boundary"])
+	for {
+		part, err := reader.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return batchFailure(fail(codeInvalidInput))
+		}
+		if len(c.items) == batchLimit {
+			return batchFailure(fail(codeExceedsMaxBatchCount))
+		}
+		item, ok := s.parseItem(c, part)
+		if !ok {
+			return batchFailure(fail(codeInvalidInput))
+		}
+		c.items = append(c.items, item)
+	}
+	if len(c.items) == 0 {
+		return batchFailure(fail(codeInvalidInput))
+	}
+	return nil
+}
+
+// parseItem reads one request of a batch.
+func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
+	id := part.Header.Get("Content-ID")
+	if id == "" || strings.ContainsAny(id, "\r\n") {
+		return nil, false
+	}
+	text, err := io.ReadAll(part)
+	if err != nil {
+		return nil, false
+	}
+	// A client may leave out the empty line at the end of headers.
+	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(text), strings.NewReader("\r\n\r\n"))))
+	if err != nil {
+		return nil, false
+	}
+	if r.URL.Host != "" {
+		return nil, false
+	}
+	r.Host = c.http.Host
+	r.TLS = c.http.TLS
+	r.URL.Scheme = c.http.URL.Scheme
+	r.Body = http.NoBody
+	item := s.parse(c.client, r, nil)
+	if item.operation.op != DeleteBlob {
+		return nil, false
+	}
+	if c.container != "" && item.container != c.container {
+		return nil, false
+	}
+	item.contentID = id
+	item.version = c.version // items do not say theirs
+	item.entry.Op = BatchItem
+	return item, true
+}
+
+// batch does the items one after the other, each for itself.
+func (s *Server) batch(c *call) *answer {
+	if c.container != "" && s.state.container(c.container) == nil {
+		return fail(codeContainerNotFound)
+	}
+	outcomes := make([]*answer, len(c.items))
+	for i, item := range c.items {
+		item.now, item.n = c.now, c.n
+		outcomes[i] = s.doItem(item)
+		outcomes[i].finish(item)
+	}
+	return batchAnswer(c, outcomes)
+}
+
+// doItem does one item, or what a fault makes of it.
+func (s *Server) doItem(item *call) *answer {
+	var own *answer
+	if item.fault == nil || item.fault.applied {
+		own = s.execute(item)
+	}
+	if item.fault != nil {
+		return item.fault.answer()
+	}
+	return own
+}
+
+// batchAnswer wraps the outcomes of the items.
+func batchAnswer(c *call, outcomes []*answer) *answer {
+	boundary := "batchresponse_" + requestID(c.n)
+	var body strings.Builder
+	for i, outcome := range outcomes {
+		id := ""
+		if i < len(c.items) {
+			id = c.items[i].contentID
+		}
+		writePart(&body, boundary, id, outcome)
+	}
+	body.WriteString("--" + boundary + "--\r\n")
+	a := newAnswer(http.StatusAccepted)
+	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
+	a.body = []byte(body.String())
+	a.items = outcomes
+	return a
+}
+
+// batchFailure is the answer to a batch that is not done at all: one part, of no
+// item. The service and Azurite answer so, and the SDK knows it.
+func batchFailure(failure *answer) *answer {
+	const boundary = "batchresponse_failure"
+	failure.header.Set("Content-Length", fmt.Sprint(len(failure.body)))
+	var body strings.Builder
+	writePart(&body, boundary, "", failure)
+	body.WriteString("--" + boundary + "--\r\n")
+	a := newAnswer(http.StatusAccepted)
+	a.code = failure.code
+	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
+	a.body = []byte(body.String())
+	return a
+}
+
+// writePart writes one answer as a part of the batch's.
+func writePart(w *strings.Builder, boundary, id string, a *answer) {
+	w.WriteString("--" + boundary + "\r\nContent-Type: application/http\r\n")
+	if id != "" {
+		w.WriteString("Content-ID: " + id + "\r\n")
+	}
+	fmt.Fprintf(w, "\r\nHTTP/1.1 %d %s\r\n", a.status, http.StatusText(a.status))
+	names := make([]string, 0, len(a.header))
+	for name := range a.header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		w.WriteString(name + ": " + a.header.Get(name) + "\r\n")
+	}
+	w.WriteString("\r\n")
+	w.Write(a.body)
+	w.WriteString("\r\n")
+}

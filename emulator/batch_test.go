@@ -1,0 +1,196 @@
+package emulator_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// codes are the outcomes of a batch's items, "" for a success.
+func codes(t *testing.T, responses []*container.BatchResponseItem) (all []string) {
+	t.Helper()
+	for i, item := range responses {
+		if item.ContentID == nil || *item.ContentID != i {
+			t.Errorf("item %d is about %v", i, item.ContentID)
+		}
+		var failure *azcore.ResponseError
+		switch {
+		case item.Error == nil:
+			all = append(all, "")
+		case errors.As(item.Error, &failure):
+			all = append(all, fmt.Sprintf("%d %s", failure.StatusCode, failure.ErrorCode))
+		default:
+			t.Error(item.Error)
+		}
+	}
+	return all
+}
+
+func TestBatchDelete(t *testing.T) {
+	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+		known := mustUpload(t, c, "known", "1", nil)
+		mustUpload(t, c, "chan ged/ü", "1", nil)
+		mustUpload(t, c, "whatever", "1", nil)
+		batch, err := c.NewBatchBuilder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range []struct{ name, match string }{
+			{"known", string(*known.ETag)},
+			{"chan ged/ü", `"0x8D0000000000001"`},
+			{"missing", ""},
+			{"missing", "*"},
+			{"whatever", ""},
+		} {
+			o := &container.BatchDeleteOptions{}
+			if item.match != "" {
+				o.AccessConditions = conditions(item.match, "")
+			}
+			if err := batch.Delete(item.name, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.ResetRequests()
+		resp, err := c.SubmitBatch(t.Context(), batch, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := codes(t, resp.Responses)
+		if wanted := []string{"", "412 ConditionNotMet", "404 BlobNotFound", "404 BlobNotFound", ""}; !slices.Equal(got, wanted) {
+			t.Errorf("got %q, want %q", got, wanted)
+		}
+		if s.Len("plans") != 1 {
+			t.Errorf("%d blobs are left", s.Len("plans"))
+		}
+		wanted := "BatchDelete plans -> 202; plans/known If-Match:etag 202; plans/chan ged/ü If-Match:etag 412 ConditionNotMet; " +
+			"plans/missing 404 BlobNotFound; plans/missing If-Match:* 404 BlobNotFound; plans/whatever 202"
+		if lines := trace(s); !slices.Equal(lines, []string{wanted}) {
+			t.Errorf("the log is\n%s", strings.Join(lines, "\n"))
+		}
+	})
+}
+
+func TestBatchOfService(t *testing.T) {
+	s := emulator.New()
+	s.Put("one-one", "a", nil, nil)
+	s.Put("two-two", "b", nil, nil)
+	c := newClient(t, s.Transport()).ServiceClient()
+	batch, err := c.NewBatchBuilder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range [][2]string{{"one-one", "a"}, {"two-two", "b"}, {"none", "c"}} {
+		if err := batch.Delete(path[0], path[1], nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := c.SubmitBatch(t.Context(), batch, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := codes(t, resp.Responses); !slices.Equal(got, []string{"", "", "404 ContainerNotFound"}) {
+		t.Errorf("got %q", got)
+	}
+	if s.Len("one-one")+s.Len("two-two") != 0 {
+		t.Error("not all were deleted")
+	}
+}
+
+func TestBatchLimit(t *testing.T) {
+	for _, n := range []int{1, 256, 257} {
+		s := emulator.New()
+		c := plans(t, s.Transport())
+		batch, err := c.NewBatchBuilder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			name := fmt.Sprint(i)
+			s.Put("plans", name, nil, nil)
+			if err := batch.Delete(name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		if n <= 256 {
+			if err != nil || s.Len("plans") != 0 {
+				t.Errorf("%d: %d are left, %v", n, s.Len("plans"), err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "ExceedsMaxBatchRequestCount") || s.Len("plans") != n {
+			t.Errorf("%d: %d are left, %v", n, s.Len("plans"), err)
+		}
+	}
+}
+
+func TestBatchItemsAreAuthorized(t *testing.T) {
+	s := emulator.New()
+	s.Put("plans", "a", nil, nil)
+	s.Put("plans", "b", nil, nil)
+	body := batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n",
+		"DELETE /devstoreaccount1/plans/b HTTP/1.1\r\n\r\n")
+	resp, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", body, map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
+	if resp.StatusCode != http.StatusAccepted || !strings.Contains(text, "HTTP/1.1 401") {
+		t.Errorf("got %d %s", resp.StatusCode, text)
+	}
+	if _, there := s.Blob("plans", "a"); there {
+		t.Error("the item with a token was not done")
+	}
+	if _, there := s.Blob("plans", "b"); !there {
+		t.Error("the item without a token was done")
+	}
+}
+
+// batchBody makes the body of a batch with the boundary "b".
+func batchBody(items ...string) string {
+	var w strings.Builder
+	for i, item := range items {
+		fmt.Fprintf(&w, "--b\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\nContent-ID: %d\r\n\r\n%s\r\n", i, item)
+	}
+	w.WriteString("--b--\r\n")
+	return w.String()
+}
+
+func TestBatchRefusals(t *testing.T) {
+	const fine = "DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n"
+	for name, body := range map[string]string{
+		"empty":           "",
+		"no items":        batchBody(),
+		"not HTTP":        batchBody("hello"),
+		"not a delete":    batchBody("PUT /devstoreaccount1/plans/a HTTP/1.1\r\n\r\n"),
+		"container":       batchBody("DELETE /devstoreaccount1/plans?restype=container HTTP/1.1\r\n\r\n"),
+		"other container": batchBody(fine, "DELETE /devstoreaccount1/other/a HTTP/1.1\r\n\r\n"),
+		"other account":   batchBody("DELETE /other/plans/a HTTP/1.1\r\n\r\n"),
+		"batch":           batchBody("POST /devstoreaccount1/plans?restype=container&comp=batch HTTP/1.1\r\n\r\n"),
+		"no id":           "--b\r\nContent-Type: application/http\r\n\r\n" + fine + "\r\n--b--\r\n",
+		"no end":          "--b\r\nContent-ID: 0\r\n\r\n" + fine,
+	} {
+		s := emulator.New()
+		s.Put("plans", "a", nil, nil)
+		_, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", body, map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
+		if !strings.Contains(text, "InvalidInput") || s.Len("plans") != 1 {
+			t.Errorf("%s: got %q", name, text)
+		}
+		if name == "empty" {
+			continue
+		}
+		if r := s.Requests()[0]; r.Code != "InvalidInput" {
+			t.Errorf("%s: the log has %s", name, r)
+		}
+	}
+	s := emulator.New()
+	s.PutContainer("plans", nil)
+	resp, _ := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody(fine), map[string]string{"Content-Type": "text/plain"})
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+}

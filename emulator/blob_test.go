@@ -1,0 +1,428 @@
+package emulator_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+func TestBlobRoundTrip(t *testing.T) {
+	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+		const name, body = "plans/a b?%/ü-entry.json", `{"a":1}`
+		sum := md5.Sum([]byte(body))
+		put := mustUpload(t, c, name, body, &blockblob.UploadOptions{
+			Metadata: map[string]*string{"planid": to.Ptr("1"), "Plan_Id": to.Ptr("two words"), "empty": to.Ptr("")},
+			HTTPHeaders: &blob.HTTPHeaders{
+				BlobContentType:        to.Ptr("application/json"),
+				BlobContentEncoding:    to.Ptr("identity"),
+				BlobContentLanguage:    to.Ptr("de"),
+				BlobContentDisposition: to.Ptr("inline"),
+				BlobCacheControl:       to.Ptr("no-store"),
+			},
+			Tier: to.Ptr(blob.AccessTierCool),
+		})
+		if !bytes.Equal(put.ContentMD5, sum[:]) {
+			t.Errorf("MD5 of put is %x", put.ContentMD5)
+		}
+
+		got, resp, err := download(t.Context(), c, name, nil)
+		if err != nil || got != body {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		if *resp.ETag != *put.ETag || !strings.HasPrefix(string(*put.ETag), `"0x8D`) {
+			t.Errorf("ETag of put %s, of get %s", *put.ETag, *resp.ETag)
+		}
+		if !resp.LastModified.Equal(*put.LastModified) || !bytes.Equal(resp.ContentMD5, sum[:]) ||
+			*resp.ContentLength != int64(len(body)) || *resp.ContentType != "application/json" ||
+			*resp.ContentEncoding != "identity" || *resp.ContentLanguage != "de" ||
+			*resp.ContentDisposition != "inline" || *resp.CacheControl != "no-store" {
+			t.Errorf("properties differ: %+v", resp)
+		}
+		if len(resp.Metadata) != 3 || *resp.Metadata["Planid"] != "1" || *resp.Metadata["Plan_id"] != "two words" {
+			t.Errorf("metadata is %v", resp.Metadata)
+		}
+
+		head, err := c.NewBlobClient(name).GetProperties(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *head.ContentLength != int64(len(body)) || *head.ETag != *put.ETag || *head.BlobType != blob.BlobTypeBlockBlob ||
+			*head.LeaseState != "available" || *head.LeaseStatus != "unlocked" ||
+			!*head.IsServerEncrypted || head.CreationTime.IsZero() || *head.AccessTier != "Cool" {
+			t.Errorf("head is %+v", head)
+		}
+
+		if _, err := c.NewBlobClient(name).Delete(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = download(t.Context(), c, name, nil)
+		want(t, err, http.StatusNotFound, "BlobNotFound")
+		_, err = c.NewBlobClient(name).GetProperties(t.Context(), nil)
+		want(t, err, http.StatusNotFound, "BlobNotFound")
+		_, err = c.NewBlobClient(name).Delete(t.Context(), nil)
+		want(t, err, http.StatusNotFound, "BlobNotFound")
+		if s.Len("plans") != 0 {
+			t.Error("the blob is still there")
+		}
+	})
+}
+
+func TestEmptyBlob(t *testing.T) {
+	onBothWires(t, func(t *testing.T, _ *emulator.Server, c *container.Client) {
+		mustUpload(t, c, "empty", "", nil)
+		got, resp, err := download(t.Context(), c, "empty", nil)
+		if err != nil || got != "" || *resp.ContentLength != 0 {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestSetMetadataReplaces(t *testing.T) {
+	onBothWires(t, func(t *testing.T, _ *emulator.Server, c *container.Client) {
+		put := mustUpload(t, c, "a", "body", &blockblob.UploadOptions{Metadata: map[string]*string{"old": to.Ptr("1")}})
+		set, err := c.NewBlobClient("a").SetMetadata(t.Context(), map[string]*string{"new": to.Ptr("2")}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *set.ETag == *put.ETag {
+			t.Error("the ETag is the same")
+		}
+		got, resp, err := download(t.Context(), c, "a", nil)
+		if err != nil || got != "body" || len(resp.Metadata) != 1 || *resp.Metadata["New"] != "2" {
+			t.Errorf("got %q %v, %v", got, resp.Metadata, err)
+		}
+		_, err = c.NewBlobClient("b").SetMetadata(t.Context(), nil, nil)
+		want(t, err, http.StatusNotFound, "BlobNotFound")
+	})
+}
+
+func TestRanges(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		offset int64
+		count  int64
+		want   string
+		status int
+	}{
+		{name: "begin", offset: 0, count: 3, want: "012"},
+		{name: "middle", offset: 3, count: 4, want: "3456"},
+		{name: "to the end", offset: 7, want: "789"},
+		{name: "beyond", offset: 8, count: 100, want: "89"},
+		{name: "all but by range", offset: 0, count: 10, want: "0123456789"},
+		{name: "behind the end", offset: 10, count: 1, status: http.StatusRequestedRangeNotSatisfiable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBothWires(t, func(t *testing.T, _ *emulator.Server, c *container.Client) {
+				mustUpload(t, c, "a", "0123456789", nil)
+				got, resp, err := download(t.Context(), c, "a", &blob.DownloadStreamOptions{
+					Range: blob.HTTPRange{Offset: tc.offset, Count: tc.count},
+				})
+				if tc.status != 0 {
+					want(t, err, tc.status, "InvalidRange")
+					return
+				}
+				if err != nil || got != tc.want {
+					t.Errorf("got %q, %v", got, err)
+				}
+				if tc.count > 0 && (resp.ContentRange == nil || !strings.HasSuffix(*resp.ContentRange, "/10")) {
+					t.Errorf("Content-Range is %v", resp.ContentRange)
+				}
+			})
+		})
+	}
+}
+
+func TestRangeMD5(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	mustUpload(t, c, "a", "0123456789", nil)
+	_, resp, err := download(t.Context(), c, "a", &blob.DownloadStreamOptions{
+		Range:              blob.HTTPRange{Offset: 2, Count: 3},
+		RangeGetContentMD5: to.Ptr(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, whole := md5.Sum([]byte("234")), md5.Sum([]byte("0123456789"))
+	if !bytes.Equal(resp.ContentMD5, part[:]) || !bytes.Equal(resp.BlobContentMD5, whole[:]) {
+		t.Errorf("MD5 of the range is %x, of the blob %x", resp.ContentMD5, resp.BlobContentMD5)
+	}
+}
+
+func TestChecksums(t *testing.T) {
+	wrong, right := md5.Sum([]byte("other")), md5.Sum([]byte("body"))
+	for _, tc := range []struct {
+		name string
+		o    blockblob.UploadOptions
+		code string
+	}{
+		{name: "MD5 right", o: blockblob.UploadOptions{TransactionalValidation: blob.TransferValidationTypeMD5(right[:])}},
+		{name: "MD5 wrong", o: blockblob.UploadOptions{TransactionalValidation: blob.TransferValidationTypeMD5(wrong[:])}, code: "Md5Mismatch"},
+		{name: "blob MD5 right", o: blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentMD5: right[:]}}},
+		{name: "blob MD5 wrong", o: blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentMD5: wrong[:]}}, code: "Md5Mismatch"},
+		{name: "MD5 short", o: blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentMD5: right[:8]}}, code: "InvalidMd5"},
+		{name: "CRC64 right", o: blockblob.UploadOptions{TransactionalValidation: blob.TransferValidationTypeComputeCRC64()}},
+		{name: "CRC64 wrong", o: blockblob.UploadOptions{TransactionalValidation: blob.TransferValidationTypeCRC64(7)}, code: "Crc64Mismatch"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := emulator.New()
+			c := plans(t, s.Transport())
+			_, err := upload(t.Context(), c, "a", "body", &tc.o)
+			if tc.code == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			want(t, err, http.StatusBadRequest, tc.code)
+			if s.Len("plans") != 0 {
+				t.Error("it was stored")
+			}
+		})
+	}
+}
+
+func TestTornUploadLeavesNothing(t *testing.T) {
+	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		body := &tornBody{Reader: strings.NewReader(strings.Repeat("x", 1<<20)), tear: cancel}
+		_, err := c.NewBlockBlobClient("a").Upload(ctx, body, nil)
+		if err == nil {
+			t.Error("the upload succeeded")
+		}
+		if s.Len("plans") != 0 {
+			t.Error("half a blob was stored")
+		}
+	})
+}
+
+// tornBody fails half-way.
+type tornBody struct {
+	*strings.Reader
+	tear func()
+}
+
+func (b *tornBody) Read(p []byte) (int, error) {
+	if b.Reader.Len() < 1<<19 {
+		b.tear()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return b.Reader.Read(p)
+}
+
+func (*tornBody) Close() error { return nil }
+
+func TestVersionsAndTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := emulator.New()
+		c := plans(t, s.Transport())
+		seen := make(map[string]bool)
+		var first blob.GetPropertiesResponse
+		for i := range 100 {
+			// All in one instant, and yet no two versions are the same.
+			etag := string(*mustUpload(t, c, "a", "same", nil).ETag)
+			if seen[etag] {
+				t.Fatalf("ETag %s came twice", etag)
+			}
+			seen[etag] = true
+			if i == 0 {
+				var err error
+				if first, err = c.NewBlobClient("a").GetProperties(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(90*time.Second + 700*time.Millisecond)
+		mustUpload(t, c, "a", "same", nil)
+		last, err := c.NewBlobClient("a").GetProperties(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := last.LastModified.Sub(*first.LastModified); d != 90*time.Second {
+			t.Errorf("Last-Modified went on by %s", d)
+		}
+		if !last.CreationTime.Equal(*first.CreationTime) {
+			t.Error("the creation time changed")
+		}
+		if !last.Date.Equal(time.Now().Truncate(time.Second)) {
+			t.Errorf("Date is %s", last.Date)
+		}
+	})
+}
+
+// raw sends a request that the SDK would not, with a token.
+func raw(t testing.TB, s *emulator.Server, method, path, body string, header map[string]string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/devstoreaccount1"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer token")
+	req.Header.Set("x-ms-version", "2026-12-06")
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := s.Transport().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // in memory
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+func TestRefusals(t *testing.T) {
+	block := map[string]string{"x-ms-blob-type": "BlockBlob"}
+	with := func(name, value string) map[string]string {
+		return map[string]string{"x-ms-blob-type": "BlockBlob", name: value}
+	}
+	for _, tc := range []struct {
+		name, method, path string
+		header             map[string]string
+		status             int
+		code               string
+	}{
+		{"no blob type", "PUT", "/plans/a", nil, 400, "MissingRequiredHeader"},
+		{"page blob", "PUT", "/plans/a", map[string]string{"x-ms-blob-type": "PageBlob"}, 501, "NotImplemented"},
+		{"odd blob type", "PUT", "/plans/a", map[string]string{"x-ms-blob-type": "Blob"}, 400, "InvalidHeaderValue"},
+		{"tags", "PUT", "/plans/a", with("x-ms-tags", "a=b"), 400, "UnsupportedHeader"},
+		{"copy", "PUT", "/plans/a", with("x-ms-copy-source", "http://x/"), 400, "UnsupportedHeader"},
+		{"own keys", "GET", "/plans/b", map[string]string{"x-ms-encryption-key": "a"}, 400, "UnsupportedHeader"},
+		{"tag condition", "GET", "/plans/b", map[string]string{"x-ms-if-tags": "a='b'"}, 400, "UnsupportedHeader"},
+		{"metadata on a read", "GET", "/plans/b", map[string]string{"x-ms-meta-a": "b"}, 400, "UnsupportedHeader"},
+		{"lease", "PUT", "/plans/b", with("x-ms-lease-id", "a"), 412, "LeaseNotPresentWithBlobOperation"},
+		{"lease of a container", "DELETE", "/plans?restype=container", map[string]string{"x-ms-lease-id": "a"}, 412, "LeaseNotPresentWithContainerOperation"},
+		{"acquire a lease", "PUT", "/plans/b?comp=lease", nil, 501, "NotImplemented"},
+		{"block", "PUT", "/plans/b?comp=block&blockid=AAAA", nil, 501, "NotImplemented"},
+		{"archive", "PUT", "/plans/a", with("x-ms-access-tier", "Archive"), 400, "InvalidHeaderValue"},
+		{"public", "PUT", "/other?restype=container", map[string]string{"x-ms-blob-public-access": "blob"}, 400, "UnsupportedHeader"},
+		{"snapshot", "GET", "/plans/b?snapshot=2026-01-01", nil, 400, "UnsupportedQueryParameter"},
+		{"version", "DELETE", "/plans/b?versionid=2026-01-01", nil, 400, "UnsupportedQueryParameter"},
+		{"only snapshots", "DELETE", "/plans/b", map[string]string{"x-ms-delete-snapshots": "only"}, 501, "NotImplemented"},
+		{"parameter twice", "GET", "/plans?restype=container&comp=list&prefix=a&prefix=b", nil, 400, "InvalidQueryParameterValue"},
+		{"bad query", "GET", "/plans/b?a;b", nil, 400, "InvalidQueryParameterValue"},
+		{"bad timeout", "GET", "/plans/b?timeout=x", nil, 400, "InvalidQueryParameterValue"},
+		{"bad version", "GET", "/plans/b", map[string]string{"x-ms-version": "latest"}, 400, "InvalidHeaderValue"},
+		{"root container", "GET", "/b", nil, 501, "NotImplemented"},
+		{"method", "PATCH", "/plans/b", nil, 405, "UnsupportedHttpVerb"},
+		{"range", "GET", "/plans/b", map[string]string{"Range": "bytes=-5"}, 400, "InvalidHeaderValue"},
+		{"bad MD5", "PUT", "/plans/a", with("Content-MD5", "x"), 400, "InvalidMd5"},
+		{"bad date", "PUT", "/plans/a", with("If-Modified-Since", "yesterday"), 400, "InvalidHeaderValue"},
+		{"two conditions", "DELETE", "/plans/b", map[string]string{"If-Match": "*", "If-None-Match": "a"}, 400, "MultipleConditionHeadersNotSupported"},
+		{"two tags", "DELETE", "/plans/b", map[string]string{"If-Match": `"a", "b"`}, 400, "MultipleConditionHeadersNotSupported"},
+		{"condition on a container", "DELETE", "/plans?restype=container", map[string]string{"If-Match": "*"}, 400, "ConditionHeadersNotSupported"},
+		{"no such container", "PUT", "/other/a", block, 404, "ContainerNotFound"},
+		{"system container", "PUT", "/$web/a", block, 400, "InvalidResourceName"},
+		{"name not UTF-8", "PUT", "/plans/%ff", block, 400, "InvalidResourceName"},
+		{"name too long", "PUT", "/plans/" + strings.Repeat("n", 1025), block, 400, "InvalidResourceName"},
+		{"body too long", "PUT", "/plans/a", with("x-long", "1"), 413, "RequestBodyTooLarge"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := emulator.New(emulator.WithMaxBody(1000))
+			s.Put("plans", "b", []byte("body"), nil)
+			before, _ := s.Blob("plans", "b")
+			body := ""
+			if tc.header["x-long"] != "" {
+				body = strings.Repeat("x", 1001)
+			}
+			resp, text := raw(t, s, tc.method, tc.path, body, tc.header)
+			if resp.StatusCode != tc.status || resp.Header.Get("x-ms-error-code") != tc.code {
+				t.Errorf("got %d %s, want %d %s", resp.StatusCode, resp.Header.Get("x-ms-error-code"), tc.status, tc.code)
+			}
+			if !strings.Contains(text, "<Code>"+tc.code+"</Code>") {
+				t.Errorf("the body is %q", text)
+			}
+			after, _ := s.Blob("plans", "b")
+			if s.Len("plans") != 1 || after.ETag != before.ETag {
+				t.Error("it took effect")
+			}
+		})
+	}
+}
+
+func TestLongestName(t *testing.T) {
+	s := emulator.New()
+	s.PutContainer("plans", nil)
+	resp, text := raw(t, s, "PUT", "/plans/"+strings.Repeat("n", 1024), "", map[string]string{"x-ms-blob-type": "BlockBlob"})
+	if resp.StatusCode != http.StatusCreated {
+		t.Errorf("got %d %s", resp.StatusCode, text)
+	}
+}
+
+func TestAnswersAreComplete(t *testing.T) {
+	s := emulator.New()
+	s.Put("plans", "b", []byte("body"), nil)
+	for _, method := range []string{"GET", "HEAD", "DELETE", "PATCH"} {
+		resp, text := raw(t, s, method, "/plans/b", "", map[string]string{"x-ms-client-request-id": "mine", "x-ms-version": "2026-02-06"})
+		for name, value := range map[string]string{"x-ms-client-request-id": "mine", "x-ms-version": "2026-02-06"} {
+			if got := resp.Header.Get(name); got != value {
+				t.Errorf("%s: %s is %q", method, name, got)
+			}
+		}
+		for _, name := range []string{"Date", "x-ms-request-id"} {
+			if resp.Header.Get(name) == "" {
+				t.Errorf("%s: there is no %s", method, name)
+			}
+		}
+		if method == "HEAD" && text != "" {
+			t.Errorf("HEAD has a body: %q", text)
+		}
+	}
+}
+
+func TestMetadataLimits(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		header map[string]string
+		status int
+		code   string
+	}{
+		{"just fits", map[string]string{"x-ms-meta-a": strings.Repeat("v", 8191)}, 201, ""},
+		{"too large", map[string]string{"x-ms-meta-a": strings.Repeat("v", 8192)}, 400, "MetadataTooLarge"},
+		{"too large in total", map[string]string{"x-ms-meta-a": strings.Repeat("v", 4096), "x-ms-meta-b": strings.Repeat("v", 4096)}, 400, "MetadataTooLarge"},
+		{"hyphen", map[string]string{"x-ms-meta-a-b": "v"}, 400, "InvalidMetadata"},
+		{"digit first", map[string]string{"x-ms-meta-1a": "v"}, 400, "InvalidMetadata"},
+		{"underscore first", map[string]string{"x-ms-meta-_1a": "v"}, 201, ""},
+		{"no name", map[string]string{"x-ms-meta-": "v"}, 400, "EmptyMetadataKey"},
+		{"not ASCII", map[string]string{"x-ms-meta-a": "ü"}, 400, "InvalidMetadata"},
+		{"tab", map[string]string{"x-ms-meta-a": "a\tb"}, 400, "InvalidMetadata"},
+		{"all that is allowed", map[string]string{"x-ms-meta-a": "! ~"}, 201, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := emulator.New()
+			s.PutContainer("plans", nil)
+			tc.header["x-ms-blob-type"] = "BlockBlob"
+			resp, _ := raw(t, s, "PUT", "/plans/a", "", tc.header)
+			if resp.StatusCode != tc.status || resp.Header.Get("x-ms-error-code") != tc.code {
+				t.Errorf("got %d %s", resp.StatusCode, resp.Header.Get("x-ms-error-code"))
+			}
+		})
+	}
+}
+
+func TestMD5IsComputed(t *testing.T) {
+	s := emulator.New()
+	s.PutContainer("plans", nil)
+	resp, _ := raw(t, s, "PUT", "/plans/a", "body", map[string]string{"x-ms-blob-type": "BlockBlob"})
+	sum := md5.Sum([]byte("body"))
+	if got := resp.Header.Get("Content-MD5"); got != base64.StdEncoding.EncodeToString(sum[:]) {
+		t.Errorf("Content-MD5 is %q", got)
+	}
+}

@@ -1,0 +1,147 @@
+package emulator
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// conditions are the conditional headers of a request.
+// https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
+type conditions struct {
+	match, noneMatch                  []string
+	modifiedSince, unmodifiedSince    time.Time
+	hasModifiedSince, hasUnmodifSince bool
+}
+
+// parseConditions reads the conditional headers.
+func parseConditions(h http.Header) (conditions, *answer) {
+	var c conditions
+	c.match = splitETags(h.Get("If-Match"))
+	c.noneMatch = splitETags(h.Get("If-None-Match"))
+	var bad *answer
+	if c.modifiedSince, c.hasModifiedSince, bad = parseDate(h, "If-Modified-Since"); bad != nil {
+		return c, bad
+	}
+	if c.unmodifiedSince, c.hasUnmodifSince, bad = parseDate(h, "If-Unmodified-Since"); bad != nil {
+		return c, bad
+	}
+	return c, nil
+}
+
+func splitETags(header string) []string {
+	if header == "" {
+		return nil
+	}
+	tags := strings.Split(header, ",")
+	for i := range tags {
+		tags[i] = strings.TrimSpace(tags[i])
+	}
+	return tags
+}
+
+func parseDate(h http.Header, name string) (time.Time, bool, *answer) {
+	value := h.Get(name)
+	if value == "" {
+		return time.Time{}, false, nil
+	}
+	t, err := http.ParseTime(value)
+	if err != nil {
+		return time.Time{}, false, failWith(codeInvalidHeaderValue, "Header: "+name+".")
+	}
+	return t, true, nil
+}
+
+// matches tells whether one of the tags is the version; "*" is every version.
+func matches(tags []string, version etag) bool {
+	for _, tag := range tags {
+		if tag == "*" || version.is(tag) {
+			return true
+		}
+	}
+	return false
+}
+
+func isAny(tags []string) bool { return len(tags) == 1 && tags[0] == "*" }
+
+// forRead judges a read of a blob that exists: If-Match and If-Unmodified-Since
+// must both hold, and one of If-None-Match and If-Modified-Since. A missing
+// blob is not judged at all: it is 404 whatever the conditions.
+func (c *conditions) forRead(version etag, modified time.Time) *answer {
+	if isAny(c.noneMatch) {
+		return fail(codeUnsatisfiableCondition)
+	}
+	if c.match != nil && !matches(c.match, version) {
+		return fail(codeConditionNotMet)
+	}
+	if c.hasUnmodifSince && modified.After(c.unmodifiedSince) {
+		return fail(codeConditionNotMet)
+	}
+	differs := c.noneMatch != nil && !matches(c.noneMatch, version)
+	newer := c.hasModifiedSince && modified.After(c.modifiedSince)
+	if (c.noneMatch != nil || c.hasModifiedSince) && !differs && !newer {
+		return notModified()
+	}
+	return nil
+}
+
+// combination refuses what a write must not combine: it has one condition with
+// one ETag, or one of the pairs If-None-Match with If-Modified-Since and
+// If-Match with If-Unmodified-Since, of which the first decides.
+func (c *conditions) combination() *answer {
+	if len(c.match) > 1 || len(c.noneMatch) > 1 {
+		return fail(codeMultipleConditions)
+	}
+	match, none := len(c.match) > 0, len(c.noneMatch) > 0
+	n := 0
+	for _, has := range []bool{match, none, c.hasModifiedSince, c.hasUnmodifSince} {
+		if has {
+			n++
+		}
+	}
+	pair := n == 2 && (none && c.hasModifiedSince || match && c.hasUnmodifSince)
+	if n > 1 && !pair {
+		return fail(codeMultipleConditions)
+	}
+	return nil
+}
+
+// forWrite judges a write of a blob that exists. exists is the answer to
+// If-None-Match: *, which differs by operation.
+func (c *conditions) forWrite(version etag, modified time.Time, exists string) *answer {
+	met := true
+	switch {
+	case isAny(c.noneMatch):
+		return fail(exists)
+	case c.noneMatch != nil:
+		met = !matches(c.noneMatch, version)
+	case c.match != nil:
+		met = matches(c.match, version)
+	case c.hasModifiedSince:
+		met = modified.After(c.modifiedSince)
+	case c.hasUnmodifSince:
+		met = !modified.After(c.unmodifiedSince)
+	}
+	if !met {
+		return fail(codeConditionNotMet)
+	}
+	return nil
+}
+
+// forCreate judges a write of a blob that does not exist: it can't be a version
+// that the client knows. Conditions on time don't count then.
+func (c *conditions) forCreate() *answer {
+	if c.match != nil {
+		return fail(codeConditionNotMet)
+	}
+	return nil
+}
+
+// forContainer judges a write of a container, for which the service has no
+// conditions on the ETag.
+func (c *conditions) forContainer(modified time.Time) *answer {
+	if c.match != nil || c.noneMatch != nil {
+		return fail(codeConditionsNotSupported)
+	}
+	return c.forWrite(0, modified, "")
+}

@@ -1,0 +1,106 @@
+package emulator
+
+import (
+	"net/http"
+	"time"
+)
+
+// being tells whether a container of that name was deleted a moment ago.
+func (s *Server) beingDeleted(name string, now time.Time) bool {
+	until, ok := s.state.deleted[name]
+	if ok && !now.Before(until) {
+		delete(s.state.deleted, name)
+		return false
+	}
+	return ok
+}
+
+func (s *Server) createContainer(c *call) *answer {
+	if s.state.container(c.container) != nil {
+		return fail(codeContainerAlreadyExists)
+	}
+	if s.beingDeleted(c.container, c.now) {
+		return fail(codeContainerBeingDeleted)
+	}
+	ct := newContainer(c.container)
+	ct.metadata = c.metadata
+	ct.touch(s, c.now)
+	s.state.containers.ReplaceOrInsert(ct)
+	a := newAnswer(http.StatusCreated)
+	ct.describe(a)
+	return a
+}
+
+func (s *Server) deleteContainer(c *call) *answer {
+	ct := s.state.container(c.container)
+	if ct == nil {
+		return fail(codeContainerNotFound)
+	}
+	if bad := c.cond.forContainer(ct.modified); bad != nil {
+		return bad
+	}
+	s.state.containers.Delete(ct)
+	if s.deletion > 0 {
+		s.state.deleted[c.container] = c.now.Add(s.deletion)
+	}
+	return newAnswer(http.StatusAccepted)
+}
+
+func (s *Server) containerProperties(c *call) *answer {
+	ct := s.state.container(c.container)
+	if ct == nil {
+		return fail(codeContainerNotFound)
+	}
+	a := newAnswer(http.StatusOK)
+	ct.describe(a)
+	setMetadata(a.header, ct.metadata)
+	if c.query.Get("comp") == "" {
+		a.header.Set("X-Ms-Lease-Status", "unlocked")
+		a.header.Set("X-Ms-Lease-State", "available")
+		a.header.Set("X-Ms-Has-Immutability-Policy", "false")
+		a.header.Set("X-Ms-Has-Legal-Hold", "false")
+	}
+	return a
+}
+
+func (s *Server) setContainerMetadata(c *call) *answer {
+	ct := s.state.container(c.container)
+	if ct == nil {
+		return fail(codeContainerNotFound)
+	}
+	if bad := c.cond.forContainer(ct.modified); bad != nil {
+		return bad
+	}
+	ct.metadata = c.metadata
+	ct.touch(s, c.now)
+	a := newAnswer(http.StatusOK)
+	ct.describe(a)
+	return a
+}
+
+// touch gives the container a new version.
+func (ct *container) touch(s *Server, now time.Time) {
+	ct.version = s.state.nextVersion(now)
+	ct.modified = second(now)
+}
+
+func (ct *container) describe(a *answer) {
+	a.header.Set("Etag", ct.version.quoted())
+	a.header.Set("Last-Modified", stamp(ct.modified))
+}
+
+// accountInfo answers what an ordinary account of today says.
+func (s *Server) accountInfo(*call) *answer {
+	a := newAnswer(http.StatusOK)
+	a.header.Set("X-Ms-Sku-Name", "Standard_LRS")
+	a.header.Set("X-Ms-Account-Kind", "StorageV2")
+	a.header.Set("X-Ms-Is-Hns-Enabled", "false")
+	return a
+}
+
+func (s *Server) serviceProperties(*call) *answer {
+	a := newAnswer(http.StatusOK)
+	a.header.Set("Content-Type", "application/xml")
+	a.body = []byte(xmlProlog + "<StorageServiceProperties><Cors/><DeleteRetentionPolicy><Enabled>false</Enabled></DeleteRetentionPolicy></StorageServiceProperties>")
+	return a
+}

@@ -1,0 +1,211 @@
+package emulator
+
+import (
+	"bytes"
+	"crypto/md5" //nolint:gosec // the service's own checksum
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Blob is a stored blob, as [Server.Blobs] shows it.
+type Blob struct {
+	Name         string
+	Body         []byte            // must not be changed
+	Metadata     map[string]string // names in lower case; must not be changed
+	ETag         string            // without quotes, as in listings
+	Created      time.Time
+	LastModified time.Time // to the second
+	MD5          []byte    // as stored; see Server.Corrupt
+	ContentType  string
+}
+
+// Containers yields the names of all containers, sorted, as they are when the
+// loop begins.
+func (s *Server) Containers() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		s.mu.Lock()
+		names := make([]string, 0, s.state.containers.Len())
+		s.state.containers.Ascend(func(ct *container) bool {
+			names = append(names, ct.name)
+			return true
+		})
+		s.mu.Unlock()
+		for _, name := range names {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Blobs yields all blobs of a container, sorted by name, as they are when the
+// loop begins. A container that does not exist has none. The server may be used
+// within the loop.
+func (s *Server) Blobs(container string) iter.Seq[Blob] {
+	return func(yield func(Blob) bool) {
+		s.mu.Lock()
+		ct := s.state.container(container)
+		if ct == nil {
+			s.mu.Unlock()
+			return
+		}
+		// A copy on write: a container of a million blobs is not copied here.
+		blobs := ct.blobs.Clone()
+		s.mu.Unlock()
+		blobs.Ascend(func(b *blob) bool { return yield(b.public()) })
+	}
+}
+
+// Blob returns a blob, if it is there.
+func (s *Server) Blob(container, name string) (Blob, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ct := s.state.container(container)
+	if ct == nil {
+		return Blob{}, false
+	}
+	b := ct.blob(name)
+	if b == nil {
+		return Blob{}, false
+	}
+	return b.public(), true
+}
+
+// Len returns the number of blobs in a container.
+func (s *Server) Len(container string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ct := s.state.container(container)
+	if ct == nil {
+		return 0
+	}
+	return ct.blobs.Len()
+}
+
+func (b *blob) public() Blob {
+	return Blob{
+		Name:         b.name,
+		Body:         b.body,
+		Metadata:     b.metadata,
+		ETag:         b.version.bare(),
+		Created:      b.created,
+		LastModified: b.modified,
+		MD5:          b.md5[:],
+		ContentType:  b.headers().mediaType,
+	}
+}
+
+// Put stores a blob without a request: no rule, log, gate or limit applies. The
+// container is made if it is missing. The body is kept, not copied, and must not
+// be changed any more.
+func (s *Server) Put(container, name string, body []byte, metadata map[string]string) {
+	b := &blob{name: name, body: body, md5: md5.Sum(body)} //nolint:gosec // as above
+	if len(metadata) > 0 {
+		b.metadata = make(map[string]string, len(metadata))
+		for k, v := range metadata {
+			b.metadata[strings.ToLower(k)] = v
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	ct := s.makeContainer(container, now)
+	b.version = s.state.nextVersion(now)
+	b.modified = second(now)
+	b.created = b.modified
+	ct.blobs.ReplaceOrInsert(b)
+}
+
+// Restore puts a blob back as it was when [Server.Blobs] or [Server.Blob] showed
+// it, with its ETag and times: a version from before, or one of another server.
+// The container is made if it is missing.
+func (s *Server) Restore(container string, old Blob) {
+	b := &blob{
+		name: old.Name, body: old.Body, metadata: maps.Clone(old.Metadata),
+		version: parseETag(old.ETag), created: old.Created, modified: second(old.LastModified),
+	}
+	copy(b.md5[:], old.MD5)
+	if old.ContentType != "" && old.ContentType != defaultMediaType {
+		b.content = &content{mediaType: old.ContentType}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// No later write may have this version again.
+	s.state.versions = max(s.state.versions, b.version)
+	s.makeContainer(container, s.clock()).blobs.ReplaceOrInsert(b)
+}
+
+// makeContainer returns a container, made if it is missing.
+func (s *Server) makeContainer(name string, now time.Time) *container {
+	if ct := s.state.container(name); ct != nil {
+		return ct
+	}
+	ct := newContainer(name)
+	ct.touch(s, now)
+	s.state.containers.ReplaceOrInsert(ct)
+	delete(s.state.deleted, name)
+	return ct
+}
+
+// PutContainer makes a container without a request, or replaces the metadata of
+// one.
+func (s *Server) PutContainer(name string, metadata map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	ct := s.makeContainer(name, now)
+	ct.metadata = make(map[string]string, len(metadata))
+	for k, v := range metadata {
+		ct.metadata[strings.ToLower(k)] = v
+	}
+	ct.touch(s, now)
+}
+
+// Remove deletes a blob without a request, and tells whether it was there.
+func (s *Server) Remove(container, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ct := s.state.container(container)
+	if ct == nil {
+		return false
+	}
+	_, ok := ct.blobs.Delete(&blob{name: name})
+	return ok
+}
+
+// RemoveContainer deletes a container without a request, and tells whether it
+// was there. Its name is free at once.
+func (s *Server) RemoveContainer(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.state.containers.Delete(&container{name: name})
+	return ok
+}
+
+// Corrupt changes the bytes of a blob and nothing else: MD5, ETag and times stay,
+// as when a disk or a bug of the service damages it. damage gets a copy that it
+// may change. Corrupt tells whether the blob was there.
+func (s *Server) Corrupt(container, name string, damage func([]byte) []byte) bool {
+	old, ok := s.Blob(container, name)
+	if !ok {
+		return false
+	}
+	body := damage(slices.Clone(old.Body))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ct := s.state.container(container)
+	if ct == nil {
+		return false
+	}
+	b := ct.blob(name)
+	if b == nil || !bytes.Equal(b.body, old.Body) {
+		return false
+	}
+	damaged := *b
+	damaged.body = body
+	ct.blobs.ReplaceOrInsert(&damaged)
+	return true
+}

@@ -1,0 +1,341 @@
+package emulator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestBrokenRequests tries each effect that hides the outcome, on a put.
+func TestBrokenRequests(t *testing.T) {
+	ended := func(t *testing.T, err error) {
+		t.Helper()
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %v, want the end of the connection", err)
+		}
+	}
+	reset := func(t *testing.T, err error) {
+		t.Helper()
+		var network *net.OpError
+		if !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &network) {
+			t.Errorf("got %v, want a reset", err)
+		}
+	}
+	answered := func(status int, code string) func(*testing.T, error) {
+		return func(t *testing.T, err error) {
+			t.Helper()
+			want(t, err, status, code)
+		}
+	}
+	for _, tc := range []struct {
+		effect  emulator.Effect
+		applied bool
+		check   func(*testing.T, error)
+	}{
+		{emulator.LostRequest(), false, ended},
+		{emulator.LostAnswer(), true, ended},
+		{emulator.Reset(), false, reset},
+		{emulator.Reset().Applied(), true, reset},
+		{emulator.Answer(503, "ServerBusy"), false, answered(503, "ServerBusy")},
+		{emulator.Answer(500, "InternalError").Applied(), true, answered(500, "InternalError")},
+		{emulator.Answer(429, "TooMany"), false, answered(429, "TooMany")},
+		{emulator.Answer(409, "ContainerBeingDeleted"), false, answered(409, "ContainerBeingDeleted")},
+	} {
+		t.Run(tc.effect.String(), func(t *testing.T) {
+			onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+				rule := emulator.On(emulator.PutBlob).Do(tc.effect)
+				s.Inject(rule)
+				_, err := upload(t.Context(), c, "a", "body", nil)
+				tc.check(t, err)
+				if applied := s.Len("plans") == 1; applied != tc.applied {
+					t.Errorf("applied: %t", applied)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("%s fired %d times", rule, rule.Fired())
+				}
+				s.ClearFaults()
+				if _, err := upload(t.Context(), c, "a", "body", nil); err != nil {
+					t.Errorf("after the fault: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestErrorsLookLikeThoseOfNetHTTP(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	s.Inject(emulator.On().Do(emulator.LostRequest()))
+	_, err := upload(t.Context(), c, "a", "body", nil)
+	var wrapped *url.Error
+	if !errors.As(err, &wrapped) || wrapped.Op != "Put" || !strings.HasSuffix(wrapped.URL, "/plans/a") {
+		t.Errorf("got %#v", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	s.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy").RetryAfter(1500 * time.Millisecond)))
+	_, err := upload(t.Context(), c, "a", "body", nil)
+	var resp *azcore.ResponseError
+	if !errors.As(err, &resp) || resp.RawResponse.Header.Get("Retry-After") != "2" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		effect := emulator.Silence()
+		if applied {
+			effect = effect.Applied()
+		}
+		synctest.Test(t, func(t *testing.T) {
+			s := emulator.New()
+			c := plans(t, s.Transport())
+			s.Inject(emulator.On(emulator.PutBlob).Do(effect))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			begin := time.Now()
+			_, err := upload(ctx, c, "a", "body", nil)
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Hour {
+				t.Errorf("got %v after %s", err, time.Since(begin))
+			}
+			if (s.Len("plans") == 1) != applied {
+				t.Errorf("%s: %d blobs", effect, s.Len("plans"))
+			}
+		})
+	}
+}
+
+func TestSilenceOnSocket(t *testing.T) {
+	s := emulator.New()
+	c := plansOnSocket(t, s)
+	s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Silence().Applied()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := upload(ctx, c, "a", "body", nil)
+		done <- err
+	}()
+	for s.Len("plans") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCutBody(t *testing.T) {
+	const body = "0123456789"
+	for cut := range len(body) + 2 {
+		onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+			mustUpload(t, c, "a", body, nil)
+			s.Inject(emulator.On(emulator.GetBlob).Do(emulator.CutBody(cut)))
+			got, resp, err := download(t.Context(), c, "a", nil)
+			if wanted := body[:min(cut, len(body))]; got != wanted {
+				t.Errorf("got %q, want %q", got, wanted)
+			}
+			if *resp.ContentLength != int64(len(body)) {
+				t.Errorf("Content-Length is %d", *resp.ContentLength)
+			}
+			// In process the end is clean, as it is behind some proxies; net/http
+			// notices that a connection ends early.
+			socket := strings.Contains(t.Name(), "/socket")
+			if wanted := socket && cut < len(body); errors.Is(err, io.ErrUnexpectedEOF) != wanted {
+				t.Errorf("cut at %d: %v", cut, err)
+			}
+		})
+	}
+}
+
+func TestFlipBit(t *testing.T) {
+	const body = "0123"
+	for bit := range len(body)*8 + 1 {
+		s := emulator.New()
+		c := plans(t, s.Transport())
+		mustUpload(t, c, "a", body, nil)
+		s.Inject(emulator.On(emulator.GetBlob).Nth(1).Do(emulator.FlipBit(bit)))
+		wanted := []byte(body)
+		if bit < len(body)*8 {
+			wanted[bit/8] ^= 1 << (bit % 8)
+		}
+		if got, _, err := download(t.Context(), c, "a", nil); err != nil || !bytes.Equal([]byte(got), wanted) {
+			t.Errorf("bit %d: got %q, %v", bit, got, err)
+		}
+		if got, _, err := download(t.Context(), c, "a", nil); err != nil || got != body {
+			t.Errorf("bit %d: the stored blob is %q now, %v", bit, got, err)
+		}
+	}
+}
+
+func TestDuplicate(t *testing.T) {
+	for k := range 3 {
+		s := emulator.New()
+		c := plans(t, s.Transport())
+		s.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Duplicate(k)))
+		mustUpload(t, c, "a", "old", nil)
+		for i := range k {
+			if i == 0 {
+				mustUpload(t, c, "a", "new", nil)
+				continue
+			}
+			mustUpload(t, c, "other", "x", nil)
+		}
+		// The late copy of the first put has undone the second.
+		if b, _ := s.Blob("plans", "a"); string(b.Body) != "old" {
+			t.Errorf("after %d: %q\n%s", k, b.Body, strings.Join(trace(s), "\n"))
+		}
+		if n := s.DeliverLate(); n != 0 {
+			t.Errorf("after %d: %d were still under way", k, n)
+		}
+	}
+}
+
+func TestDuplicateUnderCondition(t *testing.T) {
+	for _, tc := range []struct {
+		noneMatch string
+		status    int
+	}{
+		{"", http.StatusCreated},
+		{"*", http.StatusConflict},
+	} {
+		s := emulator.New()
+		c := plans(t, s.Transport())
+		s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Duplicate(5)))
+		mustUpload(t, c, "a", "body", &blockblob.UploadOptions{AccessConditions: conditions("", tc.noneMatch)})
+		before, _ := s.Blob("plans", "a")
+		if n := s.DeliverLate(); n != 1 {
+			t.Fatalf("%d were under way", n)
+		}
+		after, _ := s.Blob("plans", "a")
+		if applied := after.ETag != before.ETag; applied != (tc.noneMatch == "") {
+			t.Errorf("If-None-Match %q: the late copy was applied: %t", tc.noneMatch, applied)
+		}
+		last := s.Requests()[len(s.Requests())-1]
+		if last.Fault != "duplicate" || last.Status != tc.status {
+			t.Errorf("the log has %s", last)
+		}
+	}
+}
+
+func TestLate(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	s.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Reset().Late(2)))
+	if _, err := upload(t.Context(), c, "a", "body", nil); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if s.Len("plans") != 0 {
+			t.Errorf("it took effect after %d", i)
+		}
+		_, _, err := download(t.Context(), c, "a", nil)
+		want(t, err, http.StatusNotFound, "BlobNotFound")
+	}
+	if s.Len("plans") != 1 {
+		t.Error("it did not take effect")
+	}
+}
+
+func TestCrash(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		effect := emulator.Crash()
+		if applied {
+			effect = effect.Applied()
+		}
+		s := emulator.New()
+		victim, witness := s.Transport(), s.Transport()
+		c, w := plans(t, victim), plans(t, witness)
+		victim.Inject(emulator.On(emulator.PutBlob).Nth(2).Do(effect))
+		mustUpload(t, c, "1", "body", nil)
+		_, err := upload(t.Context(), c, "2", "body", nil)
+		if !errors.Is(err, emulator.ErrCrashed) || !victim.Crashed() {
+			t.Fatalf("got %v", err)
+		}
+		if _, _, err := download(t.Context(), c, "1", nil); !errors.Is(err, emulator.ErrCrashed) {
+			t.Errorf("later: %v", err)
+		}
+		list, _ := names(t, w, nil)
+		if wanted := map[bool]int{false: 1, true: 2}[applied]; len(list) != wanted {
+			t.Errorf("%s: stored are %v", effect, list)
+		}
+		if witness.Crashed() {
+			t.Error("the other client has crashed, too")
+		}
+	}
+}
+
+func TestEmptyPage(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	all := alphabet(s)
+	s.Inject(emulator.On(emulator.ListBlobs).Range(1, 3).Do(emulator.EmptyPage()))
+	got, pages := names(t, c, nil)
+	if len(got) != len(all) || pages != 4 {
+		t.Errorf("got %d names in %d pages", len(got), pages)
+	}
+}
+
+func TestFaultOnBatchItem(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	alphabet(s)
+	rule := emulator.On(emulator.BatchItem).Path("a/*").Do(emulator.Answer(503, "ServerBusy"))
+	both := emulator.On(emulator.BatchItem).Path("b/01").Do(emulator.Answer(500, "InternalError").Applied())
+	s.Inject(rule, both)
+	batch, err := c.NewBatchBuilder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/00", "b/00", "b/01"} {
+		if err := batch.Delete(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := c.SubmitBatch(t.Context(), batch, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(codes(t, resp.Responses), ","); got != "503 ServerBusy,,500 InternalError" {
+		t.Errorf("got %s", got)
+	}
+	if s.Len("plans") != 48 || rule.Fired() != 1 || both.Fired() != 1 {
+		t.Errorf("%d blobs are left", s.Len("plans"))
+	}
+}
+
+func TestEffectsThatMakeNoSense(t *testing.T) {
+	for name, build := range map[string]func(){
+		"cut, applied":    func() { emulator.CutBody(1).Applied() },
+		"duplicate, late": func() { emulator.Duplicate(1).Late(2) },
+		"lost item":       func() { emulator.On(emulator.BatchItem).Do(emulator.LostRequest()) },
+		"bad pattern":     func() { emulator.On().Path("[") },
+		"no effect":       func() { emulator.New().Inject(emulator.On()) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			build()
+		}()
+	}
+}

@@ -1,0 +1,148 @@
+package emulator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestRules sends the same ten puts under different rules, and pins which of them
+// fail.
+func TestRules(t *testing.T) {
+	busy := emulator.Answer(503, "ServerBusy")
+	for _, tc := range []struct {
+		rule  *emulator.Rule
+		fails string // one letter per put: x failed
+		text  string
+	}{
+		{emulator.On(emulator.PutBlob).Do(busy), "xxxxxxxxxx", "on PutBlob: answer 503 ServerBusy"},
+		{emulator.On().Do(busy), "xxxxxxxxxx", "on any: answer 503 ServerBusy"},
+		{emulator.On(emulator.GetBlob, emulator.HeadBlob).Do(busy), "..........", "on GetBlob|HeadBlob: answer 503 ServerBusy"},
+		{emulator.On().Method("PUT").Do(busy), "xxxxxxxxxx", "on any method PUT: answer 503 ServerBusy"},
+		{emulator.On().Method("GET").Do(busy), "..........", "on any method GET: answer 503 ServerBusy"},
+		{emulator.On().Nth(3).Do(busy), "..x.......", "on any nth 3: answer 503 ServerBusy"},
+		{emulator.On().Range(3, 5).Do(busy), "..xxx.....", "on any range 3-5: answer 503 ServerBusy"},
+		{emulator.On().Range(9, 0).Do(busy), "........xx", "on any from 9: answer 503 ServerBusy"},
+		{emulator.On().Every(4).Do(busy), "...x...x..", "on any every 4: answer 503 ServerBusy"},
+		{emulator.On().Times(2).Do(busy), "xx........", "on any times 2: answer 503 ServerBusy"},
+		{emulator.On().Path("open/*").Do(busy), "x.x.x.x.x.", `on any path "open/*": answer 503 ServerBusy`},
+		{emulator.On().Path("plans/open/*").Do(busy), "x.x.x.x.x.", `on any path "plans/open/*": answer 503 ServerBusy`},
+		{emulator.On().Path("*").Do(busy), "..........", `on any path "*": answer 503 ServerBusy`},
+		{emulator.On().Path("/9").Do(busy), ".........x", `on any path "/9": answer 503 ServerBusy`},
+		{emulator.On().Path("open/*").Nth(2).Do(busy), "..x.......", `on any path "open/*" nth 2: answer 503 ServerBusy`},
+		{emulator.On().Client("one").Do(busy), "xxxxx.....", "on any client one: answer 503 ServerBusy"},
+		{emulator.On().Where(func(r emulator.Request) bool { return r.In > 8 }).Do(busy), ".........x", "on any where func: answer 503 ServerBusy"},
+		{emulator.On().Chance(0, 1).Do(busy), "..........", "on any chance 0 seed 1: answer 503 ServerBusy"},
+		{emulator.On().Chance(1, 1).Do(busy), "xxxxxxxxxx", "on any chance 1 seed 1: answer 503 ServerBusy"},
+	} {
+		t.Run(tc.text, func(t *testing.T) {
+			s := emulator.New()
+			s.Inject(tc.rule)
+			got := tenPuts(t, s)
+			if got != tc.fails || tc.rule.Fired() != strings.Count(tc.fails, "x") {
+				t.Errorf("got %s, want %s; fired %d", got, tc.fails, tc.rule.Fired())
+			}
+			if tc.rule.String() != tc.text {
+				t.Errorf("it prints as %s", tc.rule)
+			}
+		})
+	}
+}
+
+// tenPuts puts ten blobs, half of them by each of two clients, and returns which
+// failed.
+func tenPuts(t *testing.T, s *emulator.Server) string {
+	t.Helper()
+	one, two := plans(t, s.NamedTransport("one")), plans(t, s.NamedTransport("two"))
+	var got strings.Builder
+	for i := range 10 {
+		c := one
+		if i >= 5 {
+			c = two
+		}
+		dir := "open"
+		if i%2 == 1 {
+			dir = "plans"
+		}
+		if _, err := upload(t.Context(), c, fmt.Sprintf("%s/%d", dir, i), strings.Repeat("x", i), nil); err != nil {
+			got.WriteByte('x')
+		} else {
+			got.WriteByte('.')
+		}
+	}
+	return got.String()
+}
+
+func TestChanceIsRepeatable(t *testing.T) {
+	seen := make(map[string]bool)
+	for seed := range uint64(20) {
+		var runs [2]string
+		for i := range runs {
+			s := emulator.New()
+			s.Inject(emulator.On().Chance(0.5, seed).Do(emulator.LostRequest()))
+			runs[i] = tenPuts(t, s)
+		}
+		if runs[0] != runs[1] {
+			t.Errorf("seed %d: %s, then %s", seed, runs[0], runs[1])
+		}
+		seen[runs[0]] = true
+	}
+	if len(seen) < 10 {
+		t.Errorf("twenty seeds made only %d sequences", len(seen))
+	}
+}
+
+// TestFirstRuleWins pins what happens when several rules are about one request.
+func TestFirstRuleWins(t *testing.T) {
+	s := emulator.New()
+	tr := s.NamedTransport("one")
+	c := plans(t, tr)
+	second := emulator.On().Do(emulator.Answer(500, "InternalError"))
+	third := emulator.On().Nth(2).Do(emulator.Answer(429, "TooMany"))
+	first := emulator.On().Nth(1).Do(emulator.Answer(503, "ServerBusy"))
+	s.Inject(second, third)
+	tr.Inject(first)
+	_, err := upload(t.Context(), c, "a", "", nil)
+	want(t, err, 503, "ServerBusy")
+	_, err = upload(t.Context(), c, "a", "", nil)
+	want(t, err, 500, "InternalError")
+	if first.Fired() != 1 || second.Fired() != 1 || third.Fired() != 0 || third.Seen() != 2 {
+		t.Errorf("fired: %d, %d, %d", first.Fired(), second.Fired(), third.Fired())
+	}
+	tr.ClearFaults()
+	s.ClearFaults()
+	mustUpload(t, c, "a", "", nil)
+}
+
+func TestRulesOfOneTransport(t *testing.T) {
+	s := emulator.New()
+	one, two := s.Transport(), s.Transport()
+	one.Inject(emulator.On().Do(emulator.LostRequest()))
+	if _, err := upload(t.Context(), plans(t, one), "a", "", nil); err == nil {
+		t.Error("the rule did not fire")
+	}
+	mustUpload(t, plans(t, two), "a", "", nil)
+}
+
+func TestRuleMatchesBatchByItem(t *testing.T) {
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	alphabet(s)
+	rule := emulator.On(emulator.BatchDelete).Path("b/07").Do(emulator.LostAnswer())
+	s.Inject(rule)
+	for _, name := range []string{"b/06", "b/07"} {
+		batch, err := c.NewBatchBuilder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := batch.Delete(name, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		if (err != nil) != (name == "b/07") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

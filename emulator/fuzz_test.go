@@ -1,0 +1,228 @@
+package emulator_test
+
+import (
+	"encoding/xml"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// FuzzRequest sends anything to a server with a little in it: it must not panic,
+// and must always answer in the service's form.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []struct{ method, target, header, body string }{
+		{"GET", "/devstoreaccount1/plans/a", "Range: bytes=1-", ""},
+		{"HEAD", "/devstoreaccount1/plans/a", "If-None-Match: *", ""},
+		{"PUT", "/devstoreaccount1/plans/b", "x-ms-blob-type: BlockBlob\nx-ms-meta-a: b\nContent-MD5: AAAA", "body"},
+		{"PUT", "/devstoreaccount1/plans/a?comp=metadata", "If-Match: 0x8D0000000000001", ""},
+		{"DELETE", "/devstoreaccount1/plans/a", "If-Modified-Since: Mon, 02 Jan 2006 15:04:05 GMT", ""},
+		{"PUT", "/devstoreaccount1/new?restype=container", "", ""},
+		{"DELETE", "/devstoreaccount1/plans?restype=container", "", ""},
+		{"GET", "/devstoreaccount1/?comp=list&include=metadata", "", ""},
+		{"GET", "/devstoreaccount1/plans?restype=container&comp=list&prefix=a&marker=2!YQ&maxresults=1&startFrom=%00&delimiter=/", "", ""},
+		{"POST", "/devstoreaccount1/?comp=batch", "Content-Type: multipart/mixed; boundary=b", batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\n\r\n")},
+		{"GET", "/devstoreaccount1/plans/a", "Authorization: SharedKey devstoreaccount1:AAAA\nx-ms-date: x", ""},
+	} {
+		f.Add(seed.method, seed.target, seed.header, seed.body)
+	}
+	f.Fuzz(func(t *testing.T, method, target, header, body string) {
+		req, err := http.NewRequest(method, "http://localhost"+target, strings.NewReader(body))
+		if err != nil {
+			t.Skip()
+		}
+		req.Header.Set("Authorization", "Bearer x")
+		for line := range strings.SplitSeq(header, "\n") {
+			name, value, _ := strings.Cut(line, ": ")
+			req.Header.Set(name, value)
+		}
+		s := emulator.New()
+		s.Put("plans", "a", []byte("body"), map[string]string{"k": "v"})
+		resp, err := s.Transport().Do(req)
+		if err != nil {
+			// What net/http would not send, the transport does not either.
+			return
+		}
+		checkAnswer(t, method, resp)
+
+		// The same over the handler, which sees what a transport refuses.
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "http://localhost/", strings.NewReader(body))
+		r.Method, r.URL, r.Header = method, req.URL, req.Header
+		s.ServeHTTP(w, r)
+		checkAnswer(t, method, w.Result())
+	})
+}
+
+// checkAnswer checks that an answer is complete and in the service's form.
+func checkAnswer(t *testing.T, method string, resp *http.Response) {
+	t.Helper()
+	defer resp.Body.Close() //nolint:errcheck // in memory
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 599 || resp.Header.Get("x-ms-request-id") == "" || resp.Header.Get("Date") == "" {
+		t.Errorf("status %d with %v", resp.StatusCode, resp.Header)
+	}
+	code := resp.Header.Get("x-ms-error-code")
+	if resp.StatusCode >= 300 && code == "" {
+		t.Errorf("status %d has no code", resp.StatusCode)
+	}
+	if method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
+		if len(body) > 0 {
+			t.Errorf("status %d of %s has a body", resp.StatusCode, method)
+		}
+		return
+	}
+	if code != "" && !strings.Contains(string(body), "<Code>"+code+"</Code>") {
+		t.Errorf("%s has the body %q", code, body)
+	}
+	switch kind := resp.Header.Get("Content-Type"); {
+	case kind == "application/xml" && resp.Header.Get("x-ms-blob-type") == "":
+		checkXML(t, string(body))
+	case strings.HasPrefix(kind, "multipart/mixed") && resp.Header.Get("x-ms-blob-type") == "":
+		checkParts(t, kind, string(body))
+	}
+}
+
+func checkXML(t *testing.T, text string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+	}
+}
+
+func checkParts(t *testing.T, kind, text string) {
+	t.Helper()
+	_, params, err := mime.ParseMediaType(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for r := multipart.NewReader(strings.NewReader(text), params["boundary"]); ; n++ {
+		part, err := r.NextPart()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+		item, err := io.ReadAll(part)
+		if err != nil || !strings.HasPrefix(string(item), "HTTP/1.1 ") {
+			t.Errorf("%v in %q", err, item)
+		}
+	}
+	if n == 0 {
+		t.Errorf("a batch without answers: %q", text)
+	}
+}
+
+// FuzzBatch sends anything as the body of a batch. Whatever it is, nothing but
+// the deletion of blobs can come of it.
+func FuzzBatch(f *testing.F) {
+	f.Add(batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n"))
+	f.Add(batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\nIf-Match: *\nContent-Length: 5\n\nhello", "PUT / HTTP/1.1"))
+	f.Add(batchBody("DELETE http://x/devstoreaccount1/plans/a HTTP/1.1\r\n\r\n"))
+	f.Add("--b\r\n\r\n--b--")
+	f.Fuzz(func(t *testing.T, body string) {
+		s := emulator.New()
+		s.Put("plans", "a", nil, nil)
+		s.Put("plans", "b", nil, nil)
+		for _, path := range []string{"/plans?restype=container&comp=batch", "/?comp=batch"} {
+			resp, text := raw(t, s, "POST", path, body, map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
+			resp.Body = io.NopCloser(strings.NewReader(text))
+			checkAnswer(t, "POST", resp)
+		}
+		for name := range s.Containers() {
+			if name != "plans" || s.Len("plans") > 2 {
+				t.Error("a batch has made something")
+			}
+		}
+	})
+}
+
+// FuzzList lists with any parameters: what comes must begin with the prefix, lie
+// behind the start and be sorted.
+func FuzzList(f *testing.F) {
+	f.Add("a", "a/1", "/", 2)
+	f.Add("", "\x00", "", 1)
+	f.Add("\xff", "", "\xff", 5000)
+	f.Fuzz(func(t *testing.T, prefix, start, delimiter string, limit int) {
+		s := emulator.New(emulator.WithPageLimit(limit))
+		all := []string{"", "a", "a/1", "a/1/x", "a/2", "b", "b\x00", "\xff", "\xff\xff", "ü", "\x01"}
+		for _, name := range all {
+			s.Put("plans", name, nil, nil)
+		}
+		query := make(url.Values)
+		for name, value := range map[string]string{"prefix": prefix, "startFrom": start, "delimiter": delimiter} {
+			if value != "" {
+				query[name] = []string{value}
+			}
+		}
+		got := listAll(t, s, query)
+		var n int
+		for _, name := range all {
+			if strings.HasPrefix(name, prefix) && name >= start {
+				n++
+			}
+		}
+		if delimiter == "" && len(got) != n {
+			t.Errorf("prefix %q start %q: got %q, want %d", prefix, start, got, n)
+		}
+		for i, name := range got {
+			if !strings.HasPrefix(name, prefix) || i > 0 && name <= got[i-1] {
+				t.Errorf("prefix %q start %q delimiter %q: got %q", prefix, start, delimiter, got)
+			}
+		}
+	})
+}
+
+// listAll follows a listing to its end, and returns names and prefixes in order.
+func listAll(t *testing.T, s *emulator.Server, query url.Values) (got []string) {
+	t.Helper()
+	type name struct {
+		Encoded bool   `xml:"Encoded,attr"`
+		Text    string `xml:",chardata"`
+	}
+	for range 100 {
+		_, text := raw(t, s, "GET", "/plans?restype=container&comp=list&"+query.Encode(), "", nil)
+		var page struct {
+			Blobs struct {
+				Items []struct {
+					Name name
+				} `xml:",any"`
+			}
+			NextMarker string
+		}
+		if err := xml.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+		for _, item := range page.Blobs.Items {
+			text := item.Name.Text
+			if item.Name.Encoded {
+				var err error
+				if text, err = url.PathUnescape(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got = append(got, text)
+		}
+		if page.NextMarker == "" {
+			return got
+		}
+		query.Set("marker", page.NextMarker)
+	}
+	t.Fatal("the listing has no end")
+	return nil
+}

@@ -1,0 +1,303 @@
+package emulator
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pageLimit is the most that one page of a listing holds.
+const pageLimit = 5000
+
+// listing is what a listing asks for.
+type listing struct {
+	prefix, startFrom, delimiter string
+
+	// after is the name at which the page begins, from the marker. A marker is
+	// the name of the first item that the page before did not hold.
+	after     string
+	marker    string
+	max       int // as asked for; 0 is not said
+	limit     int // of this page
+	include   string
+	metadata  bool
+	emptyPage bool // see [EmptyPage]
+}
+
+// parseListing reads the parameters of a listing.
+func (c *call) parseListing(limit int) *answer {
+	l := &c.list
+	l.prefix = c.query.Get("prefix")
+	l.startFrom = c.query.Get("startfrom")
+	l.delimiter = c.query.Get("delimiter")
+	l.include = c.query.Get("include")
+	l.limit = limit
+	if value := c.query.Get("maxresults"); value != "" {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return failWith(codeInvalidQueryParameter, "Parameter: maxresults.")
+		}
+		if n < 1 {
+			return failWith(codeOutOfRangeQuery, "Parameter: maxresults.")
+		}
+		l.max = n
+		l.limit = min(n, limit)
+	}
+	if l.marker = c.query.Get("marker"); l.marker != "" {
+		var ok bool
+		if l.after, ok = parseMarker(l.marker); !ok {
+			return failWith(codeInvalidQueryParameter, "Parameter: marker.")
+		}
+	}
+	known := []string{"metadata", "deleted", "system"}
+	if c.operation.op == ListBlobs {
+		// There are none of these things but metadata, so there is nothing to show.
+		known = []string{
+			"metadata", "copy", "deleted", "snapshots", "uncommittedblobs", "tags", "versions",
+			"legalhold", "immutabilitypolicy", "deletedwithversions",
+		}
+	}
+	if l.include != "" {
+		for item := range strings.SplitSeq(l.include, ",") {
+			if !slices.Contains(known, item) {
+				return failWith(codeInvalidQueryParameter, "Parameter: include.")
+			}
+			l.metadata = l.metadata || item == "metadata"
+		}
+	}
+	return nil
+}
+
+func (l *listing) describe(r *Request) {
+	r.Prefix, r.StartFrom, r.Delimiter, r.Include = l.prefix, l.startFrom, l.delimiter, l.include
+	r.Marker, r.MaxResults = l.after, l.max
+}
+
+// Markers are opaque to clients: a name, encoded, so that nobody relies on it.
+const markerPrefix = "2!"
+
+func makeMarker(name string) string {
+	return markerPrefix + base64.RawURLEncoding.EncodeToString([]byte(name))
+}
+
+func parseMarker(marker string) (string, bool) {
+	encoded, ok := strings.CutPrefix(marker, markerPrefix)
+	if !ok {
+		return "", false
+	}
+	name, err := base64.RawURLEncoding.DecodeString(encoded)
+	return string(name), err == nil && len(name) > 0
+}
+
+// page is what one page of a listing holds.
+type page[T any] struct {
+	items []T
+	next  string // the name of the first item behind the page, "" at the end
+}
+
+func (s *Server) listContainers(c *call) *answer {
+	l := c.list
+	var p page[*container]
+	s.state.containers.AscendGreaterOrEqual(&container{name: max(l.prefix, l.after)}, func(ct *container) bool {
+		if !strings.HasPrefix(ct.name, l.prefix) {
+			return false
+		}
+		if len(p.items) == l.limit || l.emptyPage {
+			p.next = ct.name
+			return false
+		}
+		// A copy: a container's properties change, and the page is rendered later.
+		shown := *ct
+		p.items = append(p.items, &shown)
+		return true
+	})
+	a := newAnswer(http.StatusOK)
+	a.header.Set("Content-Type", "application/xml")
+	a.render = func() []byte {
+		var w strings.Builder
+		w.WriteString(xmlProlog + `<EnumerationResults ServiceEndpoint="`)
+		escapeXML(&w, c.endpoint)
+		w.WriteString(`">`)
+		l.writeHead(&w)
+		w.WriteString("<Containers>")
+		for _, ct := range p.items {
+			w.WriteString("<Container>")
+			writeElement(&w, "Name", ct.name)
+			w.WriteString("<Properties>")
+			writeElement(&w, "Last-Modified", stamp(ct.modified))
+			writeElement(&w, "Etag", ct.version.quoted())
+			w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>" +
+				"<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
+			if l.metadata {
+				writeMetadata(&w, ct.metadata)
+			}
+			w.WriteString("</Container>")
+		}
+		w.WriteString("</Containers>")
+		writeNext(&w, p.next)
+		w.WriteString("</EnumerationResults>")
+		return []byte(w.String())
+	}
+	return a
+}
+
+// listed is a blob of a listing, or a prefix that stands for all blobs that
+// begin with it.
+type listed struct {
+	blob   *blob
+	prefix string
+}
+
+func (s *Server) listBlobs(c *call) *answer {
+	ct := s.state.container(c.container)
+	if ct == nil {
+		return fail(codeContainerNotFound)
+	}
+	l := c.list
+	p := l.walk(ct)
+	a := newAnswer(http.StatusOK)
+	a.header.Set("Content-Type", "application/xml")
+	a.render = func() []byte {
+		var w strings.Builder
+		w.WriteString(xmlProlog + `<EnumerationResults ServiceEndpoint="`)
+		escapeXML(&w, c.endpoint)
+		w.WriteString(`" ContainerName="`)
+		escapeXML(&w, c.container)
+		w.WriteString(`">`)
+		l.writeHead(&w)
+		if l.delimiter != "" {
+			writeElement(&w, "Delimiter", l.delimiter)
+		}
+		w.WriteString("<Blobs>")
+		for _, item := range p.items {
+			if item.blob == nil {
+				w.WriteString("<BlobPrefix>")
+				writeName(&w, item.prefix)
+				w.WriteString("</BlobPrefix>")
+				continue
+			}
+			item.blob.write(&w, l.metadata)
+		}
+		w.WriteString("</Blobs>")
+		writeNext(&w, p.next)
+		w.WriteString("</EnumerationResults>")
+		return []byte(w.String())
+	}
+	return a
+}
+
+// walk gathers a page. It costs what the page holds, not what the container
+// does: prefixes that were shown are jumped over.
+func (l *listing) walk(ct *container) page[listed] {
+	var p page[listed]
+	from := max(l.prefix, l.startFrom, l.after)
+	for again := true; again; {
+		again = false
+		ct.blobs.AscendGreaterOrEqual(&blob{name: from}, func(b *blob) bool {
+			if !strings.HasPrefix(b.name, l.prefix) {
+				return false
+			}
+			if len(p.items) == l.limit || l.emptyPage {
+				p.next = b.name
+				return false
+			}
+			if l.delimiter != "" {
+				if i := strings.Index(b.name[len(l.prefix):], l.delimiter); i >= 0 {
+					group := b.name[:len(l.prefix)+i+len(l.delimiter)]
+					p.items = append(p.items, listed{prefix: group})
+					from, again = successor(group)
+					return false
+				}
+			}
+			p.items = append(p.items, listed{blob: b})
+			return true
+		})
+	}
+	return p
+}
+
+// successor returns the first name behind all names with a prefix; there is none
+// behind a prefix of bytes 0xff.
+func successor(prefix string) (string, bool) {
+	b := []byte(prefix)
+	for len(b) > 0 {
+		if b[len(b)-1] < 0xff {
+			b[len(b)-1]++
+			return string(b), true
+		}
+		b = b[:len(b)-1]
+	}
+	return "", false
+}
+
+// writeHead writes back what was asked for.
+func (l *listing) writeHead(w *strings.Builder) {
+	if l.prefix != "" {
+		writeElement(w, "Prefix", l.prefix)
+	}
+	if l.marker != "" {
+		writeElement(w, "Marker", l.marker)
+	}
+	if l.startFrom != "" {
+		writeElement(w, "StartFrom", l.startFrom)
+	}
+	if l.max > 0 {
+		writeElement(w, "MaxResults", strconv.Itoa(min(l.max, pageLimit)))
+	}
+}
+
+func writeNext(w *strings.Builder, next string) {
+	if next == "" {
+		w.WriteString("<NextMarker/>")
+		return
+	}
+	writeElement(w, "NextMarker", makeMarker(next))
+}
+
+func writeElement(w *strings.Builder, name, text string) {
+	fmt.Fprintf(w, "<%s>", name)
+	escapeXML(w, text)
+	fmt.Fprintf(w, "</%s>", name)
+}
+
+// writeName writes a name; one that XML can't carry is percent-encoded, as the
+// service does since version 2021-02-12.
+func writeName(w *strings.Builder, name string) {
+	if validXML(name) {
+		writeElement(w, "Name", name)
+		return
+	}
+	w.WriteString(`<Name Encoded="true">`)
+	escapeXML(w, url.PathEscape(name))
+	w.WriteString("</Name>")
+}
+
+func (b *blob) write(w *strings.Builder, metadata bool) {
+	given := b.headers()
+	w.WriteString("<Blob>")
+	writeName(w, b.name)
+	w.WriteString("<Properties>")
+	writeElement(w, "Creation-Time", stamp(b.created))
+	writeElement(w, "Last-Modified", stamp(b.modified))
+	writeElement(w, "Etag", b.version.bare())
+	writeElement(w, "Content-Length", strconv.Itoa(len(b.body)))
+	writeElement(w, "Content-Type", given.mediaType)
+	writeElement(w, "Content-Encoding", given.encoding)
+	writeElement(w, "Content-Language", given.language)
+	writeElement(w, "Content-MD5", base64.StdEncoding.EncodeToString(b.md5[:]))
+	writeElement(w, "Cache-Control", given.cacheControl)
+	writeElement(w, "Content-Disposition", given.disposition)
+	w.WriteString("<BlobType>BlockBlob</BlobType>")
+	if given.tier != "" {
+		writeElement(w, "AccessTier", given.tier)
+	}
+	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted></Properties>")
+	if metadata {
+		writeMetadata(w, b.metadata)
+	}
+	w.WriteString("</Blob>")
+}

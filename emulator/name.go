@@ -1,0 +1,54 @@
+package emulator
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// checkContainerName applies the service's rules: 3 to 63 lower-case letters,
+// digits and hyphens, no two hyphens in a row and none at either end.
+func checkContainerName(name string) *answer {
+	if strings.HasPrefix(name, "$") {
+		return failWith(codeInvalidResourceName, "The emulator has no system containers.")
+	}
+	if len(name) < 3 || len(name) > 63 {
+		return failWith(codeOutOfRangeInput, "Container names have 3 to 63 characters.")
+	}
+	for i, r := range name {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+		case r == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-':
+		default:
+			return fail(codeInvalidResourceName)
+		}
+	}
+	return nil
+}
+
+// checkBlobName applies the service's rules: 1 to 1,024 characters.
+func checkBlobName(name string) *answer {
+	if !utf8.ValidString(name) {
+		return failWith(codeInvalidResourceName, "Blob names are UTF-8.")
+	}
+	if n := utf8.RuneCountInString(name); n < 1 || n > 1024 {
+		return failWith(codeInvalidResourceName, "Blob names have 1 to 1,024 characters.")
+	}
+	return nil
+}
+
+// validXML tells whether XML can carry a text. (xml.EscapeText replaces what it
+// can't.)
+func validXML(text string) bool {
+	for i, r := range text {
+		switch {
+		case r == '\t', r == '\n', r == '\r':
+		case r < ' ', r == 0xFFFE, r == 0xFFFF:
+			return false
+		case r == utf8.RuneError:
+			if _, size := utf8.DecodeRuneInString(text[i:]); size == 1 {
+				return false
+			}
+		}
+	}
+	return true
+}

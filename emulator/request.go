@@ -1,0 +1,345 @@
+package emulator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call is one request on its way through the server. What parse put there is not
+// changed any more, so that a call can be done twice (see [Duplicate]).
+type call struct {
+	client    *client
+	http      *http.Request // its body was read already
+	body      []byte
+	endpoint  string // of the account, for listings
+	operation operation
+	query     url.Values // names in lower case
+	container string
+	blob      string
+	cond      conditions
+	metadata  map[string]string
+	list      listing // of listings
+	contentID string  // of an item of a batch
+	items     []*call // of a batch
+
+	// reject is what is wrong with the request itself, whatever is stored. It is
+	// said only to clients that may ask at all.
+	reject *answer
+
+	// verdict is the outcome of the checks that need no state: the signature,
+	// then reject.
+	verdict *answer
+
+	// version of the service that the client speaks.
+	version string
+
+	// fault is what befalls an item of a batch.
+	fault *Effect
+
+	// now is the time at which the request takes effect, n its number.
+	now time.Time
+	n   int
+
+	entry Request
+}
+
+// again returns a call for doing the same once more, while the first is still
+// being answered.
+func (c *call) again() *call {
+	d := *c
+	d.items = make([]*call, len(c.items))
+	for i, item := range c.items {
+		d.items[i] = item.again()
+	}
+	d.fault, d.list.emptyPage = nil, false
+	return &d
+}
+
+// commonHeaders are the x-ms- headers that every request may carry.
+func commonHeaders() []string {
+	return []string{"x-ms-date", "x-ms-version", "x-ms-client-request-id", "x-ms-return-client-request-id"}
+}
+
+// readBody reads what a request carries. A body that breaks off is an error: the
+// service does not take half a body for a blob.
+func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil, nil
+	}
+	if r.ContentLength < 0 {
+		return nil, fail(codeMissingContentLength), nil
+	}
+	if r.ContentLength > s.maxBody {
+		return nil, fail(codeRequestBodyTooLarge), nil
+	}
+	// What a client announces is not believed beyond a MiB before it comes.
+	body := bytes.NewBuffer(make([]byte, 0, min(r.ContentLength, 1<<20)))
+	n, err := io.Copy(body, io.LimitReader(r.Body, r.ContentLength+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if n != r.ContentLength {
+		return nil, nil, fmt.Errorf("http: ContentLength=%d with Body length %d", r.ContentLength, n)
+	}
+	return body.Bytes(), nil, nil
+}
+
+// parse understands a request. It never fails: what is wrong is in reject.
+func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
+	c := &call{client: cl, http: r, body: body, version: r.Header.Get("x-ms-version")}
+	if c.version == "" {
+		c.version = defaultVersion
+	}
+	c.operation = operation{op: Unsupported}
+	c.reject = s.understand(c)
+	c.entry.Client = cl.name
+	c.entry.Op = c.operation.op
+	c.entry.Method = r.Method
+	c.entry.Container = c.container
+	c.entry.Blob = c.blob
+	c.entry.IfMatch = r.Header.Get("If-Match")
+	c.entry.IfNoneMatch = r.Header.Get("If-None-Match")
+	c.entry.Condition = condition(r.Header)
+	c.entry.Range = rangeHeader(r.Header)
+	c.entry.Metadata = c.metadata
+	c.entry.In = int64(len(body))
+	c.list.describe(&c.entry)
+	for _, item := range c.items {
+		c.entry.Items = append(c.entry.Items, item.entry)
+	}
+	return c
+}
+
+func (s *Server) understand(c *call) *answer {
+	r := c.http
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fail(codeInvalidQueryParameter)
+	}
+	c.query = make(url.Values, len(values))
+	for name, v := range values {
+		name = strings.ToLower(name)
+		c.query[name] = append(c.query[name], v...)
+	}
+
+	rest, ok := s.locate(c)
+	if !ok {
+		return failWith(codeAccountMismatch, "There is no such account.")
+	}
+	c.container, c.blob, _ = strings.Cut(rest, "/")
+	at := blobLevel
+	switch {
+	case c.container == "":
+		at = accountLevel
+	case c.blob == "":
+		at = containerLevel
+	}
+	if bad := c.findOperation(s.table, at); bad != nil {
+		return bad
+	}
+	if at != accountLevel {
+		if bad := checkContainerName(c.container); bad != nil {
+			return bad
+		}
+	}
+	if at == blobLevel {
+		if bad := checkBlobName(c.blob); bad != nil {
+			return bad
+		}
+	}
+	if bad := c.checkQuery(); bad != nil {
+		return bad
+	}
+	if bad := c.checkHeaders(at); bad != nil {
+		return bad
+	}
+	switch c.operation.op {
+	case ListBlobs, ListContainers:
+		return c.parseListing(s.pageLimit)
+	case BatchDelete:
+		return s.parseBatch(c)
+	default:
+		return nil
+	}
+}
+
+// locate finds the account in the host or in the path, and returns what stands
+// behind it: container, slash, blob.
+func (s *Server) locate(c *call) (rest string, ok bool) {
+	r := c.http
+	scheme := "http"
+	if r.TLS != nil || r.URL.Scheme == "https" {
+		scheme = "https"
+	}
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if strings.HasPrefix(strings.ToLower(host), s.account+".") {
+		c.endpoint = scheme + "://" + r.Host + "/"
+		return path, true
+	}
+	account, rest, _ := strings.Cut(path, "/")
+	c.endpoint = scheme + "://" + r.Host + "/" + s.account + "/"
+	return rest, account == s.account
+}
+
+func (c *call) findOperation(table []operation, at level) *answer {
+	restype, comp := c.query.Get("restype"), c.query.Get("comp")
+	known := false
+	for _, o := range table {
+		if o.level != at || o.restype != restype || o.comp != comp {
+			continue
+		}
+		if slices.Contains(o.methods, c.http.Method) {
+			c.operation = o
+			return nil
+		}
+		known = true
+	}
+	if known {
+		return fail(codeUnsupportedHTTPVerb)
+	}
+	if at == containerLevel && restype == "" {
+		return failWith(codeNotImplemented, "There is no $root container.")
+	}
+	return failWith(codeNotImplemented, fmt.Sprintf("Method: %s, restype: %q, comp: %q.", c.http.Method, restype, comp))
+}
+
+func (c *call) checkQuery() *answer {
+	for name, values := range c.query {
+		if len(values) != 1 {
+			return failWith(codeInvalidQueryParameter, "Parameter: "+name+".")
+		}
+		switch {
+		case name == "restype", name == "comp", slices.Contains(c.operation.query, name):
+		case name == "timeout":
+			if n, err := strconv.Atoi(values[0]); err != nil || n < 0 {
+				return failWith(codeInvalidQueryParameter, "Parameter: timeout.")
+			}
+		default:
+			return failWith(codeUnsupportedQueryParam, "Parameter: "+name+".")
+		}
+	}
+	return nil
+}
+
+func (c *call) checkHeaders(at level) *answer {
+	h := c.http.Header
+	if v := h.Get("x-ms-version"); v != "" {
+		if _, err := time.Parse(time.DateOnly, v); err != nil {
+			return failWith(codeInvalidHeaderValue, "Header: x-ms-version.")
+		}
+	}
+	common := commonHeaders()
+	for key := range h {
+		name := strings.ToLower(key)
+		switch {
+		case !strings.HasPrefix(name, "x-ms-"):
+		case strings.HasPrefix(name, metadataPrefix):
+			if !c.operation.metadata {
+				return failWith(codeUnsupportedHeader, "Header: "+name+".")
+			}
+		case !slices.Contains(common, name) && !slices.Contains(c.operation.headers, name):
+			return failWith(codeUnsupportedHeader, "Header: "+name+".")
+		}
+	}
+	if c.operation.metadata {
+		var bad *answer
+		if c.metadata, bad = parseMetadata(h); bad != nil {
+			return bad
+		}
+	}
+	if h.Get("x-ms-lease-id") != "" {
+		// There are no leases, so the client can't have one.
+		if at == containerLevel {
+			return fail(codeLeaseNotPresentCont)
+		}
+		return fail(codeLeaseNotPresentBlob)
+	}
+	var bad *answer
+	if c.cond, bad = parseConditions(h); bad != nil {
+		return bad
+	}
+	if c.http.Method != http.MethodGet && c.http.Method != http.MethodHead {
+		return c.cond.combination()
+	}
+	return nil
+}
+
+// mediaType returns the media type of the request and its parameters.
+func (c *call) mediaType() (string, map[string]string, error) {
+	value := c.http.Header.Get("Content-Type")
+	if value == "" {
+		return "", nil, errors.New("emulator: no content type")
+	}
+	return mime.ParseMediaType(value)
+}
+
+// answer is what the service says.
+type answer struct {
+	status int
+	code   string // of the error
+	header http.Header
+	body   []byte
+
+	// render makes the body after the server's lock was released.
+	render func() []byte
+
+	// items are the outcomes of the items of a batch.
+	items []*answer
+}
+
+func newAnswer(status int) *answer {
+	return &answer{status: status, header: make(http.Header)}
+}
+
+// copy returns an answer that can be finished on its own.
+func (a *answer) copy() *answer {
+	c := *a
+	c.header = a.header.Clone()
+	return &c
+}
+
+// finish makes the answer complete, and must be called once.
+func (a *answer) finish(c *call) {
+	stampAnswer(a.header, c)
+	switch {
+	case a.status == http.StatusNotModified:
+	case c.http.Method == http.MethodHead:
+		// What a GET would send is announced by the handler, and never sent.
+		a.body = nil
+	default:
+		a.header.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
+}
+
+// stampAnswer sets the headers that every answer has.
+func stampAnswer(h http.Header, c *call) {
+	h.Set("Server", "Windows-Azure-Blob/1.0 Emulator")
+	h.Set("X-Ms-Version", c.version)
+	h.Set("X-Ms-Request-Id", requestID(c.n))
+	h.Set("Date", stamp(c.now))
+	if id := c.http.Header.Get("x-ms-client-request-id"); id != "" {
+		h.Set("X-Ms-Client-Request-Id", id)
+	}
+}
+
+// defaultVersion is the service version of clients that do not say theirs.
+const defaultVersion = "2026-02-06"
+
+// requestID makes an identifier of the service's form out of a number.
+func requestID(n int) string {
+	return fmt.Sprintf("%08x-001e-0000-0000-%012x", n&0xffffffff, n)
+}

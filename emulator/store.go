@@ -1,0 +1,142 @@
+package emulator
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/btree"
+)
+
+// state is everything stored. It is guarded by the server's lock.
+type state struct {
+	containers *btree.BTreeG[*container]
+
+	// deleted holds the end of the time for which the name of a deleted
+	// container can't be used again.
+	deleted map[string]time.Time
+
+	// versions is the last ETag given out.
+	versions etag
+}
+
+func newState() state {
+	return state{
+		containers: btree.NewG(degree, func(a, b *container) bool { return a.name < b.name }),
+		deleted:    make(map[string]time.Time),
+	}
+}
+
+// degree of the trees: wide enough that a million blobs are four levels.
+const degree = 32
+
+// clone copies the state. Trees are copied on write, blobs are never changed:
+// the cost grows with the number of containers alone.
+func (s *state) clone() state {
+	c := newState()
+	s.containers.Ascend(func(ct *container) bool {
+		c.containers.ReplaceOrInsert(ct.clone())
+		return true
+	})
+	c.deleted = maps.Clone(s.deleted)
+	c.versions = s.versions
+	return c
+}
+
+// nextVersion returns an ETag that no write has had before. It follows the clock,
+// like the service's own, so that it looks like one, and a counter where the
+// clock stands still or goes back.
+func (s *state) nextVersion(now time.Time) etag {
+	s.versions = max(s.versions+1, etag(max(0, now.UnixMicro())))
+	return s.versions
+}
+
+// container returns a container, or nil.
+func (s *state) container(name string) *container {
+	ct, _ := s.containers.Get(&container{name: name})
+	return ct
+}
+
+// container is a container and its blobs.
+type container struct {
+	name     string
+	metadata map[string]string // never changed, only replaced
+	version  etag
+	modified time.Time
+	blobs    *btree.BTreeG[*blob]
+}
+
+func newContainer(name string) *container {
+	return &container{
+		name:  name,
+		blobs: btree.NewG(degree, func(a, b *blob) bool { return a.name < b.name }),
+	}
+}
+
+func (ct *container) clone() *container {
+	c := *ct
+	c.blobs = ct.blobs.Clone()
+	return &c
+}
+
+// blob returns a blob, or nil.
+func (ct *container) blob(name string) *blob {
+	b, _ := ct.blobs.Get(&blob{name: name})
+	return b
+}
+
+// blob is one version of a blob. It is never changed once it is stored.
+type blob struct {
+	name     string
+	body     []byte
+	metadata map[string]string
+	version  etag
+	created  time.Time
+	modified time.Time
+	md5      [16]byte
+	content  *content // nil is the default
+}
+
+// content are the headers that a client may give a blob.
+type content struct {
+	mediaType, encoding, language, disposition, cacheControl, tier string
+}
+
+const defaultMediaType = "application/octet-stream"
+
+// headers returns the content headers; nil is the default.
+func (b *blob) headers() content {
+	if b.content == nil {
+		return content{mediaType: defaultMediaType}
+	}
+	return *b.content
+}
+
+// etag is a version of a blob or a container.
+type etag uint64
+
+// bare is the form of listings, without quotes.
+func (e etag) bare() string { return fmt.Sprintf("0x8D%013X", uint64(e)&(1<<52-1)) }
+
+// quoted is the form of headers.
+func (e etag) quoted() string { return `"` + e.bare() + `"` }
+
+// is compares with what a client sent, quoted or not.
+func (e etag) is(sent string) bool { return strings.Trim(sent, `"`) == e.bare() }
+
+// stamp is the service's form of time, with a granularity of one second.
+func stamp(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
+
+// second cuts a time to what stamp can say.
+func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// parseETag reads the form of listings. What is none is version 0.
+func parseETag(s string) etag {
+	var e uint64
+	if _, err := fmt.Sscanf(strings.Trim(s, `"`), "0x8D%013X", &e); err != nil {
+		return 0
+	}
+	return etag(e)
+}

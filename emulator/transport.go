@@ -1,0 +1,214 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+var _ policy.Transporter = (*Transport)(nil)
+
+// Transport is a client's connection to a [Server] without sockets, for the
+// Transport field of azcore.ClientOptions. It is one client: it can have faults
+// of its own and crash by itself. It is safe for concurrent use and needs no
+// closing.
+type Transport struct {
+	server *Server
+	client *client
+}
+
+// Transport returns a new client of the server, named "client-1", "client-2" and
+// so on.
+func (s *Server) Transport() *Transport {
+	return s.NamedTransport(fmt.Sprintf("client-%d", s.clients.Add(1)))
+}
+
+// NamedTransport is [Server.Transport] with a name that the log and rules show.
+func (s *Server) NamedTransport(name string) *Transport {
+	return &Transport{server: s, client: &client{name: name}}
+}
+
+// Name returns the client's name.
+func (t *Transport) Name() string { return t.client.name }
+
+// Server returns the server that the transport leads to.
+func (t *Transport) Server() *Server { return t.server }
+
+// Crash makes every request of this transport fail with [ErrCrashed]: later ones,
+// and those under way. Of these the ones that have not taken effect yet never do.
+func (t *Transport) Crash() {
+	// With the lock held no request is half-way between check and effect.
+	t.server.mu.Lock()
+	defer t.server.mu.Unlock()
+	t.client.crashed.Store(true)
+}
+
+// Crashed tells whether the client has crashed.
+func (t *Transport) Crashed() bool { return t.client.crashed.Load() }
+
+// Do implements [policy.Transporter]. Its errors are *url.Error, as those of an
+// [http.Client]: what they wrap is the context's error, io.EOF, a *net.OpError
+// with ECONNRESET, or [ErrCrashed].
+func (t *Transport) Do(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close() //nolint:errcheck // as net/http
+	}
+	resp, err := t.do(req)
+	if err != nil {
+		return nil, &url.Error{Op: operationName(req.Method), URL: req.URL.Redacted(), Err: err}
+	}
+	return resp, nil
+}
+
+func (t *Transport) do(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := onWire(req)
+	if err != nil {
+		return nil, err
+	}
+	out := t.server.serve(ctx, t.client, r)
+	if out.err != nil {
+		return nil, out.err
+	}
+	a := out.answer
+	body := a.body
+	if out.cut >= 0 && out.cut < int64(len(body)) {
+		body = body[:out.cut]
+	}
+	length := int64(-1)
+	if n, err := strconv.ParseInt(a.header.Get("Content-Length"), 10, 64); err == nil {
+		length = n
+	}
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)),
+		StatusCode:    a.status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        a.header,
+		Body:          &responseBody{ctx: ctx, reader: bytes.NewReader(body)},
+		ContentLength: length,
+		Request:       req,
+	}, nil
+}
+
+// operationName is how errors of net/http name a method.
+func operationName(method string) string {
+	if method == "" {
+		return "Get"
+	}
+	return method[:1] + strings.ToLower(method[1:])
+}
+
+// onWire makes of a client's request what a server would read from the wire.
+func onWire(req *http.Request) (*http.Request, error) {
+	if req.URL == nil || req.URL.Host == "" {
+		return nil, fmt.Errorf("http: no Host in request URL")
+	}
+	u, err := url.ParseRequestURI(req.URL.RequestURI())
+	if err != nil {
+		return nil, err
+	}
+	u.Scheme = req.URL.Scheme
+	header := make(http.Header, len(req.Header))
+	for name, values := range req.Header {
+		if !validHeaderName(name) {
+			return nil, fmt.Errorf("net/http: invalid header field name %q", name)
+		}
+		for _, value := range values {
+			if !validHeaderValue(value) {
+				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
+			}
+			// Blanks around a value don't arrive.
+			header.Add(name, strings.Trim(value, " \t"))
+		}
+	}
+	host := req.Host
+	if host == "" {
+		host = req.URL.Host
+	}
+	length, body := req.ContentLength, req.Body
+	switch {
+	case body == nil || body == http.NoBody:
+		length, body = 0, http.NoBody
+	case length == 0:
+		// net/http takes 0 with a body for unknown, and looks whether there is any.
+		var first [1]byte
+		n, err := io.ReadFull(body, first[:])
+		if n == 0 && err == io.EOF {
+			body = http.NoBody
+		} else if err != nil {
+			return nil, err
+		} else {
+			length = -1
+		}
+	}
+	// A copy, so that no field of the client's request is shared by mistake.
+	r := &http.Request{
+		Method:        req.Method,
+		URL:           u,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        header,
+		Body:          body,
+		ContentLength: length,
+		Host:          host,
+		RequestURI:    req.URL.RequestURI(),
+	}
+	if r.Method == "" {
+		r.Method = http.MethodGet
+	}
+	return r, nil
+}
+
+// validHeaderName tells whether net/http would send a header of that name.
+func validHeaderName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// validHeaderValue tells whether net/http would send such a value: no control
+// characters but tabs.
+func validHeaderValue(value string) bool {
+	for i := range len(value) {
+		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// responseBody is a body that can be read until its request's context ends.
+type responseBody struct {
+	ctx    context.Context
+	reader *bytes.Reader
+	closed bool
+}
+
+func (b *responseBody) Read(p []byte) (int, error) {
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.reader.Read(p)
+}
+
+func (b *responseBody) Close() error {
+	b.closed = true
+	return nil
+}

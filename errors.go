@@ -1,0 +1,72 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+)
+
+// sentinels translates the reasons of the blob client into the contract's errors.
+var sentinels = map[blob.Reason]error{
+	blob.Unreachable:     storage.ErrUnavailable,
+	blob.Absent:          storage.ErrNotFound,
+	blob.AbsentContainer: storage.ErrNotFound,
+	blob.Mismatch:        storage.ErrConflict,
+	blob.Refused:         storage.ErrDenied,
+	blob.Damaged:         storage.ErrCorrupt,
+}
+
+// at says what was being done to which blob when err came up. It is the one place where the blob client's errors become the
+// contract's; the method's name and the plan are added by edge.
+func at(doing string, ref blob.Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Doing: doing, Blob: ref.String(), Err: translate(err)}
+}
+
+func translate(err error) error {
+	var e *blob.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	sentinel := sentinels[e.Reason] // none where the context ended: its own error says so
+	switch {
+	case e.Unknown && sentinel == nil:
+		return fmt.Errorf("%w: call again, or let Recovery settle it: %w", storage.ErrUnknown, e)
+	case e.Unknown:
+		return fmt.Errorf("%w: call again, or let Recovery settle it: %w: %w", storage.ErrUnknown, sentinel, e)
+	case sentinel == nil:
+		return e
+	}
+	return fmt.Errorf("%w: %w", sentinel, e)
+}
+
+// edge finishes the error of a method: every one that leaves the vault is a *storage.Error with Op and Plan.
+func edge(op string, plan uuid.UUID, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*storage.Error) //nolint:errorlint // only the outermost one is ours to finish
+	if !ok {
+		e = &storage.Error{Err: err}
+	}
+	e.Op = op
+	if e.Plan == uuid.Nil {
+		e.Plan = plan
+	}
+	return e
+}
+
+// invalid is bad input, of which field names the place.
+func invalid(field, problem string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", storage.ErrInvalid, field, fmt.Sprintf(problem, args...))
+}
+
+// errGrace is the cause of a Create's end when its grace period is over.
+var errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)

@@ -1,0 +1,114 @@
+// Package azuritetest gives tests an Azurite. It is apart from package azurite
+// so that only tests link package testing.
+//
+// Where Azurite is not installed, tests that ask for one are skipped, or fail
+// if the environment variable CI is true.
+package azuritetest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/planvault/azblob/internal/azurite"
+)
+
+// Start starts an Azurite for the test t, and closes it when t has ended. If
+// Azurite is not installed the test is skipped, or fails if CI is true.
+//
+// Starting takes about a second; a Holder lets the tests of a package share one.
+func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
+	t.Helper()
+	server, err := azurite.Start(t.Context(), opts...)
+	if err != nil {
+		giveUp(t, err)
+		return nil
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// Holder holds an Azurite that the tests of a package share. It starts when a
+// test first asks for it. Declare one in the test package, and close it there:
+//
+//	var emulator azuritetest.Holder
+//
+//	func TestMain(m *testing.M) { os.Exit(emulator.Run(m)) }
+//
+//	func TestPut(t *testing.T) {
+//		client := newClient(emulator.Get(t).ConnectionString())
+//		...
+//
+// Tests that share a server should use containers with names of their own. The
+// zero value is ready to use, by concurrent tests too.
+type Holder struct {
+	// Options are used when the server is started.
+	Options []azurite.Option
+
+	mu     sync.Mutex
+	server *azurite.Server
+	err    error
+}
+
+// Get returns the shared server and starts it if needed. If Azurite is not
+// installed the test is skipped, or fails if CI is true. If it did not start
+// once, Get does not try again.
+func (h *Holder) Get(t testing.TB) *azurite.Server {
+	t.Helper()
+	server, err := h.get(t)
+	if err != nil {
+		giveUp(t, err)
+		return nil
+	}
+	return server
+}
+
+func (h *Holder) get(t testing.TB) (*azurite.Server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server == nil && h.err == nil {
+		h.server, h.err = azurite.Start(t.Context(), h.Options...)
+	}
+	return h.server, h.err
+}
+
+// Close closes the server, if it was started. A later Get starts another one.
+func (h *Holder) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server := h.server
+	h.server, h.err = nil, nil
+	if server == nil {
+		return nil
+	}
+	return server.Close()
+}
+
+// Run runs the tests and then closes the server. It returns the code to exit
+// with, which is not 0 if a test failed or the server did not close well.
+func (h *Holder) Run(m *testing.M) int {
+	code := m.Run()
+	if err := h.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// giveUp ends the test because of err.
+func giveUp(t testing.TB, err error) {
+	t.Helper()
+	ci, _ := strconv.ParseBool(os.Getenv("CI"))
+	if errors.Is(err, azurite.ErrNotInstalled) && !ci {
+		t.Skip(err)
+		return
+	}
+	t.Fatal(err)
+}

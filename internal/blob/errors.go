@@ -1,0 +1,171 @@
+package blob
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+)
+
+// Reason says why a request failed for good.
+type Reason int
+
+// The reasons.
+const (
+	Unreachable     Reason = iota // not served, after all retries
+	Ended                         // the context ended first
+	Absent                        // there is no such blob
+	AbsentContainer               // there is no such container
+	Mismatch                      // the write's condition does not hold: another version is there
+	Refused                       // the service does not accept the request: identity, rights, settings
+	Damaged                       // the bytes are not those that were written
+)
+
+// Error is how a request failed for good.
+type Error struct {
+	Reason Reason
+	// Unknown says that a write may have taken effect all the same.
+	Unknown bool
+	// Err is the last try's error: the service's own where it answered, joined with the context's where that ended it all.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the last try's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether err is an Error for one of the reasons.
+func Is(err error, reasons ...Reason) bool {
+	var e *Error
+	return errors.As(err, &e) && slices.Contains(reasons, e.Reason)
+}
+
+// errDamaged is a body that is not what its length and MD5 say.
+var errDamaged = errors.New("the body does not match its MD5")
+
+// errVanished is a write refused because something is there, where nothing was found a moment later.
+var errVanished = errors.New("what was in the way is gone")
+
+// verdict is what one failed try means.
+type verdict struct {
+	reason Reason
+	// again says that another try may succeed; once, that only one more is worth it.
+	again, once bool
+	// applied says that a write may have taken effect although the try failed.
+	applied bool
+	// after is the least time to wait, as the service asked.
+	after time.Duration
+}
+
+// judge is the one place that reads errors of the service, the SDK and the network. Status codes decide, and error codes
+// only where a status means several things: the service has been seen to vary its codes.
+func judge(err error) verdict {
+	if errors.Is(err, errVanished) {
+		return verdict{reason: Mismatch, again: true}
+	}
+	var answer *azcore.ResponseError
+	if errors.As(err, &answer) {
+		return judgeAnswer(answer)
+	}
+	var (
+		final       interface{ NonRetriable() } // azcore's mark for what its own policies must not retry, credentials mostly
+		certificate *tls.CertificateVerificationError
+		dial        *net.OpError
+	)
+	switch {
+	case errors.Is(err, errDamaged):
+		return verdict{reason: Damaged, again: true, once: true}
+	case errors.As(err, &final), errors.As(err, &certificate):
+		return verdict{reason: Refused}
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return verdict{reason: Unreachable, again: true} // never sent
+	default:
+		return verdict{reason: Unreachable, again: true, applied: true}
+	}
+}
+
+func judgeAnswer(answer *azcore.ResponseError) verdict {
+	code := bloberror.Code(answer.ErrorCode)
+	switch code {
+	case bloberror.ContainerBeingDeleted:
+		return verdict{reason: Unreachable, again: true, after: retryAfter(answer)}
+	case bloberror.LeaseIDMissing, bloberror.BlobImmutableDueToPolicy:
+		return verdict{reason: Refused}
+	case bloberror.MD5Mismatch:
+		return verdict{reason: Damaged, again: true, once: true}
+	}
+	switch answer.StatusCode {
+	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return verdict{reason: Unreachable, again: true, applied: true, after: retryAfter(answer)}
+	case http.StatusTooManyRequests:
+		return verdict{reason: Unreachable, again: true, after: retryAfter(answer)}
+	case http.StatusNotFound:
+		if code == bloberror.ContainerNotFound {
+			return verdict{reason: AbsentContainer}
+		}
+		return verdict{reason: Absent}
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return verdict{reason: Mismatch}
+	default:
+		return verdict{reason: Refused}
+	}
+}
+
+// retryAfter reads how long the service asks to wait: seconds or a date (RFC 9110, section 10.2.3), the latter taken by
+// the service's own clock, or milliseconds in headers that Azure adds.
+func retryAfter(answer *azcore.ResponseError) time.Duration {
+	if answer.RawResponse == nil {
+		return 0
+	}
+	h := answer.RawResponse.Header
+	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
+		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
+			return time.Duration(ms) * time.Millisecond
+		}
+	}
+	value := h.Get("Retry-After")
+	if s, err := strconv.Atoi(value); err == nil && s > 0 {
+		return time.Duration(s) * time.Second
+	}
+	at, errAt := http.ParseTime(value)
+	now, errNow := http.ParseTime(h.Get("Date"))
+	if errAt == nil && errNow == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// explain adds what the service's answer alone does not say: a clock that is wrong is refused as a bad signature.
+func explain(err error) error {
+	var answer *azcore.ResponseError
+	if !errors.As(err, &answer) || answer.StatusCode != http.StatusForbidden || answer.RawResponse == nil {
+		return err
+	}
+	server, parseErr := http.ParseTime(answer.RawResponse.Header.Get("Date"))
+	if skew := time.Since(server); parseErr == nil && skew.Abs() > 10*time.Minute {
+		return fmt.Errorf("this machine's clock is %v off the service's, which refuses more than 15m: %w", skew.Round(time.Second), err)
+	}
+	return err
+}
+
+// contextError is what a call returns whose context ended: the context's error, with the last try's for the cause.
+func contextError(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if last == nil || errors.Is(last, cause) {
+		return cause
+	}
+	if cause != ctx.Err() {
+		cause = errors.Join(ctx.Err(), cause)
+	}
+	return fmt.Errorf("%w; last try: %w", cause, last)
+}

@@ -1,0 +1,155 @@
+package azblob
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/workflow"
+)
+
+// All names of containers and blobs are built and read here, and nowhere else.
+
+// prefix is a vault's name. It owns the containers <prefix>-YYYY-MM-DD and no others.
+type prefix string
+
+// maxPrefix leaves room for a hyphen and a date in the 63 characters of a container's name.
+const maxPrefix = 63 - len("-2006-01-02")
+
+// check says what keeps the prefix from being the start of container names; "" when nothing does.
+// The rules are the service's: learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+func (p prefix) check() string {
+	switch {
+	case p == "":
+		return "is empty"
+	case len(p) > maxPrefix:
+		return fmt.Sprintf("has %d characters, %d are the most", len(p), maxPrefix)
+	case strings.Trim(string(p), "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return "may have lower-case letters, digits and hyphens only"
+	case p[0] == '-' || p[len(p)-1] == '-' || strings.Contains(string(p), "--"):
+		return "may have single hyphens only, and none at either end"
+	}
+	return ""
+}
+
+// containers is what the names of all the prefix' containers begin with. Names of other prefixes can begin so too.
+func (p prefix) containers() string { return string(p) + "-" }
+
+// day names the container of a day, which is taken in UTC.
+func (p prefix) day(t time.Time) string { return p.containers() + t.UTC().Format(time.DateOnly) }
+
+// parseDay reads a container's name; false when it is not one of this prefix.
+func (p prefix) parseDay(container string) (time.Time, bool) {
+	date, ok := strings.CutPrefix(container, p.containers())
+	if !ok {
+		return time.Time{}, false
+	}
+	day, err := time.Parse(time.DateOnly, date)
+	// Parse accepts nothing that Format does not write, but that is its affair: one day has one name.
+	return day, err == nil && p.day(day) == container
+}
+
+// plan gives the names of a plan's blobs.
+func (p prefix) plan(id uuid.UUID) keys {
+	return keys{p.day(workflow.Time(id)), id}
+}
+
+// keys are the names of one plan's blobs.
+type keys struct {
+	container string
+	plan      uuid.UUID
+}
+
+const (
+	openDir    = "open/"
+	plansDir   = "plans/"
+	deleteTail = "-delete"
+	entryTail  = "-entry.json"
+	objectTail = "-object.json"
+	jsonTail   = ".json"
+)
+
+func (k keys) at(name string) blob.Ref { return blob.Ref{Container: k.container, Name: name} }
+
+func (k keys) marker() blob.Ref       { return k.at(openDir + k.plan.String()) }
+func (k keys) deleteMarker() blob.Ref { return k.at(openDir + k.plan.String() + deleteTail) }
+func (k keys) entry() blob.Ref        { return k.at(plansDir + k.plan.String() + entryTail) }
+func (k keys) object() blob.Ref       { return k.at(plansDir + k.plan.String() + objectTail) }
+
+// parts is what the names of the plan's sub-objects of one kind begin with.
+func (k keys) parts(kind kind) string { return kind.dir + k.plan.String() + "/" }
+
+// part names a sub-object.
+func (k keys) part(o workflow.Object) blob.Ref {
+	return k.at(k.parts(kindOf(o)) + o.Header().ID.String() + jsonTail)
+}
+
+// of names the blob that an object's own fields are in: the entry for a plan.
+func (k keys) of(o workflow.Object) blob.Ref {
+	if o.Kind() == workflow.KindPlan {
+		return k.entry()
+	}
+	return k.part(o)
+}
+
+// role says what a blob is to its plan.
+type role int
+
+const (
+	roleMarker role = iota
+	roleDeleteMarker
+	roleEntry
+	roleObject
+	rolePart
+)
+
+// parsed is what a blob's name says.
+type parsed struct {
+	role role
+	plan uuid.UUID
+	kind kind      // of a part
+	id   uuid.UUID // of a part
+}
+
+// parseName reads a blob's name; false when it is not one that a vault writes.
+func parseName(name string) (parsed, bool) {
+	dir, rest, ok := strings.Cut(name, "/")
+	if !ok {
+		return parsed{}, false
+	}
+	switch dir += "/"; dir {
+	case openDir:
+		if id, ok := strings.CutSuffix(rest, deleteTail); ok {
+			return plain(roleDeleteMarker, id)
+		}
+		return plain(roleMarker, rest)
+	case plansDir:
+		if id, ok := strings.CutSuffix(rest, entryTail); ok {
+			return plain(roleEntry, id)
+		}
+		if id, ok := strings.CutSuffix(rest, objectTail); ok {
+			return plain(roleObject, id)
+		}
+		return parsed{}, false
+	}
+	kind, known := kindIn(dir)
+	planText, rest, cut := strings.Cut(rest, "/")
+	idText, tail := strings.CutSuffix(rest, jsonTail)
+	plan, planOK := parseID(planText)
+	id, idOK := parseID(idText)
+	return parsed{rolePart, plan, kind, id}, known && cut && tail && planOK && idOK
+}
+
+func plain(r role, idText string) (parsed, bool) {
+	id, ok := parseID(idText)
+	return parsed{role: r, plan: id}, ok
+}
+
+// parseID reads an ID in the one form that names use; uuid.Parse accepts others.
+func parseID(s string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(s)
+	return id, err == nil && id.String() == s
+}

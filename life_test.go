@@ -1,0 +1,137 @@
+package azblob_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestLife takes a plan through its whole life.
+func TestLife(t *testing.T) {
+	onServices(t, func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault) {
+		ctx := t.Context()
+		v := open()
+		plan := plantest.Full()
+		if err := v.Create(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+		same(t, v, plan)
+		if err := v.Create(ctx, plan); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("a second Create: %v", err)
+		}
+		plan, err := v.Read(ctx, plan.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+		same(t, v, plan)
+		running := plan.State
+		plantest.Finish(plan)
+		finished := plan.State
+		plan.State = running
+		for o, parent := range workflow.Walk(plan) {
+			if parent == nil {
+				continue
+			}
+			if err := updateObject(t, v, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same(t, v, plan)
+		finished.ETag = plan.State.ETag
+		plan.State = finished
+		if err := v.UpdatePlan(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+		same(t, v, plan)
+		sound(t, v)
+		if err := v.Delete(ctx, plan.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Read(ctx, plan.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Read after Delete: %v", err)
+		}
+		if r := sound(t, v); r.Blobs != 0 {
+			t.Errorf("%d blobs are left after Delete", r.Blobs)
+		}
+	})
+}
+
+// same holds what the vault shows of a plan against the plan.
+func same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	got, err := v.Read(t.Context(), plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := plantest.Diff(plan, got); d != "" {
+		t.Fatal(d)
+	}
+	list, err := v.List(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for r := range list {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if r.Result.ID != plan.ID {
+			continue
+		}
+		n++
+		if r.Result.Name != plan.Name || r.Result.Descr != plan.Descr || r.Result.GroupID != plan.GroupID ||
+			r.Result.State.Status != plan.State.Status || !r.Result.SubmitTime.Equal(plan.SubmitTime) {
+			t.Errorf("List shows %+v of %+v", r.Result, plan)
+		}
+	}
+	if n != 1 {
+		t.Errorf("List shows the plan %d times", n)
+	}
+	if ok, err := v.Exists(t.Context(), plan.ID); !ok || err != nil {
+		t.Errorf("Exists: %v, %v", ok, err)
+	}
+}
+
+// sound fails the test if Check finds anything.
+func sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
+	t.Helper()
+	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+	return report
+}
+
+func updateObject(t *testing.T, v *azblob.Vault, o workflow.Object) error {
+	t.Helper()
+	switch o := o.(type) {
+	case *workflow.Plan:
+		return v.UpdatePlan(t.Context(), o)
+	case *workflow.Checks:
+		return v.UpdateChecks(t.Context(), o)
+	case *workflow.Block:
+		return v.UpdateBlock(t.Context(), o)
+	case *workflow.Sequence:
+		return v.UpdateSequence(t.Context(), o)
+	case *workflow.Action:
+		return v.UpdateAction(t.Context(), o)
+	case *workflow.DeferredActions:
+		return v.UpdateDeferredActions(t.Context(), o)
+	case *workflow.DeferBatch:
+		return v.UpdateDeferBatch(t.Context(), o)
+	}
+	t.Fatalf("no update for %T", o)
+	return nil
+}

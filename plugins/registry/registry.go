@@ -1,0 +1,50 @@
+// Package registry keeps the plugins that an engine knows, by name.
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/planvault/azblob/plugins"
+)
+
+// Register holds plugins by name. The zero value and New's are empty and ready. It is safe for concurrent use.
+type Register struct {
+	mu      sync.RWMutex
+	plugins map[string]plugins.Plugin
+}
+
+// New returns an empty register.
+func New() *Register {
+	return &Register{}
+}
+
+// Register adds a plugin. A nil plugin, one without a name and a name that is taken are refused.
+func (r *Register) Register(p plugins.Plugin) error {
+	if p == nil {
+		return errors.New("registry: the plugin is nil")
+	}
+	name := p.Name()
+	if name == "" {
+		return fmt.Errorf("registry: plugin %T has no name", p)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.plugins[name]; taken {
+		return fmt.Errorf("registry: a plugin named %q is registered already", name)
+	}
+	if r.plugins == nil {
+		r.plugins = make(map[string]plugins.Plugin)
+	}
+	r.plugins[name] = p
+	return nil
+}
+
+// Plugin returns the plugin of that name, and whether there is one.
+func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p, ok := r.plugins[name]
+	return p, ok
+}

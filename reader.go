@@ -1,0 +1,160 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Exists says whether there is a plan of this ID, with one request.
+func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
+	err = v.call("Exists", id, func() error {
+		if err := checkID(id); err != nil {
+			return err
+		}
+		ref := v.prefix.plan(id).object() // its presence commits the plan
+		_, err := v.client.Head(ctx, ref)
+		found = err == nil
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil
+		}
+		return at("look for object", ref, err)
+	})
+	return found, err
+}
+
+// Read returns the whole plan with its present states: two requests at once for a plan that is NotStarted or final, and
+// one more for each sub-object, all at once, while it is Running. Each State.ETag is the version that was read, for updates.
+//
+// A plan that other processes work on is read as each of its blobs stood at some time during the call.
+//
+// Errors: ErrNotFound; ErrSchema for what was written by newer code or for a plugin that the registry lacks; ErrCorrupt, with
+// the blob, for what is damaged or missing.
+func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+	err = v.call("Read", id, func() error {
+		if err := checkID(id); err != nil {
+			return err
+		}
+		var err error
+		if plan, err = v.read(ctx, id); err == nil {
+			err = bind(plan, v.reg)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// read reads a plan with raw requests and responses.
+func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	keys := v.prefix.plan(id)
+	var entry, object *workflow.Plan
+	err := v.parallel(2, func(i int) (err error) {
+		if i == 0 {
+			entry, err = v.readEntry(ctx, keys)
+		} else {
+			object, _, err = v.readObject(ctx, keys)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if object.State.Status.Final() && !entry.State.Status.Final() {
+		// The entry is written first, so it was read before the plan was completed, or it was set back from outside.
+		if entry, err = v.readEntry(ctx, keys); err != nil {
+			return nil, err
+		}
+		if !entry.State.Status.Final() {
+			return nil, &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: it says %s, and the object says %s", storage.ErrCorrupt, entry.State.Status, object.State.Status)}
+		}
+	}
+	if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {
+		planKind.adopt(object, entry)
+		return object, checkWhole(object)
+	}
+	return v.assemble(ctx, entry, object)
+}
+
+func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
+	ref := keys.entry()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, at("read entry", ref, err)
+	}
+	entry, err := decodeEntry(body, keys.plan)
+	if err != nil {
+		return nil, at("read entry", ref, err)
+	}
+	entry.State.ETag = version(p.ETag, entry.State.Status)
+	return entry, nil
+}
+
+func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob.Properties, error) {
+	ref := keys.object()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, p, at("read object", ref, err)
+	}
+	object, err := decodeObject(body, keys.plan)
+	return object, p, at("read object", ref, err)
+}
+
+// assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
+func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
+	keys := v.prefix.plan(object.ID)
+	parts := partsOf(object)
+	err := v.parallel(len(parts), func(i int) error { return v.refresh(ctx, keys, parts[i]) })
+	if errors.Is(err, storage.ErrNotFound) {
+		// A part is gone. A delete takes the object first, so a plan whose object is still there is damaged.
+		if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
+			return nil, at("look for object", keys.object(), headErr)
+		}
+		var e *storage.Error
+		errors.As(err, &e)
+		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Repair rewrites it: %w", storage.ErrCorrupt, e.Err)
+		return nil, e
+	}
+	if err != nil {
+		return nil, err
+	}
+	planKind.adopt(object, entry)
+	return object, checkWhole(object)
+}
+
+// partsOf lists a plan's sub-objects.
+func partsOf(plan *workflow.Plan) []workflow.Object {
+	var parts []workflow.Object
+	for o, parent := range workflow.Walk(plan) {
+		if parent != nil {
+			parts = append(parts, o)
+		}
+	}
+	return parts
+}
+
+// refresh gives a sub-object the fields that its own blob has.
+func (v *Vault) refresh(ctx context.Context, keys keys, o workflow.Object) error {
+	ref := keys.part(o)
+	doing := "read " + o.Kind().String()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return at(doing, ref, err)
+	}
+	kind := kindOf(o)
+	now, err := decodePart(body, kind, keys.plan, *o.Header().ID)
+	if err != nil {
+		return at(doing, ref, err)
+	}
+	now.Header().State.ETag = version(p.ETag, now.Header().State.Status)
+	kind.adopt(o, now)
+	return nil
+}

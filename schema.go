@@ -1,0 +1,494 @@
+package azblob
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// schema is the version of everything stored. Any change of the stored form, additions too, is a new one: a program that
+// does not know a field would drop it at the next update.
+const schema = 1
+
+// kind is a row of the one table of sub-object kinds.
+type kind struct {
+	of  workflow.Kind
+	dir string
+	// empty returns a new object to decode into.
+	empty func() workflow.Object
+	// alone copies an object with only the IDs of its children.
+	alone func(workflow.Object) workflow.Object
+	// adopt gives dst the own fields of src; dst keeps its children.
+	adopt func(dst, src workflow.Object)
+}
+
+var kinds = [...]kind{
+	row("blocks/", func(b *workflow.Block) {
+		aloneChecks(b)
+		b.Sequences = stubs(b.Sequences)
+	}, func(dst, src *workflow.Block) {
+		keepChecks(dst, src)
+		dst.Sequences = src.Sequences
+	}),
+	row("sequences/", func(s *workflow.Sequence) { s.Actions = stubs(s.Actions) },
+		func(dst, src *workflow.Sequence) { dst.Actions = src.Actions }),
+	row("checks/", func(c *workflow.Checks) { c.Actions = stubs(c.Actions) },
+		func(dst, src *workflow.Checks) { dst.Actions = src.Actions }),
+	row("actions/", func(*workflow.Action) {}, func(_, _ *workflow.Action) {}),
+	row("deferredactions/", func(d *workflow.DeferredActions) { d.Batches = stubs(d.Batches) },
+		func(dst, src *workflow.DeferredActions) { dst.Batches = src.Batches }),
+	row("deferbatches/", func(b *workflow.DeferBatch) { b.Actions = stubs(b.Actions) },
+		func(dst, src *workflow.DeferBatch) { dst.Actions = src.Actions }),
+}
+
+// planKind is the plan's own row: the same forms, without a directory of its own.
+var planKind = row("", func(p *workflow.Plan) {
+	aloneChecks(p)
+	p.Blocks = stubs(p.Blocks)
+	p.DeferredActions = stub(p.DeferredActions)
+}, func(dst, src *workflow.Plan) {
+	keepChecks(dst, src)
+	dst.Blocks = src.Blocks
+	dst.DeferredActions = src.DeferredActions
+})
+
+// row makes a kind of what differs between kinds: how children become stubs, and how they are kept.
+func row[T any, P interface {
+	*T
+	workflow.Object
+}](dir string, stubChildren func(P), keepChildren func(dst, src P)) kind {
+	return kind{
+		of:    P(new(T)).Kind(),
+		dir:   dir,
+		empty: func() workflow.Object { return P(new(T)) },
+		alone: func(o workflow.Object) workflow.Object {
+			c := *o.(P)
+			stubChildren(&c)
+			return P(&c)
+		},
+		adopt: func(dst, src workflow.Object) {
+			c := *src.(P)
+			keepChildren(&c, dst.(P))
+			*dst.(P) = c
+		},
+	}
+}
+
+func stub[T any, P interface {
+	*T
+	workflow.Object
+}](o P) P {
+	if o == nil {
+		return nil
+	}
+	s := P(new(T))
+	*s.Header().ID = *o.Header().ID
+	return s
+}
+
+func stubs[T any, P interface {
+	*T
+	workflow.Object
+}](list []P) []P {
+	out := make([]P, len(list))
+	for i, o := range list {
+		out[i] = stub(o)
+	}
+	return out
+}
+
+func aloneChecks(o workflow.Object) {
+	for _, c := range workflow.ChecksOf(o) {
+		*c = stub(*c)
+	}
+}
+
+func keepChecks(dst, src workflow.Object) {
+	from := workflow.ChecksOf(src)
+	for i, c := range workflow.ChecksOf(dst) {
+		*c = *from[i]
+	}
+}
+
+// kindOf returns an object's row.
+func kindOf(o workflow.Object) kind {
+	for _, k := range kinds {
+		if k.of == o.Kind() {
+			return k
+		}
+	}
+	return planKind
+}
+
+// kindIn returns the row of a directory.
+func kindIn(dir string) (kind, bool) {
+	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.dir == dir })
+	if i < 0 {
+		return kind{}, false
+	}
+	return kinds[i], true
+}
+
+// The two documents about a plan that are not named for a kind of object.
+const (
+	typeEntry  = "entry"
+	typeObject = "object"
+)
+
+// document is the form of every blob that has content.
+type document struct {
+	Schema int             `json:"schema"`
+	Type   string          `json:"type"` // entry, object, or the kind of a sub-object
+	Data   json.RawMessage `json:"data"`
+}
+
+// encodeEntry, encodePart and encodeObject write the three kinds of documents: a plan's own fields with the IDs of its
+// children, the same of a sub-object, and the whole plan.
+func encodeEntry(p *workflow.Plan) ([]byte, error) { return encode(typeEntry, planKind.alone(p)) }
+
+func encodePart(o workflow.Object) ([]byte, error) {
+	return encode(o.Kind().String(), kindOf(o).alone(o))
+}
+
+func encodeObject(p *workflow.Plan) ([]byte, error) {
+	whole := *p
+	whole.State.ETag = "" // the entry's, which the entry tells better
+	return encode(typeObject, &whole)
+}
+
+// encode writes a document. A sub-object alone is written without its own ETag, which can't be known yet.
+func encode(docType string, o workflow.Object) ([]byte, error) {
+	if docType != typeObject {
+		o.Header().State.ETag = "" // o is a copy
+	}
+	data, err := marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(document{schema, docType, data})
+}
+
+// marshal is json.Marshal without the escapes that HTML would need.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// checkSchema says whether this code knows a schema.
+func checkSchema(version int) error {
+	switch {
+	case version == schema:
+		return nil
+	case version > schema:
+		return fmt.Errorf("%w: it has schema %d, this program knows %d: update the program", storage.ErrSchema, version, schema)
+	default:
+		return fmt.Errorf("%w: there is no schema %d", storage.ErrCorrupt, version)
+	}
+}
+
+// decode reads a document into o, which must turn out to be the object of that ID and plan.
+func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
+	var d document
+	if err := json.Unmarshal(body, &d); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+	}
+	if err := checkSchema(d.Schema); err != nil {
+		return err
+	}
+	if d.Type != docType {
+		return fmt.Errorf("%w: it is of type %q, not %q", storage.ErrCorrupt, d.Type, docType)
+	}
+	if err := json.Unmarshal(d.Data, o); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+	}
+	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
+		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
+	}
+	if docType == typeObject {
+		return checkWhole(o)
+	}
+	return nil
+}
+
+// checkWhole says whether a plan that was read makes sense as a whole.
+func checkWhole(o workflow.Object) error {
+	if err := workflow.Validate(o, hasIDs); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+	}
+	return nil
+}
+
+// hasIDs is the rule that an object has its ID and its plan's.
+func hasIDs(o workflow.Object, bad func(field, problem string)) {
+	h := o.Header()
+	if *h.ID == uuid.Nil {
+		bad("ID", "is nil")
+	}
+	if *h.PlanID == uuid.Nil {
+		bad("PlanID", "is nil")
+	}
+}
+
+func decodeEntry(body []byte, id uuid.UUID) (*workflow.Plan, error) {
+	p := new(workflow.Plan)
+	return p, decode(body, typeEntry, p, id, id)
+}
+
+func decodeObject(body []byte, id uuid.UUID) (*workflow.Plan, error) {
+	p := new(workflow.Plan)
+	return p, decode(body, typeObject, p, id, id)
+}
+
+func decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error) {
+	o := k.empty()
+	return o, decode(body, k.of.String(), o, plan, id)
+}
+
+// bind turns the raw requests and responses of all actions into the types of their plugins; a nil register leaves them.
+func bind(p *workflow.Plan, reg *registry.Register) error {
+	if reg == nil {
+		return nil
+	}
+	for o := range workflow.Walk(p) {
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			continue
+		}
+		plugin, known := reg.Plugin(a.Plugin)
+		if !known {
+			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
+		}
+		var err error
+		if a.Req, err = typed(a.Req, plugin.Request()); err != nil {
+			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
+		}
+		for i := range a.Attempts {
+			if a.Attempts[i].Resp, err = typed(a.Attempts[i].Resp, plugin.Response()); err != nil {
+				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
+			}
+		}
+	}
+	return nil
+}
+
+// typed decodes raw JSON into a new value of the type of empty. What is not raw is returned as it is.
+func typed(v, empty any) (any, error) {
+	raw, ok := v.(json.RawMessage)
+	if !ok || empty == nil {
+		return v, nil
+	}
+	into := reflect.New(reflect.TypeOf(empty))
+	if err := json.Unmarshal(raw, into.Interface()); err != nil {
+		return nil, err
+	}
+	return into.Elem().Interface(), nil
+}
+
+// The names of metadata, beside blob.WriteID. They are lower-case letters only: HTTP changes the case of names, and similar
+// ones with other characters have been seen to break the signing of requests (github.com/Azure/azure-sdk-for-net/issues/41328).
+const (
+	metaPlanID     = "planid"
+	metaGroupID    = "groupid"
+	metaName       = "name"
+	metaDescr      = "descr"
+	metaSubmitTime = "submittime"
+	metaState      = "state"
+	metaPlanType   = "plantype"
+	metaSchema     = "schema"
+	metaAttempts   = "attempts"
+	metaCut        = "cut" // the fields that were too long, comma-separated; the entry has them whole
+	metaLayout     = "planvaultlayout"
+)
+
+// planMetadata is what a listing shall tell of a plan, for its entry (typeEntry) or object (typeObject).
+func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
+	state, err := stateMetadata(p.State)
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]string{
+		metaPlanID:     p.ID.String(),
+		metaSubmitTime: p.SubmitTime.UTC().Format(time.RFC3339Nano),
+		metaState:      state,
+		metaPlanType:   docType,
+		metaSchema:     strconv.Itoa(schema),
+		blob.WriteID:   writeID,
+	}
+	if p.GroupID != uuid.Nil {
+		m[metaGroupID] = p.GroupID.String()
+	}
+	room := blob.MaxMetadata - len(metaName) - len(metaDescr)
+	for name, value := range m {
+		room -= len(name) + len(value)
+	}
+	name, descr := encodeText(p.Name), encodeText(p.Descr)
+	if len(name)+len(descr) > room {
+		room -= len(metaCut) + len(metaName+","+metaDescr)
+		var cut []string
+		if half := room / 2; len(name) > half {
+			name = cutText(p.Name, half)
+			cut = append(cut, metaName)
+		}
+		if rest := room - len(name); len(descr) > rest {
+			descr = cutText(p.Descr, rest)
+			cut = append(cut, metaDescr)
+		}
+		m[metaCut] = strings.Join(cut, ",")
+	}
+	if name != "" {
+		m[metaName] = name
+	}
+	if descr != "" {
+		m[metaDescr] = descr
+	}
+	return m, nil
+}
+
+// partMetadata is what a listing shall tell of a sub-object.
+func partMetadata(o workflow.Object, writeID string) (map[string]string, error) {
+	state, err := stateMetadata(*o.Header().State)
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]string{metaState: state, metaSchema: strconv.Itoa(schema), blob.WriteID: writeID}
+	if a, ok := o.(*workflow.Action); ok {
+		m[metaAttempts] = strconv.Itoa(len(a.Attempts))
+	}
+	return m, nil
+}
+
+func stateMetadata(s workflow.State) (string, error) {
+	s.ETag = ""
+	text, err := json.Marshal(s)
+	return string(text), err
+}
+
+// listed reads the metadata of a plan's entry or object. Fields that were cut are cut in the result, and named.
+func listed(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
+	bad := func(name string, err error) error {
+		return fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, name, m[name], err)
+	}
+	version, err := strconv.Atoi(m[metaSchema])
+	if err != nil {
+		return r, nil, bad(metaSchema, err)
+	}
+	if err := checkSchema(version); err != nil {
+		return r, nil, err
+	}
+	if m[metaPlanType] != docType {
+		return r, nil, bad(metaPlanType, fmt.Errorf("it should be %q", docType))
+	}
+	if m[metaPlanID] != id.String() {
+		return r, nil, bad(metaPlanID, fmt.Errorf("it should be %s", id))
+	}
+	r.ID = id
+	if text, ok := m[metaGroupID]; ok {
+		if r.GroupID, err = uuid.Parse(text); err != nil {
+			return r, nil, bad(metaGroupID, err)
+		}
+	}
+	if r.Name, err = decodeText(m[metaName]); err != nil {
+		return r, nil, bad(metaName, err)
+	}
+	if r.Descr, err = decodeText(m[metaDescr]); err != nil {
+		return r, nil, bad(metaDescr, err)
+	}
+	if r.SubmitTime, err = time.Parse(time.RFC3339Nano, m[metaSubmitTime]); err != nil {
+		return r, nil, bad(metaSubmitTime, err)
+	}
+	if r.State, err = listedState(m); err != nil {
+		return r, nil, err
+	}
+	if text := m[metaCut]; text != "" {
+		cut = strings.Split(text, ",")
+	}
+	return r, cut, nil
+}
+
+func listedState(m map[string]string) (s workflow.State, err error) {
+	if err := json.Unmarshal([]byte(m[metaState]), &s); err != nil {
+		return s, fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, metaState, m[metaState], err)
+	}
+	return s, nil
+}
+
+const (
+	encodedHead = "=?utf-8?b?"
+	encodedTail = "?="
+)
+
+// encodeText makes metadata of any string: text that is safe in an HTTP header stays as it is, all else becomes one encoded
+// word of RFC 2047. The standard encoder is not asked, because it leaves alone what a server would trim or fold (blanks at
+// the ends or in a row) and what looks encoded already.
+func encodeText(s string) string {
+	safe := !strings.Contains(s, "=?") && !strings.Contains(s, "  ") && strings.TrimSpace(s) == s &&
+		strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+	if safe {
+		return s
+	}
+	return encodedHead + base64.StdEncoding.EncodeToString([]byte(s)) + encodedTail
+}
+
+// decodeText reads what encodeText wrote, and encoded words that others wrote.
+func decodeText(s string) (string, error) {
+	if !strings.Contains(s, "=?") {
+		return s, nil
+	}
+	text, err := new(mime.WordDecoder).DecodeHeader(s)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(text, "=?") && text == s {
+		return "", errors.New("it is no encoded word")
+	}
+	return text, nil
+}
+
+// cutText encodes as much of the start of s as fits into limit bytes.
+func cutText(s string, limit int) string {
+	n := min(len(s), max(limit, 0))
+	for n > 0 {
+		for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
+			n-- // not in the middle of a character
+		}
+		if text := encodeText(s[:n]); len(text) <= limit {
+			return text
+		}
+		n = n * 7 / 8
+	}
+	return ""
+}
+
+// A version is what State.ETag holds: the ETag of a blob, and the status that the object had in it, so that a move
+// backwards is seen without a request.
+func version(etag string, status workflow.Status) string {
+	return etag + "@" + status.String()
+}
+
+// parseVersion splits a version. The status is false where there is none.
+func parseVersion(v string) (etag string, status workflow.Status, ok bool) {
+	etag, text, found := strings.Cut(v, "@")
+	ok = found && status.UnmarshalText([]byte(text)) == nil
+	return etag, status, ok
+}

@@ -1,0 +1,66 @@
+package storage
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// The errors of a vault, for errors.Is. A vault wraps them in *Error.
+var (
+	// ErrNotFound: there is no such plan, or no such part of one.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: a plan of this ID is there already.
+	ErrExists = errors.New("exists already")
+	// ErrConflict: the stored version is not the one that the caller knows. Read again and decide anew.
+	ErrConflict = errors.New("conflict")
+	// ErrInvalid: the input can't be right. Nothing was sent; *workflow.FieldError names the field.
+	ErrInvalid = errors.New("invalid")
+	// ErrSchema: this program does not understand what is stored: it was written by a newer version of the code, or for a
+	// plugin that the registry does not know. It was left untouched; update the program.
+	ErrSchema = errors.New("not understood")
+	// ErrCorrupt: what is stored is damaged.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrDenied: the service refuses the request: the identity, its rights, or the account's settings do not allow it.
+	ErrDenied = errors.New("denied")
+	// ErrUnavailable: the store could not be reached or did not serve the request, after all retries.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrUnknown: whether a write took effect could not be learnt. The same call again, or Recovery, settles it.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrClosed: the vault was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Error is what every method of a vault returns: what was being done, to which plan and blob, and why it failed.
+type Error struct {
+	// Op is the method, such as "Create".
+	Op string
+	// Plan is the plan that it was about, uuid.Nil when it was about none or several.
+	Plan uuid.UUID
+	// Blob is the stored object that was in hand, as container/name; empty when there was none.
+	Blob string
+	// Doing says what was being done, such as "write entry"; it may be empty.
+	Doing string
+	// Err is the cause. It wraps at least one of the package's errors or the context's, and the service's own error where
+	// there is one.
+	Err error
+}
+
+// Error returns all of it on one line.
+func (e *Error) Error() string {
+	what := e.Op
+	if e.Plan != uuid.Nil {
+		what = strings.TrimPrefix(what+" plan "+e.Plan.String(), " ")
+	}
+	doing := e.Doing
+	if e.Blob != "" {
+		doing = strings.TrimPrefix(doing+" ("+e.Blob+")", " ")
+	}
+	parts := slices.DeleteFunc([]string{what, doing, e.Err.Error()}, func(s string) bool { return s == "" })
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,127 @@
+// Package storage says what a vault for workflow plans promises, whatever it is built on: the Vault interface and its
+// parts, the filters and results of listings, and the errors.
+package storage
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// Vault keeps workflow plans. All methods are safe for concurrent use by many goroutines, and several vaults may work
+// on the same store from several machines.
+//
+// A nil error of a write means that it is durable. Any other error means that it had no effect, unless errors.Is finds
+// ErrUnknown: then it may or may not have had one, and the same call again, or Recovery, settles it. A call returns soon
+// after its context ends. Bad input is ErrInvalid before anything is stored.
+type Vault interface {
+	Creator
+	Reader
+	Updater
+	Deleter
+	Recoverer
+	// Close waits for the calls under way, until ctx ends at the latest, and gives up what the vault holds. Calls made after
+	// it return ErrClosed; a second Close returns nil.
+	Close(ctx context.Context) error
+}
+
+// Creator stores new plans.
+type Creator interface {
+	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime. Every status
+	// must be NotStarted. When it returns nil, every State.ETag is set; before, no reader sees anything of the plan.
+	//
+	// ErrExists says that there is a plan of this ID; ErrConflict that the remains of an unfinished create or delete of this
+	// ID are in the way, which Recovery clears. After ErrUnknown the same plan may be given to Create again.
+	Create(ctx context.Context, plan *workflow.Plan) error
+}
+
+// Reader finds plans. Reads never write.
+type Reader interface {
+	// Exists says whether there is a plan of this ID.
+	Exists(ctx context.Context, id uuid.UUID) (bool, error)
+	// Read returns the whole plan with its present states; ErrNotFound when there is none. Each State.ETag is the version
+	// that was read, for updates.
+	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
+	// List yields the plans, newest first; at most limit of them, or all when limit is 0. It streams: what happens while it
+	// runs may or may not show, but a plan that was there throughout is yielded exactly once. A listing that fails, or whose
+	// context ends, ends with a Stream with an Err; a plan that can't be read is a Stream with an Err that names it, and the
+	// rest still comes. Breaking out of the loop is fine. The sequence may be ranged over more than once, and is asked anew
+	// each time.
+	List(ctx context.Context, limit int) (iter.Seq[Stream[ListResult]], error)
+	// Search yields the plans that match, as List does.
+	Search(ctx context.Context, filters Filters) (iter.Seq[Stream[ListResult]], error)
+}
+
+// Updater stores how plans go on. An update writes the fields of one object and not those of its children, which must be
+// the ones it was created with. State.ETag, when set, must be that of the stored version, else the update is ErrConflict;
+// it is set to the new version on return. An update of what is not there is ErrNotFound. States only move forward: going
+// back from the status of the version in State.ETag is ErrInvalid.
+//
+// An engine moves a plan to Running before it updates any part of it, and writes the parts before it moves the plan to
+// a final status: a plan that is NotStarted or final is read as a whole, without its parts.
+type Updater interface {
+	// UpdatePlan stores the plan's own fields. With a final status it also settles the whole plan as it is given, with all
+	// its parts, which must carry their last states.
+	UpdatePlan(ctx context.Context, plan *workflow.Plan) error
+	UpdateChecks(ctx context.Context, checks *workflow.Checks) error
+	UpdateBlock(ctx context.Context, block *workflow.Block) error
+	UpdateSequence(ctx context.Context, sequence *workflow.Sequence) error
+	UpdateAction(ctx context.Context, action *workflow.Action) error
+	UpdateDeferredActions(ctx context.Context, deferred *workflow.DeferredActions) error
+	UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch) error
+}
+
+// Deleter removes plans.
+type Deleter interface {
+	// Delete removes a plan with all its parts; ErrNotFound when there is none. A delete that was interrupted is finished by
+	// calling it again, or by Recovery.
+	Delete(ctx context.Context, id uuid.UUID) error
+}
+
+// Recoverer clears up.
+type Recoverer interface {
+	// Recovery finishes or removes what crashed processes left half done. It leaves alone what may still be under way, may
+	// run on several nodes at once, and is meant to be called whenever a service starts. What can't be mended is reported in
+	// the error, after all else was done.
+	Recovery(ctx context.Context) error
+}
+
+// Filters choose plans. Values within a field are alternatives; fields that are set must all match. The zero value, which
+// would choose everything, is ErrInvalid: that is what List is for.
+type Filters struct {
+	// ByIDs chooses plans by their IDs. IDs of no plan are passed over.
+	ByIDs []uuid.UUID
+	// ByGroupIDs chooses plans by GroupID.
+	ByGroupIDs []uuid.UUID
+	// ByStatus chooses plans by their own status.
+	ByStatus []workflow.Status
+	// After and Before choose plans created after and before a time (the time inside the plan's ID, in whole milliseconds;
+	// the times themselves are left out). Zero for no bound.
+	After, Before time.Time
+	// BeforeID chooses plans older than this one, which need not exist: with Limit it gives the next page after a page that
+	// ended with this plan. uuid.Nil for no bound.
+	BeforeID uuid.UUID
+	// Limit is the largest number of plans to yield; 0 is all.
+	Limit int
+}
+
+// ListResult is what a listing tells of a plan.
+type ListResult struct {
+	ID         uuid.UUID
+	GroupID    uuid.UUID
+	Name       string
+	Descr      string
+	SubmitTime time.Time
+	State      workflow.State
+}
+
+// Stream is one element of a listing: a result, or an error in its place.
+type Stream[T any] struct {
+	// Result is the zero value when Err is set.
+	Result T
+	Err    error
+}

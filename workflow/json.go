@@ -1,0 +1,199 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// The JSON of the model is its one text form. The types' tags name the fields; what encoding/json would write badly
+// for a person (durations as numbers, bytes as base64, times in some local zone) is replaced here. Each type is written
+// through a twin without methods, whose fields are shadowed by outer ones of the same name.
+
+// duration is a time.Duration in the notation of time.ParseDuration, such as "1m30s".
+type duration time.Duration
+
+func (d duration) MarshalText() ([]byte, error) {
+	return []byte(time.Duration(d).String()), nil
+}
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("workflow: %w", err)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// encode is json.Marshal without the escapes that HTML would need.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+type planTwin Plan
+
+type planJSON struct {
+	*planTwin
+	// Meta as text where it is text; its base64 where it is not. A pointer tells an empty Meta from none.
+	MetaText   *string `json:"meta,omitempty"`
+	MetaBase64 []byte  `json:"metaBase64,omitempty"`
+}
+
+// MarshalJSON writes the plan with all below it.
+func (p Plan) MarshalJSON() ([]byte, error) {
+	twin := planTwin(p)
+	twin.SubmitTime = twin.SubmitTime.UTC()
+	j := planJSON{planTwin: &twin}
+	switch {
+	case p.Meta == nil:
+	case utf8.Valid(p.Meta):
+		text := string(p.Meta)
+		j.MetaText = &text
+	default:
+		j.MetaBase64 = p.Meta
+	}
+	return encode(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Requests and responses become json.RawMessage.
+func (p *Plan) UnmarshalJSON(data []byte) error {
+	j := planJSON{planTwin: (*planTwin)(p)}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	if j.MetaText != nil {
+		p.Meta = []byte(*j.MetaText)
+	} else {
+		p.Meta = j.MetaBase64
+	}
+	return nil
+}
+
+type checksTwin Checks
+
+type checksJSON struct {
+	*checksTwin
+	Delay *duration `json:"delay,omitzero"`
+}
+
+// MarshalJSON writes the checks with their actions.
+func (c Checks) MarshalJSON() ([]byte, error) {
+	return encode(checksJSON{(*checksTwin)(&c), orNil(&c.Delay)})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (c *Checks) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &checksJSON{(*checksTwin)(c), (*duration)(&c.Delay)})
+}
+
+type blockTwin Block
+
+type blockJSON struct {
+	*blockTwin
+	EntranceDelay *duration `json:"entranceDelay,omitzero"`
+	ExitDelay     *duration `json:"exitDelay,omitzero"`
+}
+
+// MarshalJSON writes the block with all below it.
+func (b Block) MarshalJSON() ([]byte, error) {
+	return encode(blockJSON{(*blockTwin)(&b), orNil(&b.EntranceDelay), orNil(&b.ExitDelay)})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Block) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &blockJSON{(*blockTwin)(b), (*duration)(&b.EntranceDelay), (*duration)(&b.ExitDelay)})
+}
+
+type actionTwin Action
+
+type actionJSON struct {
+	*actionTwin
+	Timeout *duration       `json:"timeout,omitzero"`
+	Req     json.RawMessage `json:"req,omitempty"`
+}
+
+// MarshalJSON writes the action with its request and attempts.
+func (a Action) MarshalJSON() ([]byte, error) {
+	req, err := encodeAny(a.Req)
+	if err != nil {
+		return nil, fmt.Errorf("workflow: request of action %s: %w", a.ID, err)
+	}
+	return encode(actionJSON{(*actionTwin)(&a), orNil(&a.Timeout), req})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Requests and responses become json.RawMessage.
+func (a *Action) UnmarshalJSON(data []byte) error {
+	j := actionJSON{actionTwin: (*actionTwin)(a), Timeout: (*duration)(&a.Timeout)}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	a.Req = rawOrNil(j.Req)
+	return nil
+}
+
+type attemptTwin Attempt
+
+type attemptJSON struct {
+	*attemptTwin
+	Resp json.RawMessage `json:"resp,omitempty"`
+}
+
+// MarshalJSON writes the attempt with its response.
+func (a Attempt) MarshalJSON() ([]byte, error) {
+	resp, err := encodeAny(a.Resp)
+	if err != nil {
+		return nil, fmt.Errorf("workflow: response: %w", err)
+	}
+	twin := attemptTwin(a)
+	twin.Start, twin.End = a.Start.UTC(), a.End.UTC()
+	return encode(attemptJSON{&twin, resp})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. The response becomes a json.RawMessage.
+func (a *Attempt) UnmarshalJSON(data []byte) error {
+	j := attemptJSON{attemptTwin: (*attemptTwin)(a)}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	a.Resp = rawOrNil(j.Resp)
+	return nil
+}
+
+// MarshalJSON writes the state with its times in UTC.
+func (s State) MarshalJSON() ([]byte, error) {
+	type twin State
+	s.Start, s.End = s.Start.UTC(), s.End.UTC()
+	return json.Marshal(twin(s))
+}
+
+// orNil leaves a duration of zero out of the JSON.
+func orNil(d *time.Duration) *duration {
+	if *d == 0 {
+		return nil
+	}
+	return (*duration)(d)
+}
+
+// encodeAny keeps a nil request or response apart from one that is written as null.
+func encodeAny(v any) (json.RawMessage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return encode(v)
+}
+
+func rawOrNil(raw json.RawMessage) any {
+	if raw == nil {
+		return nil
+	}
+	return raw
+}

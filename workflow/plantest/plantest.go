@@ -1,0 +1,326 @@
+// Package plantest makes plans for tests, and compares them.
+package plantest
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
+)
+
+// PluginName is the plugin that all actions of the package's plans name.
+const PluginName = "plantest.Echo"
+
+// Request is the plugin's request.
+type Request struct {
+	Text    string
+	Number  int64             `json:",omitempty"`
+	Options map[string]string `json:",omitempty"`
+	Payload []byte            `json:",omitempty"`
+}
+
+// Response is the plugin's response, which it gives as a pointer.
+type Response struct {
+	Text string
+	OK   bool
+}
+
+// Plugin is the plugin; it can't be run.
+type Plugin struct{}
+
+// Name returns PluginName.
+func (Plugin) Name() string { return PluginName }
+
+// Request returns an empty Request.
+func (Plugin) Request() any { return Request{} }
+
+// Response returns an empty *Response.
+func (Plugin) Response() any { return &Response{} }
+
+// Register returns a new register with Plugin in it.
+func Register() *registry.Register {
+	r := registry.New()
+	if err := r.Register(Plugin{}); err != nil {
+		panic(err) // an empty register takes every plugin that has a name
+	}
+	return r
+}
+
+var _ plugins.Plugin = Plugin{}
+
+// Small returns a plan with one action, as an author would build it: without IDs, times and states.
+func Small() *workflow.Plan { return Sized(1, 1, 1) }
+
+// Sized returns a plan of so many blocks, each of so many sequences, each of so many actions.
+func Sized(blocks, sequences, actions int) *workflow.Plan {
+	p := &workflow.Plan{Name: "sized", Descr: fmt.Sprintf("%d x %d x %d", blocks, sequences, actions)}
+	for b := range blocks {
+		block := &workflow.Block{Name: fmt.Sprintf("block %d", b)}
+		for s := range sequences {
+			seq := &workflow.Sequence{Name: fmt.Sprintf("sequence %d", s)}
+			for a := range actions {
+				seq.Actions = append(seq.Actions, action(fmt.Sprintf("action %d", a)))
+			}
+			block.Sequences = append(block.Sequences, seq)
+		}
+		p.Blocks = append(p.Blocks, block)
+	}
+	return p
+}
+
+// Full returns a plan in which every field that an author may set is set, and every optional part is there.
+func Full() *workflow.Plan {
+	p := &workflow.Plan{
+		GroupID: uuid.New(),
+		Name:    "full",
+		Descr:   "every field that an author may set",
+		Meta:    []byte(`{"owner": "plantest"}`),
+	}
+	allChecks(p)
+	for b := range 2 {
+		block := &workflow.Block{
+			Key: uuid.New(), Name: fmt.Sprintf("block %d", b), Descr: "a block",
+			EntranceDelay: time.Second, ExitDelay: 90 * time.Second, Concurrency: 2, ToleratedFailures: -1,
+		}
+		allChecks(block)
+		for s := range 2 {
+			block.Sequences = append(block.Sequences, &workflow.Sequence{
+				Key: uuid.New(), Name: fmt.Sprintf("sequence %d", s), Descr: "a sequence",
+				Actions: []*workflow.Action{action("first"), action("second")},
+			})
+		}
+		p.Blocks = append(p.Blocks, block)
+	}
+	p.DeferredActions = &workflow.DeferredActions{}
+	for _, when := range []workflow.When{workflow.OnSuccess, workflow.OnFailure, workflow.Always} {
+		p.DeferredActions.Batches = append(p.DeferredActions.Batches, &workflow.DeferBatch{
+			Name: when.String(), Descr: "a batch", When: when, FailElement: when == workflow.Always,
+			Actions: []*workflow.Action{action("deferred")},
+		})
+	}
+	return p
+}
+
+func allChecks(o workflow.Object) {
+	for i, c := range workflow.ChecksOf(o) {
+		*c = &workflow.Checks{Key: uuid.New(), Delay: time.Duration(i+1) * time.Minute, Actions: []*workflow.Action{action("check")}}
+	}
+}
+
+func action(name string) *workflow.Action {
+	return &workflow.Action{
+		Key: uuid.New(), Name: name, Descr: "an action", Plugin: PluginName, Timeout: 30 * time.Second, Retries: 2,
+		Req: Request{Text: name, Number: 1 << 60, Options: map[string]string{"a": "1", "b": ""}, Payload: []byte{0, 255}},
+	}
+}
+
+// Strange yields texts that are easily damaged on their way through headers, XML and JSON.
+func Strange() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, s := range []string{
+			"", " ", "  ", " a", "a ", "a  b", "\t", "a\tb", "\n", "a\nb", "a\r\nb", "\x00", "\x7f",
+			"план", "план, line\nbreak", "計画", "🚀", "👩‍🚀 and 🏴‍☠️", "é", "e\u0301", "\u200b", "\ufeff", "\u2028", "\ufffd", "\U0010ffff",
+			"=?utf-8?b?YQ==?=", "=?utf-8?q?a?=", "=?", "?=", "=?x?=", " =?utf-8?b?YQ==?= ", "=?no-such-set?q?a?=",
+			"%20", "%", "a%0Ab", "a+b", "&amp;", "<a>&\"'", "]]>", "\\", "\\u0041", `"quoted"`, "{}", "null", "a,b;c=d",
+			strings.Repeat("long ", 4000), strings.Repeat("долго", 4000), strings.Repeat("🚀", 2000) + " ",
+		} {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// Random returns a plan that depends on the seed alone, but for its IDs and Keys: of any shape up to a few dozen objects, with
+// any text, as an author would build it.
+func Random(seed uint64) *workflow.Plan {
+	r := random{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
+	p := &workflow.Plan{Name: r.text(), Descr: r.text()}
+	if r.coin() {
+		p.GroupID = uuid.New()
+	}
+	switch r.IntN(4) {
+	case 0:
+		p.Meta = []byte{}
+	case 1:
+		p.Meta = []byte(r.text())
+	case 2:
+		p.Meta = []byte{0xff, 0x00, byte(r.IntN(256))}
+	}
+	r.checks(p)
+	for range r.IntN(4) {
+		b := &workflow.Block{
+			Name: r.text(), Descr: r.text(), EntranceDelay: r.duration(), ExitDelay: r.duration(),
+			Concurrency: r.IntN(5), ToleratedFailures: r.IntN(5) - 1,
+		}
+		r.checks(b)
+		for range r.IntN(4) {
+			b.Sequences = append(b.Sequences, &workflow.Sequence{Name: r.text(), Descr: r.text(), Actions: r.actions()})
+		}
+		p.Blocks = append(p.Blocks, b)
+	}
+	if r.coin() {
+		p.DeferredActions = &workflow.DeferredActions{}
+		for range r.IntN(3) {
+			p.DeferredActions.Batches = append(p.DeferredActions.Batches, &workflow.DeferBatch{
+				Name: r.text(), Descr: r.text(), When: workflow.When(r.IntN(3)), FailElement: r.coin(), Actions: r.actions(),
+			})
+		}
+	}
+	return p
+}
+
+type random struct{ *rand.Rand }
+
+func (r random) coin() bool { return r.IntN(2) == 0 }
+
+func (r random) text() string {
+	if r.coin() {
+		return fmt.Sprintf("text %d", r.IntN(1000))
+	}
+	var all []string
+	for s := range Strange() {
+		if len(s) < 100 || r.IntN(20) == 0 {
+			all = append(all, s)
+		}
+	}
+	return all[r.IntN(len(all))]
+}
+
+func (r random) duration() time.Duration {
+	if r.coin() {
+		return 0
+	}
+	return time.Duration(r.Int64N(int64(100 * time.Hour)))
+}
+
+func (r random) checks(o workflow.Object) {
+	for _, c := range workflow.ChecksOf(o) {
+		if r.IntN(3) == 0 {
+			*c = &workflow.Checks{Delay: r.duration(), Actions: r.actions()}
+		}
+	}
+}
+
+func (r random) actions() []*workflow.Action {
+	var list []*workflow.Action
+	for range r.IntN(4) {
+		a := action(r.text())
+		a.Descr, a.Timeout, a.Retries = r.text(), r.duration(), r.IntN(4)
+		a.Req = Request{Text: r.text(), Number: r.Int64()}
+		if r.IntN(4) == 0 {
+			a.Req = nil
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// Finish gives a plan that was read or created the states and attempts of one that ran through: every object is Completed,
+// and every action has a failed attempt and a good one.
+func Finish(p *workflow.Plan) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for o := range workflow.Walk(p) {
+		s := o.Header().State
+		s.Status, s.Start, s.End = workflow.Completed, start, start.Add(time.Minute)
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = []workflow.Attempt{
+				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", Permanent: false}, Start: start, End: start.Add(time.Second)},
+				{Resp: &Response{Text: a.Name, OK: true}, Start: start.Add(2 * time.Second), End: start.Add(time.Minute)},
+			}
+		}
+	}
+}
+
+// Diff says where two plans differ, line by line of their JSON; "" when they do not. Versions (State.ETag) are left out.
+// Requests and responses must be of the same types, too, unless one of the two is raw JSON.
+func Diff(want, got *workflow.Plan) string {
+	a, b := lines(want), lines(got)
+	for i := range max(len(a), len(b)) {
+		x, y := lineAt(a, i), lineAt(b, i)
+		if x != y {
+			from := max(0, i-5)
+			return fmt.Sprintf("line %d:\n%s\nwant %s\ngot  %s", i+1, strings.Join(a[from:min(i, len(a))], "\n"), x, y)
+		}
+	}
+	next, stop := iter.Pull2(workflow.Walk(got))
+	defer stop()
+	for o := range workflow.Walk(want) {
+		other, _, _ := next()
+		if d := diffTypes(o, other); d != "" {
+			return d
+		}
+	}
+	return ""
+}
+
+func lines(p *workflow.Plan) []string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return []string{"can't be marshalled: " + err.Error()}
+	}
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return []string{err.Error()}
+	}
+	dropETags(v)
+	text, _ = json.MarshalIndent(v, "", "  ") // it was decoded from JSON
+	return strings.Split(string(text), "\n")
+}
+
+func dropETags(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if state, ok := v["state"].(map[string]any); ok {
+			delete(state, "etag")
+		}
+		for _, child := range v {
+			dropETags(child)
+		}
+	case []any:
+		for _, child := range v {
+			dropETags(child)
+		}
+	}
+}
+
+func lineAt(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(nothing)"
+}
+
+func diffTypes(want, got workflow.Object) string {
+	a, ok := want.(*workflow.Action)
+	if !ok {
+		return ""
+	}
+	b := got.(*workflow.Action)
+	if !sameType(a.Req, b.Req) {
+		return fmt.Sprintf("action %s: want a request of type %T, got %T", a.ID, a.Req, b.Req)
+	}
+	for i := range a.Attempts {
+		if !sameType(a.Attempts[i].Resp, b.Attempts[i].Resp) {
+			return fmt.Sprintf("action %s: want a response of type %T, got %T", a.ID, a.Attempts[i].Resp, b.Attempts[i].Resp)
+		}
+	}
+	return ""
+}
+
+func sameType(a, b any) bool {
+	_, rawA := a.(json.RawMessage)
+	_, rawB := b.(json.RawMessage)
+	return rawA || rawB || reflect.TypeOf(a) == reflect.TypeOf(b)
+}
