@@ -426,3 +426,32 @@ func TestMD5IsComputed(t *testing.T) {
 		t.Errorf("Content-MD5 is %q", got)
 	}
 }
+
+// TestMetadataOnTheWay pins what becomes of metadata that HTTP does not carry as
+// it is: the transport must do what a socket does.
+func TestMetadataOnTheWay(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		metadata map[string]*string
+		refused  string // by the client's side
+	}{
+		{name: "blanks around", metadata: map[string]*string{"a": to.Ptr(" v ")}},
+		{name: "two cases of a name", metadata: map[string]*string{"a": to.Ptr("1"), "A": to.Ptr("2")}},
+		{name: "line break", metadata: map[string]*string{"a": to.Ptr("1\n2")}, refused: "invalid header field value"},
+		{name: "blank in a name", metadata: map[string]*string{"a b": to.Ptr("1")}, refused: "invalid header field name"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+				_, err := upload(t.Context(), c, "a", "body", &blockblob.UploadOptions{Metadata: tc.metadata})
+				if tc.refused == "" {
+					want(t, err, http.StatusForbidden, "AuthenticationFailed")
+				} else if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("got %v", err)
+				}
+				if s.Len("plans") != 0 {
+					t.Error("it was stored")
+				}
+			})
+		})
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// being tells whether a container of that name was deleted a moment ago.
+// beingDeleted tells whether a container of that name was deleted a moment ago.
 func (s *Server) beingDeleted(name string, now time.Time) bool {
 	until, ok := s.state.deleted[name]
 	if ok && !now.Before(until) {

@@ -45,7 +45,9 @@ func Answer(status int, code string) Effect {
 }
 
 // LostRequest loses the request: it never takes effect, and the client sees the
-// connection end without an answer (io.EOF, as from net/http).
+// connection end without an answer (io.EOF, as from net/http). Over a socket,
+// net/http repeats a GET or HEAD by itself if the connection had been used
+// before, so a rule that is to be noticed there must fire on the repetition, too.
 func LostRequest() Effect { return Effect{kind: kindLost} }
 
 // LostAnswer loses the answer: the request takes effect, and the client sees the

@@ -13,7 +13,7 @@ var ErrCrashed = errors.New("emulator: the client has crashed")
 // The error codes that the emulator answers with. They are the service's own:
 // https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 const (
-	codeAccountMismatch        = "InvalidUri"
+	codeInvalidURI             = "InvalidUri"
 	codeAuthenticationFailed   = "AuthenticationFailed"
 	codeBlobAlreadyExists      = "BlobAlreadyExists"
 	codeBlobNotFound           = "BlobNotFound"
@@ -26,7 +26,6 @@ const (
 	codeEmptyMetadataKey       = "EmptyMetadataKey"
 	codeExceedsMaxBatchCount   = "ExceedsMaxBatchRequestCount"
 	codeInternalError          = "InternalError"
-	codeInvalidBlobType        = "InvalidBlobType"
 	codeInvalidHeaderValue     = "InvalidHeaderValue"
 	codeInvalidInput           = "InvalidInput"
 	codeInvalidMd5             = "InvalidMd5"
@@ -59,7 +58,7 @@ const (
 // is not in the table is the caller's own (see [Answer]); status 0 says so.
 func explain(code string) (status int, message string) {
 	switch code {
-	case codeAccountMismatch:
+	case codeInvalidURI:
 		return http.StatusBadRequest, "The requested URI does not represent any resource on the server."
 	case codeAuthenticationFailed:
 		return http.StatusForbidden, "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."
@@ -85,8 +84,6 @@ func explain(code string) (status int, message string) {
 		return http.StatusBadRequest, "The batch operation exceeds maximum number of allowed subrequests."
 	case codeInternalError:
 		return http.StatusInternalServerError, "Server encountered an internal error. Please try again after some time."
-	case codeInvalidBlobType:
-		return http.StatusConflict, "The blob type is invalid for this operation."
 	case codeInvalidHeaderValue:
 		return http.StatusBadRequest, "The value for one of the HTTP headers is not in the correct format."
 	case codeInvalidInput:

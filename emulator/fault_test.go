@@ -94,6 +94,18 @@ func TestChanceIsRepeatable(t *testing.T) {
 	}
 }
 
+// TestChanceIsNotShifted pins that other criteria leave the draws as they are.
+func TestChanceIsNotShifted(t *testing.T) {
+	for seed := range uint64(10) {
+		all, some := emulator.New(), emulator.New()
+		all.Inject(emulator.On().Chance(0.5, seed).Do(emulator.LostRequest()))
+		some.Inject(emulator.On().Range(6, 0).Chance(0.5, seed).Do(emulator.LostRequest()))
+		if a, b := tenPuts(t, all), tenPuts(t, some); b != "....."+a[5:] {
+			t.Errorf("seed %d: %s, from the sixth on %s", seed, a, b)
+		}
+	}
+}
+
 // TestFirstRuleWins pins what happens when several rules are about one request.
 func TestFirstRuleWins(t *testing.T) {
 	s := emulator.New()

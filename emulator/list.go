@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -259,9 +258,9 @@ func writeNext(w *strings.Builder, next string) {
 }
 
 func writeElement(w *strings.Builder, name, text string) {
-	fmt.Fprintf(w, "<%s>", name)
+	w.WriteString("<" + name + ">")
 	escapeXML(w, text)
-	fmt.Fprintf(w, "</%s>", name)
+	w.WriteString("</" + name + ">")
 }
 
 // writeName writes a name; one that XML can't carry is percent-encoded, as the

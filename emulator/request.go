@@ -134,7 +134,7 @@ func (s *Server) understand(c *call) *answer {
 
 	rest, ok := s.locate(c)
 	if !ok {
-		return failWith(codeAccountMismatch, "There is no such account.")
+		return failWith(codeInvalidURI, "There is no such account.")
 	}
 	c.container, c.blob, _ = strings.Cut(rest, "/")
 	at := blobLevel

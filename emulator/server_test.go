@@ -245,6 +245,8 @@ func TestLog(t *testing.T) {
 	_, _ = upload(t.Context(), c, "a b", "body", &blockblob.UploadOptions{AccessConditions: conditions(string(*put.ETag), "")})
 	_, _, _ = download(t.Context(), c, "missing", nil)
 	_, _ = c.NewBlobClient("a b").GetProperties(t.Context(), nil)
+	tr.ClearFaults()
+	_, _ = c.NewBlobClient("c").GetProperties(t.Context(), nil)
 	s.Put("plans", "b", nil, nil)
 	names(t, c, &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(1)), StartFrom: to.Ptr("a")})
 	raw(t, s, "PATCH", "/plans", "", nil)
@@ -255,6 +257,7 @@ func TestLog(t *testing.T) {
 		`PutBlob plans/a b If-Match:etag -> 201`,
 		`GetBlob plans/missing -> 404 BlobNotFound`,
 		`HeadBlob plans/a b -> 200 [lost answer]`,
+		`HeadBlob plans/c -> 404 BlobNotFound`,
 		`ListBlobs plans startFrom="a" max=1 -> 200`,
 		`ListBlobs plans marker="b" startFrom="a" max=1 -> 200`,
 		`Unsupported PATCH plans -> 501 NotImplemented`,
@@ -264,12 +267,12 @@ func TestLog(t *testing.T) {
 	}
 	log := s.Requests()
 	for i, r := range log {
-		if r.N != i+1 || r.Time.IsZero() || i < 8 && r.Client != "vault" {
+		if r.N != i+1 || r.Time.IsZero() || i < 9 && r.Client != "vault" {
 			t.Errorf("entry %d is %+v", i, r)
 		}
 	}
-	if log[1].In != 4 || log[1].Metadata["writeid"] != "7" || log[6].Out < 100 || log[5].Out != 0 {
-		t.Errorf("sizes are %d, %d, %d", log[1].In, log[6].Out, log[5].Out)
+	if log[1].In != 4 || log[1].Metadata["writeid"] != "7" || log[7].Out < 100 || log[5].Out != 0 || log[6].Out != 0 {
+		t.Errorf("sizes are %d, %d, %d", log[1].In, log[7].Out, log[6].Out)
 	}
 	s.ResetRequests()
 	if len(s.Requests()) != 0 {
@@ -364,6 +367,7 @@ func TestCrashUnderWay(t *testing.T) {
 		synctest.Wait()
 		tr.Crash()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !errors.Is(late, emulator.ErrCrashed) || !errors.Is(early, emulator.ErrCrashed) {
 			t.Errorf("got %v and %v", early, late)
 		}
@@ -371,6 +375,45 @@ func TestCrashUnderWay(t *testing.T) {
 			t.Errorf("%d were applied", s.Len("plans"))
 		}
 	})
+}
+
+// TestCrashBetweenCheckAndEffect crashes a client at the last moment.
+func TestCrashBetweenCheckAndEffect(t *testing.T) {
+	s := emulator.New()
+	tr := s.Transport()
+	c := plans(t, tr)
+	s.Forbid(func(emulator.Request) error {
+		tr.Crash()
+		return nil
+	})
+	if _, err := upload(t.Context(), c, "a", "", nil); !errors.Is(err, emulator.ErrCrashed) {
+		t.Errorf("got %v", err)
+	}
+	if s.Len("plans") != 0 {
+		t.Error("a crashed client has written")
+	}
+}
+
+func TestBodyOfAnotherLength(t *testing.T) {
+	s := emulator.New()
+	s.PutContainer("plans", nil)
+	for _, n := range []int64{3, 5} {
+		req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://localhost/devstoreaccount1/plans/a", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = n
+		req.Header.Set("Authorization", "Bearer x")
+		req.Header.Set("x-ms-blob-type", "BlockBlob")
+		resp, err := s.Transport().Do(req)
+		if err == nil {
+			t.Errorf("length %d: got %s", n, resp.Status)
+			_ = resp.Body.Close()
+		}
+	}
+	if s.Len("plans") != 0 {
+		t.Error("it was stored")
+	}
 }
 
 func TestDirectAccess(t *testing.T) {
