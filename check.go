@@ -432,6 +432,9 @@ func (x *examination) half() {
 	for i := range x.parts {
 		all = append(all, &x.parts[i])
 	}
+	if x.blobs() == 0 {
+		return // gone between two looks
+	}
 	if x.blobs() == len(x.parts) {
 		x.unless(all, Orphan, x.keys.at(x.parts[0].Name), fmt.Sprintf("%d sub-objects belong to no plan, and no marker leads to them", len(x.parts)))
 		return

@@ -179,6 +179,8 @@ func (c *creation) run(caller context.Context) error {
 	started := time.Now()
 	ctx, cancel := context.WithDeadlineCause(caller, started.Add(c.v.grace), errGrace)
 	defer cancel()
+	commit, cancelCommit := context.WithDeadlineCause(caller, started.Add(c.v.grace+c.v.margin()/2), errGrace)
+	defer cancelCommit()
 
 	// A failure leaves nothing, or a marker of nothing. It is not removed: it may be another Create's of the same ID.
 	if err := c.putMarker(ctx); err != nil {
@@ -202,7 +204,7 @@ func (c *creation) run(caller context.Context) error {
 
 	// The commit point. Whatever fails from here on is left to Recovery: the object may be there.
 	ref := c.keys.object()
-	etag, err := c.v.client.Put(ctx, ref, body, metadata, blob.IfNew)
+	etag, err := c.v.client.Put(commit, ref, body, metadata, blob.IfNew)
 	if err != nil {
 		return at("write object", ref, err)
 	}

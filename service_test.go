@@ -1,10 +1,13 @@
 package azblob_test
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -54,4 +57,22 @@ func openVault(t *testing.T, prefix, connectionString string, opts ...azblob.Opt
 		}
 	})
 	return v
+}
+
+// withToken opens a vault on an emulator in this process with a made-up token, as a service does with its identity.
+func withToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+	t.Helper()
+	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
+	v, err := azblob.New(t.Context(), "test", "https://devstoreaccount1.blob.core.windows.net", token{}, plantest.Register(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// token is a credential that the emulator takes.
+type token struct{}
+
+func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "made-up", ExpiresOn: time.Now().Add(24 * time.Hour)}, nil
 }

@@ -6,10 +6,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7): IDs sort by their time of creation, in milliseconds.
+// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time: IDs sort by their time of creation, in
+// milliseconds. It is not uuid.NewV7, which never goes back behind the latest time it has seen: after a clock that was set
+// wrong for a moment, all IDs of the process would lie in the future for good.
 func NewV7() uuid.UUID {
-	// NewV7 fails only when the system's random source does, which crypto/rand turns into a crash since Go 1.24.
-	return uuid.Must(uuid.NewV7())
+	id := uuid.New() // random, and of the right variant
+	ms := time.Now().UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	return id
 }
 
 // IsV7 says whether id is a UUIDv7 of the RFC's variant.

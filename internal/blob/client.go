@@ -237,7 +237,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 			return err
 		case cond == IfNew && judge(headErr).reason == Absent:
 			// A rival's upload that is still under way has been seen to answer so, and it may yet fail.
-			return fmt.Errorf("%w: %w", errVanished, err)
+			return fmt.Errorf("%w: %w", errVanished, explain(err))
 		default:
 			return headErr
 		}
@@ -363,7 +363,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 			default:
 				failed = append(failed, left[at])
 				if worst == nil || !v.again {
-					worst = fmt.Errorf("%s: %w", left[at].Name, item.Error)
+					worst = fmt.Errorf("%s: %w", left[at].Name, explain(item.Error))
 				}
 			}
 		}

@@ -145,15 +145,31 @@ func retryAfter(answer *azcore.ResponseError) time.Duration {
 	return 0
 }
 
-// explain adds what the service's answer alone does not say: a clock that is wrong is refused as a bad signature.
-func explain(err error) error {
-	var answer *azcore.ResponseError
-	if !errors.As(err, &answer) || answer.StatusCode != http.StatusForbidden || answer.RawResponse == nil {
-		return err
+// answerError puts a service's error on one line; the SDK's own text is a page.
+type answerError struct{ *azcore.ResponseError }
+
+func (e answerError) Error() string {
+	text := fmt.Sprintf("the service answers %d %s", e.StatusCode, e.ErrorCode)
+	if e.RawResponse == nil {
+		return text
 	}
-	server, parseErr := http.ParseTime(answer.RawResponse.Header.Get("Date"))
-	if skew := time.Since(server); parseErr == nil && skew.Abs() > 10*time.Minute {
-		return fmt.Errorf("this machine's clock is %v off the service's, which refuses more than 15m: %w", skew.Round(time.Second), err)
+	if id := e.RawResponse.Header.Get("x-ms-request-id"); id != "" {
+		text += " (request " + id + ")"
+	}
+	// A clock that is wrong is refused as a bad signature.
+	server, err := http.ParseTime(e.RawResponse.Header.Get("Date"))
+	if skew := time.Since(server); err == nil && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
+		text += fmt.Sprintf(": this machine's clock is %v off the service's, which refuses more than 15m", skew.Round(time.Second))
+	}
+	return text
+}
+
+func (e answerError) Unwrap() error { return e.ResponseError }
+
+// explain makes an error fit to be read.
+func explain(err error) error {
+	if answer, ok := err.(*azcore.ResponseError); ok { //nolint:errorlint // a wrapped one has been put into words already
+		return answerError{answer}
 	}
 	return err
 }

@@ -284,6 +284,9 @@ func dropETags(v any) {
 	case map[string]any:
 		if state, ok := v["state"].(map[string]any); ok {
 			delete(state, "etag")
+			if len(state) == 1 && state["status"] == workflow.NotStarted.String() {
+				delete(v, "state") // the zero state, which is left out where there is no ETag either
+			}
 		}
 		for _, child := range v {
 			dropETags(child)

@@ -1,0 +1,182 @@
+package azblob_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestCheckFindsWhatIsBroken breaks each invariant in turn.
+func TestCheckFindsWhatIsBroken(t *testing.T) {
+	type store struct {
+		*emulator.Server
+		container  string
+		plan, done *workflow.Plan
+	}
+	name := func(s store, role string) string { return "plans/" + s.plan.ID.String() + "-" + role + ".json" }
+	part := func(s store) string {
+		return "actions/" + s.plan.ID.String() + "/" + s.plan.Blocks[0].Sequences[0].Actions[0].ID.String() + ".json"
+	}
+	rewrite := func(s store, blob string, body func(string) string, metadata func(map[string]string)) {
+		b, ok := s.Blob(s.container, blob)
+		if !ok {
+			t.Fatalf("there is no %s", blob)
+		}
+		metadata(b.Metadata)
+		s.Put(s.container, blob, []byte(body(string(b.Body))), b.Metadata)
+	}
+	as := func(s string) string { return s }
+	nothing := func(map[string]string) {}
+	for what, c := range map[string]struct {
+		breaks func(s store)
+		want   azblob.ProblemKind
+	}{
+		"nothing":            {func(store) {}, ""},
+		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.HalfPlan},
+		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.HalfPlan},
+		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.HalfPlan},
+		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing},
+		"a part too many": {func(s store) {
+			s.Put(s.container, "blocks/"+s.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
+		}, azblob.Orphan},
+		"parts of no plan": {func(s store) {
+			id := idAt(time.Now()).String()
+			s.Put(s.container, "blocks/"+id+"/"+id+".json", []byte("{}"), nil)
+		}, azblob.Orphan},
+		"an open plan without marker": {func(s store) { s.Remove(s.container, "open/"+s.plan.ID.String()) }, azblob.Unmarked},
+		"a final plan with a marker":  {func(s store) { s.Put(s.container, "open/"+s.done.ID.String(), nil, nil) }, azblob.LeftMarker},
+		"a delete marker":             {func(s store) { s.Put(s.container, "open/"+s.plan.ID.String()+"-delete", nil, nil) }, azblob.LeftMarker},
+		"a flipped bit":               {func(s store) { s.Corrupt(s.container, part(s), func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable},
+		"a newer schema": {func(s store) {
+			rewrite(s, part(s), func(b string) string { return strings.Replace(b, `"schema":1`, `"schema":9`, 1) }, nothing)
+		}, azblob.Unreadable},
+		"another status in metadata": {func(s store) {
+			rewrite(s, part(s), as, func(m map[string]string) { m["state"] = `{"status":"Failed"}` })
+		}, azblob.Disagreement},
+		"other attempts in metadata": {func(s store) { rewrite(s, part(s), as, func(m map[string]string) { m["attempts"] = "7" }) }, azblob.Disagreement},
+		"another name in metadata":   {func(s store) { rewrite(s, name(s, "entry"), as, func(m map[string]string) { m["name"] = "x" }) }, azblob.Disagreement},
+		"an object set back":         {func(s store) { rewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unsettled},
+		"an entry set back":          {func(s store) { rewriteStatus(s.Server, s.container, s.done, "entry", "Running") }, azblob.Disagreement},
+		"an entry with other children": {func(s store) {
+			rewrite(s, name(s, "entry"), func(b string) string {
+				return strings.Replace(b, s.plan.Blocks[0].ID.String(), s.plan.Blocks[1].ID.String(), 1)
+			}, nothing)
+		}, azblob.Disagreement},
+		"a blob between":        {func(s store) { s.Put(s.container, "notes.txt", []byte("hello"), nil) }, azblob.Stray},
+		"a blob before all":     {func(s store) { s.Put(s.container, "0", []byte("hello"), nil) }, azblob.Stray},
+		"a blob behind all":     {func(s store) { s.Put(s.container, "zz/"+s.plan.ID.String(), []byte("hello"), nil) }, azblob.Stray},
+		"a strange name":        {func(s store) { s.Put(s.container, "plans/README", []byte("hello"), nil) }, azblob.Stray},
+		"a plan of another day": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now().AddDate(0, 0, -3)).String(), nil, nil) }, azblob.Stray},
+	} {
+		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			s := store{Server: server, plan: created(t, v, plantest.Full())}
+			_, s.done = running(t, v, plantest.Full())
+			if err := v.UpdatePlan(t.Context(), s.done); err != nil {
+				t.Fatal(err)
+			}
+			for s.container = range server.Containers() {
+			}
+			c.breaks(s)
+			if now, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" {
+				t.Errorf("at once: %+v, %v", now, err)
+			}
+			time.Sleep(pastGrace)
+			report, err := v.Check(t.Context(), azblob.CheckOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == "" {
+				if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Blobs != stored(server) || report.Bytes == 0 {
+					t.Errorf("%+v; %d blobs are stored", report, stored(server))
+				}
+				return
+			}
+			if len(report.Problems) != 1 || report.Problems[0].Kind != c.want || report.Problems[0].Detail == "" {
+				t.Errorf("want %q alone, got %v", c.want, report.Problems)
+			}
+			if n := stored(server); report.Blobs != n {
+				t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
+			}
+		})
+	}
+}
+
+// rewriteStatus changes the status of a plan in one of its two blobs.
+func rewriteStatus(server *emulator.Server, container string, plan *workflow.Plan, role, status string) {
+	b, _ := server.Blob(container, "plans/"+plan.ID.String()+"-"+role+".json")
+	i := strings.LastIndex(string(b.Body), `"status":"Completed"`)
+	b.Metadata["state"] = strings.Replace(b.Metadata["state"], "Completed", status, 1)
+	server.Put(container, b.Name, []byte(string(b.Body[:i])+strings.Replace(string(b.Body[i:]), "Completed", status, 1)), b.Metadata)
+}
+
+// TestCheckBesideWork checks again and again while plans are created, run and deleted: it finds nothing.
+func TestCheckBesideWork(t *testing.T) {
+	inBubbleOf(t, emulator.New(emulator.WithLatency(7*time.Millisecond)), func(t *testing.T, server *emulator.Server) {
+		var wg sync.WaitGroup
+		done := make(chan struct{})
+		wg.Go(func() {
+			defer close(done)
+			v := onEmulator(t, server)
+			for range 5 {
+				_, plan := running(t, v, plantest.Small())
+				if err := v.UpdatePlan(t.Context(), plan); err != nil {
+					t.Error(err)
+				}
+				if err := v.Delete(t.Context(), plan.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		v := onEmulator(t, server)
+		for n := 0; ; n++ {
+			sound(t, v)
+			select {
+			case <-done:
+				wg.Wait()
+				if n < 3 {
+					t.Errorf("only %d checks ran", n)
+				}
+				return
+			default:
+			}
+		}
+	})
+}
+
+func TestCheckChoosesDays(t *testing.T) {
+	inBubble(t, "by time", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		now := time.Now().UTC()
+		for i := range 5 {
+			if err := v.Create(t.Context(), &workflow.Plan{ID: idAt(now.AddDate(0, 0, -i))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for want, o := range map[int]azblob.CheckOptions{
+			5: {}, 2: {After: now.AddDate(0, 0, -1)}, 3: {Before: now.AddDate(0, 0, -1)}, 1: {After: now.AddDate(0, 0, -3), Before: now.AddDate(0, 0, -2)},
+		} {
+			if report, err := v.Check(t.Context(), o); err != nil || report.Days != want || report.Plans != want {
+				t.Errorf("%+v: %+v, %v, want %d", o, report, err, want)
+			}
+		}
+	})
+}
+
+func ExampleProblem_String() {
+	fmt.Println(azblob.Problem{
+		Kind: azblob.Missing, Plan: uuid.MustParse("019a0c3e-5c00-7000-8000-000000000001"),
+		Blob: "prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json", Detail: "the object has it",
+	})
+	// Output:
+	// missing: plan 019a0c3e-5c00-7000-8000-000000000001 (prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json): the object has it
+}

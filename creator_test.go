@@ -1,0 +1,388 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, name string, test func(t *testing.T, server *emulator.Server)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, emulator.New()) })
+	})
+}
+
+// faulty opens a vault that meets faults.
+func faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.Inject(rules...)
+	return onEmulator(t, server, azblob.WithTransport(transport))
+}
+
+// stored counts what is stored in all containers.
+func stored(server *emulator.Server) (n int) {
+	for c := range server.Containers() {
+		n += server.Len(c)
+	}
+	return n
+}
+
+func TestCreateFillsInWhatTheAuthorLeftOut(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Full()
+		if err := onEmulator(t, server).Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		if plan.SubmitTime.IsZero() {
+			t.Error("no SubmitTime")
+		}
+		for o := range workflow.Walk(plan) {
+			h := o.Header()
+			if !workflow.IsV7(*h.ID) || *h.PlanID != plan.ID || h.State.ETag == "" || h.State.Status != workflow.NotStarted {
+				t.Errorf("%s: %+v of %s", o.Kind(), *h.State, *h.PlanID)
+			}
+		}
+	})
+	inBubble(t, "keeps what is there", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		id, at := workflow.NewV7(), time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+		plan.ID, plan.SubmitTime = id, at
+		plan.ID = workflow.NewV7()
+		id = plan.ID
+		v := onEmulator(t, server)
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		got, err := v.Read(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ID != id || !got.SubmitTime.Equal(at) {
+			t.Errorf("%s submitted %v, want %s submitted %v", got.ID, got.SubmitTime, id, at)
+		}
+	})
+}
+
+// TestCreateLostAnswers loses the answer of each request of a Create in turn: it is taken for what it is.
+func TestCreateLostAnswers(t *testing.T) {
+	for _, effect := range []emulator.Effect{
+		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset(), emulator.Reset().Applied(),
+		emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),
+		emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second), emulator.Answer(429, "TooManyRequests"),
+		emulator.Answer(408, "RequestTimeout"), emulator.Answer(502, ""), emulator.Answer(504, ""),
+		emulator.Answer(409, "ContainerBeingDeleted"), emulator.Answer(503, "OperationTimedOut").Applied(),
+		emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0), emulator.Duplicate(3),
+	} {
+		for n := 1; n <= 7; n++ {
+			inBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
+				rule := emulator.On().Nth(n).Do(effect)
+				plan := plantest.Small()
+				if err := faulty(t, server, rule).Create(t.Context(), plan); err != nil {
+					t.Fatal(err)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("the fault came %d times", rule.Fired())
+				}
+				v := onEmulator(t, server)
+				same(t, v, plan)
+				sound(t, v)
+				plan.State.Status = workflow.Running // the versions must be the stored ones
+				if err := v.UpdatePlan(t.Context(), plan); err != nil {
+					t.Error(err)
+				}
+				for o, parent := range workflow.Walk(plan) {
+					if parent != nil {
+						if err := updateObject(t, v, o); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestCreateOfATakenID meets a plan, or what is left of one.
+func TestCreateOfATakenID(t *testing.T) {
+	again := func(plan *workflow.Plan) *workflow.Plan {
+		other := plantest.Small()
+		other.ID = plan.ID
+		return other
+	}
+	inBubble(t, "a plan", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := plantest.Full()
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Create(t.Context(), again(plan)); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("got %v, want ErrExists", err)
+		}
+		same(t, v, plan)
+		settled(t, v)
+		same(t, v, plan)
+	})
+	inBubble(t, "remains", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Full()
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		v := onEmulator(t, server)
+		before := stored(server)
+		if err := v.Create(t.Context(), again(plan)); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if stored(server) != before {
+			t.Errorf("%d blobs became %d", before, stored(server))
+		}
+		settled(t, v)
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Errorf("after Recovery: %v", err)
+		}
+		same(t, v, plan)
+	})
+	inBubble(t, "many at once: one wins", func(t *testing.T, server *emulator.Server) {
+		id := workflow.NewV7()
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() {
+				plan := plantest.Small()
+				plan.ID, plan.Name = id, fmt.Sprint(i)
+				errs[i] = onEmulator(t, server).Create(t.Context(), plan)
+			})
+		}
+		wg.Wait()
+		v := onEmulator(t, server)
+		got, err := v.Read(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range errs {
+			switch {
+			case err == nil && got.Name != fmt.Sprint(i):
+				t.Errorf("Create %d returned nil, and the plan is that of %s", i, got.Name)
+			case err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict):
+				t.Error(err)
+			case err != nil && got.Name == fmt.Sprint(i):
+				t.Errorf("the plan is that of Create %d, which returned %v", i, err)
+			}
+		}
+		settled(t, v)
+	})
+}
+
+// TestCreateCancelled ends the context at each request, before and after it took effect: the outcome is ErrUnknown, and the same
+// plan can be given to Create again.
+func TestCreateCancelled(t *testing.T) {
+	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied(), emulator.Silence().Late(1)} {
+		for n := 1; n <= 7; n++ {
+			inBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
+				plan := plantest.Small()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a try has longer
+				defer cancel()
+				started := time.Now()
+				err := faulty(t, server, emulator.On().Nth(n).Do(effect)).Create(ctx, plan)
+				if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
+				}
+				if took := time.Since(started); took > 5*time.Second {
+					t.Errorf("Create returned %v after it began", took)
+				}
+				server.DeliverLate()
+				v := onEmulator(t, server)
+				there := wholeOrGone(t, v, plan) != nil
+				again := v.Create(t.Context(), plan)
+				switch {
+				case there != errors.Is(again, storage.ErrExists):
+					t.Errorf("there: %v, Create again: %v", there, again)
+				case !there && again != nil && !errors.Is(again, storage.ErrConflict):
+					t.Errorf("Create again: %v", again)
+				}
+				settled(t, v)
+				if there || again == nil {
+					same(t, v, plan)
+				} else if n := stored(server); n != 0 {
+					t.Errorf("%d blobs are left", n)
+				}
+			})
+		}
+	}
+}
+
+func TestCreateCancelledBefore(t *testing.T) {
+	server := emulator.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := onEmulator(t, server).Create(ctx, plantest.Small())
+	if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrUnknown) {
+		t.Errorf("got %v, want the context's error alone: nothing was sent", err)
+	}
+	if n := len(server.Requests()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+// TestCreateUndoesItself fails for certain before the object was sent: nothing is left.
+func TestCreateUndoesItself(t *testing.T) {
+	for _, path := range []string{"blocks/", "sequences/", "actions/"} {
+		inBubble(t, path, func(t *testing.T, server *emulator.Server) {
+			v := faulty(t, server, emulator.On(emulator.PutBlob).Path(path).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+			err := v.Create(t.Context(), plantest.Full())
+			if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+			if n := stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+	inBubble(t, "not while an outcome is unknown", func(t *testing.T, server *emulator.Server) {
+		// The answer to the first block is lost for good, the second is refused.
+		v := faulty(t, server,
+			emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.Silence().Late(40)),
+			emulator.On(emulator.PutBlob).Path("blocks/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := v.Create(ctx, plantest.Full()); !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		v = onEmulator(t, server)
+		if report := sound(t, v); report.InProgress != 1 {
+			t.Errorf("%d plans are in progress, want what is left to Recovery", report.InProgress)
+		}
+		server.DeliverLate()
+		settled(t, v)
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
+// TestCreateBeyondTheGracePeriod is too slow: it takes itself back, because Recovery may have begun to remove it.
+func TestCreateBeyondTheGracePeriod(t *testing.T) {
+	inBubble(t, "before the object is sent", func(t *testing.T, server *emulator.Server) {
+		transport := slow{server.Transport(), "/actions/", 11 * time.Minute}
+		err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plantest.Small())
+		if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v", err)
+		}
+		v := onEmulator(t, server)
+		settled(t, v)
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+	inBubble(t, "with an answer to the object that comes too late", func(t *testing.T, server *emulator.Server) {
+		transport := server.Transport()
+		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
+		plan := plantest.Small()
+		err := onEmulator(t, server, azblob.WithTransport(frozen{transport, "-object.json", 20 * time.Second})).Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnavailable: it was taken back", err)
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+		if wholeOrGone(t, onEmulator(t, server), plan) != nil {
+			t.Error("the plan is there")
+		}
+	})
+}
+
+// slow holds up requests for a path before they are sent, as long as their context lets it.
+type slow struct {
+	*emulator.Transport
+	path string
+	by   time.Duration
+}
+
+// frozen holds up the answers to writes of a path.
+type frozen struct {
+	*emulator.Transport
+	path string
+	by   time.Duration
+}
+
+func TestCreateInADayThatWasDropped(t *testing.T) {
+	inBubble(t, "container gone", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		first, second := plantest.Small(), plantest.Small()
+		if err := v.Create(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		for c := range server.Containers() {
+			server.RemoveContainer(c)
+		}
+		if err := v.Create(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		same(t, v, second)
+	})
+}
+
+func TestCreateOnlyTouchesItsPrefix(t *testing.T) {
+	server := emulator.New()
+	server.Forbid(protocol("test"))
+	server.PutContainer("test-2-2000-01-01", nil)
+	server.Put("test-2-2000-01-01", "open/"+uuid.NewString(), nil, nil)
+	server.PutContainer("test-2000-1-1", nil)
+	v := onEmulator(t, server)
+	plan := plantest.Small()
+	if err := v.Create(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Recovery(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, v, plan)
+	if r := sound(t, v); r.Days != 1 {
+		t.Errorf("%d days were checked", r.Days)
+	}
+	if err := v.Delete(t.Context(), plan.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range server.Violations() {
+		t.Error(err)
+	}
+}
+
+func (s slow) Do(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.Path, s.path) {
+		select {
+		case <-time.After(s.by):
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	return s.Transport.Do(req)
+}
+
+func (f frozen) Do(req *http.Request) (*http.Response, error) {
+	resp, err := f.Transport.Do(req)
+	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, f.path) {
+		time.Sleep(f.by)
+	}
+	return resp, err
+}
+
+// inBubbleOf runs a test in virtual time, on a server that was made to be.
+func inBubbleOf(t *testing.T, server *emulator.Server, test func(t *testing.T, server *emulator.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, server) })
+}

@@ -1,0 +1,270 @@
+package azblob_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestReadsNeverWrite asks for everything in a store that has everything that crashes leave.
+func TestReadsNeverWrite(t *testing.T) {
+	inBubble(t, "all reads", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		whole := created(t, v, plantest.Full())
+		half := plantest.Full()
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
+		_, final := running(t, v, plantest.Full())
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), final) })
+		gone := created(t, v, plantest.Full())
+		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), gone.ID) })
+		time.Sleep(pastGrace)
+
+		server.Forbid(func(r emulator.Request) error {
+			if r.Method != "GET" && r.Method != "HEAD" {
+				return fmt.Errorf("a read writes: %v", r)
+			}
+			return nil
+		})
+		for _, id := range []*workflow.Plan{whole, half, final, gone, {ID: workflow.NewV7()}} {
+			_, err := v.Read(t.Context(), id.ID)
+			there, existsErr := v.Exists(t.Context(), id.ID)
+			if existsErr != nil || there != (id == whole || id == final) || there != (err == nil) || !there && !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("Exists: %v, %v; Read: %v", there, existsErr, err)
+			}
+		}
+		got := map[string]bool{}
+		for _, f := range []storage.Filters{{Limit: 9}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Completed}}} {
+			found, err := v.Search(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range found {
+				got[r.Result.ID.String()] = true
+			}
+		}
+		if len(got) != 2 || !got[whole.ID.String()] || !got[final.ID.String()] {
+			t.Errorf("listings show %v", got)
+		}
+		if _, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil {
+			t.Error(err)
+		}
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
+		if err != nil || len(report.Plans) != 3 {
+			t.Errorf("a dry run: %+v, %v", report, err)
+		}
+		for _, err := range server.Violations() {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReadRunning sees every update of every part.
+func TestReadRunning(t *testing.T) {
+	inBubble(t, "each part", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; ; i++ {
+			o := nth(plan, i)
+			if o == nil {
+				break
+			}
+			o.Header().State.Status = workflow.Running
+			if err := updateObject(t, v, o); err != nil {
+				t.Fatal(err)
+			}
+			got := reread(t, v, plan)
+			if d := plantest.Diff(plan, got); d != "" {
+				t.Fatal(d)
+			}
+			for x := range workflow.Walk(got) { // with versions that can be updated
+				if err := updateObject(t, v, x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan = got
+		}
+	})
+}
+
+// nth returns the nth object of a plan, nil when there are not so many.
+func nth(plan *workflow.Plan, n int) workflow.Object {
+	for o := range workflow.Walk(plan) {
+		if n == 0 {
+			return o
+		}
+		n--
+	}
+	return nil
+}
+
+// TestReadBesideACompletion reads while the plan is completed, between any two of its requests.
+func TestReadBesideACompletion(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		inBubble(t, fmt.Sprintf("between request %d and %d of Read", n, n+1), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			_, after := running(t, v, plantest.Small())
+			transport := server.Transport()
+			asked := 0
+			transport.SetGate(gate(func() {
+				if asked++; asked == n+1 {
+					if err := v.UpdatePlan(t.Context(), after); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+			got := reread(t, onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), after)
+			if got.State.Status.Final() {
+				if d := plantest.Diff(after, got); d != "" {
+					t.Error(d)
+				}
+			}
+			if err := v.UpdatePlan(t.Context(), reread(t, v, after)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// gate is called before each request.
+type gate func()
+
+func (g gate) Enter(context.Context, emulator.Request) error {
+	g()
+	return nil
+}
+
+func (g gate) Leave(emulator.Request) {}
+
+// TestReadDamage damages each blob of a plan in each way: never a panic, never a wrong plan.
+func TestReadDamage(t *testing.T) {
+	type damage struct {
+		name string
+		do   func(server *emulator.Server, container, name string)
+		want error
+	}
+	put := func(change func(string) string) func(*emulator.Server, string, string) {
+		return func(server *emulator.Server, container, name string) {
+			b, _ := server.Blob(container, name)
+			server.Put(container, name, []byte(change(string(b.Body))), b.Metadata)
+		}
+	}
+	for _, d := range []damage{
+		{"flipped bit", func(s *emulator.Server, c, n string) {
+			s.Corrupt(c, n, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+		}, storage.ErrCorrupt},
+		{"short", func(s *emulator.Server, c, n string) {
+			s.Corrupt(c, n, func(b []byte) []byte { return b[:len(b)/2] })
+		}, storage.ErrCorrupt},
+		{"empty", put(func(string) string { return "" }), storage.ErrCorrupt},
+		{"not JSON", put(func(s string) string { return s[1:] }), storage.ErrCorrupt},
+		{"another's", put(func(s string) string { return strings.Replace(s, `"id":"`, `"id":"0`, 1) }), storage.ErrCorrupt},
+		{"newer schema", put(func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":2`, 1) }), storage.ErrSchema},
+		{"missing", func(s *emulator.Server, c, n string) { s.Remove(c, n) }, storage.ErrCorrupt},
+	} {
+		inBubble(t, d.name, func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			before, _ := running(t, v, plantest.Full())
+			var names []string
+			var container string
+			for container = range server.Containers() {
+				for b := range server.Blobs(container) {
+					if !strings.HasPrefix(b.Name, "open/") {
+						names = append(names, b.Name)
+					}
+				}
+			}
+			for _, name := range names {
+				clone := server.Clone()
+				d.do(clone, container, name)
+				v := onEmulator(t, clone)
+				_, err := v.Read(t.Context(), before.ID)
+				want := d.want
+				if d.name == "missing" && strings.HasPrefix(name, "plans/") {
+					want = storage.ErrNotFound
+				}
+				if !errors.Is(err, want) || want != storage.ErrNotFound && !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: %v, want %v with the blob's name", name, err, want)
+				}
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				if err != nil || len(report.Problems) == 0 && report.InProgress == 0 {
+					t.Errorf("%s: Check finds nothing, %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// TestReadRidesOutBadAnswers gets short and flipped bodies on the way: they are asked for again.
+func TestReadRidesOutBadAnswers(t *testing.T) {
+	for _, effect := range []emulator.Effect{emulator.CutBody(0), emulator.CutBody(1), emulator.CutBody(100), emulator.FlipBit(0), emulator.FlipBit(999), emulator.Reset()} {
+		for n := 1; n <= 5; n++ {
+			inBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
+				before, _ := running(t, onEmulator(t, server), plantest.Small())
+				rule := emulator.On(emulator.GetBlob).Nth(n).Do(effect)
+				if d := plantest.Diff(before, reread(t, faulty(t, server, rule), before)); d != "" {
+					t.Error(d)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("the fault came %d times", rule.Fired())
+				}
+			})
+		}
+	}
+}
+
+// TestReadTypes reads with other registries than the plan was written with.
+func TestReadTypes(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		_, plan := running(t, onEmulator(t, server), plantest.Full())
+		open := func(reg *registry.Register) *azblob.Vault {
+			v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		raw := reread(t, open(nil), plan)
+		for o := range workflow.Walk(raw) {
+			if a, ok := o.(*workflow.Action); ok {
+				if _, ok := a.Req.(json.RawMessage); !ok {
+					t.Fatalf("a request is %T", a.Req)
+				}
+				if _, ok := a.Attempts[1].Resp.(json.RawMessage); !ok {
+					t.Fatalf("a response is %T", a.Attempts[1].Resp)
+				}
+			}
+		}
+		if err := open(nil).UpdatePlan(t.Context(), raw); err != nil { // a tool may write it back
+			t.Fatal(err)
+		}
+		typed := reread(t, onEmulator(t, server), plan)
+		for o := range workflow.Walk(typed) {
+			if a, ok := o.(*workflow.Action); ok {
+				if _, ok := a.Req.(plantest.Request); !ok {
+					t.Fatalf("a request is %T", a.Req)
+				}
+				if _, ok := a.Attempts[1].Resp.(*plantest.Response); !ok {
+					t.Fatalf("a response is %T", a.Attempts[1].Resp)
+				}
+			}
+		}
+		if _, err := open(registry.New()).Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), plantest.PluginName) {
+			t.Errorf("without the plugin: %v, want ErrSchema that names it", err)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package azblob_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestTraces holds the requests of each operation against testdata/traces.txt, which is documentation too: what is asked,
+// in which order, under which condition. The vault sends one request at a time here, so that the order is the same each time.
+func TestTraces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		server.Forbid(protocol("test"))
+		v := onEmulator(t, server, azblob.WithConcurrency(1))
+		ctx := t.Context()
+		plan := plantest.Small()
+		action := func() *workflow.Action { return plan.Blocks[0].Sequences[0].Actions[0] }
+
+		var out strings.Builder
+		step := func(name string, do func() error) {
+			t.Helper()
+			server.ResetRequests()
+			if err := do(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			fmt.Fprintf(&out, "# %s\n", name)
+			for _, r := range server.Requests() {
+				fmt.Fprintln(&out, r)
+			}
+			fmt.Fprintln(&out)
+		}
+		drain := func(f storage.Filters) error {
+			found, err := v.Search(ctx, f)
+			if err != nil {
+				return err
+			}
+			for r := range found {
+				if r.Err != nil {
+					return r.Err
+				}
+			}
+			return nil
+		}
+		read := func() (err error) {
+			plan, err = v.Read(ctx, plan.ID)
+			return err
+		}
+
+		step("Create, the first of a day", func() error { return v.Create(ctx, plan) })
+		second := plantest.Small()
+		step("Create", func() error { return v.Create(ctx, second) })
+		step("Exists", func() error { _, err := v.Exists(ctx, plan.ID); return err })
+		step("Read, NotStarted", read)
+		plan.State.Status = workflow.Running
+		step("UpdatePlan, Running", func() error { return v.UpdatePlan(ctx, plan) })
+		action().State.Status = workflow.Running
+		step("UpdateAction", func() error { return v.UpdateAction(ctx, action()) })
+		step("Read, Running", read)
+		step("Recovery, with nothing to do", func() error { return v.Recovery(ctx) })
+		plan.State.Status = workflow.Completed
+		step("UpdatePlan, final", func() error { return v.UpdatePlan(ctx, plan) })
+		step("Read, final", read)
+		step("Search by ID", func() error { return drain(storage.Filters{ByIDs: []uuid.UUID{plan.ID}}) })
+		step("Search by status", func() error { return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}) })
+		step("Delete", func() error { return v.Delete(ctx, plan.ID) })
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(ctx, plantest.Small()) })
+		time.Sleep(pastGrace)
+		step("Recovery, of a Create that was broken off before the commit", func() error { return v.Recovery(ctx) })
+		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(ctx, second.ID) })
+		time.Sleep(pastGrace)
+		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
+		for _, err := range server.Violations() {
+			t.Error(err)
+		}
+		golden(t, "traces.txt", named(out.String()))
+	})
+}
+
+// named replaces each ID by a letter, so that a trace is the same each time.
+func named(trace string) string {
+	letters := map[string]string{}
+	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllStringFunc(trace, func(id string) string {
+		if letters[id] == "" {
+			letters[id] = fmt.Sprintf("<%c>", 'a'+len(letters))
+		}
+		return letters[id]
+	})
+}
+
+// golden holds text against a file in testdata, or rewrites the file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs; go test -update rewrites it.\nwant:\n%s\ngot:\n%s", path, want, got)
+	}
+}
+
+// protocol says what no vault of a prefix may ask for, whatever happens.
+func protocol(prefix string) func(emulator.Request) error {
+	return func(r emulator.Request) error {
+		if r.Op == emulator.ListContainers {
+			if r.Prefix != prefix+"-" {
+				return fmt.Errorf("containers of other prefixes are listed: %v", r)
+			}
+			return nil
+		}
+		if !regexp.MustCompile(`^` + prefix + `-\d{4}-\d\d-\d\d$`).MatchString(r.Container) {
+			return fmt.Errorf("a request for another container: %v", r)
+		}
+		marker := strings.HasPrefix(r.Blob, "open/")
+		switch {
+		case r.Op == emulator.PutBlob && r.Condition == "" && !marker:
+			return fmt.Errorf("a write without condition: %v", r)
+		case r.Op == emulator.PutBlob && r.Metadata["writeid"] == "":
+			return fmt.Errorf("a write without writeid: %v", r)
+		case r.Op == emulator.DeleteBlob && r.Condition == "" && strings.HasSuffix(r.Blob, "-object.json"):
+			return fmt.Errorf("an object is deleted without condition: %v", r)
+		case r.Op == emulator.DeleteContainer:
+			return fmt.Errorf("a day is deleted: %v", r)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,298 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// created stores a plan and reads it back.
+func created(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	if err := v.Create(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	return reread(t, v, plan)
+}
+
+func reread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	got, err := v.Read(t.Context(), plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// moved gives each object of a plan a new status.
+func moved(plan *workflow.Plan, to workflow.Status) {
+	for o := range workflow.Walk(plan) {
+		s := o.Header().State
+		s.Status, s.Start = to, time.Now()
+	}
+}
+
+// TestUpdateWritesOneBlob updates every object of a full plan: one request each, under the version that was read.
+func TestUpdateWritesOneBlob(t *testing.T) {
+	inBubble(t, "each object", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		moved(plan, workflow.Running)
+		for o := range workflow.Walk(plan) {
+			server.ResetRequests()
+			before := o.Header().State.ETag
+			if err := updateObject(t, v, o); err != nil {
+				t.Fatal(err)
+			}
+			requests := server.Requests()
+			if len(requests) != 1 || requests[0].Op != emulator.PutBlob || requests[0].Condition != "If-Match:etag" ||
+				!strings.Contains(requests[0].Blob, o.Header().ID.String()) {
+				t.Errorf("the update of %s asks %v", o.Kind(), requests)
+			}
+			if o.Header().State.ETag == before {
+				t.Errorf("the update of %s left its version", o.Kind())
+			}
+		}
+		same(t, v, plan)
+		sound(t, v)
+	})
+}
+
+// TestUpdateKnowsItsVersion meets versions that it does not know.
+func TestUpdateKnowsItsVersion(t *testing.T) {
+	inBubble(t, "the second of two writers loses", func(t *testing.T, server *emulator.Server) {
+		v, other := onEmulator(t, server), onEmulator(t, server)
+		mine := created(t, v, plantest.Full())
+		theirs := reread(t, other, mine)
+		moved(mine, workflow.Running)
+		moved(theirs, workflow.Running)
+		theirs.Name = "theirs"
+		for o := range workflow.Walk(theirs) {
+			if err := updateObject(t, other, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for o := range workflow.Walk(mine) {
+			before := o.Header().State.ETag
+			if err := updateObject(t, v, o); !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
+				t.Errorf("update of %s: %v, want ErrConflict", o.Kind(), err)
+			}
+			if o.Header().State.ETag != before {
+				t.Errorf("a lost update of %s changed the version that its caller knows", o.Kind())
+			}
+		}
+		same(t, v, theirs)
+	})
+	inBubble(t, "equal content is no proof", func(t *testing.T, server *emulator.Server) {
+		v, other := onEmulator(t, server), onEmulator(t, server)
+		mine := created(t, v, plantest.Small())
+		theirs := reread(t, other, mine)
+		mine.State.Status, theirs.State.Status = workflow.Running, workflow.Running
+		if err := other.UpdatePlan(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.UpdatePlan(t.Context(), mine); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+	})
+	inBubble(t, "without a version it overwrites what is there", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		moved(plan, workflow.Running)
+		for o := range workflow.Walk(plan) {
+			o.Header().State.ETag = ""
+			server.ResetRequests()
+			if err := updateObject(t, v, o); err != nil {
+				t.Fatal(err)
+			}
+			if r := server.Requests(); len(r) != 1 || r[0].Condition != "If-Match:*" {
+				t.Errorf("the update of %s asks %v", o.Kind(), r)
+			}
+		}
+		same(t, v, plan)
+	})
+	inBubble(t, "what was deleted is not found", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		if err := v.Delete(t.Context(), plan.ID); err != nil {
+			t.Fatal(err)
+		}
+		moved(plan, workflow.Running)
+		for _, versions := range []bool{true, false} {
+			for o := range workflow.Walk(plan) {
+				if !versions {
+					o.Header().State.ETag = ""
+				}
+				if err := updateObject(t, v, o); !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("update of %s: %v, want ErrNotFound", o.Kind(), err)
+				}
+			}
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("updates brought back %d blobs", n)
+		}
+		for c := range server.Containers() {
+			server.RemoveContainer(c)
+		}
+		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("without a container: %v, want ErrNotFound", err)
+		}
+	})
+}
+
+// TestUpdateLostAnswers loses each request of an update, or its answer.
+func TestUpdateLostAnswers(t *testing.T) {
+	for _, effect := range []emulator.Effect{
+		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset().Applied(), emulator.Answer(500, "InternalError").Applied(),
+		emulator.Answer(503, "ServerBusy"), emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0),
+	} {
+		for n := 1; n <= 3; n++ {
+			inBubble(t, fmt.Sprintf("completion, %v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
+				_, plan := running(t, onEmulator(t, server), plantest.Small())
+				rule := emulator.On().Nth(n).Do(effect)
+				if err := faulty(t, server, rule).UpdatePlan(t.Context(), plan); err != nil {
+					t.Fatal(err)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("the fault came %d times", rule.Fired())
+				}
+				v := onEmulator(t, server)
+				same(t, v, plan)
+				time.Sleep(pastGrace)
+				sound(t, v) // nothing is left to Recovery
+				if err := v.UpdatePlan(t.Context(), plan); err != nil {
+					t.Errorf("the version is not the stored one: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestUpdateUnknown ends the context while an update is under way: the same call again settles it.
+func TestUpdateUnknown(t *testing.T) {
+	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
+		for n := 1; n <= 3; n++ {
+			inBubble(t, fmt.Sprintf("completion, %v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
+				_, plan := running(t, onEmulator(t, server), plantest.Small())
+				v := faulty(t, server, emulator.On().Nth(n).Do(effect))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := v.UpdatePlan(ctx, plan); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
+				}
+				if err := v.UpdatePlan(t.Context(), plan); err != nil {
+					t.Fatalf("the same call again: %v", err)
+				}
+				same(t, v, plan)
+				time.Sleep(pastGrace)
+				sound(t, v)
+			})
+		}
+	}
+	inBubble(t, "a conflict after a lost answer may have been ours before", func(t *testing.T, server *emulator.Server) {
+		v, other := onEmulator(t, server), onEmulator(t, server)
+		plan := created(t, v, plantest.Small())
+		plan.State.Status = workflow.Running
+		transport := server.Transport()
+		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
+		transport.SetGate(&between{emulator.HeadBlob, func() {
+			theirs := reread(t, other, plan)
+			theirs.Name = "theirs"
+			if err := other.UpdatePlan(t.Context(), theirs); err != nil {
+				t.Error(err)
+			}
+		}})
+		err := onEmulator(t, server, azblob.WithTransport(transport)).UpdatePlan(t.Context(), plan)
+		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrUnknown and ErrConflict: the update took effect and was overwritten", err)
+		}
+	})
+}
+
+// between is a gate that does something before the first request of one kind.
+type between struct {
+	op emulator.Op
+	do func()
+}
+
+func (b *between) Enter(_ context.Context, r emulator.Request) error {
+	if r.Op == b.op && b.do != nil {
+		do := b.do
+		b.do = nil
+		do()
+	}
+	return nil
+}
+
+func (b *between) Leave(emulator.Request) {}
+
+// TestCompletion is the order of writes of a final update.
+func TestCompletion(t *testing.T) {
+	for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
+		inBubble(t, status.String(), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			_, plan := running(t, v, plantest.Full())
+			plan.State.Status, plan.Reason = status, workflow.BlockFailed
+			server.ResetRequests()
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range server.Requests() {
+				got = append(got, fmt.Sprint(r.Op, strings.NewReplacer(plan.ID.String(), "", r.Container, "").Replace(r.Path())))
+			}
+			if want := []string{"PutBlob/plans/-entry.json", "PutBlob/plans/-object.json", "DeleteBlob/open/"}; !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			same(t, v, plan)
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+			same(t, v, plan)
+		})
+	}
+}
+
+// TestUpdateAfterATransientFailureOfEverything rides out a storm within its deadline.
+func TestStorm(t *testing.T) {
+	inBubble(t, "half an hour of 503", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Small())
+		end := time.Now().Add(30 * time.Minute)
+		server.Inject(emulator.On().Where(func(emulator.Request) bool { return time.Now().Before(end) }).Do(emulator.Answer(503, "ServerBusy")))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(ctx, plan); err != nil {
+			t.Fatal(err)
+		}
+		if late := time.Since(end); late > time.Minute {
+			t.Errorf("it took %v after the storm", late)
+		}
+		if n := len(server.Requests()); n > 200 {
+			t.Errorf("%d requests were sent into the storm", n)
+		}
+	})
+	inBubble(t, "without a deadline it ends by itself", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
+		started := time.Now()
+		_, err := v.Read(context.WithoutCancel(t.Context()), workflow.NewV7())
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		if took := time.Since(started); took > 15*time.Minute || took < 10*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
