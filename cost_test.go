@@ -1,0 +1,213 @@
+package azblob_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// operation is a row of the table of costs in docs/protocol.md.
+type operation struct {
+	name string
+	// prepare makes what the operation works on; do is what is counted.
+	prepare func(t testing.TB, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan
+	do      func(t testing.TB, v *azblob.Vault, plan *workflow.Plan) error
+	// requests and trips say what it may spend on a plan of n sub-objects, c requests at a time.
+	requests, trips func(n, c int) int
+}
+
+func is(k int) func(int, int) int { return func(int, int) int { return k } }
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+var operations = []operation{
+	{
+		"Create", anew, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.Create(t.Context(), p) },
+		func(n, _ int) int { return n + 3 },
+		func(n, c int) int { return 3 + ceil(n, c) },
+	},
+	{
+		"UpdateAction", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+			return v.UpdateAction(t.Context(), p.Blocks[0].Sequences[0].Actions[0])
+		}, is(1), is(1),
+	},
+	{"UpdatePlan, running", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.UpdatePlan(t.Context(), p) }, is(1), is(1)},
+	{"UpdatePlan, final", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		p.State.Status = workflow.Completed
+		return v.UpdatePlan(t.Context(), p)
+	}, is(3), is(3)},
+	{"Exists", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		_, err := v.Exists(t.Context(), p.ID)
+		return err
+	}, is(1), is(1)},
+	{"Read, NotStarted", stored1(workflow.NotStarted), readOne, is(2), is(1)},
+	{"Read, final", stored1(workflow.Completed), readOne, is(2), is(1)},
+	{"Read, running", stored1(workflow.Running), readOne, func(n, _ int) int { return n + 2 }, func(n, c int) int { return 1 + ceil(n, c) }},
+	{"Delete", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(t.Context(), p.ID) }, func(n, _ int) int { return 5 + ceil(n, 256) }, is(6)},
+	{"Search by ID", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		found, err := v.Search(t.Context(), storage.Filters{ByIDs: []uuid.UUID{p.ID}})
+		for r := range found {
+			err = r.Err
+		}
+		return err
+	}, is(2), is(1)},
+}
+
+func anew(_ testing.TB, _ *azblob.Vault, p *workflow.Plan) *workflow.Plan { return p }
+
+func readOne(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+	_, err := v.Read(t.Context(), p.ID)
+	return err
+}
+
+// stored1 prepares a plan of a status.
+func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
+	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
+		if err := v.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if p.State.Status = status; status != workflow.NotStarted {
+			if err := v.UpdatePlan(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p
+	}
+}
+
+// sizes are the plans that costs are counted for.
+var sizes = []func() *workflow.Plan{
+	plantest.Small,
+	func() *workflow.Plan { return plantest.Sized(4, 4, 4) },
+	func() *workflow.Plan { return plantest.Sized(5, 20, 5) },
+}
+
+// TestCost holds the requests of each operation, and in virtual time the round trips, against the table.
+func TestCost(t *testing.T) {
+	const latency = time.Second
+	for _, plan := range sizes {
+		n := len(subObjects(plan()))
+		for _, c := range []int{64, 8} {
+			for _, op := range operations {
+				t.Run(fmt.Sprintf("%s of %d sub-objects, %d at a time", op.name, n, c), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						server := emulator.New(emulator.WithLatency(latency))
+						v := onEmulator(t, server, azblob.WithConcurrency(c))
+						if err := v.Create(t.Context(), plantest.Small()); err != nil { // the day is there
+							t.Fatal(err)
+						}
+						p := op.prepare(t, v, plan())
+						server.ResetRequests()
+						started := time.Now()
+						if err := op.do(t, v, p); err != nil {
+							t.Fatal(err)
+						}
+						requests, trips := len(server.Requests()), int(time.Since(started)/latency)
+						if want := op.requests(n, c); requests > want {
+							t.Errorf("%d requests, %d are the budget", requests, want)
+						}
+						if want := op.trips(n, c); trips > want {
+							t.Errorf("%d round trips, %d are the budget", trips, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func subObjects(p *workflow.Plan) (list []workflow.Object) {
+	for o, parent := range workflow.Walk(p) {
+		if parent != nil {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// BenchmarkOperations reports, and asserts, the requests of each operation beside its time and memory in this process.
+func BenchmarkOperations(b *testing.B) {
+	for _, op := range operations {
+		b.Run(op.name, func(b *testing.B) {
+			server := emulator.New()
+			v, err := azblob.NewFromConnectionString(b.Context(), "bench", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := v.Create(b.Context(), plantest.Small()); err != nil {
+				b.Fatal(err)
+			}
+			n := len(subObjects(plantest.Sized(4, 4, 4)))
+			requests := 0
+			for b.Loop() {
+				b.StopTimer()
+				p := op.prepare(b, v, plantest.Sized(4, 4, 4))
+				server.ResetRequests()
+				b.StartTimer()
+				if err := op.do(b, v, p); err != nil {
+					b.Fatal(err)
+				}
+				requests += len(server.Requests())
+			}
+			per := float64(requests) / float64(b.N)
+			b.ReportMetric(per, "requests/op")
+			b.ReportAllocs()
+			if want := op.requests(n, 64); per > float64(want) {
+				b.Errorf("%.1f requests, %d are the budget", per, want)
+			}
+		})
+	}
+}
+
+// TestCostOfListings counts what listings and recovery ask for as the vault grows.
+func TestCostOfListings(t *testing.T) {
+	inBubble(t, "14 days", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		now := time.Now()
+		for i := range 140 {
+			p := &workflow.Plan{ID: idAt(now.Add(-time.Duration(i) * 2 * time.Hour))}
+			if err := v.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if p.State.Status = workflow.Completed; i%14 == 0 {
+				p.State.Status = workflow.Running
+			}
+			if err := v.UpdatePlan(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		days := 0
+		for range server.Containers() {
+			days++
+		}
+		for name, c := range map[string]struct {
+			do   func() error
+			want int
+		}{
+			"List(10)": {func() error { collect(t, v, storage.Filters{Limit: 10}); return nil }, 3},
+			"Search Running": {func() error {
+				collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+				return nil
+			}, 1 + days},
+			"Recovery":        {func() error { return v.Recovery(t.Context()) }, 1 + days + 2*10},
+			"Search of a day": {func() error { collect(t, v, storage.Filters{After: now.Add(-2 * time.Hour)}); return nil }, 3},
+		} {
+			server.ResetRequests()
+			if err := c.do(); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(server.Requests()); n > c.want {
+				t.Errorf("%s: %d requests, %d are the budget", name, n, c.want)
+			}
+		}
+	})
+}
