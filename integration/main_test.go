@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/azurite"
+	"github.com/planvault/azblob/internal/azurite/azuritetest"
+)
+
+// withOAuth is the one Azurite of these tests: it takes account key and token alike, over TLS.
+var withOAuth = azuritetest.Holder{Options: []azurite.Option{azurite.WithOAuth()}}
+
+func TestMain(m *testing.M) { os.Exit(withOAuth.Run(m)) }
+
+// bare is an environment without variables.
+func bare(string) string { return "" }
+
+// lastLine returns what a person reads last.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestRun(t *testing.T) {
+	var out, notes strings.Builder
+	if code := run(t.Context(), nil, bare, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {
+		t.Fatalf("exit code %d:\n%s%s", code, out.String(), notes.String())
+	}
+	if notes.Len() > 0 {
+		t.Errorf("there are notes of a run without anything to note: %s", notes.String())
+	}
+	first, _, _ := strings.Cut(out.String(), "\n")
+	if first != "Target: the emulator in this process" {
+		t.Errorf("the first line is %q", first)
+	}
+	for _, want := range []string{
+		"\n== crash/create: ", "\n   Delete (6 requests)\n", "answer lost: crash", "not sent: crash", "x 300", "\nDeleted it-",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q", want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	target, _ := inEmulator(t)
+	notLarge := func(name string) bool { return name != "life/1x10x30" }
+	var out strings.Builder
+	if code := conduct(t.Context(), config{prefix: "mine", seed: 7, picks: notLarge}, target, &machines{encoder(&out), t.Output()}); code != exitPass {
+		t.Fatalf("exit code %d:\n%s", code, out.String())
+	}
+	d := json.NewDecoder(strings.NewReader(out.String()))
+	d.DisallowUnknownFields()
+	requests := 0
+	for i, st := range story(config{}) {
+		if !notLarge(st.name) {
+			continue
+		}
+		var s sum
+		if err := d.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Step != st.name || s.Result != "ok" || len(s.Acts) == 0 || s.Requests == 0 {
+			t.Errorf("object %d is %+v, want a success of %s", i, s, st.name)
+		}
+		inActs := 0
+		for _, a := range s.Acts {
+			inLines := 0
+			for _, l := range a.Lines {
+				inLines += l.Count
+			}
+			if inLines != a.Requests {
+				t.Errorf("%s: %s: %d requests, %d in its lines", s.Step, a.Name, a.Requests, inLines)
+			}
+			inActs += a.Requests
+		}
+		if inActs != s.Requests {
+			t.Errorf("%s: %d requests, %d in its acts", s.Step, s.Requests, inActs)
+		}
+		requests += s.Requests
+	}
+	var v verdict
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Result != "PASS" || v.Prefix != "mine" || v.Seed != 7 || v.Requests != requests || len(v.Deleted) != listedDays+1 {
+		t.Errorf("the last object is %+v", v)
+	}
+	if d.More() {
+		t.Error("there is more after the result")
+	}
+	if n := strings.Count(out.String(), "\n"); n != v.Steps+1 {
+		t.Errorf("%d lines for %d steps and the result", n, v.Steps)
+	}
+}
+
+// TestJSONFailure sees that a failure before the first step is a JSON object, too.
+func TestJSONFailure(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	code := run(t.Context(), []string{"-json", "-connection-string", unreachable}, bare, &out, t.Output())
+	var v verdict
+	if err := json.Unmarshal([]byte(out.String()), &v); err != nil || code != exitFail || v.Result != "FAIL" || v.What == "" {
+		t.Errorf("exit code %d, error %v, output %s", code, err, out.String())
+	}
+}
+
+// unreachable is an account on port 1, where nothing listens.
+const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
+
+// conducted conducts a run of some steps, or of all when none is named, to be read by people.
+func conducted(ctx context.Context, t *testing.T, target *target, args []string, steps ...string) (code int, out string) {
+	t.Helper()
+	cfg, err := parse(args, bare, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) > 0 {
+		cfg.picks = func(name string) bool { return slices.Contains(steps, name) }
+	}
+	var w strings.Builder
+	code = conduct(ctx, cfg, target, &people{w: &w})
+	return code, w.String()
+}
+
+// inEmulator is a target on an emulator that the test can look into.
+func inEmulator(t *testing.T) (*target, *emulator.Server) {
+	t.Helper()
+	server, advance := newEmulator()
+	target, err := onEmulator(server, advance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target, server
+}
+
+// TestDamage plants damage between two steps, which the next one that looks must find.
+func TestDamage(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before string // this step
+		want   string // in the last line
+		damage func(server *emulator.Server, container string)
+	}{
+		{"a lost object", "list", "FAIL: list: ", func(server *emulator.Server, container string) {
+			for b := range server.Blobs(container) {
+				if strings.HasSuffix(b.Name, "-object.json") {
+					server.Remove(container, b.Name)
+					return
+				}
+			}
+		}},
+		{"a lost action", "check", "FAIL: check: Recovery leaves alone what is open: ", func(server *emulator.Server, container string) {
+			for b := range server.Blobs(container) {
+				if strings.HasPrefix(b.Name, "actions/") {
+					server.Remove(container, b.Name)
+					return
+				}
+			}
+		}},
+		{"a stray", "check", "FAIL: check: Check: 1 problem, such as stray: ", func(server *emulator.Server, container string) {
+			server.Put(container, "what/is/this", nil, nil)
+		}},
+		{"the container", "list", "FAIL: list: ", func(server *emulator.Server, container string) {
+			server.RemoveContainer(container)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			target, server := inEmulator(t)
+			target.between = func(step string) {
+				if step != test.before {
+					return
+				}
+				for container := range server.Containers() {
+					if strings.HasSuffix(container, time.Now().UTC().Format(time.DateOnly)) {
+						test.damage(server, container)
+					}
+				}
+			}
+			code, out := conducted(t.Context(), t, target, nil, "strange", "list", "check")
+			if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, test.want) {
+				t.Errorf("exit code %d, last line %q, want %d and %q", code, last, exitFail, test.want)
+			}
+			for container := range server.Containers() {
+				t.Errorf("container %s is left of a run that failed", container)
+			}
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	code := run(t.Context(), []string{"-connection-string", unreachable}, bare, &out, t.Output())
+	if last := lastLine(out.String()); code != exitFail || !strings.HasPrefix(last, "FAIL: list containers: ") {
+		t.Errorf("exit code %d, last line %q", code, last)
+	}
+	if strings.Contains(out.String(), "c2VjcmV0") {
+		t.Error("the key is printed")
+	}
+}
+
+func TestOthersContainers(t *testing.T) {
+	target, server := inEmulator(t)
+	others := []string{"mine-2-2026-01-02", "mine-archive", "mine2-2026-01-02", "other"}
+	for _, name := range others {
+		server.Put(name, "theirs", nil, nil)
+	}
+	if code, out := conducted(t.Context(), t, target, []string{"-prefix", "mine"}, "life/small", "list", "delete"); code != exitPass {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	if left := slices.Collect(server.Containers()); !slices.Equal(left, others) {
+		t.Errorf("the containers %v are left, want %v", left, others)
+	}
+	for _, name := range others {
+		if server.Len(name) != 1 {
+			t.Errorf("container %s was touched", name)
+		}
+	}
+
+	server.Put("mine-2026-01-02", "theirs", nil, nil)
+	code, out := conducted(t.Context(), t, target, []string{"-prefix", "mine"}, "life/small", "list", "delete")
+	want := "FAIL: there are containers of prefix mine already, such as mine-2026-01-02: choose another one with -prefix, or delete them"
+	if code != exitFail || lastLine(out) != want {
+		t.Errorf("exit code %d, last line %q, want %q", code, lastLine(out), want)
+	}
+	if server.Len("mine-2026-01-02") != 1 {
+		t.Error("a container that was there before was touched")
+	}
+}
+
+func TestKeep(t *testing.T) {
+	target, server := inEmulator(t)
+	code, out := conducted(t.Context(), t, target, []string{"-keep", "-prefix", "kept"}, "life/small", "strange", "list", "delete")
+	if code != exitPass {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	left := slices.Collect(server.Containers())
+	if len(left) != listedDays+1 || !strings.Contains(out, "\nKept "+strings.Join(left, ", ")+".\n") {
+		t.Errorf("the containers %v are left, and the output ends with\n%s", left, out[max(0, len(out)-300):])
+	}
+	for _, name := range left {
+		if server.Len(name) == 0 {
+			t.Errorf("container %s is empty: nothing is there to be looked at", name)
+		}
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	steps := []string{"nothing", "life/full", "search"}
+	for _, step := range steps {
+		target, server := inEmulator(t)
+		ctx, interrupt := context.WithCancel(t.Context())
+		target.between = func(name string) {
+			if name == step {
+				interrupt()
+			}
+		}
+		code, out := conducted(ctx, t, target, nil, steps...)
+		if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, "FAIL: "+step+": interrupted: ") {
+			t.Errorf("%s: exit code %d, last line %q", step, code, last)
+		}
+		for container := range server.Containers() {
+			t.Errorf("%s: container %s is left", step, container)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	for _, args := range [][]string{
+		{"-endpoint", "https://a.example", "-connection-string", "x"},
+		{"-azurite", "-endpoint", "https://a.example"},
+		{"-azurite", "-connection-string", "x"},
+		{"-msi", "someone"},
+		{"-no-such-flag"},
+		{"argument"},
+		{"-prefix", "Not-A-Prefix"},
+		{"-endpoint", "http://a.example", "-prefix", "p"}, // a token is sent over https only
+	} {
+		var out, notes strings.Builder
+		if code := run(t.Context(), args, bare, &out, &notes); code != exitMisuse || notes.Len() == 0 {
+			t.Errorf("%q: exit code %d, want %d and an explanation\n%s%s", args, code, exitMisuse, out.String(), notes.String())
+		}
+	}
+	if code := run(t.Context(), []string{"-h"}, bare, t.Output(), t.Output()); code != exitPass {
+		t.Errorf("-h: exit code %d", code)
+	}
+}
+
+// TestEnvironment sees that the variable counts only when nothing else is asked for, and that it is said when it counts.
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	getenv := func(name string) string {
+		if name == connectionStringVariable {
+			return unreachable
+		}
+		return ""
+	}
+	var out strings.Builder
+	if code := run(t.Context(), nil, getenv, &out, t.Output()); code != exitFail {
+		t.Errorf("exit code %d", code)
+	}
+	if want := "Target: the account at http://127.0.0.1:1/a, of AZURE_STORAGE_CONNECTION_STRING\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("the output is %q, want it to begin with %q", out.String(), want)
+	}
+	for _, args := range [][]string{{"-azurite"}, {"-endpoint", "https://a.example"}, {"-connection-string", "x"}} {
+		c, err := parse(args, getenv, t.Output())
+		if err != nil || c.fromEnvironment || strings.Contains(c.connectionString, "c2VjcmV0") {
+			t.Errorf("%q: %+v, %v", args, c, err)
+		}
+	}
+}
+
+func TestAzurite(t *testing.T) {
+	t.Parallel()
+	server := withOAuth.Get(t)
+	var notLarge []string
+	for _, st := range story(config{}) {
+		if st.name != "life/1x10x30" {
+			notLarge = append(notLarge, st.name)
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		open  func() (*target, error)
+		steps []string
+	}{
+		{"account key", func() (*target, error) { return onConnectionString(server.ConnectionString(), server.HTTPClient()) }, notLarge},
+		{
+			"token", func() (*target, error) { return onEndpoint(server.URL(), madeUp{}, server.HTTPClient()) },
+			[]string{"nothing", "life/full", "conflict/create", "crash/create", "strange", "list", "check", "delete"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // most of the time they wait for the grace period
+			target, err := test.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code, out := conducted(t.Context(), t, target, nil, test.steps...); code != exitPass {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// madeUp is a credential that Azurite takes.
+type madeUp struct{}
+
+func (madeUp) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	expires := time.Now().Add(time.Hour)
+	return azcore.AccessToken{Token: azurite.Token(expires), ExpiresOn: expires}, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// act is a part of a step: mostly one call of a vault.
+type act struct {
+	Name     string `json:"name"`
+	Requests int    `json:"requests"`
+	Lines    []line `json:"lines,omitempty"`
+}
+
+// sum is what one step came to.
+type sum struct {
+	Step     string  `json:"step"`
+	About    string  `json:"about"`
+	Result   string  `json:"result"` // ok or failed
+	Error    string  `json:"error,omitempty"`
+	Requests int     `json:"requests"`
+	Seconds  float64 `json:"seconds"`
+	Acts     []act   `json:"acts"`
+}
+
+// verdict is what it all came to.
+type verdict struct {
+	Result   string   `json:"result"` // PASS or FAIL
+	What     string   `json:"what,omitempty"`
+	Target   string   `json:"target,omitempty"`
+	Prefix   string   `json:"prefix,omitempty"`
+	Seed     uint64   `json:"seed"`
+	Steps    int      `json:"steps"`
+	Requests int      `json:"requests"`
+	Seconds  float64  `json:"seconds"`
+	Deleted  []string `json:"deleted,omitempty"` // containers
+	Kept     []string `json:"kept,omitempty"`    // containers
+
+	sums []sum
+}
+
+// reporter prints what happens.
+type reporter interface {
+	begin(target, prefix string)
+	step(name, about string)
+	act(a act)
+	stepEnd(s sum)
+	end(v verdict)
+}
+
+// people get text, as it happens.
+type people struct{ w io.Writer }
+
+func (p *people) begin(target, prefix string) {
+	fmt.Fprintf(p.w, "Target: %s\nPrefix: %s\n", target, prefix)
+}
+
+func (p *people) step(name, about string) {
+	fmt.Fprintf(p.w, "\n== %s: %s\n", name, about)
+}
+
+func (p *people) act(a act) {
+	requests := count(a.Requests, "request")
+	if a.Requests == 0 {
+		requests = "no request"
+	}
+	fmt.Fprintf(p.w, "   %s (%s)\n", a.Name, requests)
+	for _, l := range a.Lines {
+		fmt.Fprintf(p.w, "      %s\n", l)
+	}
+}
+
+func (p *people) stepEnd(s sum) {
+	if s.Error != "" {
+		fmt.Fprintf(p.w, "   FAILED: %s\n", s.Error)
+	}
+}
+
+func (p *people) end(v verdict) {
+	if len(v.sums) > 0 {
+		fmt.Fprintln(p.w)
+		t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "step\trequests\ttime\t")
+		for _, s := range v.sums {
+			fmt.Fprintf(t, "%s\t%d\t%s\t\n", s.Step, s.Requests, seconds(s.Seconds))
+		}
+		fmt.Fprintf(t, "all\t%d\t%s\t\n", v.Requests, seconds(v.Seconds))
+		_ = t.Flush()
+		fmt.Fprintln(p.w)
+	}
+	if len(v.Deleted) > 0 {
+		fmt.Fprintf(p.w, "Deleted %s.\n", strings.Join(v.Deleted, ", "))
+	}
+	if len(v.Kept) > 0 {
+		fmt.Fprintf(p.w, "Kept %s.\n", strings.Join(v.Kept, ", "))
+	}
+	if v.What != "" {
+		fmt.Fprintf(p.w, "%s: %s\n", v.Result, v.What)
+		return
+	}
+	fmt.Fprintln(p.w, v.Result)
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+// machines get a JSON object on a line for each step, and one for the result.
+type machines struct {
+	enc   *json.Encoder
+	notes io.Writer
+}
+
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // names have < and > in them
+	return enc
+}
+
+func (m *machines) begin(target, prefix string) {
+	fmt.Fprintf(m.notes, "integration: target %s, prefix %s\n", target, prefix)
+}
+func (m *machines) step(string, string) {}
+func (m *machines) act(act)             {}
+func (m *machines) stepEnd(s sum)       { _ = m.enc.Encode(s) }
+func (m *machines) end(v verdict)       { _ = m.enc.Encode(v) }
+
+// oneLine makes one line of an error: the service's own go over many.
+func oneLine(err error) string {
+	words := slices.DeleteFunc(strings.Fields(err.Error()), func(w string) bool {
+		return strings.Trim(w, "-") == "" // rules between paragraphs
+	})
+	return strings.Join(words, " ")
+}

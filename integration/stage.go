@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/workflow"
+)
+
+// step is one thing to show. Steps make the plans that they need, and can be run alone and in any order.
+type step struct {
+	name, about string
+	run         func(ctx context.Context, s *stage) error
+}
+
+// stage is where the steps of one run are played: the target, and what is on it.
+type stage struct {
+	cfg config
+	*target
+	out     reporter
+	started time.Time
+	sums    []sum
+	vault   *azblob.Vault // for all that needs no vault of its own
+
+	mu       sync.Mutex
+	requests []request       // since the act began
+	made     map[string]bool // containers
+	deleted  []string        // containers
+	// plans are all that must be in the vault, as they must be read.
+	plans map[uuid.UUID]*workflow.Plan
+
+	sum  sum         // of the present step
+	week []uuid.UUID // the plans of the listings, once they are there
+}
+
+func newStage(cfg config, t *target, out reporter) *stage {
+	return &stage{
+		cfg: cfg, target: t, out: out, started: time.Now(),
+		made: map[string]bool{}, plans: map[uuid.UUID]*workflow.Plan{},
+	}
+}
+
+// The grace period of vaults that recover from crashes here: with the default one a run would take a quarter of an hour. They
+// recover while nothing else writes, so it does no harm that the other vaults have another one.
+const shortGrace = 2 * time.Second
+
+// open opens a vault with a connection of its own.
+func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, *wire, error) {
+	w := &wire{inner: s.transport, base: s.base(), note: s.note, made: s.containerMade}
+	all := []azblob.Option{
+		azblob.WithTransport(w),
+		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
+	}
+	v, err := s.dial(ctx, s.cfg.prefix, append(all, opts...)...)
+	return v, w, err
+}
+
+// recoverer opens a vault that takes what is older than a few seconds for crashed.
+func (s *stage) recoverer(ctx context.Context) (*azblob.Vault, error) {
+	v, _, err := s.open(ctx, azblob.WithGracePeriod(shortGrace))
+	return v, err
+}
+
+func (s *stage) note(r request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r)
+}
+
+func (s *stage) containerMade(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made[name] = true
+}
+
+// keepInMind notes a plan that must be in the vault from now on.
+func (s *stage) keepInMind(p *workflow.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plans[p.ID] = p
+}
+
+func (s *stage) forget(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.plans, id)
+}
+
+// act does a part of a step, and prints the requests that it took.
+func (s *stage) act(name string, do func() error) error {
+	_, err := s.counted(name, do)
+	return err
+}
+
+// counted is act for those that want to know how many requests it took.
+func (s *stage) counted(name string, do func() error) (requests int, err error) {
+	err = do()
+	s.mu.Lock()
+	a := act{Name: name, Requests: len(s.requests), Lines: trace(s.requests)}
+	s.requests = nil
+	s.mu.Unlock()
+	s.sum.Requests += a.Requests
+	s.sum.Acts = append(s.sum.Acts, a)
+	s.out.act(a)
+	if err != nil {
+		return a.Requests, fmt.Errorf("%s: %w", name, err)
+	}
+	return a.Requests, nil
+}
+
+// play runs the steps until one fails.
+func (s *stage) play(ctx context.Context) (err error) {
+	if s.vault, _, err = s.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.vault.Close(context.WithoutCancel(ctx))) }()
+	if err := s.refuseOthers(ctx); err != nil {
+		return err
+	}
+	for _, st := range story(s.cfg) {
+		if s.cfg.picks != nil && !s.cfg.picks(st.name) {
+			continue
+		}
+		if s.between != nil {
+			s.between(st.name)
+		}
+		if err := s.playStep(ctx, st); err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("interrupted: %w", err)
+			}
+			return fmt.Errorf("%s: %w", st.name, err)
+		}
+	}
+	return nil
+}
+
+func (s *stage) playStep(ctx context.Context, st step) error {
+	s.out.step(st.name, st.about)
+	s.sum = sum{Step: st.name, About: st.about, Result: "ok"}
+	started := time.Now()
+	err := st.run(ctx, s)
+	s.sum.Seconds = time.Since(started).Seconds()
+	if err != nil {
+		s.sum.Result, s.sum.Error = "failed", err.Error()
+	}
+	s.sums = append(s.sums, s.sum)
+	s.out.stepEnd(s.sum)
+	return err
+}
+
+func (s *stage) verdict(err error) verdict {
+	v := verdict{
+		Result: "PASS", Target: s.title, Prefix: s.cfg.prefix, Seed: s.cfg.seed, Steps: len(s.sums), Deleted: s.deleted,
+		Seconds: time.Since(s.started).Seconds(), sums: s.sums,
+	}
+	if s.cfg.keep {
+		v.Kept = slices.Sorted(maps.Keys(s.made))
+	}
+	for _, sum := range s.sums {
+		v.Requests += sum.Requests
+	}
+	if err != nil {
+		v.Result, v.What = "FAIL", oneLine(err)
+	}
+	return v
+}
+
+// containers lists the containers of the prefix: those of a day, not those of longer prefixes.
+func (s *stage) containers(ctx context.Context) ([]string, error) {
+	start := s.cfg.prefix + "-"
+	var names []string
+	pages := s.service.NewListContainersPager(&service.ListContainersOptions{Prefix: &start})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range page.ContainerItems {
+			if _, err := time.Parse(time.DateOnly, strings.TrimPrefix(*c.Name, start)); err == nil {
+				names = append(names, *c.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// refuseOthers makes sure that whatever is found under the prefix is ours.
+func (s *stage) refuseOthers(ctx context.Context) error {
+	names, err := s.containers(ctx)
+	if err != nil {
+		return fmt.Errorf("list containers: %w", redact(err))
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("there are containers of prefix %s already, such as %s: choose another one with -prefix, or delete them", s.cfg.prefix, names[0])
+	}
+	return nil
+}
+
+// clearUp deletes the containers that this run made, and no others.
+func (s *stage) clearUp(ctx context.Context) error {
+	if s.cfg.keep {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(s.made)) {
+		_, err := s.service.DeleteContainer(ctx, name, nil)
+		switch {
+		case err == nil:
+			s.deleted = append(s.deleted, name)
+		case !bloberror.HasCode(err, bloberror.ContainerNotFound):
+			errs = append(errs, fmt.Errorf("container %s is left, delete it by hand: %w", name, redact(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// blobsOf lists what is stored of a plan past the vault.
+func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) ([]string, error) {
+	name := s.cfg.prefix + "-" + workflow.Time(id).Format(time.DateOnly)
+	client := s.service.NewContainerClient(name)
+	var names []string
+	for _, dir := range []string{"open", "plans", "blocks", "sequences", "checks", "actions", "deferredactions", "deferbatches"} {
+		pages := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(dir + "/" + id.String())})
+		for pages.More() {
+			page, err := pages.NextPage(ctx)
+			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, redact(err)
+			}
+			for _, item := range page.Segment.BlobItems {
+				names = append(names, *item.Name)
+			}
+		}
+	}
+	return names, nil
+}
