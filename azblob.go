@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -80,11 +81,12 @@ func open(ctx context.Context, name string, reg *registry.Register, opts []Optio
 		errs = append(errs, invalid("prefix", "%q %s", name, problem))
 	}
 	o, err := gather(opts)
-	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
-		return nil, edge("New", uuid.Nil, err)
+	if err != nil {
+		errs = append(errs, err)
+		o, _ = gather(nil) // so that the rest can be tried out
 	}
 	client, err := dial(o.client())
-	if err != nil {
+	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
 		return nil, edge("New", uuid.Nil, err)
 	}
 	return &Vault{
@@ -235,8 +237,15 @@ func checkAhead(field string, id uuid.UUID) error {
 
 // notAhead is the same as a rule for plans.
 func notAhead(o workflow.Object, bad func(field, problem string)) {
-	if id := *o.Header().ID; time.Until(workflow.Time(id)) > maxAhead {
-		bad("ID", id.String()+" lies more than a day ahead, at "+workflow.Time(id).Format(time.RFC3339))
+	check := func(field string, id uuid.UUID) {
+		if t := workflow.Time(id); time.Until(t) > maxAhead {
+			bad(field, fmt.Sprintf("%s lies more than a day ahead, at %s", id, t.Format(time.RFC3339)))
+		}
+	}
+	h := o.Header()
+	check("ID", *h.ID)
+	if h.PlanID != h.ID {
+		check("PlanID", *h.PlanID)
 	}
 }
 

@@ -88,7 +88,7 @@ func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.P
 var sizes = []func() *workflow.Plan{
 	plantest.Small,
 	func() *workflow.Plan { return plantest.Sized(4, 4, 4) },
-	func() *workflow.Plan { return plantest.Sized(5, 20, 5) },
+	func() *workflow.Plan { return plantest.Sized(2, 10, 13) },
 }
 
 // TestCost holds the requests of each operation, and in virtual time the round trips, against the table.

@@ -22,7 +22,17 @@ const pastGrace = 15 * time.Minute
 var shapes = map[string]func() *workflow.Plan{
 	"empty": func() *workflow.Plan { return &workflow.Plan{Name: "empty"} },
 	"small": plantest.Small,
-	"full":  plantest.Full,
+	"kinds": eachKind,
+}
+
+// eachKind is the smallest plan that has an object of each kind.
+func eachKind() *workflow.Plan {
+	plan := plantest.Small()
+	action := func() *workflow.Action { return &workflow.Action{Name: "more", Plugin: plantest.PluginName} }
+	plan.PreChecks = &workflow.Checks{Actions: []*workflow.Action{action()}}
+	plan.Blocks[0].PostChecks = &workflow.Checks{}
+	plan.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{Name: "batch", Actions: []*workflow.Action{action()}}}}
+	return plan
 }
 
 // atEveryCrash runs a scenario once for each request of its operation and each of "before" and "after it took effect", with
@@ -248,7 +258,7 @@ func TestCrashInDelete(t *testing.T) {
 func TestDeleteAgain(t *testing.T) {
 	atEveryCrash(t,
 		func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
-			before, _ := running(t, v, plantest.Full())
+			before, _ := running(t, v, eachKind())
 			return before
 		},
 		func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) },
@@ -267,17 +277,17 @@ func TestDeleteAgain(t *testing.T) {
 func TestCrashInRecovery(t *testing.T) {
 	leave := map[string]func(t *testing.T, server *emulator.Server) *workflow.Plan{
 		"create without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			plan := plantest.Full()
+			plan := eachKind()
 			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
 			return plan
 		},
 		"create with a marker alone": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			plan := plantest.Full()
+			plan := eachKind()
 			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
 			return plan
 		},
 		"completion without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			_, after := running(t, onEmulator(t, server), plantest.Full())
+			_, after := running(t, onEmulator(t, server), eachKind())
 			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) {
 				plan := *after
 				_ = v.UpdatePlan(t.Context(), &plan)
@@ -285,17 +295,17 @@ func TestCrashInRecovery(t *testing.T) {
 			return after
 		},
 		"delete with a delete marker alone": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), plantest.Full())
+			before, _ := running(t, onEmulator(t, server), eachKind())
 			dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
 			return before
 		},
 		"delete without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), plantest.Full())
+			before, _ := running(t, onEmulator(t, server), eachKind())
 			dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
 			return before
 		},
 		"delete without entry": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), plantest.Full())
+			before, _ := running(t, onEmulator(t, server), eachKind())
 			dies(t, server, emulator.On(emulator.BatchDelete).Nth(2), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
 			return before
 		},

@@ -38,7 +38,7 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 }
 
 func checkFilters(f storage.Filters) error {
-	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
+	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus) == 0 && f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
 		return invalid("Filters", "choose nothing: List yields all plans")
 	}
 	for i, id := range f.ByIDs {
@@ -116,8 +116,9 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 		n := 0
 		for p, err := range found {
 			var r storage.ListResult
+			chosen := true
 			if err == nil {
-				r, err = v.result(ctx, p)
+				r, chosen, err = v.result(ctx, p, f)
 			}
 			if err != nil {
 				if !yield(storage.Stream[storage.ListResult]{Err: edge(op, p.id, err)}) {
@@ -125,7 +126,7 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 				}
 				continue
 			}
-			if !matches(f, r) {
+			if !chosen {
 				continue
 			}
 			if !yield(storage.Stream[storage.ListResult]{Result: r}) {
@@ -167,25 +168,22 @@ func (s stored) any() *blob.Item {
 	return s.object
 }
 
-// result reads a plan's metadata, and its entry where that is too long for metadata.
-func (v *Vault) result(ctx context.Context, s stored) (storage.ListResult, error) {
-	ref := s.keys.entry()
+// result reads a plan's metadata, and says whether the filters choose it; and its entry where that is too long for metadata.
+func (v *Vault) result(ctx context.Context, s stored, f storage.Filters) (r storage.ListResult, chosen bool, err error) {
 	r, cut, err := listed(s.entry.Metadata, s.id, typeEntry)
 	if err != nil {
-		return r, at("read metadata of entry", ref, err)
+		return r, false, at("read metadata of entry", s.keys.entry(), err)
 	}
 	r.State.ETag = version(s.entry.ETag, r.State.Status)
-	if len(cut) == 0 {
-		return r, nil
+	if chosen = matches(f, r); !chosen || len(cut) == 0 {
+		return r, chosen, nil
 	}
 	entry, err := v.readEntry(ctx, s.keys)
 	if err != nil {
-		return r, err
+		return r, false, err
 	}
-	return storage.ListResult{
-		ID: entry.ID, GroupID: entry.GroupID, Name: entry.Name, Descr: entry.Descr,
-		SubmitTime: entry.SubmitTime, State: entry.State,
-	}, nil
+	r.Name, r.Descr = entry.Name, entry.Descr
+	return r, true, nil
 }
 
 // scan yields the plans of all days that the filters leave, newest first. An error ends it.

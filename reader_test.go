@@ -178,7 +178,7 @@ func TestReadDamage(t *testing.T) {
 	} {
 		inBubble(t, d.name, func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
-			before, _ := running(t, v, plantest.Full())
+			before, _ := running(t, v, eachKind())
 			var names []string
 			var container string
 			for container = range server.Containers() {

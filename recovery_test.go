@@ -39,45 +39,45 @@ func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 	lost := func(plan *workflow.Plan, what string) { found[plan.ID] = what }
 	create := func(v *azblob.Vault, p *workflow.Plan) { _ = v.Create(t.Context(), p) }
 
-	p := plantest.Full()
+	p := eachKind()
 	dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { create(v, p) })
 	lost(p, "markers without a plan")
-	p = plantest.Full()
+	p = eachKind()
 	dies(t, server, emulator.On(emulator.PutBlob).Path("actions/").Nth(3), func(v *azblob.Vault) { create(v, p) })
 	lost(p, "an entry without object")
-	p = plantest.Full()
+	p = eachKind()
 	dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { create(v, p) })
 	lost(p, "an entry without object")
-	p = created(t, v, plantest.Full())
+	p = created(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
 	lost(p, "an entry without object")
-	p = created(t, v, plantest.Full())
+	p = created(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.BatchDelete).Nth(2), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
 	lost(p, "markers without a plan")
-	p = created(t, v, plantest.Full())
+	p = created(t, v, eachKind())
 	for c := range server.Containers() { // no single fault leaves this
 		server.Remove(c, "plans/"+p.ID.String()+"-entry.json")
 	}
 	lost(p, "an object without entry")
 
-	p = created(t, v, plantest.Full())
+	p = created(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
 	lost(p, "a delete marker on a whole plan")
 	whole = append(whole, p)
-	_, p = running(t, v, plantest.Full())
+	_, p = running(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
 	lost(p, "a final entry beside an object that is not")
 	whole = append(whole, p)
-	_, p = running(t, v, plantest.Full())
+	_, p = running(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
 	lost(p, "a marker on a plan that is final")
 	whole = append(whole, p)
 
-	p = created(t, v, plantest.Full())
+	p = created(t, v, eachKind())
 	whole = append(whole, p)
-	p, _ = running(t, v, plantest.Full())
+	p, _ = running(t, v, eachKind())
 	whole = append(whole, p)
-	_, p = running(t, v, plantest.Full())
+	_, p = running(t, v, eachKind())
 	if err := v.UpdatePlan(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 				open := func() *azblob.Vault { return withToken(t, server) }
 				transport := server.Transport()
 				transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Crash()))
-				half := plantest.Full()
+				half := eachKind()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_ = withToken(t, server, azblob.WithTransport(transport)).Create(ctx, half)
@@ -245,8 +245,8 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 func TestRecoveryOfLostParts(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
-		plan := created(t, v, plantest.Full())
-		other := plantest.Full()
+		plan := created(t, v, eachKind())
+		other := eachKind()
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), other) })
 		time.Sleep(pastGrace)
 		for c := range server.Containers() {

@@ -209,15 +209,18 @@ func checkSchema(version int) error {
 
 // decode reads a document into o, which must turn out to be the object of that ID and plan.
 func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
-	var d document
+	var d struct { // a document of which only the schema is sure to be of a form that we know
+		Schema     int
+		Type, Data json.RawMessage
+	}
 	if err := json.Unmarshal(body, &d); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	if err := checkSchema(d.Schema); err != nil {
 		return err
 	}
-	if d.Type != docType {
-		return fmt.Errorf("%w: it is of type %q, not %q", storage.ErrCorrupt, d.Type, docType)
+	if string(d.Type) != strconv.Quote(docType) {
+		return fmt.Errorf("%w: it is of type %s, not %q", storage.ErrCorrupt, d.Type, docType)
 	}
 	if err := json.Unmarshal(d.Data, o); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)

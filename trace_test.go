@@ -65,6 +65,7 @@ func TestTraces(t *testing.T) {
 
 		step("Create, the first of a day", func() error { return v.Create(ctx, plan) })
 		second := plantest.Small()
+		time.Sleep(time.Millisecond) // so that its ID sorts behind the first one's
 		step("Create", func() error { return v.Create(ctx, second) })
 		step("Exists", func() error { _, err := v.Exists(ctx, plan.ID); return err })
 		step("Read, NotStarted", read)
@@ -80,6 +81,7 @@ func TestTraces(t *testing.T) {
 		step("Search by ID", func() error { return drain(storage.Filters{ByIDs: []uuid.UUID{plan.ID}}) })
 		step("Search by status", func() error { return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}) })
 		step("Delete", func() error { return v.Delete(ctx, plan.ID) })
+		time.Sleep(time.Millisecond)
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(ctx, plantest.Small()) })
 		time.Sleep(pastGrace)
 		step("Recovery, of a Create that was broken off before the commit", func() error { return v.Recovery(ctx) })

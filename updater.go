@@ -67,11 +67,8 @@ func update[T any, P interface {
 		if o == nil {
 			return invalid(op, "is nil")
 		}
-		if err := workflow.Validate(o, hasIDs, notAhead, v.knownPlugin); err != nil {
+		if err := workflow.Validate(o, hasIDs, notAhead, forward, v.knownPlugin); err != nil {
 			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
-		}
-		if err := checkMove(o); err != nil {
-			return err
 		}
 		if err := v.updateOne(ctx, o); err != nil {
 			return err
@@ -83,15 +80,15 @@ func update[T any, P interface {
 	})
 }
 
-// checkMove refuses to go back from the status of the version that the object was read at or last written as. Where no
-// version is known, so is no status.
-func checkMove(o workflow.Object) error {
+// forward is the rule that no object goes back from the status of the version that it was read at or last written as. Where
+// no version is known, so is no status.
+func forward(o workflow.Object, bad func(field, problem string)) {
 	s := o.Header().State
 	_, was, known := parseVersion(s.ETag)
 	if !known || s.Status == was || s.Status > was && !was.Final() {
-		return nil
+		return
 	}
-	return invalid("State.Status", "%s can't follow %s: states only move forward", s.Status, was)
+	bad("State.Status", fmt.Sprintf("%s can't follow %s: states only move forward", s.Status, was))
 }
 
 // updateOne writes the blob of an object's own fields, and notes its new version in the object.

@@ -6,16 +6,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time: IDs sort by their time of creation, in
-// milliseconds. It is not uuid.NewV7, which never goes back behind the latest time it has seen: after a clock that was set
-// wrong for a moment, all IDs of the process would lie in the future for good.
+// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time: IDs sort by their time of creation, to a quarter
+// of a microsecond where the clock is so fine (section 6.2, method 3). It is not uuid.NewV7, which never goes back behind
+// the latest time it has seen: after a clock that was set wrong for a moment, all IDs of the process would lie in the future
+// for good.
 func NewV7() uuid.UUID {
 	id := uuid.New() // random, and of the right variant
-	ms := time.Now().UnixMilli()
+	now := time.Now()
+	ms := now.UnixMilli()
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
-	id[6] = id[6]&0x0f | 0x70
+	fraction := now.Nanosecond() % 1e6 * 512 / 125e3 // of the millisecond, in 4096ths; 1e6*4096 would not fit 32 bits
+	id[6] = 0x70 | byte(fraction>>8)
+	id[7] = byte(fraction)
 	return id
 }
 

@@ -172,7 +172,7 @@ func (a *Attempt) UnmarshalJSON(data []byte) error {
 func (s State) MarshalJSON() ([]byte, error) {
 	type twin State
 	s.Start, s.End = s.Start.UTC(), s.End.UTC()
-	return json.Marshal(twin(s))
+	return encode(twin(s))
 }
 
 // orNil leaves a duration of zero out of the JSON.

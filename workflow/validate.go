@@ -27,7 +27,7 @@ type Rule func(o Object, bad func(field, problem string))
 // when nothing is. IDs and PlanIDs that are not set are not errors, since storage fills them in; those that are must be
 // UUIDv7s, different from each other, and of one plan. The rules are asked about each object too.
 func Validate(o Object, rules ...Rule) error {
-	v := validator{rules: rules, planID: *o.Header().PlanID, seen: map[uuid.UUID]string{}}
+	v := validator{rules: rules, planID: *o.Header().PlanID, seen: map[uuid.UUID]string{}, objects: map[Object]*place{}}
 	visit(nil, o, nil, func(at *place, o, _ Object) bool {
 		v.object(at, o)
 		return true
@@ -39,7 +39,9 @@ type validator struct {
 	rules  []Rule
 	planID uuid.UUID
 	seen   map[uuid.UUID]string
-	errs   []error
+	// objects tells parts without IDs apart.
+	objects map[Object]*place
+	errs    []error
 }
 
 func (v *validator) object(at *place, o Object) {
@@ -56,6 +58,11 @@ func (v *validator) object(at *place, o Object) {
 		v.errs = append(v.errs, &FieldError{at.String(), "is nil"})
 		return
 	}
+	if first, repeated := v.objects[o]; repeated {
+		v.errs = append(v.errs, &FieldError{at.String(), "is the same object as " + first.String()})
+		return
+	}
+	v.objects[o] = at
 
 	h := o.Header()
 	if *h.ID != uuid.Nil {
@@ -68,8 +75,12 @@ func (v *validator) object(at *place, o Object) {
 			v.seen[*h.ID] = path("ID")
 		}
 	}
-	if *h.PlanID != uuid.Nil && *h.PlanID != v.planID {
-		bad("PlanID", "%s is another plan's: this one is %s", *h.PlanID, v.planID)
+	switch planID := *h.PlanID; {
+	case planID == uuid.Nil:
+	case planID != v.planID:
+		bad("PlanID", "%s is another plan's: this one is %s", planID, v.planID)
+	case at == nil && h.PlanID != h.ID && !IsV7(planID): // a plan's was looked at as its ID
+		bad("PlanID", "%s is not a UUIDv7", planID)
 	}
 	if !h.State.Status.Valid() {
 		bad("State.Status", "there is no status %d", int(h.State.Status))

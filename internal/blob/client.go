@@ -136,7 +136,7 @@ type observe func(RequestEvent)
 func (o observe) Do(req *policy.Request) (*http.Response, error) {
 	started := time.Now()
 	resp, err := req.Next()
-	event := RequestEvent{Method: req.Raw().Method, URL: req.Raw().URL, Took: time.Since(started), Err: err}
+	event := RequestEvent{Method: req.Raw().Method, URL: req.Raw().URL, Took: time.Since(started), Err: explain(err)}
 	if call, ok := req.Raw().Context().Value(callKey{}).(call); ok {
 		event.Op, event.Ref = call.op, call.ref
 	}

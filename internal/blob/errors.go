@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -168,8 +169,11 @@ func (e answerError) Unwrap() error { return e.ResponseError }
 
 // explain makes an error fit to be read.
 func explain(err error) error {
-	if answer, ok := err.(*azcore.ResponseError); ok { //nolint:errorlint // a wrapped one has been put into words already
-		return answerError{answer}
+	switch err := err.(type) { //nolint:errorlint // a wrapped one has been put into words already
+	case *azcore.ResponseError:
+		return answerError{err}
+	case *url.Error:
+		return err.Err // the URL may carry a signature, and the blob is named anyway
 	}
 	return err
 }
