@@ -1,0 +1,128 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// deploy is a plan as an author builds it.
+func deploy() *workflow.Plan {
+	return &workflow.Plan{
+		Name: "deploy",
+		PreChecks: &workflow.Checks{
+			Delay:   90 * time.Second,
+			Actions: []*workflow.Action{{Name: "healthy", Plugin: "probe"}},
+		},
+		Blocks: []*workflow.Block{{
+			Name: "west",
+			Sequences: []*workflow.Sequence{{
+				Name: "host 1",
+				Actions: []*workflow.Action{
+					{Name: "drain", Plugin: "drain", Timeout: time.Minute},
+					{Name: "install", Plugin: "install", Retries: 2, Req: map[string]string{"version": "1.2.3"}},
+				},
+			}},
+		}},
+	}
+}
+
+func ExampleWalk() {
+	for o, parent := range workflow.Walk(deploy()) {
+		switch o := o.(type) {
+		case *workflow.Plan:
+			fmt.Println("plan", o.Name)
+		case *workflow.Action:
+			fmt.Printf("action %s of a %v\n", o.Name, parent.Kind())
+		default:
+			fmt.Printf("%v of a %v\n", o.Kind(), parent.Kind())
+		}
+	}
+	// Output:
+	// plan deploy
+	// checks of a plan
+	// action healthy of a checks
+	// block of a plan
+	// sequence of a block
+	// action drain of a sequence
+	// action install of a sequence
+}
+
+func ExampleValidate() {
+	p := deploy()
+	p.Blocks[0].Sequences[0].Actions[0].Timeout = -time.Second
+	p.Blocks[0].Sequences[0].Actions[1].Plugin = ""
+	err := workflow.Validate(p)
+	fmt.Println(err)
+
+	var first *workflow.FieldError
+	if errors.As(err, &first) {
+		fmt.Println("first:", first.Field)
+	}
+	// Output:
+	// Blocks[0].Sequences[0].Actions[0].Timeout: -1s is negative
+	// Blocks[0].Sequences[0].Actions[1].Plugin: is empty: an action names the plugin that it runs
+	// first: Blocks[0].Sequences[0].Actions[0].Timeout
+}
+
+// A rule is what one's own application demands of plans.
+func ExampleValidate_rule() {
+	named := func(o workflow.Object, bad func(field, problem string)) {
+		if b, ok := o.(*workflow.Block); ok && b.Descr == "" {
+			bad("Descr", "a block needs a description here")
+		}
+	}
+	fmt.Println(workflow.Validate(deploy(), named))
+	// Output:
+	// Blocks[0].Descr: a block needs a description here
+}
+
+func ExamplePlan_MarshalJSON() {
+	text, err := json.MarshalIndent(deploy(), "", "  ")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(text))
+	// Output:
+	// {
+	//   "name": "deploy",
+	//   "preChecks": {
+	//     "actions": [
+	//       {
+	//         "name": "healthy",
+	//         "plugin": "probe"
+	//       }
+	//     ],
+	//     "delay": "1m30s"
+	//   },
+	//   "blocks": [
+	//     {
+	//       "name": "west",
+	//       "sequences": [
+	//         {
+	//           "name": "host 1",
+	//           "actions": [
+	//             {
+	//               "name": "drain",
+	//               "plugin": "drain",
+	//               "timeout": "1m0s"
+	//             },
+	//             {
+	//               "name": "install",
+	//               "plugin": "install",
+	//               "retries": 2,
+	//               "req": {
+	//                 "version": "1.2.3"
+	//               }
+	//             }
+	//           ]
+	//         }
+	//       ]
+	//     }
+	//   ]
+	// }
+}

@@ -1,0 +1,82 @@
+package workflow_test
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+func TestNewV7(t *testing.T) {
+	met := map[uuid.UUID]bool{workflow.NewV7(): true} // of the present, which must not count in the past of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		var last uuid.UUID
+		for i := range 5000 {
+			id := workflow.NewV7()
+			if !workflow.IsV7(id) {
+				t.Fatalf("%s is not a UUIDv7", id)
+			}
+			if now := time.Now().Truncate(time.Millisecond); !workflow.Time(id).Equal(now) {
+				t.Fatalf("the time of %s is %v, want %v", id, workflow.Time(id), now)
+			}
+			if bytes.Compare(last[:], id[:]) >= 0 || last.String() >= id.String() {
+				t.Fatalf("%s was made before %s, but sorts after it", last, id)
+			}
+			if again := workflow.NewV7(); met[id] || met[again] || again == id {
+				t.Fatalf("%s or %s comes twice", id, again)
+			} else {
+				met[id], met[again] = true, true
+			}
+			last = id
+			if i < 4500 { // more than a millisecond of the smallest steps that IDs show, 1/4096 ms
+				time.Sleep(245 * time.Nanosecond)
+			} else {
+				time.Sleep(1234567 * time.Nanosecond)
+			}
+		}
+	})
+}
+
+func TestTime(t *testing.T) {
+	for _, test := range []struct {
+		name, id, want string // want is empty for what is no UUIDv7
+	}{
+		// Appendix A.6 of RFC 9562: Tuesday, February 22, 2022 2:22:22.00 PM GMT-05:00.
+		{"the RFC's v7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "2022-02-22T19:22:22Z"},
+		{"milliseconds", "017F22E2-79B1-7CC3-98C4-DC0C0C07398F", "2022-02-22T19:22:22.001Z"},
+		{"the rest counts for nothing", "017F22E2-79B0-7fff-bfff-ffffffffffff", "2022-02-22T19:22:22Z"},
+		{"the first", "00000000-0000-7000-8000-000000000000", "1970-01-01T00:00:00Z"},
+		{"the last", "ffffffff-ffff-7fff-bfff-ffffffffffff", "10889-08-02T05:31:50.655Z"},
+		{"another variant", "017F22E2-79B0-7CC3-58C4-DC0C0C07398F", ""},
+		{"a third variant", "017F22E2-79B0-7CC3-D8C4-DC0C0C07398F", ""},
+		{"the RFC's v1", "C232AB00-9414-11EC-B3C8-9F6BDECED846", ""},
+		{"the RFC's v3", "5df41881-3aed-3515-88a7-2f4a814cf09e", ""},
+		{"the RFC's v4", "919108f7-52d1-4320-9bac-f847db4148a8", ""},
+		{"the RFC's v5", "2ed6657d-e927-568b-95e1-2665a8aea6a2", ""},
+		{"the RFC's v6", "1EC9414C-232A-6B00-B3C8-9F6BDECED846", ""},
+		{"the RFC's v8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", ""},
+		{"nil", uuid.Nil.String(), ""},
+		{"max", uuid.Max.String(), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := uuid.MustParse(test.id)
+			if got := workflow.IsV7(u); got != (test.want != "") {
+				t.Errorf("IsV7 is %v", got)
+			}
+			got := workflow.Time(u)
+			if test.want == "" {
+				if !got.IsZero() {
+					t.Errorf("the time is %v, want the zero time", got)
+				}
+				return
+			}
+			if got.Location() != time.UTC || got.Format(time.RFC3339Nano) != test.want {
+				t.Errorf("the time is %v, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,371 @@
+package workflow_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+var update = flag.Bool("update", false, "write testdata/full.json anew")
+
+// encode marshals without HTML escapes, which json.Marshal would add to whatever MarshalJSON gives.
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func decodePlan(t *testing.T, text string) *workflow.Plan {
+	t.Helper()
+	p := new(workflow.Plan)
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestJSONRoundTrip(t *testing.T) {
+	plans := map[string]*workflow.Plan{
+		"empty": {}, "small": plantest.Small(), "full": plantest.Full(), "stored": stored(),
+	}
+	for seed := range uint64(100) {
+		plans[fmt.Sprintf("random %d", seed)] = plantest.Random(seed)
+		finished := plantest.Random(seed)
+		plantest.Finish(finished)
+		plans[fmt.Sprintf("random %d, finished", seed)] = finished
+	}
+	for name, p := range plans {
+		text := encode(t, p)
+		got := decodePlan(t, text)
+		if d := plantest.Diff(p, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		if again := encode(t, got); again != text {
+			t.Errorf("%s: encoded again, the JSON is another:\n%s\n%s", name, text, again)
+		}
+		if escaped, err := json.Marshal(p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if d := plantest.Diff(p, decodePlan(t, string(escaped))); d != "" {
+			t.Errorf("%s, with HTML escapes: %s", name, d)
+		}
+	}
+}
+
+// TestJSONKeepsEveryField compares field by field, without the help of JSON.
+func TestJSONKeepsEveryField(t *testing.T) {
+	p := raw(t, stored())
+	set := map[string]bool{}
+	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+		field := path[strings.LastIndexByte(path, '.')+1:]
+		set[field] = set[field] || !v.IsZero()
+	})
+	for field, ok := range set {
+		if !ok {
+			t.Errorf("%s is nowhere set: this test would not notice its loss", field)
+		}
+	}
+
+	got := decodePlan(t, encode(t, p))
+	if reflect.DeepEqual(p, got) {
+		return
+	}
+	values := map[string]any{}
+	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) { values[path] = v.Interface() })
+	eachField(reflect.ValueOf(got), "", func(path string, v reflect.Value) {
+		if want := values[path]; !reflect.DeepEqual(want, v.Interface()) && reflect.TypeOf(want).Kind() != reflect.Pointer {
+			t.Errorf("%s: got %v, want %v", path, v, want)
+		}
+		delete(values, path)
+	})
+	for path := range values {
+		t.Errorf("%s is lost", path)
+	}
+}
+
+func TestJSONPartsByThemselves(t *testing.T) {
+	for o := range workflow.Walk(raw(t, stored())) {
+		got := reflect.New(reflect.TypeOf(o).Elem()).Interface()
+		if err := json.Unmarshal([]byte(encode(t, o)), got); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(o, got) {
+			t.Errorf("a %v is another after a round trip:\n%s\n%s", o.Kind(), encode(t, o), encode(t, got))
+		}
+	}
+}
+
+func TestJSONGolden(t *testing.T) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(stored()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "full.json")
+	if *update {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := strings.Split(b.String(), "\n"), strings.Split(string(golden), "\n")
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("%s:%d: got %s, want %s (-update writes it anew)", file, i+1, got[i], want[i])
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%s has %d lines, want %d (-update writes it anew)", file, len(want), len(got))
+	}
+	if d := plantest.Diff(stored(), decodePlan(t, string(golden))); d != "" {
+		t.Errorf("%s is read as another plan: %s", file, d)
+	}
+}
+
+// TestJSONForm pins the form of each type, where it differs from what encoding/json would do alone.
+func TestJSONForm(t *testing.T) {
+	east := time.Date(2024, 2, 29, 1, 2, 3, 40_000_000, time.FixedZone("", 2*3600))
+	const begun, idText = `2024-02-28T23:02:03.04Z`, `018f0000-0000-7000-8000-000000000001`
+	for _, test := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"empty plan", workflow.Plan{}, `{}`},
+		{"empty checks", workflow.Checks{}, `{}`},
+		{"empty block", workflow.Block{}, `{}`},
+		{"empty sequence", workflow.Sequence{}, `{}`},
+		{"empty action", workflow.Action{}, `{}`},
+		{"empty attempt", workflow.Attempt{}, `{}`},
+		{"empty deferred actions", workflow.DeferredActions{}, `{}`},
+		{"empty batch", workflow.DeferBatch{}, `{}`},
+		{"empty state", workflow.State{}, `{"status":"NotStarted"}`},
+
+		{"IDs", workflow.Sequence{ID: id(1), PlanID: id(1), Key: uuid.Max}, `{"id":"` + idText + `","planID":"` + idText + `","key":"ffffffff-ffff-ffff-ffff-ffffffffffff"}`},
+		{"a state in another zone", workflow.State{Status: workflow.Failed, Start: east, End: east.Add(time.Hour), ETag: "x"}, `{"status":"Failed","start":"` + begun + `","end":"2024-02-29T00:02:03.04Z","etag":"x"}`},
+		{"a zero time in another zone", workflow.State{Start: time.Time{}.In(east.Location())}, `{"status":"NotStarted"}`},
+		{"a time to the nanosecond", workflow.State{Start: time.Date(2024, 1, 1, 0, 0, 0, 1, time.UTC)}, `{"status":"NotStarted","start":"2024-01-01T00:00:00.000000001Z"}`},
+		{"the submit time in another zone", workflow.Plan{SubmitTime: east}, `{"submitTime":"` + begun + `"}`},
+		{"no submit time in another zone", workflow.Plan{SubmitTime: time.Time{}.In(east.Location())}, `{}`},
+		{"an attempt in another zone", workflow.Attempt{Start: east, End: east}, `{"start":"` + begun + `","end":"` + begun + `"}`},
+		{"reason", workflow.Plan{Reason: workflow.StopRequested}, `{"reason":"StopRequested"}`},
+		{"when", workflow.DeferBatch{When: workflow.Always, FailElement: true}, `{"when":"Always","failElement":true}`},
+
+		{"delay", workflow.Checks{Delay: 90 * time.Second}, `{"delay":"1m30s"}`},
+		{"entrance delay", workflow.Block{EntranceDelay: time.Millisecond}, `{"entranceDelay":"1ms"}`},
+		{"exit delay", workflow.Block{ExitDelay: 1<<63 - 1}, `{"exitDelay":"2562047h47m16.854775807s"}`},
+		{"timeout", workflow.Action{Timeout: 100 * time.Hour}, `{"timeout":"100h0m0s"}`},
+		{"a negative timeout", workflow.Action{Timeout: -time.Nanosecond}, `{"timeout":"-1ns"}`},
+		{"numbers", workflow.Block{Concurrency: 3, ToleratedFailures: -1}, `{"concurrency":3,"toleratedFailures":-1}`},
+
+		{"no meta", workflow.Plan{Meta: nil}, `{}`},
+		{"an empty meta", workflow.Plan{Meta: []byte{}}, `{"meta":""}`},
+		{"a text as meta", workflow.Plan{Meta: []byte(`{"a": "<é>"}`)}, `{"meta":"{\"a\": \"<é>\"}"}`},
+		{"a binary meta", workflow.Plan{Meta: []byte{'a', 0xff}}, `{"metaBase64":"Yf8="}`},
+
+		{"a request", workflow.Action{Req: plantest.Request{Text: "<&>"}}, `{"req":{"Text":"<&>"}}`},
+		{"a pointer as request", workflow.Action{Req: &plantest.Request{}}, `{"req":{"Text":""}}`},
+		{"a raw request", workflow.Action{Req: json.RawMessage(` {"b": 1e400, "a": [ ] } `)}, `{"req":{"b":1e400,"a":[]}}`},
+		{"a null request", workflow.Action{Req: json.RawMessage("null")}, `{"req":null}`},
+		{"a nil pointer as request", workflow.Action{Req: (*plantest.Request)(nil)}, `{"req":null}`},
+		{"an empty text as request", workflow.Action{Req: ""}, `{"req":""}`},
+		{"a response", workflow.Attempt{Resp: &plantest.Response{Text: "<&>"}}, `{"resp":{"Text":"<&>","OK":false}}`},
+		{"a null response", workflow.Attempt{Resp: json.RawMessage("null")}, `{"resp":null}`},
+		{"an error", workflow.Attempt{Err: &plugins.Error{Code: -1, Message: "<&>", Permanent: true}}, `{"err":{"code":-1,"message":"<&>","permanent":true}}`},
+		{"an empty error", workflow.Attempt{Err: &plugins.Error{}}, `{"err":{}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := encode(t, test.value); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			pointer := reflect.New(reflect.TypeOf(test.value))
+			pointer.Elem().Set(reflect.ValueOf(test.value))
+			if got := encode(t, pointer.Interface()); got != test.want {
+				t.Errorf("through a pointer: got  %s\nwant %s", got, test.want)
+			}
+			again := reflect.New(reflect.TypeOf(test.value))
+			if err := json.Unmarshal([]byte(test.want), again.Interface()); err != nil {
+				t.Fatal(err)
+			}
+			if got := encode(t, again.Interface()); got != test.want {
+				t.Errorf("read and written again: got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJSONLeavesTheValueAlone(t *testing.T) {
+	p := stored()
+	east := time.FixedZone("", 2*3600)
+	p.SubmitTime = p.SubmitTime.In(east)
+	p.State.Start = p.State.Start.In(east)
+	attempt := &p.PreChecks.Actions[0].Attempts[0]
+	attempt.Start = attempt.Start.In(east)
+	encode(t, p)
+	for what, at := range map[string]time.Time{"SubmitTime": p.SubmitTime, "State.Start": p.State.Start, "Attempts[0].Start": attempt.Start} {
+		if at.Location() != east {
+			t.Errorf("marshalling has moved %s to another zone", what)
+		}
+	}
+}
+
+func TestJSONMeta(t *testing.T) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for _, meta := range [][]byte{
+		nil,
+		[]byte(""),
+		[]byte("text"),
+		[]byte("\x00\u2028\"\\<\ufffd"),
+		[]byte("\xff"),
+		[]byte("cut \xe2\x82"),
+		[]byte("\xed\xa0\x80"),
+		[]byte(strings.Repeat("€", 100_000)),
+		all,
+	} {
+		got := decodePlan(t, encode(t, workflow.Plan{Meta: meta})).Meta
+		if !bytes.Equal(got, meta) || (got == nil) != (meta == nil) {
+			t.Errorf("%.20q (nil: %v) comes back as %.20q (nil: %v)", meta, meta == nil, got, got == nil)
+		}
+	}
+
+	// What was in the plan before is no part of what is read.
+	p := &workflow.Plan{Meta: []byte("before")}
+	if err := json.Unmarshal([]byte(`{}`), p); err != nil || p.Meta != nil {
+		t.Errorf("reading a plan without meta gives %q and %v", p.Meta, err)
+	}
+}
+
+func TestJSONRequestsAreRaw(t *testing.T) {
+	a := workflow.Action{
+		Req:      plantest.Request{Text: "a", Number: 1 << 60},
+		Attempts: []workflow.Attempt{{Resp: &plantest.Response{OK: true}}, {}, {Resp: json.RawMessage("null")}},
+	}
+	got := workflow.Action{Req: "before"}
+	if err := json.Unmarshal([]byte(encode(t, a)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what      string
+		got, want any
+	}{
+		{"the request", got.Req, json.RawMessage(`{"Text":"a","Number":1152921504606846976}`)},
+		{"the response", got.Attempts[0].Resp, json.RawMessage(`{"Text":"","OK":true}`)},
+		{"no response", got.Attempts[1].Resp, nil},
+		{"a null response", got.Attempts[2].Resp, json.RawMessage("null")},
+	} {
+		if !reflect.DeepEqual(test.got, test.want) {
+			t.Errorf("%s is the %T %s, want the %T %s", test.what, test.got, test.got, test.want, test.want)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{}`), &got); err != nil || got.Req != nil {
+		t.Errorf("reading an action without request gives %v and %v", got.Req, err)
+	}
+}
+
+// TestJSONWithoutHTMLEscapes calls MarshalJSON itself, since json.Marshal escapes its result.
+func TestJSONWithoutHTMLEscapes(t *testing.T) {
+	const html = "<a>&</a>"
+	err := &plugins.Error{Message: html}
+	state := workflow.State{ETag: html}
+	attempt := workflow.Attempt{Resp: html, Err: err}
+	action := workflow.Action{Name: html, Req: plantest.Request{Text: html}, Attempts: []workflow.Attempt{attempt}, State: state}
+	checks := workflow.Checks{Actions: []*workflow.Action{&action}, State: state}
+	sequence := workflow.Sequence{Name: html, Actions: []*workflow.Action{&action}, State: state}
+	block := workflow.Block{Name: html, PreChecks: &checks, Sequences: []*workflow.Sequence{&sequence}}
+	for _, v := range []json.Marshaler{
+		state, attempt, action, checks, block,
+		workflow.Plan{Name: html, Meta: []byte(html), Blocks: []*workflow.Block{&block}},
+	} {
+		text, err := v.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte(html)) || bytes.Contains(text, []byte(`\u00`)) {
+			t.Errorf("%T: %s", v, text)
+		}
+	}
+}
+
+func TestMarshalErrors(t *testing.T) {
+	action := func(a *workflow.Action) *workflow.Plan {
+		return &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}}
+	}
+	for _, test := range []struct {
+		name, want string
+		value      any
+	}{
+		{"status", "there is no status 5", workflow.State{Status: 5}},
+		{"status of a plan", "there is no status -1", workflow.Plan{State: workflow.State{Status: -1}}},
+		{"reason", "there is no failure reason 8", workflow.Plan{Reason: 8}},
+		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
+		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"request", "workflow: request of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},
+		{"a request that is a number and yet none", "unsupported value: NaN", action(&workflow.Action{Req: math.NaN()})},
+		{"a raw request that is no JSON", "workflow: request of action", action(&workflow.Action{Req: json.RawMessage("{")})},
+		{"response", "workflow: response", action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text, err := json.Marshal(test.value)
+			if err == nil {
+				t.Fatalf("it marshals to %s", text)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %q, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestUnmarshalErrors(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"no JSON", `{`, "unexpected end"},
+		{"no object", `[]`, "cannot unmarshal array"},
+		{"status", `{"state":{"status":"Sleeping"}}`, `there is no status "Sleeping"`},
+		{"a status as number", `{"state":{"status":1}}`, "cannot unmarshal number"},
+		{"status of a part", `{"preChecks":{"state":{"status":"running"}}}`, `there is no status "running"`},
+		{"reason", `{"reason":"Fate"}`, `there is no failure reason "Fate"`},
+		{"when", `{"deferredActions":{"batches":[{"when":"Never"}]}}`, `there is no when "Never"`},
+		{"delay", `{"preChecks":{"delay":"a while"}}`, `workflow: time: invalid duration "a while"`},
+		{"a delay as number", `{"preChecks":{"delay":1000}}`, "cannot unmarshal number"},
+		{"entrance delay", `{"blocks":[{"entranceDelay":"1"}]}`, "missing unit in duration"},
+		{"exit delay", `{"blocks":[{"exitDelay":""}]}`, "invalid duration"},
+		{"timeout", `{"preChecks":{"actions":[{"timeout":"1m30"}]}}`, "missing unit in duration"},
+		{"submit time", `{"submitTime":"yesterday"}`, "parsing time"},
+		{"ID", `{"id":"1"}`, "invalid UUID"},
+		{"meta", `{"metaBase64":"%"}`, "illegal base64"},
+		{"attempt", `{"preChecks":{"actions":[{"attempts":[{"start":1}]}]}}`, "Time.UnmarshalJSON"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := json.Unmarshal([]byte(test.text), new(workflow.Plan))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// id returns the n-th of a fixed series of UUIDv7s, made in 2024.
+func id(n int) uuid.UUID {
+	return uuid.MustParse(fmt.Sprintf("018f0000-0000-7000-8000-%012x", n))
+}
+
+// key returns the n-th of a fixed series of UUIDv4s.
+func key(n int) uuid.UUID {
+	return uuid.MustParse(fmt.Sprintf("00000000-0000-4000-8000-%012x", n))
+}
+
+// stored returns a full plan that ran, as a vault would give it back: every field of the model is set somewhere in it, and it
+// is the same each time.
+func stored() *workflow.Plan {
+	p := plantest.Full()
+	plantest.Finish(p)
+	n := 0
+	for o := range workflow.Walk(p) {
+		n++
+		h := o.Header()
+		*h.ID, *h.PlanID = id(n), id(1)
+		h.State.ETag = fmt.Sprintf(`"0x%X"`, n)
+		switch o := o.(type) {
+		case *workflow.Checks:
+			o.Key = key(n)
+		case *workflow.Block:
+			o.Key = key(n)
+		case *workflow.Sequence:
+			o.Key = key(n)
+		case *workflow.Action:
+			o.Key = key(n)
+			o.Attempts[0].Err.Permanent = n%2 == 0
+		}
+	}
+	p.GroupID = key(0)
+	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
+	p.Reason = workflow.PostCheckFailed
+	p.State.Status = workflow.Failed
+	return p
+}
+
+// raw turns the requests and responses of a plan into what they are read back as where no plugin is known.
+func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	text := func(v any) any {
+		if v == nil {
+			return nil
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return json.RawMessage(b)
+	}
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			a.Req = text(a.Req)
+			for i := range a.Attempts {
+				a.Attempts[i].Resp = text(a.Attempts[i].Resp)
+			}
+		}
+	}
+	return p
+}
+
+// eachField calls do for every field of the model below v and every element of its lists, with the path that Validate would
+// give it.
+func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
+	switch {
+	case v.Kind() == reflect.Pointer:
+		if !v.IsNil() {
+			eachField(v.Elem(), path, do)
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		for i := range v.Len() {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			do(at, v.Index(i))
+			eachField(v.Index(i), at, do)
+		}
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			at := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
+			do(at, v.Field(i))
+			eachField(v.Field(i), at, do)
+		}
+	}
+}
+
+// problems takes the error of Validate apart.
+func problems(t *testing.T, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("not a joined error: %v", err)
+	}
+	var list []string
+	for _, e := range joined.Unwrap() {
+		var field *workflow.FieldError
+		if !errors.As(e, &field) {
+			t.Fatalf("not a *FieldError: %v", e)
+		}
+		if want := field.Field + ": " + field.Problem; e.Error() != want {
+			t.Errorf("an error says %q, want %q", e, want)
+		}
+		list = append(list, e.Error())
+	}
+	return list
+}

@@ -1,0 +1,354 @@
+package workflow_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func TestValidateGood(t *testing.T) {
+	plans := map[string]*workflow.Plan{
+		"empty": {}, "small": plantest.Small(), "full": plantest.Full(), "stored": stored(),
+		"strange": {Name: "\x00 \ufffd", Meta: []byte{0xff}},
+		"empty parts": {
+			PreChecks: &workflow.Checks{}, Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}},
+			DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{}}},
+		},
+		"edges": {
+			SubmitTime: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+			State:      workflow.State{Start: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)},
+			Blocks:     []*workflow.Block{{ToleratedFailures: -1}},
+		},
+	}
+	for name, p := range plans {
+		if err := workflow.Validate(p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for o := range workflow.Walk(p) {
+			if err := workflow.Validate(o); err != nil {
+				t.Errorf("%s: a %v by itself: %v", name, o.Kind(), err)
+			}
+		}
+	}
+}
+
+// TestValidateFields damages every field of the model in turn: each is found, at its path, and nothing else is.
+func TestValidateFields(t *testing.T) {
+	type damage struct {
+		value   any
+		problem string
+	}
+	late := time.Date(9999, 12, 31, 23, 30, 0, 0, time.FixedZone("", -3600)) // in UTC it is the year 10000
+	v4 := key(1)
+	damages := map[reflect.Type][]damage{
+		reflect.TypeFor[string]():        {{"a\xff", "is not valid UTF-8"}},
+		reflect.TypeFor[time.Duration](): {{-time.Second, "-1s is negative"}},
+		reflect.TypeFor[time.Time](): {
+			{late, "the year 10000 can't be written as RFC 3339"},
+			{time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC), "the year 0 can't be written as RFC 3339"},
+		},
+		reflect.TypeFor[workflow.Status]():        {{workflow.Status(5), "there is no status 5"}, {workflow.Status(-1), "there is no status -1"}},
+		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(8), "there is no failure reason 8"}},
+		reflect.TypeFor[workflow.When]():          {{workflow.When(3), "there is no outcome 3"}},
+	}
+	// The elements of lists are the only pointers that must not be nil.
+	for _, p := range []any{
+		(*workflow.Block)(nil), (*workflow.Sequence)(nil), (*workflow.Action)(nil), (*workflow.DeferBatch)(nil),
+	} {
+		damages[reflect.TypeOf(p)] = []damage{{p, "is nil"}}
+	}
+
+	p := stored()
+	done := map[reflect.Type]int{}
+	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+		list := damages[v.Type()]
+		switch {
+		case strings.HasSuffix(path, ".ETag"): // the vault's own
+			return
+		case strings.HasSuffix(path, ".ID"):
+			list = []damage{{v4, v4.String() + " is not a UUIDv7"}, {id(1), id(1).String() + " is the ID of ID already"}}
+		case strings.HasSuffix(path, ".PlanID"):
+			list = []damage{{id(9999), id(9999).String() + " is another plan's: this one is " + id(1).String()}}
+		}
+		good := reflect.New(v.Type()).Elem()
+		good.Set(v)
+		for _, d := range list {
+			v.Set(reflect.ValueOf(d.value))
+			err := workflow.Validate(p)
+			if got, want := problems(t, err), []string{path + ": " + d.problem}; !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			done[v.Type()]++
+		}
+		v.Set(good)
+	})
+	for typ := range damages {
+		if done[typ] == 0 {
+			t.Errorf("the plan has no %v", typ)
+		}
+	}
+	if done[reflect.TypeFor[uuid.UUID]()] == 0 {
+		t.Error("the plan has no IDs")
+	}
+	if err := workflow.Validate(p); err != nil {
+		t.Errorf("after all was repaired: %v", err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	action := func(p *workflow.Plan) *workflow.Action { return p.Blocks[1].Sequences[0].Actions[1] }
+	for _, test := range []struct {
+		name   string
+		damage func(p *workflow.Plan)
+		want   []string
+	}{
+		{
+			"a negative timeout",
+			func(p *workflow.Plan) { action(p).Timeout = -1 },
+			[]string{"Blocks[1].Sequences[0].Actions[1].Timeout: -1ns is negative"},
+		},
+		{
+			"negative retries",
+			func(p *workflow.Plan) { action(p).Retries = -1 },
+			[]string{"Blocks[1].Sequences[0].Actions[1].Retries: -1 is negative"},
+		},
+		{
+			"no plugin",
+			func(p *workflow.Plan) { p.DeferredActions.Batches[2].Actions[0].Plugin = "" },
+			[]string{"DeferredActions.Batches[2].Actions[0].Plugin: is empty: an action names the plugin that it runs"},
+		},
+		{
+			"negative concurrency",
+			func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 },
+			[]string{"Blocks[0].Concurrency: -1 is negative"},
+		},
+		{
+			"less than any number of failures",
+			func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 },
+			[]string{"Blocks[0].ToleratedFailures: -2 is below -1, which is any number"},
+		},
+		{
+			"an ID of another variant",
+			func(p *workflow.Plan) {
+				p.PreChecks.ID = uuid.MustParse("017f22e2-79b0-7cc3-58c4-dc0c0c07398f")
+			},
+			[]string{"PreChecks.ID: 017f22e2-79b0-7cc3-58c4-dc0c0c07398f is not a UUIDv7"},
+		},
+		{
+			"a repeated ID",
+			func(p *workflow.Plan) { action(p).ID = p.PreChecks.Actions[0].ID },
+			[]string{"Blocks[1].Sequences[0].Actions[1].ID: " + id(5).String() + " is the ID of PreChecks.Actions[0].ID already"},
+		},
+		{
+			"an ID that is neither a UUIDv7 nor the only one",
+			func(p *workflow.Plan) { p.PreChecks.ID, action(p).ID = key(1), key(1) },
+			[]string{
+				"PreChecks.ID: " + key(1).String() + " is not a UUIDv7",
+				"Blocks[1].Sequences[0].Actions[1].ID: " + key(1).String() + " is not a UUIDv7",
+				"Blocks[1].Sequences[0].Actions[1].ID: " + key(1).String() + " is the ID of PreChecks.ID already",
+			},
+		},
+		{
+			"children of a plan that has no ID yet",
+			func(p *workflow.Plan) {
+				for o := range workflow.Walk(p) {
+					*o.Header().PlanID = uuid.Nil
+				}
+				p.ContChecks.PlanID = id(1)
+			},
+			[]string{"ContChecks.PlanID: " + id(1).String() + " is another plan's: this one is " + uuid.Nil.String()},
+		},
+		{
+			"lists of nothing",
+			func(p *workflow.Plan) {
+				p.PostChecks.Actions = []*workflow.Action{nil}
+				p.Blocks[0].Sequences[1].Actions[0] = nil
+				p.Blocks[0].Sequences = append(p.Blocks[0].Sequences, nil)
+				p.Blocks[1] = nil
+				p.DeferredActions.Batches[0] = nil
+				p.DeferredActions.Batches[1].Actions[0] = nil
+			},
+			[]string{
+				"PostChecks.Actions[0]: is nil",
+				"Blocks[0].Sequences[1].Actions[0]: is nil",
+				"Blocks[0].Sequences[2]: is nil",
+				"Blocks[1]: is nil",
+				"DeferredActions.Batches[0]: is nil",
+				"DeferredActions.Batches[1].Actions[0]: is nil",
+			},
+		},
+		{
+			"an attempt",
+			func(p *workflow.Plan) {
+				a := &action(p).Attempts[0]
+				a.Start, a.End, a.Err.Message = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), "\xc3"
+			},
+			[]string{
+				"Blocks[1].Sequences[0].Actions[1].Attempts[0].Start: the year 10000 can't be written as RFC 3339",
+				"Blocks[1].Sequences[0].Actions[1].Attempts[0].End: the year -1 can't be written as RFC 3339",
+				"Blocks[1].Sequences[0].Actions[1].Attempts[0].Err.Message: is not valid UTF-8",
+			},
+		},
+		{
+			"much at once, in the order of the plan",
+			func(p *workflow.Plan) {
+				p.Name, p.State.Status = "\x80", 77
+				p.Blocks[0].PreChecks.Delay = -time.Minute
+				p.Blocks[1].ExitDelay = -time.Hour
+				p.DeferredActions.Batches[0].When = -1
+				p.Reason = -1
+			},
+			[]string{
+				"State.Status: there is no status 77",
+				"Name: is not valid UTF-8",
+				"Reason: there is no failure reason -1",
+				"Blocks[0].PreChecks.Delay: -1m0s is negative",
+				"Blocks[1].ExitDelay: -1h0m0s is negative",
+				"DeferredActions.Batches[0].When: there is no outcome -1",
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := stored()
+			test.damage(p)
+			err := workflow.Validate(p)
+			if got := problems(t, err); !slices.Equal(got, test.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+			var first *workflow.FieldError
+			if !errors.As(err, &first) || first.Error() != test.want[0] {
+				t.Errorf("errors.As finds %v, want %s", first, test.want[0])
+			}
+			if wrapped := fmt.Errorf("wrapped: %w", err); !errors.As(wrapped, &first) {
+				t.Error("errors.As finds no *FieldError in a wrapped error")
+			}
+		})
+	}
+}
+
+// TestValidateSamePointer: the parts of a plan that an author builds have no IDs yet by which to tell them apart.
+func TestValidateSamePointer(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		damage func(p *workflow.Plan)
+		want   []string
+	}{
+		{
+			"an action",
+			func(p *workflow.Plan) { p.Blocks[1].Sequences[0].Actions[1] = p.PreChecks.Actions[0] },
+			[]string{"Blocks[1].Sequences[0].Actions[1]: is the same object as PreChecks.Actions[0]"},
+		},
+		{
+			"checks, which bring their actions along",
+			func(p *workflow.Plan) { p.Blocks[0].ContChecks = p.ContChecks },
+			[]string{
+				"Blocks[0].ContChecks: is the same object as ContChecks",
+				"Blocks[0].ContChecks.Actions[0]: is the same object as ContChecks.Actions[0]",
+			},
+		},
+		{
+			"three times",
+			func(p *workflow.Plan) {
+				b := &workflow.DeferBatch{}
+				p.DeferredActions.Batches = []*workflow.DeferBatch{b, b, b}
+			},
+			[]string{
+				"DeferredActions.Batches[1]: is the same object as DeferredActions.Batches[0]",
+				"DeferredActions.Batches[2]: is the same object as DeferredActions.Batches[0]",
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			authored := plantest.Full()
+			test.damage(authored)
+			if got := problems(t, workflow.Validate(authored)); !slices.Equal(got, test.want) {
+				t.Errorf("without IDs: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+			withIDs := stored()
+			test.damage(withIDs)
+			if workflow.Validate(withIDs) == nil {
+				t.Error("with IDs: nothing is found")
+			}
+		})
+	}
+}
+
+// TestValidatePart: an object that is validated by itself is the start of all paths, and its PlanID is that of all below it.
+func TestValidatePart(t *testing.T) {
+	p := stored()
+	b := p.Blocks[1]
+	b.Sequences[1].Actions[0].Timeout = -1
+	b.Sequences[1].PlanID = id(9999)
+	b.Sequences[0].ID = b.ID
+	b.Descr = "\xff"
+	got := problems(t, workflow.Validate(b))
+	want := []string{
+		"Descr: is not valid UTF-8",
+		"Sequences[0].ID: " + b.ID.String() + " is the ID of ID already",
+		"Sequences[1].PlanID: " + id(9999).String() + " is another plan's: this one is " + id(1).String(),
+		"Sequences[1].Actions[0].Timeout: -1ns is negative",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	for o := range workflow.Walk(stored()) {
+		if o.Kind() == workflow.KindPlan {
+			continue
+		}
+		*o.Header().PlanID = key(1)
+		want := "PlanID: " + key(1).String() + " is not a UUIDv7"
+		if got := problems(t, workflow.Validate(o)); !slices.Contains(got, want) {
+			t.Errorf("a %v of a plan that can't be: got %q, want %q", o.Kind(), got, want)
+		}
+	}
+}
+
+func TestValidateRules(t *testing.T) {
+	p := stored()
+	p.Blocks[0].Sequences[0].Actions[0] = nil // rules need not expect such things
+	var asked []workflow.Object
+	noted := func(o workflow.Object, _ func(field, problem string)) { asked = append(asked, o) }
+	strict := func(o workflow.Object, bad func(field, problem string)) {
+		switch o := o.(type) {
+		case *workflow.Plan:
+			bad("Name", "100% wrong: %d")
+		case *workflow.Sequence:
+			if o == p.Blocks[1].Sequences[0] {
+				bad("Actions[0].Req", "first")
+				bad("Key", "second")
+			}
+		}
+	}
+	never := func(workflow.Object, func(field, problem string)) {}
+
+	got := problems(t, workflow.Validate(p, noted, strict, never))
+	want := []string{
+		"Name: 100% wrong: %d",
+		"Blocks[0].Sequences[0].Actions[0]: is nil",
+		"Blocks[1].Sequences[0].Actions[0].Req: first",
+		"Blocks[1].Sequences[0].Key: second",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	var all []workflow.Object
+	for o := range workflow.Walk(p) {
+		all = append(all, o)
+	}
+	if !slices.Equal(asked, all) {
+		t.Errorf("a rule was asked about %d objects, want the %d of the walk", len(asked), len(all))
+	}
+	if err := workflow.Validate(stored(), never); err != nil {
+		t.Errorf("a rule that finds nothing: %v", err)
+	}
+}
