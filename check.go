@@ -514,7 +514,7 @@ func sameChildren(a, b workflow.Object) bool {
 		kind := kindOf(o)
 		o = kind.alone(o)
 		kind.adopt(o, kind.empty())
-		text, _ := marshal(o) // nothing is left in it that could fail
+		text, _ := workflow.Marshal(o) // nothing is left in it that could fail
 		return text
 	}
 	return bytes.Equal(only(a), only(b))

@@ -50,6 +50,7 @@ func atEveryCrash(
 			t.Run(fmt.Sprintf("%v at %d", crash, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := emulator.New()
+					strict(t, server)
 					plan := prepare(t, server, onEmulator(t, server))
 
 					dying := server.Transport()

@@ -1,7 +1,6 @@
 package azblob
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -151,13 +150,6 @@ const (
 	typeObject = "object"
 )
 
-// document is the form of every blob that has content.
-type document struct {
-	Schema int             `json:"schema"`
-	Type   string          `json:"type"` // entry, object, or the kind of a sub-object
-	Data   json.RawMessage `json:"data"`
-}
-
 // encodeEntry, encodePart and encodeObject write the three kinds of documents: a plan's own fields with the IDs of its
 // children, the same of a sub-object, and the whole plan.
 func encodeEntry(p *workflow.Plan) ([]byte, error) { return encode(typeEntry, planKind.alone(p)) }
@@ -172,27 +164,16 @@ func encodeObject(p *workflow.Plan) ([]byte, error) {
 	return encode(typeObject, &whole)
 }
 
-// encode writes a document. A sub-object alone is written without its own ETag, which can't be known yet.
+// encode writes a document, {"schema":1,"type":"entry","data":{…}}: the form of every blob that has content. A sub-object alone is written without its own ETag, which can't be known yet.
 func encode(docType string, o workflow.Object) ([]byte, error) {
 	if docType != typeObject {
 		o.Header().State.ETag = "" // o is a copy
 	}
-	data, err := marshal(o)
+	data, err := workflow.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	return marshal(document{schema, docType, data})
-}
-
-// marshal is json.Marshal without the escapes that HTML would need.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":%s}`, schema, docType, data), nil
 }
 
 // checkSchema says whether this code knows a schema.
@@ -209,7 +190,7 @@ func checkSchema(version int) error {
 
 // decode reads a document into o, which must turn out to be the object of that ID and plan.
 func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
-	var d struct { // a document of which only the schema is sure to be of a form that we know
+	var d struct { // only the schema is sure to be of a form that we know
 		Schema     int
 		Type, Data json.RawMessage
 	}

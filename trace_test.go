@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestTraces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()
-		server.Forbid(protocol("test"))
+		strict(t, server)
 		v := onEmulator(t, server, azblob.WithConcurrency(1))
 		ctx := t.Context()
 		plan := plantest.Small()
@@ -88,9 +88,6 @@ func TestTraces(t *testing.T) {
 		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(ctx, second.ID) })
 		time.Sleep(pastGrace)
 		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
-		for _, err := range server.Violations() {
-			t.Error(err)
-		}
 		golden(t, "traces.txt", named(out.String()))
 	})
 }
@@ -127,29 +124,37 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// protocol says what no vault of a prefix may ask for, whatever happens.
-func protocol(prefix string) func(emulator.Request) error {
-	return func(r emulator.Request) error {
+// strict fails the test, at its end, on any request that no vault of the prefix "test" may send, whatever happens.
+func strict(t *testing.T, server *emulator.Server) {
+	day := regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
+	server.Forbid(func(r emulator.Request) error {
 		if r.Op == emulator.ListContainers {
-			if r.Prefix != prefix+"-" {
+			if r.Prefix != "test-" {
 				return fmt.Errorf("containers of other prefixes are listed: %v", r)
 			}
 			return nil
 		}
-		if !regexp.MustCompile(`^` + prefix + `-\d{4}-\d\d-\d\d$`).MatchString(r.Container) {
-			return fmt.Errorf("a request for another container: %v", r)
-		}
-		marker := strings.HasPrefix(r.Blob, "open/")
+		object := strings.HasSuffix(r.Blob, "-object.json")
+		_, hasEntry := server.Blob(r.Container, strings.Replace(r.Blob, "-object.json", "-entry.json", 1))
 		switch {
-		case r.Op == emulator.PutBlob && r.Condition == "" && !marker:
+		case !day.MatchString(r.Container):
+			return fmt.Errorf("a request for another container: %v", r)
+		case r.Op == emulator.DeleteContainer:
+			return fmt.Errorf("a day is deleted: %v", r)
+		case r.Op == emulator.PutBlob && r.Condition == "" && !strings.HasPrefix(r.Blob, "open/"):
 			return fmt.Errorf("a write without condition: %v", r)
 		case r.Op == emulator.PutBlob && r.Metadata["writeid"] == "":
 			return fmt.Errorf("a write without writeid: %v", r)
-		case r.Op == emulator.DeleteBlob && r.Condition == "" && strings.HasSuffix(r.Blob, "-object.json"):
+		case r.Op == emulator.PutBlob && object && r.Condition == "If-None-Match:*" && !hasEntry:
+			return fmt.Errorf("an object is written before its entry: %v", r)
+		case r.Op == emulator.DeleteBlob && r.Condition == "" && object:
 			return fmt.Errorf("an object is deleted without condition: %v", r)
-		case r.Op == emulator.DeleteContainer:
-			return fmt.Errorf("a day is deleted: %v", r)
 		}
 		return nil
-	}
+	})
+	t.Cleanup(func() {
+		for _, err := range server.Violations() {
+			t.Error(err)
+		}
+	})
 }

@@ -28,6 +28,10 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Marshal writes an object as JSON: as encoding/json does, but without the escapes that HTML would need, which make text
+// hard to read.
+func Marshal(o Object) ([]byte, error) { return encode(o) }
+
 // encode is json.Marshal without the escapes that HTML would need.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer

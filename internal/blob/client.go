@@ -239,7 +239,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 			// A rival's upload that is still under way has been seen to answer so, and it may yet fail.
 			return fmt.Errorf("%w: %w", errVanished, explain(err))
 		default:
-			return headErr
+			return &lookError{headErr}
 		}
 	})
 	return etag, err
@@ -299,7 +299,7 @@ func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
 		if err != nil && judge(err).reason == Mismatch {
 			// A blob that is not there does not match either: Azurite says so with 412, and what the service says is not documented.
 			if _, headErr := head(ctx, client); headErr != nil {
-				return headErr
+				return &lookError{headErr}
 			}
 		}
 		return err
@@ -465,6 +465,9 @@ func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]
 			resp, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
 			if err != nil {
 				return err
+			}
+			if resp.ServiceEndpoint == nil { // an empty body is no empty list
+				return io.ErrUnexpectedEOF
 			}
 			items = items[:0]
 			for _, item := range resp.ContainerItems {

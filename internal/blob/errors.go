@@ -53,6 +53,11 @@ func Is(err error, reasons ...Reason) bool {
 // errDamaged is a body that is not what its length and MD5 say.
 var errDamaged = errors.New("the body does not match its MD5")
 
+// lookError is why a look at a blob failed that followed a refused write: the write has had no effect.
+type lookError struct{ error }
+
+func (e *lookError) Unwrap() error { return e.error }
+
 // errVanished is a write refused because something is there, where nothing was found a moment later.
 var errVanished = errors.New("what was in the way is gone")
 
@@ -72,6 +77,11 @@ type verdict struct {
 func judge(err error) verdict {
 	if errors.Is(err, errVanished) {
 		return verdict{reason: Mismatch, again: true}
+	}
+	if look := (*lookError)(nil); errors.As(err, &look) {
+		v := judge(look.error)
+		v.applied = false
+		return v
 	}
 	var answer *azcore.ResponseError
 	if errors.As(err, &answer) {
@@ -172,6 +182,8 @@ func explain(err error) error {
 	switch err := err.(type) { //nolint:errorlint // a wrapped one has been put into words already
 	case *azcore.ResponseError:
 		return answerError{err}
+	case *lookError:
+		return explain(err.error)
 	case *url.Error:
 		return err.Err // the URL may carry a signature, and the blob is named anyway
 	}

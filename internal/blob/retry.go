@@ -88,7 +88,8 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			return &Error{Ended, call.write, contextError(ctx, last)}
 		}
 		next := wait.NextBackOff()
-		if !v.again || v.once && !onceMore || next == backoff.Stop {
+		tooLong := next == backoff.Stop || wait.MaxElapsedTime > 0 && wait.GetElapsedTime()+v.after > wait.MaxElapsedTime
+		if !v.again || v.once && !onceMore || tooLong {
 			return &Error{v.reason, unknown, last}
 		}
 		onceMore = onceMore && !v.once

@@ -1,0 +1,291 @@
+package azblob_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/planvault/azblob"
+
+// pkg is what `go list` tells of a package.
+type pkg struct {
+	ImportPath, Name, Dir string
+	GoFiles, CgoFiles     []string
+	IgnoredGoFiles        []string
+	Imports, Deps         []string
+}
+
+// rel is the package's path within the module; "." is the root.
+func (p pkg) rel() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// packages lists the module's packages, those without production files left out.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	list, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var goList = sync.OnceValues(func() ([]pkg, error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,IgnoredGoFiles,Imports,Deps", "./...").Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var list []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(p.GoFiles)+len(p.CgoFiles) > 0 {
+			list = append(list, p)
+		}
+	}
+})
+
+// within gives the paths within the module of those imports that lie in it.
+func within(imports []string) []string {
+	var list []string
+	for _, i := range imports {
+		if i == module || strings.HasPrefix(i, module+"/") {
+			list = append(list, pkg{ImportPath: i}.rel())
+		}
+	}
+	return list
+}
+
+// TestImportsRunOneWay says what each package may import of the module, and so what it may not.
+func TestImportsRunOneWay(t *testing.T) {
+	may := map[string][]string{
+		"plugins":           {},
+		"plugins/registry":  {"plugins"},
+		"workflow":          {"plugins"},
+		"workflow/plantest": {"plugins", "plugins/registry", "workflow"},
+		"storage":           {"workflow"},
+		"internal/blob":     {},
+		"emulator":          {},
+		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "workflow"},
+	}
+	// What stands apart from the vault or above it may import more, but is imported by nothing below.
+	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "integration", "bench", "examples", "cmd"}
+	isAbove := func(rel string) bool {
+		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
+	}
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		rel := p.rel()
+		seen[rel] = true
+		allowed, known := may[rel]
+		for _, i := range within(p.Imports) {
+			switch {
+			case known && !slices.Contains(allowed, i):
+				t.Errorf("%s imports %s", rel, i)
+			case !known && !isAbove(rel) && isAbove(i):
+				t.Errorf("%s imports %s, which stands above it", rel, i)
+			}
+		}
+		// What is imported by way of others counts, too.
+		if rel == "." {
+			for _, i := range within(p.Deps) {
+				if isAbove(i) {
+					t.Errorf("the root depends on %s", i)
+				}
+			}
+			if slices.Contains(p.Deps, "testing") {
+				t.Error("the root depends on testing")
+			}
+		}
+	}
+	for rel := range may {
+		if !seen[rel] {
+			t.Errorf("there is no package %s", rel)
+		}
+	}
+}
+
+func TestConformanceSuiteKnowsNoVault(t *testing.T) {
+	for _, p := range packages(t) {
+		if rel := p.rel(); rel == "storage/storagetest" || rel == "storage/memvault" {
+			for _, i := range within(p.Deps) {
+				if i == "." || i == "internal/blob" || strings.HasPrefix(i, "emulator") {
+					t.Errorf("%s depends on %s", rel, i)
+				}
+			}
+		}
+	}
+}
+
+// TestStorageSDKIsImportedInOneRoom: only internal/blob talks to the service; tools may use the SDK to clean up.
+func TestStorageSDKIsImportedInOneRoom(t *testing.T) {
+	const sdk = "github.com/Azure/azure-sdk-for-go/sdk/storage/"
+	used := false
+	for _, p := range packages(t) {
+		rel := p.rel()
+		first, _, _ := strings.Cut(rel, "/")
+		if rel == "internal/blob" {
+			used = slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, sdk) })
+			continue
+		}
+		if slices.Contains([]string{"integration", "bench", "cmd"}, first) {
+			continue
+		}
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, sdk) {
+				t.Errorf("%s imports %s", rel, i)
+			}
+		}
+	}
+	if !used {
+		t.Error("internal/blob does not import the SDK, so this test looks for the wrong path")
+	}
+}
+
+func TestProductionDoesNotImportTesting(t *testing.T) {
+	for _, p := range packages(t) {
+		if strings.HasSuffix(path.Base(p.ImportPath), "test") {
+			continue
+		}
+		// Files for other systems, too.
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			for _, i := range parse(t, filepath.Join(p.Dir, name), parser.ImportsOnly).Imports {
+				if what := strings.Trim(i.Path.Value, `"`); what == "testing" || strings.HasPrefix(what, "testing/") {
+					t.Errorf("%s/%s imports %s", p.rel(), name, what)
+				}
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, file string, mode parser.Mode) *ast.File {
+	t.Helper()
+	f, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestExportedNamesAreExplained wants a comment at each exported name of the public packages; names in a group may share one.
+func TestExportedNamesAreExplained(t *testing.T) {
+	for _, p := range packages(t) {
+		rel := p.rel()
+		if p.Name == "main" || strings.HasPrefix(rel, "internal/") {
+			continue // nobody reads their documentation
+		}
+		explained := false
+		for _, name := range p.GoFiles {
+			f := parse(t, filepath.Join(p.Dir, name), parser.ParseComments|parser.SkipObjectResolution)
+			explained = explained || f.Doc.Text() != ""
+			for _, missing := range unexplained(f) {
+				t.Errorf("%s/%s: %s has no comment", rel, name, missing)
+			}
+		}
+		if !explained {
+			t.Errorf("package %s has no comment", rel)
+		}
+	}
+}
+
+// unexplained names what a file exports without a comment.
+func unexplained(f *ast.File) (names []string) {
+	note := func(name string, docs ...*ast.CommentGroup) {
+		if !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return strings.TrimSpace(d.Text()) != "" }) {
+			names = append(names, name)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type))) {
+				note(d.Name.Name, d.Doc)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if spec.Name.IsExported() {
+						note(spec.Name.Name, spec.Doc, d.Doc)
+					}
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						if name.IsExported() {
+							note(name.Name, spec.Doc, spec.Comment, d.Doc)
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+func TestUnexplainedNamesAreFound(t *testing.T) {
+	f, err := parser.ParseFile(gotoken.NewFileSet(), "x.go", `package x
+func A() {}
+// B is.
+func B() {}
+type C struct{}
+func (c *C) D() {}
+func (c *c) E() {}
+var F, g int
+// All of these.
+const (
+	H = 1
+	I = 2
+)
+const (
+	J = 1 // one
+	K = 2
+)
+`, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := unexplained(f); !slices.Equal(got, []string{"A", "C", "D", "F", "K"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,1122 @@
+package azblob
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// updating says whether the golden files are to be written anew: the flag -update belongs to the traces in trace_test.go, and
+// a test binary has each flag once.
+func updating() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+// goldenPlan is a plan in which at least one object of each kind has every field set, and in which nothing is left to chance.
+func goldenPlan() *workflow.Plan {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	n := byte(0)
+	id := func() uuid.UUID {
+		n++
+		return idAt(at, n)
+	}
+	key := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+	state := func(s workflow.Status) workflow.State {
+		return workflow.State{Status: s, Start: at.Add(time.Minute), End: at.Add(time.Hour), ETag: version("0x8DE49A7C5A1C800", s)}
+	}
+	plan := &workflow.Plan{
+		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
+		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
+	}
+	action := func(name string) *workflow.Action {
+		return &workflow.Action{
+			ID: id(), PlanID: plan.ID, Key: key, Name: name, Descr: "an action", Plugin: plantest.PluginName,
+			Timeout: 90 * time.Second, Retries: 2,
+			Req: plantest.Request{Text: "<request>", Number: 1 << 60, Options: map[string]string{"b": "", "a": "1"}, Payload: []byte{0, 255}},
+			Attempts: []workflow.Attempt{
+				{Err: &plugins.Error{Code: 7, Message: "no & never", Permanent: true}, Start: at.Add(time.Minute), End: at.Add(61 * time.Second)},
+				{Resp: &plantest.Response{Text: "<response>", OK: true}, Start: at.Add(2 * time.Minute), End: at.Add(121 * time.Second)},
+			},
+			State: state(workflow.Completed),
+		}
+	}
+	allChecks := func(o workflow.Object) {
+		for i, c := range workflow.ChecksOf(o) {
+			*c = &workflow.Checks{ID: id(), PlanID: plan.ID, Key: key, Delay: time.Duration(i+1) * 1500 * time.Millisecond, State: state(workflow.Stopped)}
+			if i == 0 {
+				(*c).Actions = []*workflow.Action{action("check")}
+			}
+		}
+	}
+	allChecks(plan)
+	block := &workflow.Block{
+		ID: id(), PlanID: plan.ID, Key: key, Name: "block", Descr: "a block", EntranceDelay: time.Millisecond, ExitDelay: 26 * time.Hour,
+		Concurrency: 3, ToleratedFailures: -1, State: state(workflow.Failed),
+	}
+	allChecks(block)
+	block.Sequences = []*workflow.Sequence{
+		{
+			ID: id(), PlanID: plan.ID, Key: key, Name: "sequence", Descr: "a sequence",
+			Actions: []*workflow.Action{action("first"), action("second")}, State: state(workflow.Completed),
+		},
+		{ID: id(), PlanID: plan.ID, Name: "empty"},
+	}
+	plan.Blocks = []*workflow.Block{block}
+	plan.DeferredActions = &workflow.DeferredActions{ID: id(), PlanID: plan.ID, State: state(workflow.Completed)}
+	plan.DeferredActions.Batches = []*workflow.DeferBatch{{
+		ID: id(), PlanID: plan.ID, Name: "batch", Descr: "a batch", When: workflow.Always, FailElement: true,
+		Actions: []*workflow.Action{action("deferred")}, State: state(workflow.Completed),
+	}}
+	return plan
+}
+
+// goldenParts are the first objects of each kind but the plan in goldenPlan.
+func goldenParts(plan *workflow.Plan) map[workflow.Kind]workflow.Object {
+	parts := map[workflow.Kind]workflow.Object{}
+	for o := range workflow.Walk(plan) {
+		if parts[o.Kind()] == nil && o.Kind() != workflow.KindPlan {
+			parts[o.Kind()] = o
+		}
+	}
+	return parts
+}
+
+// TestGoldenPlanSetsEveryField makes a new field of the model show in the golden files.
+func TestGoldenPlanSetsEveryField(t *testing.T) {
+	set := map[string]bool{}
+	note := func(v reflect.Value) {
+		for i := range v.NumField() {
+			name := v.Type().Name() + "." + v.Type().Field(i).Name
+			set[name] = set[name] || !v.Field(i).IsZero()
+		}
+	}
+	for o := range workflow.Walk(goldenPlan()) {
+		note(reflect.ValueOf(o).Elem())
+		note(reflect.ValueOf(*o.Header().State))
+		if a, ok := o.(*workflow.Action); ok {
+			for _, attempt := range a.Attempts {
+				note(reflect.ValueOf(attempt))
+				if attempt.Err != nil {
+					note(reflect.ValueOf(*attempt.Err))
+				}
+			}
+		}
+	}
+	for name, ok := range set {
+		if !ok {
+			t.Errorf("%s is nowhere set: set it, and write the golden files of a new schema", name)
+		}
+	}
+}
+
+func TestGoldenDocuments(t *testing.T) {
+	plan := goldenPlan()
+	before := goldenPlan()
+	parts := goldenParts(plan)
+	entry, err := encodeEntry(plan)
+	golden(t, "entry", entry, err)
+	object, err := encodeObject(plan)
+	golden(t, "object", object, err)
+	for kind, o := range parts {
+		body, err := encodePart(o)
+		golden(t, strings.ToLower(kind.String()), body, err)
+	}
+	if len(parts) != len(kinds) {
+		t.Errorf("%d kinds of parts are in the plan, there are %d", len(parts), len(kinds))
+	}
+	if !reflect.DeepEqual(plan, before) {
+		t.Error("encoding has changed the plan")
+	}
+}
+
+func TestGoldenMetadata(t *testing.T) {
+	plan := goldenPlan()
+	all := map[string]map[string]string{}
+	var err error
+	note := func(name string, m map[string]string, e error) {
+		all[name] = m
+		err = errors.Join(err, e)
+	}
+	m, e := planMetadata(plan, typeEntry, "write-1")
+	note("entry", m, e)
+	m, e = planMetadata(plan, typeObject, "write-2")
+	note("object", m, e)
+	for kind, o := range goldenParts(plan) {
+		m, e := partMetadata(o, "write-3")
+		note(kind.String(), m, e)
+	}
+	plan.GroupID, plan.Name, plan.Descr = uuid.Nil, strings.Repeat("name ", 2000), strings.Repeat("описание ", 2000)
+	m, e = planMetadata(plan, typeEntry, "write-4")
+	note("cut entry", m, e)
+	text, marshalErr := json.MarshalIndent(all, "", "  ")
+	golden(t, "metadata", append(text, '\n'), errors.Join(err, marshalErr))
+}
+
+// golden compares bytes with a golden file, or writes it.
+func golden(t *testing.T, name string, got []byte, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	file := filepath.Join("testdata", "schema1", name+".json")
+	if updating() {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, got, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want := readGolden(t, name); !bytes.Equal(got, want) {
+		t.Errorf("%s is encoded to\n%s\nits golden file has\n%s", name, got, want)
+	}
+}
+
+func readGolden(t testing.TB, name string) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", "schema1", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// TestGoldenDocumentsAreRead reads what a program of schema 1 has stored.
+func TestGoldenDocumentsAreRead(t *testing.T) {
+	plan := goldenPlan()
+	reg := plantest.Register()
+
+	object, err := decodeObject(readGolden(t, "object"), plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bind(object, reg); err != nil {
+		t.Fatal(err)
+	}
+	want := goldenPlan()
+	want.State.ETag = "" // which the entry tells
+	if !reflect.DeepEqual(object, want) {
+		t.Errorf("the object is read as\n%s\nnot\n%s", asJSON(t, object), asJSON(t, want))
+	}
+
+	entry, err := decodeEntry(readGolden(t, "entry"), plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := planKind.alone(plan)
+	alone.Header().State.ETag = ""
+	if !reflect.DeepEqual(entry, alone) {
+		t.Errorf("the entry is read as\n%s\nnot\n%s", asJSON(t, entry), asJSON(t, alone))
+	}
+
+	for kind, o := range goldenParts(plan) {
+		part, err := decodePart(readGolden(t, strings.ToLower(kind.String())), kindOf(o), plan.ID, *o.Header().ID)
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		if a, ok := part.(*workflow.Action); ok {
+			if err := bind(planWith(a), reg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		alone := kindOf(o).alone(o)
+		alone.Header().State.ETag = ""
+		if !reflect.DeepEqual(dropEmptyLists(part), dropEmptyLists(alone)) {
+			t.Errorf("%s is read as\n%s\nnot\n%s", kind, asJSON(t, part), asJSON(t, alone))
+		}
+	}
+
+	var all map[string]map[string]string
+	if err := json.Unmarshal(readGolden(t, "metadata"), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, docType := range []string{typeEntry, typeObject} {
+		r, cut, err := listed(all[docType], plan.ID, docType)
+		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State}
+		want.State.ETag = ""
+		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
+			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)
+		}
+	}
+}
+
+// planWith is a plan around one action.
+func planWith(a *workflow.Action) *workflow.Plan {
+	return &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}}
+}
+
+// dropEmptyLists makes of lists without elements nil, as JSON does.
+func dropEmptyLists(o workflow.Object) workflow.Object {
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Slice && f.Len() == 0 {
+			f.SetZero()
+		}
+	}
+	return o
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestDocumentsOfOtherSchemasAndDamagedOnes changes golden documents in one place.
+func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
+	plan := goldenPlan()
+	other := idAt(time.UnixMilli(1), 1)
+	readers := map[string]func(body []byte) error{
+		"entry":  func(body []byte) error { _, err := decodeEntry(body, plan.ID); return err },
+		"object": func(body []byte) error { _, err := decodeObject(body, plan.ID); return err },
+	}
+	for kind, o := range goldenParts(plan) {
+		readers[strings.ToLower(kind.String())] = func(body []byte) error {
+			_, err := decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
+			return err
+		}
+	}
+	edit := func(change func(doc, data map[string]json.RawMessage)) func([]byte) []byte {
+		return func(body []byte) []byte {
+			var doc, data map[string]json.RawMessage
+			must(t, json.Unmarshal(body, &doc))
+			must(t, json.Unmarshal(doc["data"], &data))
+			change(doc, data)
+			if _, there := doc["data"]; there && data != nil {
+				doc["data"] = mustJSON(t, data)
+			}
+			return mustJSON(t, doc)
+		}
+	}
+	set := func(name, value string) func([]byte) []byte {
+		return edit(func(doc, _ map[string]json.RawMessage) { doc[name] = json.RawMessage(value) })
+	}
+	without := func(name string) func([]byte) []byte {
+		return edit(func(doc, _ map[string]json.RawMessage) { delete(doc, name) })
+	}
+	setData := func(name, value string) func([]byte) []byte {
+		return edit(func(_, data map[string]json.RawMessage) { data[name] = json.RawMessage(value) })
+	}
+	tests := []struct {
+		what   string
+		change func([]byte) []byte
+		want   error
+	}{
+		{"nothing changed", func(b []byte) []byte { return b }, nil},
+		{"other spacing", func(b []byte) []byte { return append([]byte("\n "), append(b, '\n')...) }, nil},
+		{"schema 2", set("schema", "2"), storage.ErrSchema},
+		{"schema 1000", set("schema", "1000"), storage.ErrSchema},
+		{"schema 2 of unknown type", func(b []byte) []byte { return set("type", `"x"`)(set("schema", "2")(b)) }, storage.ErrSchema},
+		{"schema 2 with unknown data", func(b []byte) []byte {
+			return edit(func(doc, _ map[string]json.RawMessage) {
+				doc["schema"], doc["data"] = json.RawMessage("2"), json.RawMessage("[]")
+			})(b)
+		}, storage.ErrSchema},
+		{"schema 0", set("schema", "0"), storage.ErrCorrupt},
+		{"schema -1", set("schema", "-1"), storage.ErrCorrupt},
+		{"no schema", without("schema"), storage.ErrCorrupt},
+		{"null schema", set("schema", "null"), storage.ErrCorrupt},
+		{"text schema", set("schema", `"1"`), storage.ErrCorrupt},
+		{"huge schema", set("schema", "1e400"), storage.ErrCorrupt},
+		{"unknown type", set("type", `"x"`), storage.ErrCorrupt},
+		{"no type", without("type"), storage.ErrCorrupt},
+		{"no data", without("data"), storage.ErrCorrupt},
+		{"null data", func(b []byte) []byte {
+			return bytes.Replace(b, b[bytes.Index(b, []byte(`"data":`))+7:len(b)-1], []byte("null"), 1)
+		}, storage.ErrCorrupt},
+		{"empty data", func(b []byte) []byte {
+			return bytes.Replace(b, b[bytes.Index(b, []byte(`"data":`))+7:len(b)-1], []byte("{}"), 1)
+		}, storage.ErrCorrupt},
+		{"other ID", setData("id", `"`+other.String()+`"`), storage.ErrCorrupt},
+		{"no ID", edit(func(_, data map[string]json.RawMessage) { delete(data, "id") }), storage.ErrCorrupt},
+		{"bad ID", setData("id", `"x"`), storage.ErrCorrupt},
+		{"unknown status", setData("state", `{"status":"Gone"}`), storage.ErrCorrupt},
+		{"bad time", setData("state", `{"status":"Running","start":"yesterday"}`), storage.ErrCorrupt},
+		{"state of another form", setData("state", `"Running"`), storage.ErrCorrupt},
+		{"empty", func([]byte) []byte { return nil }, storage.ErrCorrupt},
+		{"null", func([]byte) []byte { return []byte("null") }, storage.ErrCorrupt},
+		{"a list", func([]byte) []byte { return []byte("[]") }, storage.ErrCorrupt},
+		{"no JSON", func([]byte) []byte { return []byte("<html>") }, storage.ErrCorrupt},
+		{"half", func(b []byte) []byte { return b[:len(b)/2] }, storage.ErrCorrupt},
+		{"all but the last byte", func(b []byte) []byte { return b[:len(b)-1] }, storage.ErrCorrupt},
+		{"something behind", func(b []byte) []byte { return append(slices.Clone(b), '{') }, storage.ErrCorrupt},
+		{"twice", func(b []byte) []byte { return append(slices.Clone(b), b...) }, storage.ErrCorrupt},
+	}
+	for name, read := range readers {
+		for _, test := range tests {
+			checkError(t, name+", "+test.what, read(test.change(slices.Clone(readGolden(t, name)))), test.want)
+		}
+		for kindName := range readers {
+			if kindName != name {
+				checkError(t, kindName+" in place of "+name, read(readGolden(t, kindName)), storage.ErrCorrupt)
+			}
+		}
+		if name != "entry" && name != "object" {
+			checkError(t, name+" of another plan", read(setData("planID", `"`+other.String()+`"`)(readGolden(t, name))), storage.ErrCorrupt)
+			checkError(t, name+" of no plan", read(edit(func(_, data map[string]json.RawMessage) { delete(data, "planID") })(readGolden(t, name))), storage.ErrCorrupt)
+		}
+	}
+}
+
+// TestNewerSchemasMayHaveAnyForm: of a document that newer code wrote nothing is known but where its schema stands.
+func TestNewerSchemasMayHaveAnyForm(t *testing.T) {
+	id := goldenPlan().ID
+	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":3}`, `{"schema":2,"data":null}`} {
+		_, err := decodeEntry([]byte(body), id)
+		checkError(t, body, err, storage.ErrSchema)
+	}
+}
+
+// TestObjectsThatMakeNoSense are well-formed but can't be plans.
+func TestObjectsThatMakeNoSense(t *testing.T) {
+	other := idAt(time.UnixMilli(1), 1)
+	for _, test := range []struct {
+		what   string
+		change func(p *workflow.Plan)
+	}{
+		{"null block", func(p *workflow.Plan) { p.Blocks = append(p.Blocks, nil) }},
+		{"null sequence", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }},
+		{"null action of a sequence", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0] = nil }},
+		{"null action of checks", func(p *workflow.Plan) { p.BypassChecks.Actions[0] = nil }},
+		{"null action of a block's checks", func(p *workflow.Plan) { p.Blocks[0].BypassChecks.Actions[0] = nil }},
+		{"null batch", func(p *workflow.Plan) { p.DeferredActions.Batches = append(p.DeferredActions.Batches, nil) }},
+		{"null action of a batch", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0] = nil }},
+		{"block without ID", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.Nil }},
+		{"block without plan", func(p *workflow.Plan) { p.Blocks[0].PlanID = uuid.Nil }},
+		{"block of another plan", func(p *workflow.Plan) { p.Blocks[0].PlanID = other }},
+		{"repeated ID", func(p *workflow.Plan) { p.Blocks[0].ID = p.BypassChecks.ID }},
+		{"the plan's ID again", func(p *workflow.Plan) { p.Blocks[0].ID = p.ID }},
+		{"ID that is no UUIDv7", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8") }},
+		{"action without plugin", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Plugin = "" }},
+		{"negative delay", func(p *workflow.Plan) { p.BypassChecks.Delay = -1 }},
+	} {
+		p := goldenPlan()
+		test.change(p)
+		body, err := encodeObject(p)
+		must(t, err)
+		_, err = decodeObject(body, p.ID)
+		checkError(t, test.what, err, storage.ErrCorrupt)
+	}
+}
+
+func checkError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v", what, err)
+	}
+	for _, other := range []error{storage.ErrSchema, storage.ErrCorrupt} {
+		if !errors.Is(want, other) && errors.Is(err, other) {
+			t.Errorf("%s is %v, too: %v", what, other, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	must(t, err)
+	return text
+}
+
+func TestEveryKindHasOneRow(t *testing.T) {
+	dirs := map[string]bool{openDir: true, plansDir: true}
+	for kind := workflow.KindChecks; !strings.Contains(kind.String(), "("); kind++ {
+		n := 0
+		for _, row := range kinds {
+			if row.of != kind {
+				continue
+			}
+			n++
+			if row.empty().Kind() != kind || kindOf(row.empty()).dir != row.dir {
+				t.Errorf("the row of %s is for %s", kind, row.empty().Kind())
+			}
+			if dirs[row.dir] || !strings.HasSuffix(row.dir, "/") || strings.Count(row.dir, "/") != 1 {
+				t.Errorf("%s has the directory %q", kind, row.dir)
+			}
+			dirs[row.dir] = true
+			if got, ok := kindIn(row.dir); !ok || got.of != kind {
+				t.Errorf("directory %q is for %v, %v", row.dir, got.of, ok)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s has %d rows", kind, n)
+		}
+	}
+	if planKind.of != workflow.KindPlan || kindOf(new(workflow.Plan)).of != workflow.KindPlan {
+		t.Error("the plan's row is not the plan's")
+	}
+	for _, dir := range []string{"", "plans/", "open/", "blocks", "x/"} {
+		if got, ok := kindIn(dir); ok {
+			t.Errorf("directory %q is for %v", dir, got.of)
+		}
+	}
+}
+
+var objectType = reflect.TypeFor[workflow.Object]()
+
+// fillIn sets every field below v, children too, to a value of its own.
+func fillIn(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillIn(v.Elem(), n)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Unix(int64(*n), 0).UTC()))
+			return
+		}
+		for i := range v.NumField() {
+			fillIn(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fillIn(v.Index(i), n)
+		}
+	case reflect.Array:
+		v.Index(0).SetUint(uint64(*n % 255))
+		v.Index(v.Len() - 1).SetUint(uint64(*n/255 + 1))
+	case reflect.String:
+		v.SetString(fmt.Sprint("text ", *n))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n))
+	case reflect.Uint8:
+		v.SetUint(uint64(*n % 256))
+	case reflect.Bool:
+		v.SetBool(*n < 10_000) // so that two fillings differ in it
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(json.RawMessage(fmt.Sprint(*n))))
+	default:
+		panic("fillIn does not know " + v.Type().String())
+	}
+}
+
+// filled is an object in which all is set; two calls with different seeds have nothing in common.
+func filled(row kind, seed int) workflow.Object {
+	o := row.empty()
+	fillIn(reflect.ValueOf(o).Elem(), &seed)
+	return o
+}
+
+func isChild(t reflect.Type) bool { return t.Implements(objectType) }
+
+func isChildren(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Implements(objectType)
+}
+
+// onlyID says whether a child is nothing but an ID.
+func onlyID(child, of reflect.Value) bool {
+	want := reflect.New(of.Type().Elem())
+	*want.Interface().(workflow.Object).Header().ID = *of.Interface().(workflow.Object).Header().ID
+	return reflect.DeepEqual(child.Interface(), want.Interface())
+}
+
+func allRows() []kind { return append(kinds[:], planKind) }
+
+func TestAloneKeepsOwnFieldsAndIDsOfChildren(t *testing.T) {
+	for _, row := range allRows() {
+		o, before := filled(row, 1), filled(row, 1)
+		alone := row.alone(o)
+		if !reflect.DeepEqual(o, before) {
+			t.Errorf("%s: alone has changed the object it copies", row.of)
+		}
+		was, is := reflect.ValueOf(o).Elem(), reflect.ValueOf(alone).Elem()
+		for i := range was.NumField() {
+			a, b := was.Field(i), is.Field(i)
+			name := fmt.Sprintf("%s.%s", row.of, was.Type().Field(i).Name)
+			switch {
+			case isChild(a.Type()):
+				if !onlyID(b, a) {
+					t.Errorf("%s: of the child is left %+v", name, b.Interface())
+				}
+			case isChildren(a.Type()):
+				if b.Len() != a.Len() {
+					t.Errorf("%s: %d children are left of %d", name, b.Len(), a.Len())
+				}
+				for j := range b.Len() {
+					if !onlyID(b.Index(j), a.Index(j)) {
+						t.Errorf("%s[%d]: of the child is left %+v", name, j, b.Index(j).Interface())
+					}
+				}
+			case !reflect.DeepEqual(a.Interface(), b.Interface()):
+				t.Errorf("%s was %v, is %v", name, a.Interface(), b.Interface())
+			}
+		}
+		for _, o := range []workflow.Object{row.empty(), withNilChildren(row)} {
+			if alone := row.alone(o); !reflect.DeepEqual(dropEmptyLists(alone), dropEmptyLists(o)) {
+				t.Errorf("%s: of %+v alone makes %+v", row.of, o, alone)
+			}
+		}
+	}
+}
+
+// withNilChildren is an object whose lists of children have a nil element.
+func withNilChildren(row kind) workflow.Object {
+	o := row.empty()
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); isChildren(f.Type()) {
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		}
+	}
+	return o
+}
+
+func TestAdoptTakesOwnFieldsAndKeepsChildren(t *testing.T) {
+	for _, row := range allRows() {
+		dst, src := filled(row, 1), filled(row, 10_000)
+		was := reflect.New(reflect.TypeOf(dst).Elem()).Elem()
+		was.Set(reflect.ValueOf(dst).Elem()) // children by reference: the very same must be kept
+		before := filled(row, 10_000)
+		row.adopt(dst, src)
+		if !reflect.DeepEqual(src, before) {
+			t.Errorf("%s: adopt has changed what it takes from", row.of)
+		}
+		is, from := reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem()
+		for i := range is.NumField() {
+			name := fmt.Sprintf("%s.%s", row.of, is.Type().Field(i).Name)
+			kept := reflect.DeepEqual(is.Field(i).Interface(), was.Field(i).Interface())
+			taken := reflect.DeepEqual(is.Field(i).Interface(), from.Field(i).Interface())
+			child := isChild(is.Field(i).Type()) || isChildren(is.Field(i).Type())
+			if child && (!kept || is.Field(i).Pointer() != was.Field(i).Pointer()) {
+				t.Errorf("%s: the children were not kept", name)
+			}
+			if !child && (!taken || kept) {
+				t.Errorf("%s is %v, not %v", name, is.Field(i).Interface(), from.Field(i).Interface())
+			}
+		}
+	}
+}
+
+func TestEncodedTextSurvives(t *testing.T) {
+	texts := slices.Collect(plantest.Strange())
+	for _, a := range slices.Collect(plantest.Strange()) {
+		if len(a) < 30 {
+			texts = append(texts, "x"+a+"y", a+a, a+" "+a, "=?utf-8?b?"+a+"?=")
+		}
+	}
+	for r := rune(0); r < 0x180; r++ {
+		texts = append(texts, string(r), "a"+string(r)+"b")
+	}
+	for _, s := range texts {
+		checkEncoded(t, s)
+	}
+	for _, s := range []string{"", "plain", "a b c", "a=b?c", "?=", "~!@#$%^&*()_+{}|:\"<>?`-=[]\\;',./"} {
+		if got := encodeText(s); got != s {
+			t.Errorf("%q needs no encoding, and became %q", s, got)
+		}
+	}
+}
+
+// checkEncoded holds what a text is encoded to against what headers allow, and reads it back.
+func checkEncoded(t *testing.T, s string) {
+	t.Helper()
+	e := encodeText(s)
+	if !fitForHeader(e) {
+		t.Errorf("%.60q is encoded to %.60q, which a server may change", s, e)
+	}
+	back, err := decodeText(e)
+	if err != nil || back != s {
+		t.Errorf("%.60q is encoded to %.60q and read as %.60q, %v", s, e, back, err)
+	}
+}
+
+// fitForHeader says whether a value is visible ASCII, with single blanks within only.
+func fitForHeader(s string) bool {
+	return !strings.Contains(s, "  ") && strings.Trim(s, " ") == s && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+func TestDecodeTextOfOthers(t *testing.T) {
+	for _, test := range []struct{ encoded, want string }{
+		{"=?utf-8?b?0L/Qu9Cw0L0=?=", "план"},
+		{"=?UTF-8?B?0L/Qu9Cw0L0=?=", "план"},
+		{"=?UTF-8?q?=D0=BF=D0=BB=D0=B0=D0=BD?=", "план"},
+		{"=?iso-8859-1?q?caf=E9?=", "café"},
+		{"my =?utf-8?q?caf=C3=A9?= here", "my café here"},
+	} {
+		if got, err := decodeText(test.encoded); err != nil || got != test.want {
+			t.Errorf("%q is read as %q, %v", test.encoded, got, err)
+		}
+	}
+	for _, s := range []string{"=?", "=?utf-8?b?YQ==", "=?no-such-set?q?a?="} {
+		if got, err := decodeText(s); err == nil {
+			t.Errorf("%q is read as %q", s, got)
+		}
+	}
+}
+
+func TestPlanMetadataFits(t *testing.T) {
+	plan := goldenPlan()
+	alphabets := map[string]string{"ASCII": "abc", "with blanks": "a b  ", "two bytes": "дё", "three bytes": "計画", "four bytes": "🚀", "mixed": "a 計🚀é", "like encoded": "=?utf-8?b?"}
+	sizes := []int{0, 1, 2, 75, 1000, 3000, 3900, 4000, 4100, 5800, 5900, 6000, 7700, 7800, 7900, 8000, 8100, 8192, 8193, 10_000, 20_000}
+	for alphabetName, alphabet := range alphabets {
+		for _, nameSize := range sizes {
+			for _, descrSize := range sizes {
+				plan.Name, plan.Descr = textOf(alphabet, nameSize), textOf(alphabet, descrSize)
+				what := fmt.Sprintf("%s, name of %d and descr of %d bytes", alphabetName, len(plan.Name), len(plan.Descr))
+				checkPlanMetadata(t, what, plan)
+			}
+		}
+	}
+	// Around the limit, byte by byte: without name, without descr, and with both.
+	for n := 7000; n < 8192; n++ {
+		plan.Name, plan.Descr = "", strings.Repeat("d", n)
+		checkPlanMetadata(t, fmt.Sprintf("descr of %d bytes", n), plan)
+		plan.Name, plan.Descr = strings.Repeat("n", n), ""
+		checkPlanMetadata(t, fmt.Sprintf("name of %d bytes", n), plan)
+		plan.Name, plan.Descr = strings.Repeat("n", n/2), strings.Repeat("d", n-n/2)
+		checkPlanMetadata(t, fmt.Sprintf("name and descr of %d bytes together", n), plan)
+	}
+}
+
+// textOf repeats an alphabet up to a size in bytes, in whole characters.
+func textOf(alphabet string, size int) string {
+	s := strings.Repeat(alphabet, size/len(alphabet)+1)[:size]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// checkPlanMetadata makes a plan's metadata and holds it against the service's limit and the plan.
+func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
+	t.Helper()
+	m, err := planMetadata(plan, typeObject, strings.Repeat("f", 36))
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	size := 0
+	for name, value := range m {
+		size += len(name) + len(value)
+		if !fitForHeader(value) {
+			t.Errorf("%s: %s is %.60q", what, name, value)
+		}
+	}
+	if size > blob.MaxMetadata {
+		t.Errorf("%s: the metadata has %d bytes", what, size)
+	}
+	r, cut, err := listed(m, plan.ID, typeObject)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	whole := len(encodeText(plan.Name)) + len(encodeText(plan.Descr))
+	if others := size - len(m[metaName]) - len(m[metaDescr]) - len(m[metaCut]); len(cut) > 0 && others+whole <= blob.MaxMetadata-len(metaName)-len(metaDescr) {
+		t.Errorf("%s: %q were cut without need", what, cut)
+	}
+	for _, field := range []struct{ name, was, is string }{{metaName, plan.Name, r.Name}, {metaDescr, plan.Descr, r.Descr}} {
+		if !slices.Contains(cut, field.name) {
+			if field.is != field.was {
+				t.Errorf("%s: %s is listed otherwise, and not marked as cut", what, field.name)
+			}
+			continue
+		}
+		switch {
+		case field.is == field.was:
+			t.Errorf("%s: %s is marked as cut, and whole", what, field.name)
+		case !strings.HasPrefix(field.was, field.is):
+			t.Errorf("%s: %s is no beginning of what it was", what, field.name)
+		case !utf8.ValidString(field.is):
+			t.Errorf("%s: %s is cut within a character", what, field.name)
+		case len(field.is) < 500:
+			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
+		}
+	}
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID {
+		t.Errorf("%s: %+v is listed", what, r)
+	}
+}
+
+func TestMetadataThatCantBeRead(t *testing.T) {
+	plan := goldenPlan()
+	for _, test := range []struct {
+		what, name, value string
+		want              error
+	}{
+		{"schema 2", metaSchema, "2", storage.ErrSchema},
+		{"schema 0", metaSchema, "0", storage.ErrCorrupt},
+		{"no schema", metaSchema, "", storage.ErrCorrupt},
+		{"schema in words", metaSchema, "one", storage.ErrCorrupt},
+		{"another plan", metaPlanID, uuid.NewString(), storage.ErrCorrupt},
+		{"no plan", metaPlanID, "", storage.ErrCorrupt},
+		{"another document", metaPlanType, typeEntry, storage.ErrCorrupt},
+		{"no document", metaPlanType, "", storage.ErrCorrupt},
+		{"bad group", metaGroupID, "x", storage.ErrCorrupt},
+		{"empty group", metaGroupID, "", storage.ErrCorrupt},
+		{"bad time", metaSubmitTime, "2026-02-30T00:00:00Z", storage.ErrCorrupt},
+		{"no time", metaSubmitTime, "", storage.ErrCorrupt},
+		{"no state", metaState, "", storage.ErrCorrupt},
+		{"unknown status", metaState, `{"status":"Gone"}`, storage.ErrCorrupt},
+		{"half a state", metaState, `{"status":"Run`, storage.ErrCorrupt},
+		{"bad name", metaName, "=?utf-8?b?YQ==", storage.ErrCorrupt},
+		{"bad descr", metaDescr, "=?no-such-set?q?a?=", storage.ErrCorrupt},
+	} {
+		m, err := planMetadata(plan, typeObject, "w")
+		must(t, err)
+		m[test.name] = test.value
+		_, _, err = listed(m, plan.ID, typeObject)
+		checkError(t, test.what, err, test.want)
+	}
+}
+
+func TestPartMetadataCountsAttempts(t *testing.T) {
+	for kind, o := range goldenParts(goldenPlan()) {
+		m, err := partMetadata(o, "w")
+		must(t, err)
+		if got, ok := m[metaAttempts]; ok != (kind == workflow.KindAction) || ok && got != "2" {
+			t.Errorf("%s has %q attempts, %v", kind, got, ok)
+		}
+		s, err := listedState(m)
+		if want := *o.Header().State; err != nil || s.Status != want.Status || !s.Start.Equal(want.Start) || !s.End.Equal(want.End) || s.ETag != "" {
+			t.Errorf("%s is listed with %+v, %v", kind, s, err)
+		}
+		if m[blob.WriteID] != "w" {
+			t.Errorf("%s has the writeid %q", kind, m[blob.WriteID])
+		}
+	}
+}
+
+// types is a plugin with any types of request and response.
+type types struct {
+	name      string
+	req, resp any
+}
+
+func (p types) Name() string  { return p.name }
+func (p types) Request() any  { return p.req }
+func (p types) Response() any { return p.resp }
+
+func TestBindGivesPluginsTheirTypes(t *testing.T) {
+	type value struct{ N int }
+	reg := registry.New()
+	for _, p := range []types{
+		{"value", value{}, value{}},
+		{"pointer", &value{}, &value{}},
+		{"number", 0, ""},
+		{"map", map[string]int{}, []int{}},
+		{"raw", json.RawMessage{}, json.RawMessage{}},
+		{"nothing", nil, nil},
+	} {
+		must(t, reg.Register(p))
+	}
+	raw := func(s string) any { return json.RawMessage(s) }
+	for _, test := range []struct {
+		what, plugin        string
+		req, resp           any
+		wantReq, wantResp   any
+		wantErr             bool
+		fragment            string
+		attemptsAfterThisOf int
+	}{
+		{what: "values", plugin: "value", req: raw(`{"N":1}`), resp: raw(`{"N":2}`), wantReq: value{1}, wantResp: value{2}},
+		{what: "pointers", plugin: "pointer", req: raw(`{"N":1}`), resp: raw(`{"N":2}`), wantReq: &value{1}, wantResp: &value{2}},
+		{what: "no structs", plugin: "number", req: raw(`7`), resp: raw(`"x"`), wantReq: 7, wantResp: "x"},
+		{what: "maps and lists", plugin: "map", req: raw(`{"a":1}`), resp: raw(`[1]`), wantReq: map[string]int{"a": 1}, wantResp: []int{1}},
+		{what: "raw JSON", plugin: "raw", req: raw(`{"N": 1}`), resp: raw(`2`), wantReq: raw(`{"N": 1}`), wantResp: raw(`2`)},
+		{what: "plugin without types", plugin: "nothing", req: raw(`1`), resp: raw(`2`), wantReq: raw(`1`), wantResp: raw(`2`)},
+		{what: "nil", plugin: "value"},
+		{what: "null", plugin: "pointer", req: raw(`null`), resp: raw(`null`), wantReq: (*value)(nil), wantResp: (*value)(nil)},
+		{what: "decoded already", plugin: "value", req: value{1}, resp: &value{2}, wantReq: value{1}, wantResp: &value{2}},
+		{what: "unknown plugin", plugin: "other", req: raw(`1`), wantErr: true, fragment: `"other"`},
+		{what: "unknown plugin without request", plugin: "other", wantErr: true, fragment: `"other"`},
+		{what: "request of another form", plugin: "value", req: raw(`{"N":"one"}`), wantErr: true, fragment: "request"},
+		{what: "response of another form", plugin: "value", req: raw(`{"N":1}`), resp: raw(`[]`), wantErr: true, fragment: "response 0"},
+	} {
+		a := &workflow.Action{ID: examplePart, Plugin: test.plugin, Req: test.req, Attempts: []workflow.Attempt{{Resp: test.resp}}}
+		err := bind(planWith(a), reg)
+		if test.wantErr {
+			if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), test.fragment) || !strings.Contains(err.Error(), examplePart.String()) {
+				t.Errorf("%s: %v", test.what, err)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(a.Req, test.wantReq) || !reflect.DeepEqual(a.Attempts[0].Resp, test.wantResp) {
+			t.Errorf("%s: request %#v, response %#v, %v", test.what, a.Req, a.Attempts[0].Resp, err)
+		}
+		a = &workflow.Action{Plugin: "other", Req: test.req}
+		if err := bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
+			t.Errorf("%s: with a nil register the request is %#v, %v", test.what, a.Req, err)
+		}
+	}
+}
+
+// TestBindFindsEveryAction binds actions wherever a plan can have them.
+func TestBindFindsEveryAction(t *testing.T) {
+	object, err := decodeObject(readGolden(t, "object"), goldenPlan().ID)
+	must(t, err)
+	must(t, bind(object, plantest.Register()))
+	n := 0
+	for o := range workflow.Walk(object) {
+		if a, ok := o.(*workflow.Action); ok {
+			n++
+			if _, ok := a.Req.(plantest.Request); !ok {
+				t.Errorf("the request of action %s is a %T", a.Name, a.Req)
+			}
+			for _, attempt := range a.Attempts {
+				if _, ok := attempt.Resp.(*plantest.Response); !ok && attempt.Resp != nil {
+					t.Errorf("a response of action %s is a %T", a.Name, attempt.Resp)
+				}
+			}
+		}
+	}
+	if n != 5 {
+		t.Errorf("the plan has %d actions", n)
+	}
+}
+
+// TestRandomPlansRoundTrip encodes plans as they are stored and puts them together again.
+func TestRandomPlansRoundTrip(t *testing.T) {
+	reg := plantest.Register()
+	for seed := range uint64(50) {
+		p := plantest.Random(seed)
+		fill(p)
+		if rand.New(rand.NewPCG(seed, 1)).IntN(2) == 0 {
+			plantest.Finish(p)
+		}
+		body, err := encodeObject(p)
+		must(t, err)
+		got, err := decodeObject(body, p.ID)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for o := range workflow.Walk(got) {
+			var now workflow.Object
+			if o.Kind() == workflow.KindPlan {
+				body, err = encodeEntry(p)
+				must(t, err)
+				now, err = decodeEntry(body, p.ID)
+			} else {
+				body, err = encodePart(o)
+				must(t, err)
+				now, err = decodePart(body, kindOf(o), p.ID, *o.Header().ID)
+			}
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			kindOf(o).adopt(o, now)
+		}
+		must(t, bind(got, reg))
+		if d := plantest.Diff(p, got); d != "" {
+			t.Errorf("seed %d: %s", seed, d)
+		}
+	}
+}
+
+func TestVersionsKnowTheirStatus(t *testing.T) {
+	for s := workflow.NotStarted; s.Valid(); s++ {
+		etag, status, ok := parseVersion(version("0x8DE", s))
+		if etag != "0x8DE" || status != s || !ok {
+			t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
+		}
+	}
+	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@Running@x", "0x8DE"}} {
+		if etag, status, ok := parseVersion(test.version); etag != test.etag || ok {
+			t.Errorf("%q is read as %q, %s, %v", test.version, etag, status, ok)
+		}
+	}
+}
+
+func FuzzParseVersion(f *testing.F) {
+	for _, s := range []string{"", "@", "0x8DE", "0x8DE@Running", "0x8DE@Gone", "a@b@Running"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, v string) {
+		etag, status, ok := parseVersion(v)
+		if ok && (version(etag, status) != v || !status.Valid()) {
+			t.Errorf("%q is read as %q, %s", v, etag, status)
+		}
+		if !strings.HasPrefix(v, etag) || strings.Contains(etag, "@") {
+			t.Errorf("%q has the ETag %q", v, etag)
+		}
+	})
+}
+
+func FuzzDecodeText(f *testing.F) {
+	for s := range plantest.Strange() {
+		if len(s) < 100 {
+			f.Add(s)
+			f.Add(encodeText(s))
+		}
+	}
+	f.Add("=?iso-8859-1?q?caf=E9?= =?utf-8?b?YQ==?=")
+	f.Fuzz(func(t *testing.T, s string) {
+		if text, err := decodeText(s); err == nil {
+			checkEncoded(t, text)
+		}
+		checkEncoded(t, s)
+	})
+}
+
+func FuzzListed(f *testing.F) {
+	plan := goldenPlan()
+	for _, docType := range []string{typeEntry, typeObject} {
+		m, err := planMetadata(plan, docType, "w")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(m[metaSchema], m[metaPlanID], m[metaGroupID], m[metaName], m[metaDescr], m[metaSubmitTime], m[metaState], m[metaPlanType], m[metaCut])
+	}
+	f.Add("2", "", "", "", "", "", "null", "", "name,descr")
+	f.Add("1", plan.ID.String(), plan.GroupID.String(), "=?", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "{}", typeEntry, ",,")
+	f.Fuzz(func(t *testing.T, schemaText, id, group, name, descr, submitted, state, docType, cutText string) {
+		m := map[string]string{
+			metaSchema: schemaText, metaPlanID: id, metaGroupID: group, metaName: name, metaDescr: descr,
+			metaSubmitTime: submitted, metaState: state, metaPlanType: docType, metaCut: cutText,
+		}
+		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
+		r, _, err := listed(m, plan.ID, typeEntry)
+		if err != nil {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if r.ID != plan.ID || id != plan.ID.String() || docType != typeEntry || !r.State.Status.Valid() {
+			t.Errorf("%q is listed as %+v", m, r)
+		}
+		for _, text := range []string{r.Name, r.Descr} {
+			checkEncoded(t, text)
+		}
+	})
+}
+
+// fuzzDocument seeds a fuzz target with golden documents and damaged ones.
+func fuzzDocument(f *testing.F, names ...string) {
+	for i, name := range names {
+		body := readGolden(f, name)
+		f.Add(byte(i), body)
+		f.Add(byte(i), body[:len(body)/2])
+		f.Add(byte(i), bytes.Replace(body, []byte(`"schema":1`), []byte(`"schema":2`), 1))
+		f.Add(byte(i), bytes.ReplaceAll(body, []byte(`{"id"`), []byte(`null,{"id"`)))
+	}
+	f.Add(byte(0), []byte(`{"schema":1,"type":"entry","data":null}`))
+}
+
+// checkDecoded holds an error of a decoder against those that there may be. What was read must be encoded to what is read
+// as the same again.
+func checkDecoded(t *testing.T, o workflow.Object, err error, again func() (workflow.Object, error)) {
+	t.Helper()
+	if err != nil {
+		if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+			t.Errorf("%v", err)
+		}
+		return
+	}
+	if !o.Header().State.Status.Valid() {
+		t.Errorf("%s has the status %s", o.Kind(), o.Header().State.Status)
+	}
+	second, err := again()
+	if err != nil {
+		t.Errorf("what was read can't be stored and read again: %v", err)
+		return
+	}
+	if d := asJSON(t, second); d != asJSON(t, o) {
+		t.Errorf("what was read is\n%s\nand stored and read again\n%s", asJSON(t, o), d)
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	fuzzDocument(f, "entry")
+	id := goldenPlan().ID
+	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
+		p, err := decodeEntry(body, id)
+		if err == nil && p.ID != id {
+			t.Errorf("the entry is of %s", p.ID)
+		}
+		// Versions of the object itself are not stored with it.
+		p.State.ETag = ""
+		checkDecoded(t, p, err, func() (workflow.Object, error) {
+			body, err := encodeEntry(p)
+			if err != nil {
+				return nil, err
+			}
+			stripped := planKind.alone(p).(*workflow.Plan)
+			*p = *stripped
+			return decodeEntry(body, id)
+		})
+	})
+}
+
+func FuzzDecodeObject(f *testing.F) {
+	fuzzDocument(f, "object")
+	id := goldenPlan().ID
+	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
+		p, err := decodeObject(body, id)
+		if err == nil {
+			if err := workflow.Validate(p, hasIDs); err != nil || p.ID != id {
+				t.Errorf("a plan that makes no sense was read: %v", err)
+			}
+		}
+		p.State.ETag = ""
+		checkDecoded(t, p, err, func() (workflow.Object, error) {
+			body, err := encodeObject(p)
+			if err != nil {
+				return nil, err
+			}
+			return decodeObject(body, id)
+		})
+	})
+}
+
+func FuzzDecodePart(f *testing.F) {
+	plan := goldenPlan()
+	parts := goldenParts(plan)
+	var names []string
+	for _, row := range kinds {
+		names = append(names, strings.ToLower(row.of.String()))
+	}
+	fuzzDocument(f, names...)
+	f.Fuzz(func(t *testing.T, which byte, body []byte) {
+		row := kinds[int(which)%len(kinds)]
+		id := *parts[row.of].Header().ID
+		o, err := decodePart(body, row, plan.ID, id)
+		if err == nil {
+			if h := o.Header(); *h.ID != id || *h.PlanID != plan.ID || o.Kind() != row.of {
+				t.Errorf("%s %s of plan %s was read", o.Kind(), *h.ID, *h.PlanID)
+			}
+		}
+		o.Header().State.ETag = ""
+		checkDecoded(t, o, err, func() (workflow.Object, error) {
+			body, err := encodePart(o)
+			if err != nil {
+				return nil, err
+			}
+			row.adopt(o, row.alone(o)) // keeps the children: compare them as they are stored
+			o2 := row.alone(o)
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(o2).Elem())
+			return decodePart(body, row, plan.ID, id)
+		})
+	})
+}
