@@ -91,7 +91,7 @@ func settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 // wholeOrGone reads a plan and fails the test unless it is one of the wanted ones, or absent where that is nil.
 func wholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found *workflow.Plan) {
 	t.Helper()
-	var id = wanted[0].ID
+	id := wanted[0].ID
 	got, err := v.Read(t.Context(), id)
 	shown := false
 	list, listErr := v.List(t.Context(), 0)

@@ -1,0 +1,137 @@
+package blob
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// retry is what the vault asks for by default.
+var retry = Retry{InitialInterval: 200 * time.Millisecond, MaxInterval: 20 * time.Second, MaxElapsed: 15 * time.Minute}
+
+// world is a client of an emulator, with what the client told of its work.
+type world struct {
+	*Client
+	server    *emulator.Server
+	transport *emulator.Transport
+
+	mu       sync.Mutex
+	requests []RequestEvent
+	retries  []RetryEvent
+}
+
+// inWorld runs a test in virtual time with a client of a new emulator that has an empty container "box".
+func inWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, emulator.New(opts...))
+		w.server.PutContainer("box", nil)
+		test(t, w)
+	})
+}
+
+func newWorld(t *testing.T, server *emulator.Server) *world {
+	t.Helper()
+	w := &world{server: server, transport: server.Transport()}
+	var err error
+	w.Client, err = NewFromConnectionString(server.ConnectionString(), Options{
+		Concurrency: 4,
+		Retry:       retry,
+		Transport:   w.transport,
+		OnRequest: func(e RequestEvent) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.requests = append(w.requests, e)
+		},
+		OnRetry: func(e RetryEvent) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.retries = append(w.retries, e)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// count is how many requests of an operation the server has seen.
+func (w *world) count(op emulator.Op) int {
+	n := 0
+	for _, r := range w.server.Requests() {
+		if r.Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// names are the names of the blobs in container "box".
+func (w *world) names() []string {
+	var names []string
+	for b := range w.server.Blobs("box") {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+var ref = Ref{Container: "box", Name: "b"}
+
+// mine is the metadata of writes in these tests.
+func mine() map[string]string { return map[string]string{WriteID: "mine", "state": "{}"} }
+
+// others is what somebody else writes.
+func others() map[string]string { return map[string]string{WriteID: "theirs"} }
+
+// wantError holds an error against a reason and whether the outcome is unknown.
+func wantError(t *testing.T, what string, err error, reason Reason, unknown bool) {
+	t.Helper()
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		t.Errorf("%s: the error is %v", what, err)
+	case e.Reason != reason:
+		t.Errorf("%s: the reason is %d, not %d: %v", what, e.Reason, reason, err)
+	case e.Unknown != unknown:
+		t.Errorf("%s: unknown is %v: %v", what, e.Unknown, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// transportFunc is a transport that is one function.
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
+
+// over returns a client whose requests go through a function before they come to the emulator.
+func (w *world) over(t *testing.T, through func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error)) *Client {
+	t.Helper()
+	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
+		Concurrency: 4, Retry: retry,
+		Transport: transportFunc(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
+	})
+	must(t, err)
+	return c
+}
+
+// sent are the values of a header in a request; the SDK does not write all names as net/http does.
+func sent(req *http.Request, header string) (values []string) {
+	for name, list := range req.Header {
+		if strings.EqualFold(name, header) {
+			values = append(values, list...)
+		}
+	}
+	return values
+}

@@ -1,0 +1,78 @@
+package main
+
+// mutants take away what the protocol rests on, one thing at a time: conditions, writeids, orders, checks of bytes, ages, and
+// what readers conclude.
+var mutants = []mutant{
+	// Conditions.
+	{"condition: Create overwrites an entry", "creator.go", "c.entry.body, c.entry.metadata, blob.IfNew)", "c.entry.body, c.entry.metadata, blob.Always)", "TestCreate"},
+	{"condition: Create overwrites sub-objects", "creator.go", "p.body, p.metadata, blob.IfNew)", "p.body, p.metadata, blob.Always)", "TestTraces"},
+	{"condition: Create overwrites an object", "creator.go", "c.v.client.Put(commit, ref, body, metadata, blob.IfNew)", "c.v.client.Put(commit, ref, body, metadata, blob.Always)", "TestTraces"},
+	{"condition: an update ignores its version", "updater.go", "cond = blob.IfMatch(etag)\n\t}\n\tvar body", "cond = blob.IfThere\n\t}\n\tvar body", "TestUpdate"},
+	{"condition: an update without a version creates", "updater.go", "cond := blob.IfThere\n\tif etag, _, _ :=", "cond := blob.Always\n\tif etag, _, _ :=", "TestUpdate"},
+	{"condition: a completion creates an object", "updater.go", "v.putObject(ctx, plan, body, blob.IfThere)", "v.putObject(ctx, plan, body, blob.Always)", "TestTraces"},
+	{"condition: Delete removes any object", "deleter.go", "v.client.Delete(ctx, keys.object(), blob.IfMatch(etag))", "v.client.Delete(ctx, keys.object(), blob.Always)", "TestTraces|TestDelete"},
+	{"condition: Recovery rewrites any object", "recovery.go", "r.v.putObject(ctx, plan, body, blob.IfMatch(objectETag))", "r.v.putObject(ctx, plan, body, blob.Always)", "TestRecovery"},
+	{"condition: Recovery removes any object", "recovery.go", "r.v.client.Delete(ctx, s.keys.object(), blob.IfMatch(now.object.ETag))", "r.v.client.Delete(ctx, s.keys.object(), blob.Always)", "TestRecovery"},
+	{"condition: Recovery removes any entry", "recovery.go", "r.v.clear(ctx, s.keys, parts, now.entry.ETag)", "r.v.clear(ctx, s.keys, parts, \"\")", "TestRecovery|TestTraces"},
+	{"condition: Recovery removes any sub-object", "recovery.go", "blob.Target{Name: item.Name, ETag: item.ETag}", "blob.Target{Name: item.Name}", "TestTraces|TestRecovery"},
+	{"condition: Recovery removes any marker", "recovery.go", "if err := r.v.deleteMarker(ctx, s.keys.marker(), s.marker.ETag); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tif s.deleteMarker", "if err := r.v.deleteMarker(ctx, s.keys.marker(), \"\"); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tif s.deleteMarker", "TestRecoveryBeside|TestTraces"},
+	{"condition: a late Create removes any object", "creator.go", "c.v.client.Delete(ctx, ref, blob.IfMatch(objectETag))", "c.v.client.Delete(ctx, ref, blob.Always)", "TestCreate"},
+
+	// Writeids and unknown outcomes.
+	{"writeid: never recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] == \"\"", "TestCreateLost"},
+	{"writeid: always recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] != \"\"", "TestUpdate"},
+	{"writeid: the same for every vault", "azblob.go", "[]string{v.id, ref.String(), cond.String()}", "[]string{ref.String(), cond.String()}", "TestUpdate"},
+	{"writeid: new for each update", "updater.go", "metadata, err = planMetadata(plan, typeEntry, v.writeID(ref, cond, body))", "metadata, err = planMetadata(plan, typeEntry, uuid.NewString())", "TestUpdateUnknown"},
+	{"writeid: a Create goes on with an earlier one", "creator.go", "call: uuid.NewString()", "call: v.writeID(v.prefix.plan(plan.ID).entry(), blob.IfNew, nil)", "TestCreate|TestRecovery"},
+	{"unknown: a context's end is certain", "internal/blob/retry.go", "return &Error{Ended, call.write, contextError(ctx, last)}", "return &Error{Ended, false, contextError(ctx, last)}", "TestCreateCancelled"},
+	{"unknown: a lost answer is forgotten", "internal/blob/retry.go", "unknown = unknown || call.write && v.applied", "unknown = false", "TestUpdateUnknown"},
+	{"unknown: a broken connection has no effect", "internal/blob/errors.go", "return verdict{reason: Unreachable, again: true, applied: true}\n", "return verdict{reason: Unreachable, again: true}\n", "TestUpdateUnknown"},
+
+	// Orders.
+	{"order: the object before the sub-objects", "creator.go", "\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "\tif body, metadata, err := c.object(); err == nil {\n\t\t_, _ = c.v.client.Put(ctx, c.keys.object(), body, metadata, blob.IfNew)\n\t}\n\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "TestCrashInCreate|TestTraces"},
+	{"order: Create without a marker", "creator.go", "c.markerETag, err = c.v.client.Put(ctx, ref, nil, map[string]string{blob.WriteID: c.call}, blob.Always)\n", "", "TestCrashInCreate|TestTraces"},
+	{"order: Delete without a delete marker", "deleter.go", "\tif _, err := v.client.Put(ctx, ref, nil, map[string]string{blob.WriteID: uuid.NewString()}, blob.Always); err != nil {\n\t\treturn at(\"write delete marker\", ref, err)\n\t}\n", "\t_ = ref\n\t_ = uuid.NewString\n", "TestCrashInDelete|TestTraces"},
+	{"order: the entry before the sub-objects in Delete", "deleter.go", "\tif err := v.deleteParts(ctx, keys.container, parts); err != nil {\n\t\treturn err\n\t}\n\tcond := blob.Always\n\tif entryETag != \"\" {\n\t\tcond = blob.IfMatch(entryETag)\n\t}\n\treturn at(\"remove entry\", keys.entry(), v.client.Delete(ctx, keys.entry(), cond))", "\tcond := blob.Always\n\tif entryETag != \"\" {\n\t\tcond = blob.IfMatch(entryETag)\n\t}\n\tif err := v.client.Delete(ctx, keys.entry(), cond); err != nil {\n\t\treturn at(\"remove entry\", keys.entry(), err)\n\t}\n\treturn v.deleteParts(ctx, keys.container, parts)", "TestDeleteOrder"},
+	{"order: the marker goes before the object is settled", "updater.go", "\tif _, err := v.putObject(ctx, plan, body, blob.IfThere); err != nil {", "\tif err := v.deleteMarker(ctx, keys.marker(), \"\"); err != nil {\n\t\treturn begun(err)\n\t}\n\tif _, err := v.putObject(ctx, plan, body, blob.IfThere); err != nil {", "TestCompletion|TestCrashInCompletion"},
+	{"order: a completion leaves its marker", "updater.go", "if err := v.deleteMarker(ctx, keys.marker(), \"\"); err != nil {\n\t\treturn begun(err)\n\t}\n\treturn nil", "return nil", "TestCompletion"},
+
+	// Bytes.
+	{"MD5: not checked", "internal/blob/client.go", "!bytes.Equal(sum[:], resp.ContentMD5)", "false", "TestReadDamage"},
+	{"MD5: a mismatch is not read again", "internal/blob/errors.go", "return verdict{reason: Damaged, again: true, once: true}\n\tcase errors.As(err, &final)", "return verdict{reason: Damaged}\n\tcase errors.As(err, &final)", "TestReadRidesOut"},
+	{"MD5: a short body is whole", "internal/blob/client.go", "if int64(len(body)) < length {", "if false {", "TestGet|TestRead"},
+	{"MD5: not sent", "internal/blob/client.go", "\t\tTransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),\n\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:]},", "\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\")},", "TestPut"},
+
+	// Retries and slots.
+	{"retry: never", "internal/blob/retry.go", "if !v.again || v.once && !onceMore", "if true || v.once && !onceMore", "TestCreateLost"},
+	{"retry: Retry-After is not heard", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
+	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
+	{"retry: more in flight than slots", "internal/blob/client.go", "slots: make(chan struct{}, o.Concurrency)", "slots: make(chan struct{}, 2*o.Concurrency)", "TestConcurrency"},
+	{"retry: a failed page is the last", "internal/blob/client.go", "if !yield(page, err) || err != nil || next == nil", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || next == nil", "TestList"},
+
+	// The grace period.
+	{"grace: Recovery takes the young", "recovery.go", "item.Seen.Sub(item.LastModified) <= v.grace+v.margin()", "item.Seen.Sub(item.LastModified) < 0", "TestRecoveryLeaves"},
+	{"grace: by the client's clock", "recovery.go", "item.Seen.Sub(item.LastModified) <= v.grace+v.margin()", "time.Since(item.LastModified) <= v.grace+v.margin()", "TestRecoveryLeaves"},
+	{"grace: no margin", "recovery.go", "<= v.grace+v.margin()", "<= v.grace", "TestRecoveryLeaves"},
+	{"grace: the entry's age does not count", "recovery.go", "r.v.young(s.marker, s.deleteMarker, now.entry, now.object)", "r.v.young(s.marker, s.deleteMarker)", "TestRecoveryBeside"},
+	{"grace: Recovery removes what was written since it looked", "recovery.go", "if !item.LastModified.Before(s.seen) {", "if false {", "TestRecoveryBeside"},
+	{"grace: a late Create succeeds", "creator.go", "if time.Since(started) > c.v.grace {", "if false {", "TestCreateBeyond"},
+	{"grace: a Create goes on for ever", "creator.go", "context.WithDeadlineCause(caller, started.Add(c.v.grace), errGrace)", "context.WithDeadlineCause(caller, started.Add(1000*c.v.grace), errGrace)", "TestCreateBeyond"},
+
+	// What readers and Recovery conclude.
+	{"read: an entry alone is a plan in listings", "lister.go", "return s.entry != nil && s.object != nil", "return s.entry != nil", "TestCrashInCreate"},
+	{"read: a stale object is final", "reader.go", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if entry.State.Status == workflow.NotStarted || entry.State.Status.Final() {", "TestCrashInCompletion"},
+	{"read: a running plan from its object", "reader.go", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if true {", "TestReadRunning"},
+	{"read: an entry that is older than its object", "reader.go", "if object.State.Status.Final() && !entry.State.Status.Final() {", "if false {", "TestReadBeside"},
+	{"read: a part that is missing is no damage", "reader.go", "if errors.Is(err, storage.ErrNotFound) {\n\t\t// A part", "if errors.Is(err, storage.ErrExists) {\n\t\t// A part", "TestReadDamage"},
+	{"undo: while an outcome is unknown", "creator.go", "if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {", "if ctx.Err() != nil {", "TestCreate"},
+	{"undo: never", "creator.go", "\tif err := c.remove(ctx); err != nil {\n\t\treturn c.left(errors.Join(cause, err))\n\t}\n", "", "TestCreateUndoes"},
+	{"delete: an interrupted one is not found", "deleter.go", "if _, headErr := v.client.Head(ctx, keys.deleteMarker()); headErr != nil {", "if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {", "TestDelete"},
+	{"recovery: a dry run works", "recovery.go", "if !r.opts.DryRun {", "if true {", "TestRecovery"},
+	{"recovery: repairs unasked", "recovery.go", "if !r.opts.Repair {", "if false {", "TestRecoveryOfLost"},
+	{"recovery: stops at what it can't mend", "recovery.go", "failed[i] = edge(\"\", suspects[i].keys.plan, r.settle(ctx, suspects[i]))\n\t\treturn nil", "failed[i] = edge(\"\", suspects[i].keys.plan, r.settle(ctx, suspects[i]))\n\t\treturn failed[i]", "TestRecoveryOfLost"},
+	{"list: oldest first", "lister.go", "for _, p := range slices.Backward(plans) {", "for _, p := range plans {", "TestSearch"},
+	{"list: cut texts stay cut", "lister.go", "!chosen || len(cut) == 0 {", "true || len(cut) == 0 {", "TestStrange"},
+	{"prefix: another one's days", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
+	{"schema: a newer one is read", "schema.go", "case version > schema:", "case version > schema+5:", "TestReadDamage"},
+	{"states: may go back", "updater.go", "if !known || s.Status == was || s.Status > was && !was.Final() {", "if true || !known || s.Status == was || s.Status > was && !was.Final() {", "TestStates"},
+}
