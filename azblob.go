@@ -3,7 +3,6 @@ package azblob
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,8 +30,7 @@ type Vault struct {
 	grace       time.Duration
 	concurrency int
 	observer    Observer
-	// id is part of the writeids of this vault, so that no other one takes its writes for its own.
-	id string
+	unknown     unknownWrites
 
 	mu     sync.Mutex
 	known  map[string]bool // containers that are there, as far as we know
@@ -96,7 +94,6 @@ func open(ctx context.Context, name string, reg *registry.Register, opts []Optio
 		grace:       o.grace,
 		concurrency: o.concurrency,
 		observer:    o.observer,
-		id:          uuid.NewString(),
 		known:       map[string]bool{},
 		closed:      make(chan struct{}),
 		idle:        make(chan struct{}),
@@ -162,8 +159,8 @@ func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
 	return edge(op, plan, do())
 }
 
-// write is call for methods that write, which observers are told of.
-func (v *Vault) write(op string, plan *uuid.UUID, do func() error) error {
+// change is call for methods that write, which observers are told of.
+func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 	started := time.Now()
 	err := v.call(op, *plan, do)
 	var e *storage.Error
@@ -217,7 +214,7 @@ func worst(errs []error) error {
 	return first
 }
 
-// checkID refuses an ID that no plan can have. No clock is asked when it is only looked for.
+// checkID refuses an ID that no plan can have.
 func checkID(id uuid.UUID) error {
 	if !workflow.IsV7(id) {
 		return invalid("ID", "%s is not a UUIDv7", id)
@@ -249,15 +246,61 @@ func notAhead(o workflow.Object, bad func(field, problem string)) {
 	}
 }
 
-// writeID names a write. The same write of the same vault gets the same name when it is asked for again, so that a call
-// whose answer was lost is known for what it is when it is repeated: the name covers the vault, the blob, the version that
-// is replaced and the new content.
-func (v *Vault) writeID(ref blob.Ref, cond blob.Condition, body []byte) string {
-	h := sha256.New()
-	for _, part := range []string{v.id, ref.String(), cond.String()} {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
+// put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same
+// write when it is asked for again, so that it recognises what it may have written.
+func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (etag string, err error) {
+	same := write{ref, cond, sha256.Sum256(body)}
+	id := v.unknown.take(same)
+	if id == "" {
+		id = uuid.NewString()
 	}
-	h.Write(body)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	m, err := metadata(id)
+	if err != nil {
+		return "", err
+	}
+	etag, err = v.client.Put(ctx, ref, body, m, cond)
+	if blob.IsUnknown(err) {
+		v.unknown.keep(same, id)
+	}
+	return etag, err
+}
+
+// write is what makes two calls the same write: blob, condition and content.
+type write struct {
+	ref  blob.Ref
+	cond blob.Condition
+	body [sha256.Size]byte
+}
+
+// unknownWrites are the writeids of writes whose outcome could not be learnt. Each is for one call to take: two that do the
+// same at the same time are not the same write.
+type unknownWrites struct {
+	mu  sync.Mutex
+	ids map[write]string
+}
+
+// maxUnknown bounds the memory of an outage. A write that is forgotten meets a conflict when it is asked for again.
+const maxUnknown = 10_000
+
+func (u *unknownWrites) take(w write) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	id := u.ids[w]
+	delete(u.ids, w)
+	return id
+}
+
+func (u *unknownWrites) keep(w write, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids == nil {
+		u.ids = map[write]string{}
+	}
+	for old := range u.ids {
+		if len(u.ids) < maxUnknown {
+			break
+		}
+		delete(u.ids, old)
+	}
+	u.ids[w] = id
 }

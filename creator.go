@@ -31,7 +31,7 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	if plan != nil {
 		id = plan.ID
 	}
-	return v.write("Create", &id, func() error {
+	return v.change("Create", &id, func() error {
 		if plan == nil {
 			return invalid("Plan", "is nil")
 		}
@@ -111,7 +111,6 @@ func fill(plan *workflow.Plan) {
 			*h.ID = workflow.NewV7()
 		}
 		*h.PlanID = plan.ID
-		h.State.ETag = ""
 	}
 }
 
@@ -146,21 +145,18 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 	c := &creation{v: v, plan: plan, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
 	size := 0
 	for o := range workflow.Walk(plan) {
-		var err error
 		w := blobWrite{ref: c.keys.of(o)}
-		if o == workflow.Object(plan) {
-			if w.body, err = encodeEntry(plan); err == nil {
-				w.metadata, err = planMetadata(plan, typeEntry, c.call)
-			}
-			c.entry = w
-		} else {
-			if w.body, err = encodePart(o); err == nil {
-				w.metadata, err = partMetadata(o, c.call)
-			}
-			c.parts = append(c.parts, partWrite{o, w})
+		var err error
+		if w.body, err = encodeOwn(o); err == nil {
+			w.metadata, err = ownMetadata(o, c.call)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s %s can't be encoded: %w", storage.ErrInvalid, o.Kind(), *o.Header().ID, err)
+		}
+		if o == workflow.Object(plan) {
+			c.entry = w
+		} else {
+			c.parts = append(c.parts, partWrite{o, w})
 		}
 		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
 	}

@@ -18,7 +18,7 @@ import (
 // Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrUnknown when the outcome
 // can't be known.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
-	return v.write("Delete", &id, func() error {
+	return v.change("Delete", &id, func() error {
 		if err := checkID(id); err != nil {
 			return err
 		}

@@ -454,6 +454,7 @@ func TestUpdatePlanRefusesBadPlans(t *testing.T) {
 	v := onEmulator(t, server)
 	for i, test := range badFields {
 		p := planInVault(t, v, server)
+		p.State.Status = workflow.Completed // written with all its parts; of others only their IDs are looked at
 		test.edit(p)
 		before := asText(p)
 		what := fmt.Sprintf("%d, %s", i, test.field)
@@ -467,6 +468,7 @@ func TestUpdatePlanRefusesBadPlans(t *testing.T) {
 		"DeferredActions.Batches[0].Actions[0].PlanID": func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0].PlanID = uuid.Nil },
 	} {
 		p := planInVault(t, v, server)
+		p.State.Status = workflow.Completed
 		edit(p)
 		wantFieldError(t, field+" is nil", server, "UpdatePlan", field, v.UpdatePlan(t.Context(), p))
 	}

@@ -356,11 +356,7 @@ func (r *recovery) repair(ctx context.Context, keys keys, o workflow.Object) err
 	if err != nil {
 		return err
 	}
-	metadata, err := partMetadata(o, r.v.writeID(ref, blob.IfNew, body))
-	if err != nil {
-		return err
-	}
-	_, err = r.v.client.Put(ctx, ref, body, metadata, blob.IfNew)
+	_, err = r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return partMetadata(o, writeID) })
 	return at("rewrite "+o.Kind().String(), ref, err)
 }
 

@@ -158,6 +158,14 @@ func encodePart(o workflow.Object) ([]byte, error) {
 	return encode(o.Kind().String(), kindOf(o).alone(o))
 }
 
+// encodeOwn writes the document of an object's own fields: a plan's is its entry.
+func encodeOwn(o workflow.Object) ([]byte, error) {
+	if plan, ok := o.(*workflow.Plan); ok {
+		return encodeEntry(plan)
+	}
+	return encodePart(o)
+}
+
 func encodeObject(p *workflow.Plan) ([]byte, error) {
 	whole := *p
 	whole.State.ETag = "" // the entry's, which the entry tells better
@@ -349,6 +357,14 @@ func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string,
 	return m, nil
 }
 
+// ownMetadata is what a listing shall tell of the blob of an object's own fields.
+func ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
+	if plan, ok := o.(*workflow.Plan); ok {
+		return planMetadata(plan, typeEntry, writeID)
+	}
+	return partMetadata(o, writeID)
+}
+
 // partMetadata is what a listing shall tell of a sub-object.
 func partMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(*o.Header().State)
@@ -411,7 +427,11 @@ func listed(m map[string]string, id uuid.UUID, docType string) (r storage.ListRe
 }
 
 func listedState(m map[string]string) (s workflow.State, err error) {
-	if err := json.Unmarshal([]byte(m[metaState]), &s); err != nil {
+	err = json.Unmarshal([]byte(m[metaState]), &s)
+	if err == nil && !strings.Contains(m[metaState], `"status"`) {
+		err = errors.New("it has no status")
+	}
+	if err != nil {
 		return s, fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, metaState, m[metaState], err)
 	}
 	return s, nil

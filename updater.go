@@ -63,11 +63,16 @@ func update[T any, P interface {
 	if o != nil {
 		id = *o.Header().PlanID
 	}
-	return v.write(op, &id, func() error {
+	return v.change(op, &id, func() error {
 		if o == nil {
 			return invalid(op, "is nil")
 		}
-		if err := workflow.Validate(o, hasIDs, notAhead, forward, v.knownPlugin); err != nil {
+		// Only a plan that becomes final is written with all its parts: parts of others may be worked on meanwhile.
+		validate := workflow.ValidateOwn
+		if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
+			validate = workflow.Validate
+		}
+		if err := validate(o, hasIDs, notAhead, forward, v.knownPlugin); err != nil {
 			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 		}
 		if err := v.updateOne(ctx, o); err != nil {
@@ -101,23 +106,14 @@ func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
 	if etag, _, _ := parseVersion(h.State.ETag); etag != "" {
 		cond = blob.IfMatch(etag)
 	}
-	var body []byte
-	var metadata map[string]string
-	var err error
-	if plan, ok := o.(*workflow.Plan); ok {
-		if body, err = encodeEntry(plan); err == nil {
-			metadata, err = planMetadata(plan, typeEntry, v.writeID(ref, cond, body))
-		}
-	} else if body, err = encodePart(o); err == nil {
-		metadata, err = partMetadata(o, v.writeID(ref, cond, body))
-	}
+	body, err := encodeOwn(o)
 	if err != nil {
 		return fmt.Errorf("%w: %s can't be encoded: %w", storage.ErrInvalid, doing, err)
 	}
 	if len(body) > blob.MaxBody {
 		return invalid(doing, "needs %d bytes, %d are the most", len(body), blob.MaxBody)
 	}
-	etag, err := v.client.Put(ctx, ref, body, metadata, cond)
+	etag, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
 	if err != nil {
 		return at(doing, ref, err)
 	}
@@ -154,12 +150,9 @@ func (v *Vault) settle(ctx context.Context, plan *workflow.Plan) error {
 
 // putObject writes the object of a plan that has one.
 func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
-	ref := v.prefix.plan(plan.ID).object()
-	metadata, err := planMetadata(plan, typeObject, v.writeID(ref, cond, body))
-	if err != nil {
-		return "", err
-	}
-	return v.client.Put(ctx, ref, body, metadata, cond)
+	return v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
+		return planMetadata(plan, typeObject, writeID)
+	})
 }
 
 // deleteMarker removes a marker; with an ETag, only if it is still of that version. One that has changed is somebody else's.

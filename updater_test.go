@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -235,6 +236,48 @@ func (b *between) Enter(_ context.Context, r emulator.Request) error {
 }
 
 func (b *between) Leave(emulator.Request) {}
+
+// TestUpdateBesideItsParts updates objects while their parts are worked on, as engines do; the race detector watches.
+func TestUpdateBesideItsParts(t *testing.T) {
+	inBubble(t, "all at once", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		var wg sync.WaitGroup
+		for o := range workflow.Walk(plan) {
+			wg.Go(func() {
+				s := o.Header().State
+				for _, s.Status = range []workflow.Status{workflow.Running, workflow.Running} {
+					s.Start = time.Now()
+					if err := updateObject(t, v, o); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		same(t, v, plan)
+	})
+}
+
+// TestUpdateTwiceAtOnce makes the same update from two goroutines: one of them learns that it was not the first, because
+// engines decide by it which of them goes on.
+func TestUpdateTwiceAtOnce(t *testing.T) {
+	inBubble(t, "of one vault", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Small())
+		plan.State.Status = workflow.Running
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			mine := *plan
+			wg.Go(func() { errs[i] = v.UpdatePlan(t.Context(), &mine) })
+		}
+		wg.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), storage.ErrConflict) {
+			t.Errorf("got %v, want one nil and one ErrConflict", errs)
+		}
+	})
+}
 
 // TestCompletion is the order of writes of a final update.
 func TestCompletion(t *testing.T) {

@@ -61,6 +61,9 @@ type Reader interface {
 // it is set to the new version on return. An update of what is not there is ErrNotFound. States only move forward: going
 // back from the status of the version in State.ETag is ErrInvalid.
 //
+// An update reads the object's own fields and the IDs of its children, so that parts of it may be worked on, and updated, by
+// other goroutines at the same time. Only an update of a plan to a final status reads all of it.
+//
 // An engine moves a plan to Running before it updates any part of it, and writes the parts before it moves the plan to
 // a final status: a plan that is NotStarted or final is read as a whole, without its parts.
 type Updater interface {

@@ -27,12 +27,37 @@ type Rule func(o Object, bad func(field, problem string))
 // when nothing is. IDs and PlanIDs that are not set are not errors, since storage fills them in; those that are must be
 // UUIDv7s, different from each other, and of one plan. The rules are asked about each object too.
 func Validate(o Object, rules ...Rule) error {
-	v := validator{rules: rules, planID: *o.Header().PlanID, seen: map[uuid.UUID]string{}, objects: map[Object]*place{}}
+	v := newValidator(o, rules)
 	visit(nil, o, nil, func(at *place, o, _ Object) bool {
-		v.object(at, o)
+		if v.header(at, o) {
+			v.fields(at, o)
+		}
 		return true
 	})
 	return errors.Join(v.errs...)
+}
+
+// ValidateOwn is Validate for an object's own fields, which is what an update of it stores. Of its children it looks only at
+// which they are: ID and PlanID, which must be set. So the children may be worked on meanwhile.
+func ValidateOwn(o Object, rules ...Rule) error {
+	v := newValidator(o, rules)
+	if v.header(nil, o) {
+		v.fields(nil, o)
+	}
+	o.children(func(field string, index int, child Object) bool {
+		at := &place{nil, field, index}
+		if v.header(at, child) {
+			h := child.Header()
+			v.set(at, "ID", *h.ID)
+			v.set(at, "PlanID", *h.PlanID)
+		}
+		return true
+	})
+	return errors.Join(v.errs...)
+}
+
+func newValidator(o Object, rules []Rule) *validator {
+	return &validator{rules: rules, planID: *o.Header().PlanID, seen: map[uuid.UUID]string{}, objects: map[Object]*place{}}
 }
 
 type validator struct {
@@ -44,44 +69,54 @@ type validator struct {
 	errs    []error
 }
 
-func (v *validator) object(at *place, o Object) {
-	path := func(field string) string {
-		if at == nil {
-			return field
-		}
-		return at.String() + "." + field
+// bad notes a problem with a field of the object at a place.
+func (v *validator) bad(at *place, field, problem string, args ...any) {
+	v.errs = append(v.errs, &FieldError{at.field(field), fmt.Sprintf(problem, args...)})
+}
+
+func (v *validator) set(at *place, field string, id uuid.UUID) {
+	if id == uuid.Nil {
+		v.bad(at, field, "is nil")
 	}
-	bad := func(field, problem string, args ...any) {
-		v.errs = append(v.errs, &FieldError{path(field), fmt.Sprintf(problem, args...)})
-	}
+}
+
+// header judges which object it is; false when there is none to judge further.
+func (v *validator) header(at *place, o Object) bool {
 	if o == nil {
 		v.errs = append(v.errs, &FieldError{at.String(), "is nil"})
-		return
+		return false
 	}
 	if first, repeated := v.objects[o]; repeated {
 		v.errs = append(v.errs, &FieldError{at.String(), "is the same object as " + first.String()})
-		return
+		return false
 	}
 	v.objects[o] = at
 
 	h := o.Header()
 	if *h.ID != uuid.Nil {
 		if !IsV7(*h.ID) {
-			bad("ID", "%s is not a UUIDv7", *h.ID)
+			v.bad(at, "ID", "%s is not a UUIDv7", *h.ID)
 		}
 		if first, repeated := v.seen[*h.ID]; repeated {
-			bad("ID", "%s is the ID of %s already", *h.ID, first)
+			v.bad(at, "ID", "%s is the ID of %s already", *h.ID, first)
 		} else {
-			v.seen[*h.ID] = path("ID")
+			v.seen[*h.ID] = at.field("ID")
 		}
 	}
 	switch planID := *h.PlanID; {
 	case planID == uuid.Nil:
 	case planID != v.planID:
-		bad("PlanID", "%s is another plan's: this one is %s", planID, v.planID)
+		v.bad(at, "PlanID", "%s is another plan's: this one is %s", planID, v.planID)
 	case at == nil && h.PlanID != h.ID && !IsV7(planID): // a plan's was looked at as its ID
-		bad("PlanID", "%s is not a UUIDv7", planID)
+		v.bad(at, "PlanID", "%s is not a UUIDv7", planID)
 	}
+	return true
+}
+
+// fields judges all other fields of an object.
+func (v *validator) fields(at *place, o Object) {
+	bad := func(field, problem string, args ...any) { v.bad(at, field, problem, args...) }
+	h := o.Header()
 	if !h.State.Status.Valid() {
 		bad("State.Status", "there is no status %d", int(h.State.Status))
 	}

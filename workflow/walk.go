@@ -44,7 +44,7 @@ func Walk(p *Plan) iter.Seq2[Object, Object] {
 // place is where an object stands: a chain of fields from the plan down to it. It is put into words only when asked for.
 type place struct {
 	up    *place
-	field string
+	in    string
 	index int
 }
 
@@ -52,7 +52,7 @@ func (p *place) String() string {
 	if p == nil {
 		return ""
 	}
-	s := p.field
+	s := p.in
 	if p.index >= 0 {
 		s = fmt.Sprintf("%s[%d]", s, p.index)
 	}
@@ -60,6 +60,14 @@ func (p *place) String() string {
 		s = p.up.String() + "." + s
 	}
 	return s
+}
+
+// field is the path to a field of the object at the place.
+func (p *place) field(name string) string {
+	if p == nil {
+		return name
+	}
+	return p.String() + "." + name
 }
 
 // visit calls do for o and all below it, each with its place; nil entries of lists are visited too.

@@ -50,6 +50,12 @@ func Is(err error, reasons ...Reason) bool {
 	return errors.As(err, &e) && slices.Contains(reasons, e.Reason)
 }
 
+// IsUnknown reports whether err leaves open whether a write took effect.
+func IsUnknown(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Unknown
+}
+
 // errDamaged is a body that is not what its length and MD5 say.
 var errDamaged = errors.New("the body does not match its MD5")
 

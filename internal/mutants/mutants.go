@@ -21,9 +21,10 @@ var mutants = []mutant{
 	// Writeids and unknown outcomes.
 	{"writeid: never recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] == \"\"", "TestCreateLost"},
 	{"writeid: always recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] != \"\"", "TestUpdate"},
-	{"writeid: the same for every vault", "azblob.go", "[]string{v.id, ref.String(), cond.String()}", "[]string{ref.String(), cond.String()}", "TestUpdate"},
-	{"writeid: new for each update", "updater.go", "metadata, err = planMetadata(plan, typeEntry, v.writeID(ref, cond, body))", "metadata, err = planMetadata(plan, typeEntry, uuid.NewString())", "TestUpdateUnknown"},
-	{"writeid: a Create goes on with an earlier one", "creator.go", "call: uuid.NewString()", "call: v.writeID(v.prefix.plan(plan.ID).entry(), blob.IfNew, nil)", "TestCreate|TestRecovery"},
+	{"writeid: equal content is ours", "azblob.go", "id := v.unknown.take(same)", "id := uuid.NewSHA1(uuid.Nil, same.body[:]).String()", "TestUpdate"},
+	{"writeid: forgotten after an unknown outcome", "azblob.go", "if blob.IsUnknown(err) {", "if false {", "TestUpdateUnknown"},
+	{"writeid: kept for all that do the same", "azblob.go", "\tdelete(u.ids, w)\n\treturn id", "\treturn id", "TestUpdate"},
+	{"writeid: a Create goes on with an earlier one", "creator.go", "call: uuid.NewString()", "call: plan.ID.String()", "TestCreate|TestRecovery"},
 	{"unknown: a context's end is certain", "internal/blob/retry.go", "return &Error{Ended, call.write, contextError(ctx, last)}", "return &Error{Ended, false, contextError(ctx, last)}", "TestCreateCancelled"},
 	{"unknown: a lost answer is forgotten", "internal/blob/retry.go", "unknown = unknown || call.write && v.applied", "unknown = false", "TestUpdateUnknown"},
 	{"unknown: a broken connection has no effect", "internal/blob/errors.go", "return verdict{reason: Unreachable, again: true, applied: true}\n", "return verdict{reason: Unreachable, again: true}\n", "TestUpdateUnknown"},
