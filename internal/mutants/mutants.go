@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"read: an entry alone is a plan in listings", "lister.go", "return s.entry != nil && s.object != nil", "return s.entry != nil", "TestCrashInCreate"},
 	{"read: a stale object is final", "reader.go", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if entry.State.Status == workflow.NotStarted || entry.State.Status.Final() {", "TestCrashInCompletion"},
 	{"read: a running plan from its object", "reader.go", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if true {", "TestReadRunning"},
-	{"read: an entry that is older than its object", "reader.go", "if object.State.Status.Final() && !entry.State.Status.Final() {", "if false {", "TestReadBeside"},
+	{"read: an entry that is older than its object", "reader.go", "if object.State.Status.Final() && !entry.State.Status.Final() {", "if false {", "TestEntrySetBack"},
 	{"read: a part that is missing is no damage", "reader.go", "if errors.Is(err, storage.ErrNotFound) {\n\t\t// A part", "if errors.Is(err, storage.ErrExists) {\n\t\t// A part", "TestReadDamage"},
 	{"undo: while an outcome is unknown", "creator.go", "if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {", "if ctx.Err() != nil {", "TestCreate"},
 	{"undo: never", "creator.go", "\tif err := c.remove(ctx); err != nil {\n\t\treturn c.left(errors.Join(cause, err))\n\t}\n", "", "TestCreateUndoes"},
