@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
 
 // Vault is a storage.Vault on Azure Blob Storage. It is safe for concurrent use, and any number of vaults, in any number
@@ -52,10 +50,10 @@ var _ storage.Vault = (*Vault)(nil)
 func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
 	var errs []error
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" {
-		errs = append(errs, invalid("endpoint", "%q is not like https://account.blob.core.windows.net (a token is sent over https only)", endpoint))
+		errs = append(errs, storage.Invalid("endpoint", "%q is not like https://account.blob.core.windows.net (a token is sent over https only)", endpoint))
 	}
 	if cred == nil {
-		errs = append(errs, invalid("cred", "is nil"))
+		errs = append(errs, storage.Invalid("cred", "is nil"))
 	}
 	return open(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
 		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
@@ -68,7 +66,7 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 	return open(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
 		c, err := blob.NewFromConnectionString(connectionString, o)
 		if err != nil {
-			return nil, invalid("connectionString", "%v", err)
+			return nil, storage.Invalid("connectionString", "%v", err)
 		}
 		return c, nil
 	})
@@ -76,7 +74,7 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 
 func open(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
-		errs = append(errs, invalid("prefix", "%q %s", name, problem))
+		errs = append(errs, storage.Invalid("prefix", "%q %s", name, problem))
 	}
 	o, err := gather(opts)
 	if err != nil {
@@ -212,38 +210,6 @@ func worst(errs []error) error {
 		}
 	}
 	return first
-}
-
-// checkID refuses an ID that no plan can have.
-func checkID(id uuid.UUID) error {
-	if !workflow.IsV7(id) {
-		return invalid("ID", "%s is not a UUIDv7", id)
-	}
-	return checkAhead("ID", id)
-}
-
-// maxAhead is how far in the future the time in an ID may lie: a day, for clocks that disagree.
-const maxAhead = 24 * time.Hour
-
-func checkAhead(field string, id uuid.UUID) error {
-	if t := workflow.Time(id); time.Until(t) > maxAhead {
-		return invalid(field, "%s lies more than a day ahead, at %s", id, t.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// notAhead is the same as a rule for plans.
-func notAhead(o workflow.Object, bad func(field, problem string)) {
-	check := func(field string, id uuid.UUID) {
-		if t := workflow.Time(id); time.Until(t) > maxAhead {
-			bad(field, fmt.Sprintf("%s lies more than a day ahead, at %s", id, t.Format(time.RFC3339)))
-		}
-	}
-	h := o.Header()
-	check("ID", *h.ID)
-	if h.PlanID != h.ID {
-		check("PlanID", *h.PlanID)
-	}
 }
 
 // put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same

@@ -2,10 +2,8 @@ package azblob
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,13 +30,10 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		id = plan.ID
 	}
 	return v.change("Create", &id, func() error {
-		if plan == nil {
-			return invalid("Plan", "is nil")
+		if err := storage.CheckNew(plan, v.reg); err != nil {
+			return err
 		}
-		if err := workflow.Validate(plan, notAhead, asAuthored, v.knownPlugin); err != nil {
-			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
-		}
-		fill(plan)
+		storage.Complete(plan)
 		id = plan.ID
 		c, err := v.newCreation(plan)
 		if err != nil {
@@ -46,72 +41,6 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		return c.run(ctx)
 	})
-}
-
-// asAuthored is the rule that a new plan has not begun.
-func asAuthored(o workflow.Object, bad func(field, problem string)) {
-	if s := o.Header().State.Status; s != workflow.NotStarted {
-		bad("State.Status", "is "+s.String()+": a new plan is NotStarted in all its parts")
-	}
-	if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
-		bad("Attempts", "a new plan has none")
-	}
-}
-
-// knownPlugin is the rule that an action's plugin is in the registry, and that its request and responses are of the types
-// that come back: those that the plugin names, or pointers to them, or raw JSON that they can be read from.
-func (v *Vault) knownPlugin(o workflow.Object, bad func(field, problem string)) {
-	a, ok := o.(*workflow.Action)
-	if !ok || v.reg == nil || a.Plugin == "" {
-		return
-	}
-	plugin, known := v.reg.Plugin(a.Plugin)
-	if !known {
-		bad("Plugin", fmt.Sprintf("the registry lacks plugin %q", a.Plugin))
-		return
-	}
-	if problem := fits(a.Req, plugin.Request()); problem != "" {
-		bad("Req", problem+" of plugin "+plugin.Name())
-	}
-	for i, attempt := range a.Attempts {
-		if problem := fits(attempt.Resp, plugin.Response()); problem != "" {
-			bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+plugin.Name())
-		}
-	}
-}
-
-func fits(value, empty any) string {
-	if value == nil || empty == nil {
-		return ""
-	}
-	if _, raw := value.(json.RawMessage); raw {
-		if _, err := typed(value, empty); err != nil {
-			return fmt.Sprintf("can't be read as %T: %v", empty, err)
-		}
-		return ""
-	}
-	got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
-	if got == want || got == reflect.PointerTo(want) || reflect.PointerTo(got) == want {
-		return ""
-	}
-	return fmt.Sprintf("is a %v, not the %v", got, want)
-}
-
-// fill gives the plan what its author left out.
-func fill(plan *workflow.Plan) {
-	if plan.ID == uuid.Nil {
-		plan.ID = workflow.NewV7()
-	}
-	if plan.SubmitTime.IsZero() {
-		plan.SubmitTime = time.Now().UTC()
-	}
-	for o := range workflow.Walk(plan) {
-		h := o.Header()
-		if *h.ID == uuid.Nil {
-			*h.ID = workflow.NewV7()
-		}
-		*h.PlanID = plan.ID
-	}
 }
 
 // creation is a plan on its way into the store.
@@ -161,7 +90,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
 	}
 	if size > blob.MaxBody {
-		return nil, invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
+		return nil, storage.Invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
 	}
 	return c, nil
 }
@@ -208,7 +137,7 @@ func (c *creation) run(caller context.Context) error {
 		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
 		return c.withdraw(caller, etag)
 	}
-	c.plan.State.ETag = version(c.entryETag, workflow.NotStarted)
+	c.plan.State.ETag = storage.Version(c.entryETag, workflow.NotStarted)
 	return nil
 }
 
@@ -254,7 +183,7 @@ func (c *creation) putParts(ctx context.Context) error {
 		if err != nil {
 			return at("write "+p.object.Kind().String(), p.ref, err)
 		}
-		p.object.Header().State.ETag = version(etag, workflow.NotStarted)
+		p.object.Header().State.ETag = storage.Version(etag, workflow.NotStarted)
 		p.body = nil
 		return nil
 	})

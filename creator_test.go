@@ -278,6 +278,24 @@ func TestCreateUndoesItself(t *testing.T) {
 	})
 }
 
+// TestCreateLeavesWhatIsUncertain is refused after a try whose fate is open: the first copy may still come.
+func TestCreateLeavesWhatIsUncertain(t *testing.T) {
+	inBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
+		v := faulty(t, server,
+			emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.LostRequest().Late(100)),
+			emulator.On(emulator.PutBlob).Path("blocks/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		err := v.Create(t.Context(), plantest.Small())
+		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrUnknown and ErrDenied", err)
+		}
+		server.DeliverLate()
+		settled(t, onEmulator(t, server))
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
 // TestCreateBeyondTheGracePeriod is too slow: it takes itself back, because Recovery may have begun to remove it.
 func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	inBubble(t, "before the object is sent", func(t *testing.T, server *emulator.Server) {

@@ -19,7 +19,7 @@ import (
 // can't be known.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.change("Delete", &id, func() error {
-		if err := checkID(id); err != nil {
+		if err := storage.CheckID(id); err != nil {
 			return err
 		}
 		return v.delete(ctx, v.prefix.plan(id))

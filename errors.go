@@ -63,10 +63,5 @@ func edge(op string, plan uuid.UUID, err error) error {
 	return e
 }
 
-// invalid is bad input, of which field names the place.
-func invalid(field, problem string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", storage.ErrInvalid, field, fmt.Sprintf(problem, args...))
-}
-
 // errGrace is the cause of a Create's end when its grace period is over.
 var errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)

@@ -87,7 +87,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"plugins/registry":  {"plugins"},
 		"workflow":          {"plugins"},
 		"workflow/plantest": {"plugins", "plugins/registry", "workflow"},
-		"storage":           {"workflow"},
+		"storage":           {"plugins/registry", "workflow"},
 		"internal/blob":     {},
 		"emulator":          {},
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "workflow"},

@@ -2,10 +2,8 @@ package azblob
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,7 +21,7 @@ import (
 // is sent before the sequence is ranged over; breaking out of the loop leaves nothing behind.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if limit < 0 {
-		return nil, edge("List", uuid.Nil, invalid("limit", "%d is negative", limit))
+		return nil, edge("List", uuid.Nil, storage.Invalid("limit", "%d is negative", limit))
 	}
 	return v.stream(ctx, "List", storage.Filters{Limit: limit})
 }
@@ -31,49 +29,10 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // Search yields the plans that match the filters, newest first, as List does. Plans are found by ID with two requests each,
 // all at once; other filters are applied to a listing of the days that After, Before and BeforeID leave.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if err := checkFilters(filters); err != nil {
+	if err := filters.Check(); err != nil {
 		return nil, edge("Search", uuid.Nil, err)
 	}
 	return v.stream(ctx, "Search", filters)
-}
-
-func checkFilters(f storage.Filters) error {
-	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus) == 0 && f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
-		return invalid("Filters", "choose nothing: List yields all plans")
-	}
-	for i, id := range f.ByIDs {
-		if !workflow.IsV7(id) {
-			return invalid(fmt.Sprintf("Filters.ByIDs[%d]", i), "%s is not a UUIDv7", id)
-		}
-	}
-	for i, id := range f.ByGroupIDs {
-		if id == uuid.Nil {
-			return invalid(fmt.Sprintf("Filters.ByGroupIDs[%d]", i), "is nil")
-		}
-	}
-	for i, s := range f.ByStatus {
-		if !s.Valid() {
-			return invalid(fmt.Sprintf("Filters.ByStatus[%d]", i), "there is no status %d", int(s))
-		}
-	}
-	switch {
-	case f.BeforeID != uuid.Nil && !workflow.IsV7(f.BeforeID):
-		return invalid("Filters.BeforeID", "%s is not a UUIDv7", f.BeforeID)
-	case !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before):
-		return invalid("Filters.After", "%v is not before Before, %v", f.After, f.Before)
-	case f.Limit < 0:
-		return invalid("Filters.Limit", "%d is negative", f.Limit)
-	}
-	return nil
-}
-
-// chooses says whether the filters leave a plan of this ID.
-func chooses(f storage.Filters, id uuid.UUID) bool {
-	created := workflow.Time(id)
-	return (f.After.IsZero() || created.After(f.After)) &&
-		(f.Before.IsZero() || created.Before(f.Before)) &&
-		(f.BeforeID == uuid.Nil || newestFirst(f.BeforeID, id) < 0) &&
-		(len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id))
 }
 
 // holds says whether a day can have plans that the filters leave.
@@ -83,15 +42,6 @@ func holds(f storage.Filters, day time.Time) bool {
 		(f.Before.IsZero() || f.Before.After(day)) &&
 		(f.BeforeID == uuid.Nil || !workflow.Time(f.BeforeID).Before(day))
 }
-
-// matches says whether the filters leave a plan of which the listing tells this.
-func matches(f storage.Filters, r storage.ListResult) bool {
-	return (len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)) &&
-		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status))
-}
-
-// newestFirst orders IDs as listings do: UUIDv7s sort by time.
-func newestFirst(a, b uuid.UUID) int { return strings.Compare(b.String(), a.String()) }
 
 // stream yields what the filters choose.
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
@@ -128,6 +78,10 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 			}
 			if !chosen {
 				continue
+			}
+			if ctx.Err() != nil { // what was listed before that is not the end of it
+				yield(storage.Stream[storage.ListResult]{Err: edge(op, uuid.Nil, ctx.Err())})
+				return
 			}
 			if !yield(storage.Stream[storage.ListResult]{Result: r}) {
 				return
@@ -174,8 +128,8 @@ func (v *Vault) result(ctx context.Context, s stored, f storage.Filters) (r stor
 	if err != nil {
 		return r, false, at("read metadata of entry", s.keys.entry(), err)
 	}
-	r.State.ETag = version(s.entry.ETag, r.State.Status)
-	if chosen = matches(f, r); !chosen || len(cut) == 0 {
+	r.State.ETag = storage.Version(s.entry.ETag, r.State.Status)
+	if chosen = f.Choose(r); !chosen || len(cut) == 0 {
 		return r, chosen, nil
 	}
 	entry, err := v.readEntry(ctx, s.keys)
@@ -204,7 +158,7 @@ func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[stored, e
 					yield(stored{}, err)
 					return
 				}
-				if p.committed() && chooses(f, p.id) {
+				if p.committed() && f.ChooseID(p.id) {
 					plans = append(plans, p)
 				}
 			}
@@ -221,9 +175,9 @@ func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[stored, e
 func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[stored, error] {
 	return func(yield func(stored, error) bool) {
 		ids := slices.Clone(f.ByIDs)
-		slices.SortFunc(ids, newestFirst)
+		slices.SortFunc(ids, storage.NewestFirst)
 		ids = slices.Compact(ids)
-		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return !chooses(f, id) })
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return !f.ChooseID(id) })
 		for chunk := range slices.Chunk(ids, v.concurrency) {
 			plans := make([]stored, len(chunk))
 			errs := make([]error, len(chunk))

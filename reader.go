@@ -15,7 +15,7 @@ import (
 // Exists says whether there is a plan of this ID, with one request.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call("Exists", id, func() error {
-		if err := checkID(id); err != nil {
+		if err := storage.CheckID(id); err != nil {
 			return err
 		}
 		ref := v.prefix.plan(id).object() // its presence commits the plan
@@ -38,12 +38,12 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // the blob, for what is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = v.call("Read", id, func() error {
-		if err := checkID(id); err != nil {
+		if err := storage.CheckID(id); err != nil {
 			return err
 		}
 		var err error
 		if plan, err = v.read(ctx, id); err == nil {
-			err = bind(plan, v.reg)
+			err = storage.Bind(plan, v.reg)
 		}
 		return err
 	})
@@ -94,7 +94,7 @@ func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error
 	if err != nil {
 		return nil, at("read entry", ref, err)
 	}
-	entry.State.ETag = version(p.ETag, entry.State.Status)
+	entry.State.ETag = storage.Version(p.ETag, entry.State.Status)
 	return entry, nil
 }
 
@@ -154,7 +154,7 @@ func (v *Vault) refresh(ctx context.Context, keys keys, o workflow.Object) error
 	if err != nil {
 		return at(doing, ref, err)
 	}
-	now.Header().State.ETag = version(p.ETag, now.Header().State.Status)
+	now.Header().State.ETag = storage.Version(p.ETag, now.Header().State.Status)
 	kind.adopt(o, now)
 	return nil
 }

@@ -63,7 +63,7 @@ func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryR
 	err = v.call("Recovery", uuid.Nil, func() error {
 		r := recovery{v: v, opts: o}
 		err := r.run(ctx)
-		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return newestFirst(a.ID, b.ID) })
+		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return storage.NewestFirst(a.ID, b.ID) })
 		report = r.report
 		return err
 	})

@@ -242,6 +242,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, eachKind())
+		time.Sleep(time.Millisecond) // the plan comes first
 		other := eachKind()
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), other) })
 		time.Sleep(pastGrace)
@@ -256,7 +257,8 @@ func TestRecoveryOfLostParts(t *testing.T) {
 				}
 			}
 		}
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		one := onEmulator(t, server, azblob.WithConcurrency(1)) // so that one plan comes after the other
+		report, err := one.Recover(t.Context(), azblob.RecoverOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 2 {
 			t.Errorf("%+v, %v", report, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -225,21 +223,10 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 
 // checkWhole says whether a plan that was read makes sense as a whole.
 func checkWhole(o workflow.Object) error {
-	if err := workflow.Validate(o, hasIDs); err != nil {
+	if err := workflow.Validate(o, storage.HasIDs); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	return nil
-}
-
-// hasIDs is the rule that an object has its ID and its plan's.
-func hasIDs(o workflow.Object, bad func(field, problem string)) {
-	h := o.Header()
-	if *h.ID == uuid.Nil {
-		bad("ID", "is nil")
-	}
-	if *h.PlanID == uuid.Nil {
-		bad("PlanID", "is nil")
-	}
 }
 
 func decodeEntry(body []byte, id uuid.UUID) (*workflow.Plan, error) {
@@ -255,46 +242,6 @@ func decodeObject(body []byte, id uuid.UUID) (*workflow.Plan, error) {
 func decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error) {
 	o := k.empty()
 	return o, decode(body, k.of.String(), o, plan, id)
-}
-
-// bind turns the raw requests and responses of all actions into the types of their plugins; a nil register leaves them.
-func bind(p *workflow.Plan, reg *registry.Register) error {
-	if reg == nil {
-		return nil
-	}
-	for o := range workflow.Walk(p) {
-		a, ok := o.(*workflow.Action)
-		if !ok {
-			continue
-		}
-		plugin, known := reg.Plugin(a.Plugin)
-		if !known {
-			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
-		}
-		var err error
-		if a.Req, err = typed(a.Req, plugin.Request()); err != nil {
-			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
-		}
-		for i := range a.Attempts {
-			if a.Attempts[i].Resp, err = typed(a.Attempts[i].Resp, plugin.Response()); err != nil {
-				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
-			}
-		}
-	}
-	return nil
-}
-
-// typed decodes raw JSON into a new value of the type of empty. What is not raw is returned as it is.
-func typed(v, empty any) (any, error) {
-	raw, ok := v.(json.RawMessage)
-	if !ok || empty == nil {
-		return v, nil
-	}
-	into := reflect.New(reflect.TypeOf(empty))
-	if err := json.Unmarshal(raw, into.Interface()); err != nil {
-		return nil, err
-	}
-	return into.Elem().Interface(), nil
 }
 
 // The names of metadata, beside blob.WriteID. They are lower-case letters only: HTTP changes the case of names, and similar
@@ -482,17 +429,4 @@ func cutText(s string, limit int) string {
 		n = n * 7 / 8
 	}
 	return ""
-}
-
-// A version is what State.ETag holds: the ETag of a blob, and the status that the object had in it, so that a move
-// backwards is seen without a request.
-func version(etag string, status workflow.Status) string {
-	return etag + "@" + status.String()
-}
-
-// parseVersion splits a version. The status is false where there is none.
-func parseVersion(v string) (etag string, status workflow.Status, ok bool) {
-	etag, text, found := strings.Cut(v, "@")
-	ok = found && status.UnmarshalText([]byte(text)) == nil
-	return etag, status, ok
 }

@@ -44,7 +44,7 @@ func goldenPlan() *workflow.Plan {
 	}
 	key := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	state := func(s workflow.Status) workflow.State {
-		return workflow.State{Status: s, Start: at.Add(time.Minute), End: at.Add(time.Hour), ETag: version("0x8DE49A7C5A1C800", s)}
+		return workflow.State{Status: s, Start: at.Add(time.Minute), End: at.Add(time.Hour), ETag: storage.Version("0x8DE49A7C5A1C800", s)}
 	}
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
@@ -211,7 +211,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bind(object, reg); err != nil {
+	if err := storage.Bind(object, reg); err != nil {
 		t.Fatal(err)
 	}
 	want := goldenPlan()
@@ -237,7 +237,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 			continue
 		}
 		if a, ok := part.(*workflow.Action); ok {
-			if err := bind(planWith(a), reg); err != nil {
+			if err := storage.Bind(planWith(a), reg); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -855,7 +855,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 		{what: "response of another form", plugin: "value", req: raw(`{"N":1}`), resp: raw(`[]`), wantErr: true, fragment: "response 0"},
 	} {
 		a := &workflow.Action{ID: examplePart, Plugin: test.plugin, Req: test.req, Attempts: []workflow.Attempt{{Resp: test.resp}}}
-		err := bind(planWith(a), reg)
+		err := storage.Bind(planWith(a), reg)
 		if test.wantErr {
 			if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), test.fragment) || !strings.Contains(err.Error(), examplePart.String()) {
 				t.Errorf("%s: %v", test.what, err)
@@ -866,7 +866,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 			t.Errorf("%s: request %#v, response %#v, %v", test.what, a.Req, a.Attempts[0].Resp, err)
 		}
 		a = &workflow.Action{Plugin: "other", Req: test.req}
-		if err := bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
+		if err := storage.Bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
 			t.Errorf("%s: with a nil register the request is %#v, %v", test.what, a.Req, err)
 		}
 	}
@@ -876,7 +876,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 func TestBindFindsEveryAction(t *testing.T) {
 	object, err := decodeObject(readGolden(t, "object"), goldenPlan().ID)
 	must(t, err)
-	must(t, bind(object, plantest.Register()))
+	must(t, storage.Bind(object, plantest.Register()))
 	n := 0
 	for o := range workflow.Walk(object) {
 		if a, ok := o.(*workflow.Action); ok {
@@ -901,7 +901,7 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 	reg := plantest.Register()
 	for seed := range uint64(50) {
 		p := plantest.Random(seed)
-		fill(p)
+		storage.Complete(p)
 		if rand.New(rand.NewPCG(seed, 1)).IntN(2) == 0 {
 			plantest.Finish(p)
 		}
@@ -927,7 +927,7 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 			}
 			kindOf(o).adopt(o, now)
 		}
-		must(t, bind(got, reg))
+		must(t, storage.Bind(got, reg))
 		if d := plantest.Diff(p, got); d != "" {
 			t.Errorf("seed %d: %s", seed, d)
 		}
@@ -936,13 +936,13 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 
 func TestVersionsKnowTheirStatus(t *testing.T) {
 	for s := workflow.NotStarted; s.Valid(); s++ {
-		etag, status, ok := parseVersion(version("0x8DE", s))
+		etag, status, ok := storage.SplitVersion(storage.Version("0x8DE", s))
 		if etag != "0x8DE" || status != s || !ok {
 			t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
 		}
 	}
 	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@Running@x", "0x8DE"}} {
-		if etag, status, ok := parseVersion(test.version); etag != test.etag || ok {
+		if etag, status, ok := storage.SplitVersion(test.version); etag != test.etag || ok {
 			t.Errorf("%q is read as %q, %s, %v", test.version, etag, status, ok)
 		}
 	}
@@ -953,8 +953,8 @@ func FuzzParseVersion(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		etag, status, ok := parseVersion(v)
-		if ok && (version(etag, status) != v || !status.Valid()) {
+		etag, status, ok := storage.SplitVersion(v)
+		if ok && (storage.Version(etag, status) != v || !status.Valid()) {
 			t.Errorf("%q is read as %q, %s", v, etag, status)
 		}
 		if !strings.HasPrefix(v, etag) || strings.Contains(etag, "@") {
@@ -1075,7 +1075,7 @@ func FuzzDecodeObject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
 		p, err := decodeObject(body, id)
 		if err == nil {
-			if err := workflow.Validate(p, hasIDs); err != nil || p.ID != id {
+			if err := workflow.Validate(p, storage.HasIDs); err != nil || p.ID != id {
 				t.Errorf("a plan that makes no sense was read: %v", err)
 			}
 		}

@@ -65,15 +65,10 @@ func update[T any, P interface {
 	}
 	return v.change(op, &id, func() error {
 		if o == nil {
-			return invalid(op, "is nil")
+			return storage.Invalid(op, "is nil")
 		}
-		// Only a plan that becomes final is written with all its parts: parts of others may be worked on meanwhile.
-		validate := workflow.ValidateOwn
-		if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
-			validate = workflow.Validate
-		}
-		if err := validate(o, hasIDs, notAhead, forward, v.knownPlugin); err != nil {
-			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+		if err := storage.CheckUpdate(o, v.reg); err != nil {
+			return err
 		}
 		if err := v.updateOne(ctx, o); err != nil {
 			return err
@@ -85,17 +80,6 @@ func update[T any, P interface {
 	})
 }
 
-// forward is the rule that no object goes back from the status of the version that it was read at or last written as. Where
-// no version is known, so is no status.
-func forward(o workflow.Object, bad func(field, problem string)) {
-	s := o.Header().State
-	_, was, known := parseVersion(s.ETag)
-	if !known || s.Status == was || s.Status > was && !was.Final() {
-		return
-	}
-	bad("State.Status", fmt.Sprintf("%s can't follow %s: states only move forward", s.Status, was))
-}
-
 // updateOne writes the blob of an object's own fields, and notes its new version in the object.
 func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
@@ -103,7 +87,7 @@ func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
 	ref := v.prefix.plan(*h.PlanID).of(o)
 
 	cond := blob.IfThere
-	if etag, _, _ := parseVersion(h.State.ETag); etag != "" {
+	if etag, _, _ := storage.SplitVersion(h.State.ETag); etag != "" {
 		cond = blob.IfMatch(etag)
 	}
 	body, err := encodeOwn(o)
@@ -111,13 +95,13 @@ func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
 		return fmt.Errorf("%w: %s can't be encoded: %w", storage.ErrInvalid, doing, err)
 	}
 	if len(body) > blob.MaxBody {
-		return invalid(doing, "needs %d bytes, %d are the most", len(body), blob.MaxBody)
+		return storage.Invalid(doing, "needs %d bytes, %d are the most", len(body), blob.MaxBody)
 	}
 	etag, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
 	if err != nil {
 		return at(doing, ref, err)
 	}
-	h.State.ETag = version(etag, h.State.Status)
+	h.State.ETag = storage.Version(etag, h.State.Status)
 	return nil
 }
 

@@ -41,7 +41,7 @@ var mutants = []mutant{
 	{"MD5: not checked", "internal/blob/client.go", "!bytes.Equal(sum[:], resp.ContentMD5)", "false", "TestReadDamage"},
 	{"MD5: a mismatch is not read again", "internal/blob/errors.go", "return verdict{reason: Damaged, again: true, once: true}\n\tcase errors.As(err, &final)", "return verdict{reason: Damaged}\n\tcase errors.As(err, &final)", "TestReadRidesOut"},
 	{"MD5: a short body is whole", "internal/blob/client.go", "if int64(len(body)) < length {", "if false {", "TestGet|TestRead"},
-	{"MD5: not sent", "internal/blob/client.go", "\t\tTransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),\n\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:]},", "\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\")},", "TestPut"},
+	{"MD5: not sent", "internal/blob/client.go", "\t\tTransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),\n\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:]},", "\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:0]},", "TestPut"},
 
 	// Retries and slots.
 	{"retry: never", "internal/blob/retry.go", "if !v.again || v.once && !onceMore", "if true || v.once && !onceMore", "TestCreateLost"},
@@ -75,5 +75,5 @@ var mutants = []mutant{
 	{"list: cut texts stay cut", "lister.go", "!chosen || len(cut) == 0 {", "true || len(cut) == 0 {", "TestStrange"},
 	{"prefix: another one's days", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
 	{"schema: a newer one is read", "schema.go", "case version > schema:", "case version > schema+5:", "TestReadDamage"},
-	{"states: may go back", "updater.go", "if !known || s.Status == was || s.Status > was && !was.Final() {", "if true || !known || s.Status == was || s.Status > was && !was.Final() {", "TestStates"},
+	{"states: may go back", "storage/input.go", "if !known || s.Status == was || s.Status > was && !was.Final() {", "if true || !known || s.Status == was || s.Status > was && !was.Final() {", "TestStates"},
 }
