@@ -9,9 +9,11 @@ import (
 	"go/parser"
 	gotoken "go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -287,5 +289,34 @@ const (
 	}
 	if got := unexplained(f); !slices.Equal(got, []string{"A", "C", "D", "F", "K"}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestProtocolNamesItsTests sees that each test that docs/protocol.md names is there.
+func TestProtocolNamesItsTests(t *testing.T) {
+	page, err := os.ReadFile("docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(text)
+	}
+	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1)
+	if len(named) < 27 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, name := range named {
+		if !strings.Contains(tests.String(), "func "+name+"(") {
+			t.Errorf("there is no %s", name)
+		}
 	}
 }
