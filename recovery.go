@@ -204,6 +204,17 @@ func (r *recovery) settle(ctx context.Context, s suspect) error {
 			return r.complete(ctx, s, now.object.ETag)
 		})
 	case object.Status.Final():
+		// They were asked for at once, so the plan may have been completed between the two answers.
+		again, err := r.v.client.Head(ctx, s.keys.entry())
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil // deleted meanwhile
+		}
+		if err != nil {
+			return at("look at entry", s.keys.entry(), err)
+		}
+		if entry, err = listedState(again.Metadata); err == nil && entry.Status.Final() {
+			return nil
+		}
 		return r.fail(s, "a final object beside an entry that is not", at("compare entry and object", s.keys.entry(),
 			fmt.Errorf("%w: it says %s, and the object says %s: the entry was set back from outside", storage.ErrCorrupt, entry.Status, object.Status)))
 	case entry.Status == workflow.NotStarted:
@@ -367,13 +378,13 @@ func (r *recovery) leave() error {
 	return nil
 }
 
-// act does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at
-// means that somebody else is at work: the next recovery looks again.
+// act does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at,
+// or is gone, means that somebody else is at work: the next recovery looks again.
 func (r *recovery) act(s suspect, found, did string, do func() error) error {
 	p := RecoveredPlan{ID: s.keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch err := do(); {
-		case errors.Is(err, storage.ErrConflict):
+		case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt):
 			return r.leave()
 		case err != nil:
 			p.Err = err

@@ -356,3 +356,43 @@ func TestEntrySetBack(t *testing.T) {
 		}
 	})
 }
+
+// TestRecoveryBesideACompletion completes and deletes a plan while Recovery looks at it, before each of its requests: it reports
+// nothing, since nothing is wrong.
+func TestRecoveryBesideACompletion(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		for n := 1; ; n++ {
+			asked := 0
+			inBubble(t, fmt.Sprintf("at %d, deletes %v", n, deletes), func(t *testing.T, server *emulator.Server) {
+				v := onEmulator(t, server)
+				_, plan := running(t, v, plantest.Small())
+				if deletes { // the completion was broken off, so that Recovery has something to do
+					dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) {
+						dying := *plan
+						_ = v.UpdatePlan(t.Context(), &dying)
+					})
+				}
+				transport := server.Transport()
+				transport.SetGate(gate(func() {
+					if asked++; asked != n {
+						return
+					}
+					if deletes {
+						if err := v.Delete(t.Context(), plan.ID); err != nil {
+							t.Error(err)
+						}
+					} else if err := v.UpdatePlan(t.Context(), plan); err != nil {
+						t.Error(err)
+					}
+				}))
+				if err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recovery(t.Context()); err != nil {
+					t.Error(err)
+				}
+				settled(t, v)
+			})
+			if t.Failed() || asked < n {
+				break
+			}
+		}
+	}
+}
