@@ -49,7 +49,7 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 		return failWith(codeAuthenticationFailed, "Request date header too old: '"+date+"'.")
 	}
 	resource, ok := canonicalResource(s.account, r.URL)
-	if !ok {
+	if !ok || !visible(r.Header) {
 		return fail(codeAuthenticationFailed)
 	}
 	// The documentation sorts headers lexicographically; the service, and with it
@@ -63,6 +63,22 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 		}
 	}
 	return fail(codeAuthenticationFailed)
+}
+
+// visible tells whether the x-ms- headers can be signed: client and service
+// disagree on what others than visible ASCII look like on the wire.
+func visible(h http.Header) bool {
+	for name, values := range h {
+		if !strings.HasPrefix(strings.ToLower(name), "x-ms-") {
+			continue
+		}
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r > '~' }) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // stringToSign is what client and server sign.

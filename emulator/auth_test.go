@@ -223,5 +223,5 @@ func TestOtherAccount(t *testing.T) {
 	s := emulator.New()
 	c := keyClient(t, s.Transport(), "http://localhost/other", emulator.DefaultAccount, emulator.DefaultKey)
 	_, err := c.Create(t.Context(), nil)
-	want(t, err, http.StatusBadRequest, "InvalidUri")
+	want(t, err, http.StatusNotFound, "ResourceNotFound")
 }

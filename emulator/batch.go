@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,9 +19,12 @@ const batchLimit = 256
 // parseBatch takes a batch apart.
 // https://learn.microsoft.com/rest/api/storageservices/blob-batch
 func (s *Server) parseBatch(c *call) *answer {
+	if c.http.Header.Get("Content-Type") == "" {
+		return failWith(codeMissingRequiredHeader, "Header: Content-Type.")
+	}
 	mediaType, params, err := c.mediaType()
 	if err != nil || mediaType != "multipart/mixed" || params["boundary"] == "" {
-		return failWith(codeInvalidHeaderValue, "Header: Content-Type.")
+		return batchFailure(failWith(codeInvalidHeaderValue, "Header: Content-Type."))
 	}
 	reader := multipart.NewReader(bytes.NewReader(c.body), params["boundary"])
 	for {
@@ -83,9 +87,6 @@ func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
 
 // batch does the items one after the other, each for itself.
 func (s *Server) batch(c *call) *answer {
-	if c.container != "" && s.state.container(c.container) == nil {
-		return fail(codeContainerNotFound)
-	}
 	outcomes := make([]*answer, len(c.items))
 	for i, item := range c.items {
 		item.now, item.n = c.now, c.n
@@ -129,16 +130,24 @@ func batchAnswer(c *call, outcomes []*answer) *answer {
 // batchFailure is the answer to a batch that is not done at all: one part, of no
 // item. The service and Azurite answer so, and the SDK knows it.
 func batchFailure(failure *answer) *answer {
-	const boundary = "batchresponse_failure"
-	failure.header.Set("Content-Length", fmt.Sprint(len(failure.body)))
-	var body strings.Builder
-	writePart(&body, boundary, "", failure)
-	body.WriteString("--" + boundary + "--\r\n")
 	a := newAnswer(http.StatusAccepted)
 	a.code = failure.code
+	a.failure = failure
+	return a
+}
+
+// wrapFailure makes the body of an answer to a batch that is not done at all.
+func (a *answer) wrapFailure(c *call) {
+	const boundary = "batchresponse_failure"
+	part := a.failure.copy()
+	part.header.Set("Content-Length", strconv.Itoa(len(part.body)))
+	part.header.Set("X-Ms-Request-Id", requestID(c.n))
+	part.header.Set("X-Ms-Version", c.version)
+	var body strings.Builder
+	writePart(&body, boundary, "", part)
+	body.WriteString("--" + boundary + "--\r\n")
 	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
 	a.body = []byte(body.String())
-	return a
 }
 
 // writePart writes one answer as a part of the batch's.

@@ -64,14 +64,14 @@ func TestBatchDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := codes(t, resp.Responses)
-		if wanted := []string{"", "412 ConditionNotMet", "404 BlobNotFound", "404 BlobNotFound", ""}; !slices.Equal(got, wanted) {
+		if wanted := []string{"", "412 ConditionNotMet", "404 BlobNotFound", "412 ConditionNotMet", ""}; !slices.Equal(got, wanted) {
 			t.Errorf("got %q, want %q", got, wanted)
 		}
 		if s.Len("plans") != 1 {
 			t.Errorf("%d blobs are left", s.Len("plans"))
 		}
 		wanted := "BatchDelete plans -> 202; plans/known If-Match:etag 202; plans/chan ged/ü If-Match:etag 412 ConditionNotMet; " +
-			"plans/missing 404 BlobNotFound; plans/missing If-Match:* 404 BlobNotFound; plans/whatever 202"
+			"plans/missing 404 BlobNotFound; plans/missing If-Match:* 412 ConditionNotMet; plans/whatever 202"
 		if lines := trace(s); !slices.Equal(lines, []string{wanted}) {
 			t.Errorf("the log is\n%s", strings.Join(lines, "\n"))
 		}
@@ -189,8 +189,14 @@ func TestBatchRefusals(t *testing.T) {
 	}
 	s := emulator.New()
 	s.PutContainer("plans", nil)
-	resp, _ := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody(fine), map[string]string{"Content-Type": "text/plain"})
+	for contentType, code := range map[string]string{"text/plain": "InvalidHeaderValue", "multipart/mixed": "InvalidHeaderValue"} {
+		resp, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody(fine), map[string]string{"Content-Type": contentType})
+		if resp.StatusCode != http.StatusAccepted || !strings.Contains(text, code) {
+			t.Errorf("%s: got %d, %q", contentType, resp.StatusCode, text)
+		}
+	}
+	resp, _ := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody(fine), nil)
 	if resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("got %d", resp.StatusCode)
+		t.Errorf("no content type: got %d", resp.StatusCode)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc64"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,20 +32,12 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if old == nil {
-		bad = c.cond.forCreate()
-	} else {
-		bad = c.cond.forWrite(old.version, old.modified, codeBlobAlreadyExists)
-	}
-	if bad != nil {
+	if bad := c.cond.forWrite(old, codeBlobAlreadyExists); bad != nil {
 		return bad
 	}
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
 	b.created = b.modified
-	if old != nil {
-		b.created = old.created
-	}
 	ct.blobs.ReplaceOrInsert(b)
 
 	a := newAnswer(http.StatusCreated)
@@ -70,14 +63,23 @@ func (c *call) newBlob() (*blob, *answer) {
 		return nil, failWith(codeInvalidHeaderValue, "Header: x-ms-blob-type.")
 	}
 	b := &blob{name: c.blob, body: c.body, metadata: c.metadata, md5: md5.Sum(c.body)} //nolint:gosec // as above
-	for _, name := range []string{"Content-MD5", "x-ms-blob-content-md5"} {
-		if bad := checkDigest(h, name, b.md5[:], codeInvalidMd5, codeMd5Mismatch); bad != nil {
-			return nil, bad
-		}
+	// The blob's own header wins over the request's.
+	sum := "x-ms-blob-content-md5"
+	if h.Get(sum) == "" {
+		sum = "Content-MD5"
+	}
+	if h.Get(sum) != "" && h.Get("x-ms-content-crc64") != "" {
+		return nil, fail(codeBothDigests)
+	}
+	if bad := checkDigest(h, sum, b.md5[:], codeInvalidMd5, codeMd5Mismatch); bad != nil {
+		return nil, bad
 	}
 	crc := binary.LittleEndian.AppendUint64(nil, crc64.Checksum(c.body, crc64.MakeTable(crcPolynomial)))
 	if bad := checkDigest(h, "x-ms-content-crc64", crc, codeInvalidHeaderValue, codeCrc64Mismatch); bad != nil {
 		return nil, bad
+	}
+	if c.badMetadata != nil {
+		return nil, c.badMetadata.copy()
 	}
 	tier := h.Get("x-ms-access-tier")
 	if tier != "" && !slices.Contains([]string{"Hot", "Cool", "Cold"}, tier) {
@@ -133,14 +135,11 @@ func (s *Server) read(c *call) (*blob, *answer) {
 	if bad != nil {
 		return nil, bad
 	}
+	if bad := c.cond.forRead(b); bad != nil {
+		return nil, bad
+	}
 	if b == nil {
 		return nil, fail(codeBlobNotFound)
-	}
-	if bad := c.cond.forRead(b.version, b.modified); bad != nil {
-		if bad.status == http.StatusNotModified {
-			b.describe(bad.header)
-		}
-		return nil, bad
 	}
 	return b, nil
 }
@@ -152,18 +151,16 @@ func (s *Server) getBlob(c *call) *answer {
 	}
 	size := int64(len(b.body))
 	header := rangeHeader(c.http.Header)
-	if header == "" {
-		if c.http.Header.Get("x-ms-range-get-content-md5") != "" {
+	from, to, ok := parseRange(header)
+	if !ok {
+		// A range that is none does not count, as HTTP says.
+		if header == "" && c.http.Header.Get("x-ms-range-get-content-md5") != "" {
 			return failWith(codeMissingRequiredHeader, "Header: x-ms-range.")
 		}
 		a := newAnswer(http.StatusOK)
 		b.describeAll(a.header)
 		a.body = b.body
 		return a
-	}
-	from, to, ok := parseRange(header)
-	if !ok {
-		return failWith(codeInvalidHeaderValue, "Header: Range.")
 	}
 	if from >= size {
 		a := fail(codeInvalidRange)
@@ -201,6 +198,11 @@ func (s *Server) headBlob(c *call) *answer {
 	}
 	b.describeAll(a.header)
 	a.header.Set("Content-Length", strconv.Itoa(len(b.body)))
+	// Only here: Get Blob does not tell the tier.
+	a.header.Set("X-Ms-Access-Tier", b.tier())
+	if b.tierInferred() {
+		a.header.Set("X-Ms-Access-Tier-Inferred", "true")
+	}
 	return a
 }
 
@@ -209,11 +211,11 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
+	if bad := c.cond.forWrite(old, codeConditionNotMet); bad != nil {
+		return bad
+	}
 	if old == nil {
 		return fail(codeBlobNotFound)
-	}
-	if bad := c.cond.forWrite(old.version, old.modified, codeConditionNotMet); bad != nil {
-		return bad
 	}
 	b := *old
 	b.metadata = c.metadata
@@ -234,13 +236,11 @@ func (s *Server) deleteBlob(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if old == nil {
-		// With If-Match, too. Azurite says 412 then; what the real service says is
-		// not verified.
-		return fail(codeBlobNotFound)
-	}
-	if bad := c.cond.forWrite(old.version, old.modified, codeConditionNotMet); bad != nil {
+	if bad := c.cond.forWrite(old, codeConditionNotMet); bad != nil {
 		return bad
+	}
+	if old == nil {
+		return fail(codeBlobNotFound)
 	}
 	ct.blobs.Delete(old)
 	a := newAnswer(http.StatusAccepted)
@@ -268,7 +268,6 @@ func (b *blob) describeAll(h http.Header) {
 	set("Content-Language", given.language)
 	set("Content-Disposition", given.disposition)
 	set("Cache-Control", given.cacheControl)
-	set("X-Ms-Access-Tier", given.tier)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.md5[:]))
 	h.Set("X-Ms-Blob-Type", "BlockBlob")
@@ -297,13 +296,25 @@ func parseRange(header string) (from, to int64, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	from, err := strconv.ParseInt(first, 10, 64)
-	if err != nil || from < 0 {
+	from, ok = parseOffset(first)
+	if !ok {
 		return 0, 0, false
 	}
 	if last == "" {
-		return from, 1<<63 - 1, true
+		return from, math.MaxInt64, true
 	}
-	to, err = strconv.ParseInt(last, 10, 64)
-	return from, to, err == nil && to >= from
+	to, ok = parseOffset(last)
+	return from, to, ok && to >= from
+}
+
+// parseOffset reads digits. What is too large for an int64 is the largest.
+func parseOffset(text string) (int64, bool) {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return math.MaxInt64, true
+	}
+	return n, true
 }

@@ -64,21 +64,24 @@ func matches(tags []string, version etag) bool {
 
 func isAny(tags []string) bool { return len(tags) == 1 && tags[0] == "*" }
 
-// forRead judges a read of a blob that exists: If-Match and If-Unmodified-Since
-// must both hold, and one of If-None-Match and If-Modified-Since. A missing
-// blob is not judged at all: it is 404 whatever the conditions.
-func (c *conditions) forRead(version etag, modified time.Time) *answer {
-	if isAny(c.noneMatch) {
+// forRead judges a read: If-Match and If-Unmodified-Since must both hold, and one
+// of If-None-Match and If-Modified-Since. A missing blob (nil) meets everything,
+// so that it is 404, but for If-None-Match: *, which no read can meet.
+func (c *conditions) forRead(b *blob) *answer {
+	if isAny(c.noneMatch) && (b != nil || c.match == nil) {
 		return fail(codeUnsatisfiableCondition)
 	}
-	if c.match != nil && !matches(c.match, version) {
+	if b == nil {
+		return nil
+	}
+	if c.match != nil && !matches(c.match, b.version) {
 		return fail(codeConditionNotMet)
 	}
-	if c.hasUnmodifSince && modified.After(c.unmodifiedSince) {
+	if c.hasUnmodifSince && b.modified.After(c.unmodifiedSince) {
 		return fail(codeConditionNotMet)
 	}
-	differs := c.noneMatch != nil && !matches(c.noneMatch, version)
-	newer := c.hasModifiedSince && modified.After(c.modifiedSince)
+	differs := c.noneMatch != nil && !matches(c.noneMatch, b.version)
+	newer := c.hasModifiedSince && b.modified.After(c.modifiedSince)
 	if (c.noneMatch != nil || c.hasModifiedSince) && !differs && !newer {
 		return notModified()
 	}
@@ -106,17 +109,40 @@ func (c *conditions) combination() *answer {
 	return nil
 }
 
-// forWrite judges a write of a blob that exists. exists is the answer to
-// If-None-Match: *, which differs by operation.
-func (c *conditions) forWrite(version etag, modified time.Time, exists string) *answer {
+// forWrite judges a write of a blob. exists is the answer to If-None-Match: * if
+// it is there, which differs by operation. If it is not (nil) it can't be a
+// version that the client knows, and conditions on time don't count.
+func (c *conditions) forWrite(b *blob, exists string) *answer {
+	if bad := c.combination(); bad != nil {
+		return bad
+	}
+	if b == nil {
+		if c.match != nil {
+			return fail(codeConditionNotMet)
+		}
+		return nil
+	}
 	met := true
 	switch {
 	case isAny(c.noneMatch):
 		return fail(exists)
 	case c.noneMatch != nil:
-		met = !matches(c.noneMatch, version)
+		met = !matches(c.noneMatch, b.version)
 	case c.match != nil:
-		met = matches(c.match, version)
+		met = matches(c.match, b.version)
+	default:
+		return c.onTime(b.modified)
+	}
+	if !met {
+		return fail(codeConditionNotMet)
+	}
+	return nil
+}
+
+// onTime judges the conditions on time, of which there is one at most.
+func (c *conditions) onTime(modified time.Time) *answer {
+	met := true
+	switch {
 	case c.hasModifiedSince:
 		met = modified.After(c.modifiedSince)
 	case c.hasUnmodifSince:
@@ -126,22 +152,4 @@ func (c *conditions) forWrite(version etag, modified time.Time, exists string) *
 		return fail(codeConditionNotMet)
 	}
 	return nil
-}
-
-// forCreate judges a write of a blob that does not exist: it can't be a version
-// that the client knows. Conditions on time don't count then.
-func (c *conditions) forCreate() *answer {
-	if c.match != nil {
-		return fail(codeConditionNotMet)
-	}
-	return nil
-}
-
-// forContainer judges a write of a container, for which the service has no
-// conditions on the ETag.
-func (c *conditions) forContainer(modified time.Time) *answer {
-	if c.match != nil || c.noneMatch != nil {
-		return fail(codeConditionsNotSupported)
-	}
-	return c.forWrite(0, modified, "")
 }

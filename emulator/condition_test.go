@@ -47,9 +47,12 @@ func TestConditions(t *testing.T) {
 		{name: "If-None-Match stale", noneMatch: stale, put: ok, get: ok, head: ok, set: ok, del: ok},
 
 		{name: "none, missing", missing: true, put: ok, get: notFound, head: notFound, set: notFound, del: notFound},
-		{name: "If-Match, missing", missing: true, match: stale, put: notMet, get: notFound, head: notFound, set: notFound, del: notFound},
-		{name: "If-Match any, missing", missing: true, match: "*", put: notMet, get: notFound, head: notFound, set: notFound, del: notFound},
-		{name: "If-None-Match any, missing", missing: true, noneMatch: "*", put: ok, get: notFound, head: notFound, set: notFound, del: notFound},
+		{name: "If-Match, missing", missing: true, match: stale, put: notMet, get: notFound, head: notFound, set: notMet, del: notMet},
+		{name: "If-Match any, missing", missing: true, match: "*", put: notMet, get: notFound, head: notFound, set: notMet, del: notMet},
+		{
+			name: "If-None-Match any, missing", missing: true, noneMatch: "*", put: ok,
+			get: outcome{400, "UnsatisfiableCondition"}, head: outcome{400, "UnsatisfiableCondition"}, set: notFound, del: notFound,
+		},
 		{name: "If-None-Match, missing", missing: true, noneMatch: stale, put: ok, get: notFound, head: notFound, set: notFound, del: notFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

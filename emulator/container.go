@@ -31,12 +31,19 @@ func (s *Server) createContainer(c *call) *answer {
 	return a
 }
 
+// deleteContainer knows the conditions on time alone.
 func (s *Server) deleteContainer(c *call) *answer {
+	if c.cond.hasModifiedSince && c.cond.hasUnmodifSince {
+		return fail(codeMultipleConditions)
+	}
 	ct := s.state.container(c.container)
 	if ct == nil {
 		return fail(codeContainerNotFound)
 	}
-	if bad := c.cond.forContainer(ct.modified); bad != nil {
+	if c.cond.match != nil || c.cond.noneMatch != nil {
+		return fail(codeConditionsNotSupported)
+	}
+	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
 	s.state.containers.Delete(ct)
@@ -63,12 +70,16 @@ func (s *Server) containerProperties(c *call) *answer {
 	return a
 }
 
+// setContainerMetadata knows no condition but If-Modified-Since.
 func (s *Server) setContainerMetadata(c *call) *answer {
 	ct := s.state.container(c.container)
 	if ct == nil {
 		return fail(codeContainerNotFound)
 	}
-	if bad := c.cond.forContainer(ct.modified); bad != nil {
+	if c.cond.match != nil || c.cond.noneMatch != nil || c.cond.hasUnmodifSince {
+		return fail(codeConditionsNotSupported)
+	}
+	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
 	ct.metadata = c.metadata

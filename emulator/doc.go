@@ -36,32 +36,41 @@
 //
 // # Where it differs from Azurite
 //
-// The emulator follows the documentation of the real service where Azurite
-// does not:
+// Tests compare its answers with those of Azurite, the reference: TestFidelity
+// for every operation under every condition and for the limits of the service,
+// TestDifferential for random requests. Where they differ the emulator follows
+// the documentation of the real service. All differences are listed, with their
+// sources, in deviations_test.go; these matter to clients:
 //
 //   - GET and HEAD with If-Match on a missing blob are 404 BlobNotFound, not 412
-//     (https://github.com/Azure/Azurite/issues/2751).
-//   - DELETE with If-Match on a missing blob is 404 BlobNotFound, not 412. What
-//     the real service answers is not verified.
-//   - PUT with If-Match: * on a missing blob is 412 in both
-//     (https://github.com/Azure/Azurite/issues/2589).
-//   - If-None-Match: * on an existing blob is honoured by every write: 412 for
-//     metadata and delete, where Azurite ignores it.
+//     (https://github.com/Azure/Azurite/issues/2751). Writes with If-Match on a
+//     missing blob are 412 in both.
+//   - If-None-Match: * on an existing blob is honoured by every write: 409 for
+//     Put Blob, 412 for metadata and delete, where Azurite ignores it.
+//   - Conditions that containers do not have are 400
+//     ConditionHeadersNotSupported.
 //   - A request signed with a date more than 15 minutes away from the server's
-//     clock is 403 AuthenticationFailed; a bad signature is 403
-//     AuthenticationFailed, where Azurite says AuthorizationFailure.
+//     clock, or with none, is 403 AuthenticationFailed; a bad signature is 403
+//     AuthenticationFailed, where Azurite says AuthorizationFailure, and none at
+//     all is 401 NoAuthenticationInformation.
 //   - Metadata is limited to 8 KiB and blob names to 1,024 characters.
-//     Metadata values that are not visible ASCII are 400 InvalidMetadata with a
-//     bearer token, too.
+//   - Metadata values that are not visible ASCII are 403 AuthenticationFailed
+//     with a signature, and 400 InvalidMetadata with a bearer token, which
+//     Azurite accepts.
 //   - The name of a deleted container is held for 30 seconds
 //     (409 ContainerBeingDeleted); see [WithContainerDeletion].
-//   - The creation time survives an overwrite; what the real service does is
-//     not verified.
+//   - A marker stands for the first name that a page did not hold: names that
+//     come before it while a client pages are missed. Markers that the emulator
+//     did not give out are refused.
 //   - Every write of a server has an ETag of its own, even two in the same
 //     instant.
 //   - Names of metadata are folded to lower case, which is how the SDK shows
 //     them in listings. (The service keeps the case of the first writer, but
 //     HTTP libraries, Go's among them, do not.)
+//
+// Where nothing is documented the emulator does as Azurite does, such as 412 for
+// a delete with If-Match of a missing blob, or a creation time that an overwrite
+// begins anew.
 //
 // # Time
 //

@@ -13,10 +13,10 @@ var ErrCrashed = errors.New("emulator: the client has crashed")
 // The error codes that the emulator answers with. They are the service's own:
 // https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 const (
-	codeInvalidURI             = "InvalidUri"
 	codeAuthenticationFailed   = "AuthenticationFailed"
 	codeBlobAlreadyExists      = "BlobAlreadyExists"
 	codeBlobNotFound           = "BlobNotFound"
+	codeBothDigests            = "BothCrc64AndMd5HeaderPresent"
 	codeConditionNotMet        = "ConditionNotMet"
 	codeConditionsNotSupported = "ConditionHeadersNotSupported"
 	codeContainerAlreadyExists = "ContainerAlreadyExists"
@@ -46,6 +46,7 @@ const (
 	codeOutOfRangeInput        = "OutOfRangeInput"
 	codeOutOfRangeQuery        = "OutOfRangeQueryParameterValue"
 	codeRequestBodyTooLarge    = "RequestBodyTooLarge"
+	codeResourceNotFound       = "ResourceNotFound"
 	codeServerBusy             = "ServerBusy"
 	codeUnsatisfiableCondition = "UnsatisfiableCondition"
 	codeUnsupportedHTTPVerb    = "UnsupportedHttpVerb"
@@ -58,14 +59,14 @@ const (
 // is not in the table is the caller's own (see [Answer]); status 0 says so.
 func explain(code string) (status int, message string) {
 	switch code {
-	case codeInvalidURI:
-		return http.StatusBadRequest, "The requested URI does not represent any resource on the server."
 	case codeAuthenticationFailed:
 		return http.StatusForbidden, "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."
 	case codeBlobAlreadyExists:
 		return http.StatusConflict, "The specified blob already exists."
 	case codeBlobNotFound:
 		return http.StatusNotFound, "The specified blob does not exist."
+	case codeBothDigests:
+		return http.StatusBadRequest, "Both CRC64 and MD5 headers are present; only one of them may be."
 	case codeConditionNotMet:
 		return http.StatusPreconditionFailed, "The condition specified using HTTP conditional header(s) is not met."
 	case codeConditionsNotSupported:
@@ -124,6 +125,8 @@ func explain(code string) (status int, message string) {
 		return http.StatusBadRequest, "One of the query parameters specified in the request URI is outside the permissible range."
 	case codeRequestBodyTooLarge:
 		return http.StatusRequestEntityTooLarge, "The request body is too large and exceeds the maximum permissible limit."
+	case codeResourceNotFound:
+		return http.StatusNotFound, "The specified resource does not exist."
 	case codeServerBusy:
 		return http.StatusServiceUnavailable, "The server is busy."
 	case codeUnsatisfiableCondition:

@@ -35,7 +35,8 @@ func (c *call) parseListing(limit int) *answer {
 	l.delimiter = c.query.Get("delimiter")
 	l.include = c.query.Get("include")
 	l.limit = limit
-	if value := c.query.Get("maxresults"); value != "" {
+	if c.query.Has("maxresults") {
+		value := c.query.Get("maxresults")
 		n, err := strconv.Atoi(value)
 		if err != nil {
 			return failWith(codeInvalidQueryParameter, "Parameter: maxresults.")
@@ -121,7 +122,7 @@ func (s *Server) listContainers(c *call) *answer {
 		w.WriteString(xmlProlog + `<EnumerationResults ServiceEndpoint="`)
 		escapeXML(&w, c.endpoint)
 		w.WriteString(`">`)
-		l.writeHead(&w)
+		l.writeHead(&w, l.max)
 		w.WriteString("<Containers>")
 		for _, ct := range p.items {
 			w.WriteString("<Container>")
@@ -167,7 +168,7 @@ func (s *Server) listBlobs(c *call) *answer {
 		w.WriteString(`" ContainerName="`)
 		escapeXML(&w, c.container)
 		w.WriteString(`">`)
-		l.writeHead(&w)
+		l.writeHead(&w, min(l.max, pageLimit))
 		if l.delimiter != "" {
 			writeElement(&w, "Delimiter", l.delimiter)
 		}
@@ -234,18 +235,15 @@ func successor(prefix string) (string, bool) {
 }
 
 // writeHead writes back what was asked for.
-func (l *listing) writeHead(w *strings.Builder) {
+func (l *listing) writeHead(w *strings.Builder, most int) {
 	if l.prefix != "" {
 		writeElement(w, "Prefix", l.prefix)
 	}
 	if l.marker != "" {
 		writeElement(w, "Marker", l.marker)
 	}
-	if l.startFrom != "" {
-		writeElement(w, "StartFrom", l.startFrom)
-	}
-	if l.max > 0 {
-		writeElement(w, "MaxResults", strconv.Itoa(min(l.max, pageLimit)))
+	if most > 0 {
+		writeElement(w, "MaxResults", strconv.Itoa(most))
 	}
 }
 
@@ -291,8 +289,9 @@ func (b *blob) write(w *strings.Builder, metadata bool) {
 	writeElement(w, "Cache-Control", given.cacheControl)
 	writeElement(w, "Content-Disposition", given.disposition)
 	w.WriteString("<BlobType>BlockBlob</BlobType>")
-	if given.tier != "" {
-		writeElement(w, "AccessTier", given.tier)
+	writeElement(w, "AccessTier", b.tier())
+	if b.tierInferred() {
+		writeElement(w, "AccessTierInferred", "true")
 	}
 	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted></Properties>")
 	if metadata {

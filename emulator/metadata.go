@@ -12,7 +12,7 @@ const metadataLimit = 8 << 10
 const metadataPrefix = "x-ms-meta-"
 
 // parseMetadata reads the metadata of a write. Names must be identifiers of C#,
-// values visible ASCII.
+// values visible ASCII, blanks and tabs.
 // https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 func parseMetadata(h http.Header) (map[string]string, *answer) {
 	var metadata map[string]string
@@ -29,7 +29,7 @@ func parseMetadata(h http.Header) (map[string]string, *answer) {
 		if !isIdentifier(name) {
 			return nil, failWith(codeInvalidMetadata, "Name: "+name+".")
 		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
 			return nil, failWith(codeInvalidMetadata, "Value of: "+name+".")
 		}
 		total += len(name) + len(value)

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -33,8 +32,14 @@ type call struct {
 	items     []*call // of a batch
 
 	// reject is what is wrong with the request itself, whatever is stored. It is
-	// said only to clients that may ask at all.
+	// said only to clients that may ask at all, unless the request is stray: about
+	// another account.
 	reject *answer
+	stray  bool
+
+	// badMetadata is what is wrong with the metadata of a put, which is looked at
+	// when the container and the body were.
+	badMetadata *answer
 
 	// verdict is the outcome of the checks that need no state: the signature,
 	// then reject.
@@ -134,9 +139,11 @@ func (s *Server) understand(c *call) *answer {
 
 	rest, ok := s.locate(c)
 	if !ok {
-		return failWith(codeInvalidURI, "There is no such account.")
+		c.stray = true
+		return failWith(codeResourceNotFound, "There is no such account.")
 	}
 	c.container, c.blob, _ = strings.Cut(rest, "/")
+	c.blob = strings.ReplaceAll(c.blob, `\`, "/") // the service does so, too
 	at := blobLevel
 	switch {
 	case c.container == "":
@@ -256,9 +263,9 @@ func (c *call) checkHeaders(at level) *answer {
 		}
 	}
 	if c.operation.metadata {
-		var bad *answer
-		if c.metadata, bad = parseMetadata(h); bad != nil {
-			return bad
+		c.metadata, c.badMetadata = parseMetadata(h)
+		if c.badMetadata != nil && c.operation.op != PutBlob {
+			return c.badMetadata
 		}
 	}
 	if h.Get("x-ms-lease-id") != "" {
@@ -269,22 +276,13 @@ func (c *call) checkHeaders(at level) *answer {
 		return fail(codeLeaseNotPresentBlob)
 	}
 	var bad *answer
-	if c.cond, bad = parseConditions(h); bad != nil {
-		return bad
-	}
-	if c.http.Method != http.MethodGet && c.http.Method != http.MethodHead {
-		return c.cond.combination()
-	}
-	return nil
+	c.cond, bad = parseConditions(h)
+	return bad
 }
 
 // mediaType returns the media type of the request and its parameters.
 func (c *call) mediaType() (string, map[string]string, error) {
-	value := c.http.Header.Get("Content-Type")
-	if value == "" {
-		return "", nil, errors.New("emulator: no content type")
-	}
-	return mime.ParseMediaType(value)
+	return mime.ParseMediaType(c.http.Header.Get("Content-Type"))
 }
 
 // answer is what the service says.
@@ -299,6 +297,9 @@ type answer struct {
 
 	// items are the outcomes of the items of a batch.
 	items []*answer
+
+	// failure is why a batch is not done at all.
+	failure *answer
 }
 
 func newAnswer(status int) *answer {
@@ -315,11 +316,18 @@ func (a *answer) copy() *answer {
 // finish makes the answer complete, and must be called once.
 func (a *answer) finish(c *call) {
 	stampAnswer(a.header, c)
+	if a.failure != nil {
+		a.wrapFailure(c)
+	}
 	switch {
 	case a.status == http.StatusNotModified:
 	case c.http.Method == http.MethodHead:
-		// What a GET would send is announced by the handler, and never sent.
+		// What a GET would send is announced by the handler, and never sent. Of an
+		// error nothing is announced.
 		a.body = nil
+		if a.status >= http.StatusBadRequest {
+			a.header.Del("Content-Type")
+		}
 	default:
 		a.header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
@@ -330,7 +338,10 @@ func stampAnswer(h http.Header, c *call) {
 	h.Set("Server", "Windows-Azure-Blob/1.0 Emulator")
 	h.Set("X-Ms-Version", c.version)
 	h.Set("X-Ms-Request-Id", requestID(c.n))
-	h.Set("Date", stamp(c.now))
+	if c.contentID == "" || h.Get("X-Ms-Error-Code") == "" {
+		// Failed items of batches have none.
+		h.Set("Date", stamp(c.now))
+	}
 	if id := c.http.Header.Get("x-ms-client-request-id"); id != "" {
 		h.Set("X-Ms-Client-Request-Id", id)
 	}

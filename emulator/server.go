@@ -219,7 +219,9 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 
 // verify runs the checks that need no state.
 func (s *Server) verify(c *call, now time.Time) {
-	c.verdict = s.authorize(c.http, now)
+	if !c.stray {
+		c.verdict = s.authorize(c.http, now)
+	}
 	if c.verdict == nil {
 		c.verdict = c.reject
 	}

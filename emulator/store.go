@@ -114,6 +114,17 @@ func (b *blob) headers() content {
 	return *b.content
 }
 
+// tier returns the access tier: what the client said, or the account's default.
+func (b *blob) tier() string {
+	if b.tierInferred() {
+		return "Hot"
+	}
+	return b.content.tier
+}
+
+// tierInferred tells whether the client did not say the tier.
+func (b *blob) tierInferred() bool { return b.content == nil || b.content.tier == "" }
+
 // etag is a version of a blob or a container.
 type etag uint64
 

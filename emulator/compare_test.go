@@ -1,0 +1,417 @@
+package emulator_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// facts are what an answer says, in a form in which equal answers of the two
+// services are equal texts. Every header is a fact, but for those below.
+type facts map[string]string
+
+// notCompared are headers in which no answer of the service is.
+var notCompared = []string{
+	"Connection", "Keep-Alive", // of the connection
+	"Server", // each names itself
+}
+
+// memory is what a run of requests knows of the past. Versions are counted
+// instead of compared, since each service gives ETags of its own.
+type memory struct {
+	n        int                  // of requests
+	versions [2]map[string]string // resource and bare ETag: the request that wrote it
+	dates    [2]map[string]string // resource: Last-Modified of its last write
+}
+
+func newMemory() *memory {
+	m := &memory{}
+	for on := range m.versions {
+		m.versions[on], m.dates[on] = make(map[string]string), make(map[string]string)
+	}
+	return m
+}
+
+// wrote notes the version that a write has made.
+func (m *memory) wrote(on side, resource string, r *reply) {
+	if tag := r.header.Get("Etag"); tag != "" {
+		m.versions[on][resource+" "+strings.Trim(tag, `"`)] = "version of request " + strconv.Itoa(m.n)
+	}
+	m.dates[on][resource] = r.header.Get("Last-Modified")
+}
+
+func (m *memory) version(on side, resource, tag string) string {
+	known := m.versions[on][resource+" "+strings.Trim(tag, `"`)]
+	if known == "" {
+		known = "unknown version"
+	}
+	if strings.HasPrefix(tag, `"`) && strings.HasSuffix(tag, `"`) {
+		return "quoted " + known
+	}
+	return "bare " + known
+}
+
+func (m *memory) date(on side, resource, date string) string {
+	if _, err := http.ParseTime(date); err != nil {
+		return "no date: " + date
+	}
+	if known, ok := m.dates[on][resource]; !ok || known != date {
+		return "date of another write"
+	}
+	return "date of the last write"
+}
+
+// resource is what a request is about.
+func (a *ask) resource() string { return a.container + "/" + a.blob }
+
+// writes tells whether the request, if it succeeds, makes a version.
+func (a *ask) writes() bool {
+	switch a.op {
+	case emulator.PutBlob, emulator.SetBlobMetadata, emulator.CreateContainer, emulator.SetContainerMetadata:
+		return true
+	default:
+		return false
+	}
+}
+
+// facts brings an answer into the common form.
+func (m *memory) facts(a *ask, s *endpoint, on side, r *reply) facts {
+	if a.writes() && r.status < 300 {
+		m.wrote(on, a.resource(), r)
+	}
+	f := facts{"status": strconv.Itoa(r.status)}
+	m.headers(f, "", a, on, r)
+	if a.method == http.MethodHead || r.status == http.StatusNotModified {
+		f["body"] = strconv.Quote(string(r.body))
+		return f
+	}
+	mediaType := r.header.Get("Content-Type")
+	switch {
+	case r.status >= 400:
+		f["body"] = errorBody(r.body)
+	case a.op == emulator.GetBlob:
+		f["body"] = strconv.Quote(string(r.body))
+	case strings.HasPrefix(mediaType, "multipart/mixed"):
+		m.batch(f, a, on, mediaType, r.body)
+	case strings.HasPrefix(mediaType, "application/xml"):
+		m.listing(f, a, s, on, r.body)
+	default:
+		f["body"] = strconv.Quote(string(r.body))
+	}
+	return f
+}
+
+// headers adds the headers of an answer, or of one of a batch.
+func (m *memory) headers(f facts, prefix string, a *ask, on side, r *reply) {
+	for name, values := range r.header {
+		if slices.Contains(notCompared, name) {
+			continue
+		}
+		value := strings.Join(values, ", ")
+		switch name {
+		case "Date":
+			value = isDate(value)
+		case "X-Ms-Request-Id":
+			value = "present"
+		case "X-Ms-Creation-Time":
+			value = isDate(value)
+		case "Etag":
+			value = m.version(on, a.resource(), value)
+		case "Last-Modified":
+			value = m.date(on, a.resource(), value)
+		case "Content-Length":
+			// Azurite sends most bodies in chunks, without a length.
+			if r.status >= 300 || a.op != emulator.GetBlob && a.op != emulator.HeadBlob && a.op != emulator.GetBlobMetadata {
+				continue
+			}
+		case "Content-Type":
+			if mediaType, _, err := mime.ParseMediaType(value); err == nil && mediaType == "multipart/mixed" {
+				value = mediaType
+			}
+		}
+		f[prefix+"header "+name] = value
+	}
+}
+
+func isDate(value string) string {
+	if _, err := http.ParseTime(value); err != nil {
+		return "no date: " + value
+	}
+	return "a date"
+}
+
+// errorBody is the code in an error's body.
+func errorBody(body []byte) string {
+	if len(body) == 0 {
+		return "none"
+	}
+	var e struct {
+		XMLName xml.Name `xml:"Error"`
+		Code    string
+		Message string
+	}
+	if err := xml.Unmarshal(body, &e); err != nil {
+		return "no XML: " + shorten(string(body))
+	}
+	if e.Message == "" {
+		return "code " + e.Code + ", no message"
+	}
+	return "code " + e.Code
+}
+
+// batch takes the answer to a batch apart.
+func (m *memory) batch(f facts, a *ask, on side, mediaType string, body []byte) {
+	_, params, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		f["body"] = err.Error()
+		return
+	}
+	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	n := 0
+	for ; ; n++ {
+		part, err := reader.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			f["body"] = err.Error()
+			return
+		}
+		m.part(f, fmt.Sprintf("item %d ", n), a, n, on, part)
+	}
+	f["items"] = strconv.Itoa(n)
+}
+
+func (m *memory) part(f facts, prefix string, a *ask, n int, on side, part *multipart.Part) {
+	f[prefix+"id"] = part.Header.Get("Content-ID")
+	f[prefix+"type"] = part.Header.Get("Content-Type")
+	text, err := io.ReadAll(part)
+	if err != nil {
+		f[prefix+"body"] = err.Error()
+		return
+	}
+	head, rest, _ := strings.Cut(string(text), "\r\n\r\n")
+	lines := strings.Split(strings.TrimSpace(head), "\r\n")
+	_, status, _ := strings.Cut(lines[0], " ")
+	status, _, _ = strings.Cut(status, " ") // the phrase differs
+	r := &reply{header: make(http.Header)}
+	r.status, _ = strconv.Atoi(status)
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		r.header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	f[prefix+"status"] = status
+	of := &ask{op: emulator.BatchItem}
+	if n < len(a.items) {
+		of.container, of.blob = a.items[n].container, a.items[n].blob
+	}
+	m.headers(f, prefix, of, on, r)
+	f[prefix+"body"] = errorBody([]byte(strings.TrimSpace(rest)))
+}
+
+// node is an element of an answer in XML.
+type node struct {
+	name     string
+	text     string
+	attrs    map[string]string
+	children []*node
+}
+
+func parseXML(body []byte) (*node, error) {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	root := &node{}
+	stack := []*node{root}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			if len(root.children) != 1 {
+				return nil, errors.New("no root element")
+			}
+			return root.children[0], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		top := stack[len(stack)-1]
+		switch v := token.(type) {
+		case xml.StartElement:
+			n := &node{name: v.Name.Local, attrs: make(map[string]string)}
+			for _, attr := range v.Attr {
+				n.attrs[attr.Name.Local] = attr.Value
+			}
+			top.children = append(top.children, n)
+			stack = append(stack, n)
+		case xml.EndElement:
+			stack = stack[:len(stack)-1]
+		case xml.CharData:
+			top.text += string(v)
+		}
+	}
+}
+
+// child returns the first child with a name, or an empty one.
+func (n *node) child(name string) *node {
+	for _, c := range n.children {
+		if c.name == name {
+			return c
+		}
+	}
+	return &node{}
+}
+
+// listing takes the answer to a listing apart. Blobs are compared in their
+// order, and so are prefixes; how the two are mixed is not, since clients get
+// them apart.
+func (m *memory) listing(f facts, a *ask, s *endpoint, on side, body []byte) {
+	root, err := parseXML(body)
+	if err != nil {
+		f["body"] = err.Error()
+		return
+	}
+	f["root"] = root.name
+	for name, value := range root.attrs {
+		if name == "ServiceEndpoint" {
+			value = strings.Replace(value, s.url, "ACCOUNT", 1)
+		}
+		f["list @"+name] = value
+	}
+	var blobs, prefixes []string
+	for _, c := range root.children {
+		switch c.name {
+		case "Blobs", "Containers":
+			for _, entry := range c.children {
+				name := entry.child("Name")
+				label := strings.ToLower(entry.name) + " " + name.text + " "
+				if len(name.attrs) > 0 {
+					f[label+"Name attributes"] = fmt.Sprint(name.attrs)
+				}
+				if entry.name == "BlobPrefix" {
+					prefixes = append(prefixes, name.text)
+				} else {
+					blobs = append(blobs, name.text)
+				}
+				resource := a.container + "/" + name.text
+				if entry.name == "Container" {
+					resource = name.text + "/"
+				}
+				for _, x := range entry.children {
+					if x.name == "Name" {
+						continue
+					}
+					m.entry(f, label+x.name, x, resource, on)
+				}
+			}
+			f["list "+c.name] = "present"
+		case "NextMarker":
+			if c.text == "" {
+				f["list NextMarker"] = "empty"
+			} else {
+				f["list NextMarker"] = "more"
+			}
+		case "Marker":
+			f["list Marker"] = "none"
+			if c.text != "" {
+				f["list Marker"] = "as sent"
+				if sent, _ := markerOf(a, on); sent != c.text {
+					f["list Marker"] = "another: " + c.text
+				}
+			}
+		default:
+			if len(c.children) > 0 {
+				m.entry(f, "list "+c.name, c, "", on)
+			} else {
+				f["list "+c.name] = c.text
+			}
+		}
+	}
+	f["list names"] = fmt.Sprintf("%q", blobs)
+	f["list prefixes"] = fmt.Sprintf("%q", prefixes)
+}
+
+func markerOf(a *ask, on side) (string, bool) {
+	for _, q := range a.query {
+		if q.name == "marker" {
+			return q.value[on], true
+		}
+	}
+	return "", false
+}
+
+// entry adds what a listing says of a blob or a container.
+func (m *memory) entry(f facts, label string, x *node, resource string, on side) {
+	if len(x.children) > 0 {
+		for _, c := range x.children {
+			m.entry(f, label+"/"+c.name, c, resource, on)
+		}
+		return
+	}
+	switch x.name {
+	case "Etag":
+		f[label] = m.version(on, resource, x.text)
+	case "Last-Modified":
+		f[label] = m.date(on, resource, x.text)
+	case "Creation-Time", "AccessTierChangeTime":
+		f[label] = isDate(x.text)
+	default:
+		f[label] = strconv.Quote(x.text)
+	}
+}
+
+// nextMarker returns the marker for the next page, if there is one.
+func nextMarker(body []byte) string {
+	root, err := parseXML(body)
+	if err != nil {
+		return ""
+	}
+	return root.child("NextMarker").text
+}
+
+// difference is a fact on which the services differ; "" is a fact that is
+// missing.
+type difference struct {
+	fact              string
+	azurite, emulator string
+}
+
+func (d difference) String() string {
+	say := func(v string) string {
+		if v == "" {
+			return "nothing"
+		}
+		return v
+	}
+	return fmt.Sprintf("%s: Azurite %s, emulator %s", d.fact, say(d.azurite), say(d.emulator))
+}
+
+// differences compares two answers.
+func differences(azurite, emulated facts) []difference {
+	names := make(map[string]bool)
+	for name := range azurite {
+		names[name] = true
+	}
+	for name := range emulated {
+		names[name] = true
+	}
+	var all []difference
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if azurite[name] != emulated[name] {
+			all = append(all, difference{name, azurite[name], emulated[name]})
+		}
+	}
+	return all
+}
+
+// digest is a MD5 or CRC in the form of headers.
+func digest(sum []byte) string { return base64.StdEncoding.EncodeToString(sum) }

@@ -1,0 +1,188 @@
+package emulator_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// deviation is a known difference between Azurite and the emulator, and why the
+// emulator keeps to it.
+type deviation struct {
+	name    string
+	azurite string // what Azurite does
+	service string // what the service, and with it the emulator, does
+	source  string // who says so
+
+	// whole tells whether the two answers are this deviation as a whole.
+	whole func(x *exchange) bool
+
+	// single tells whether one fact of two answers is this deviation.
+	single func(x *exchange, d difference) bool
+
+	// diverges says that the services hold different things afterwards.
+	diverges bool
+}
+
+// exchange is a request and its two answers.
+type exchange struct {
+	ask   *ask
+	reply [2]*reply
+	facts [2]facts
+}
+
+// outcome is the status of an answer and the code of its error.
+func (x *exchange) outcome(on side) string {
+	r := x.reply[on]
+	text := strconv.Itoa(r.status)
+	if code := r.header.Get("X-Ms-Error-Code"); code != "" {
+		text += " " + code
+	}
+	return text
+}
+
+// are tells whether the two answers have these outcomes.
+func (x *exchange) are(azurite, emulated string) bool {
+	return x.outcome(inAzurite) == azurite && x.outcome(inEmulator) == emulated
+}
+
+// comparison asks two services and counts what explains their differences.
+type comparison struct {
+	services [2]*endpoint
+
+	mu   sync.Mutex
+	n    int
+	used map[string]int
+}
+
+// verdict is what became of one request.
+type verdict struct {
+	*exchange
+	unexplained []difference
+	explained   []*deviation
+}
+
+// diverged tells whether the services hold different things now.
+func (v *verdict) diverged() bool {
+	for _, d := range v.explained {
+		if d.diverges {
+			return true
+		}
+	}
+	return false
+}
+
+// do sends a request to both services and compares the answers.
+func (c *comparison) do(ctx context.Context, m *memory, a *ask) (*verdict, error) {
+	m.n++
+	x := &exchange{ask: a}
+	for on, s := range c.services {
+		r, err := a.send(ctx, s, side(on))
+		if err != nil {
+			return nil, err
+		}
+		x.reply[on] = r
+	}
+	for on, s := range c.services {
+		x.facts[on] = m.facts(a, s, side(on), x.reply[on])
+	}
+	v := &verdict{exchange: x}
+	used := make(map[*deviation]bool)
+	all := differences(x.facts[inAzurite], x.facts[inEmulator])
+	if len(all) > 0 {
+		for _, d := range deviations {
+			if d.whole != nil && d.whole(x) {
+				used[d] = true
+				all = nil
+				break
+			}
+		}
+	}
+	for _, found := range all {
+		explained := false
+		for _, d := range deviations {
+			if d.single != nil && d.single(x, found) {
+				used[d], explained = true, true
+				break
+			}
+		}
+		if !explained {
+			v.unexplained = append(v.unexplained, found)
+		}
+	}
+	for d := range used {
+		v.explained = append(v.explained, d)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	if c.used == nil {
+		c.used = make(map[string]int)
+	}
+	for d := range used {
+		c.used[d.name]++
+	}
+	return v, nil
+}
+
+// realign makes the services hold the same again after a request that only one
+// of them did: what it was about is removed, or written anew.
+func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
+	var mend []*ask
+	switch a.op {
+	case emulator.CreateContainer, emulator.DeleteContainer:
+		mend = append(mend, containerAsks()["delete"](a.container))
+	case emulator.SetContainerMetadata:
+		mend = append(mend, containerAsks()["set metadata"](a.container))
+	case emulator.BatchDelete:
+		for _, it := range a.items {
+			mend = append(mend, blobAsks()["delete"](it.container, it.blob))
+		}
+	default:
+		mend = append(mend, blobAsks()["delete"](a.container, a.blob))
+	}
+	for _, w := range mend {
+		m.n++
+		for on, s := range c.services {
+			r, err := w.send(ctx, s, side(on))
+			if err != nil {
+				return err
+			}
+			m.facts(w, s, side(on), r)
+		}
+	}
+	return nil
+}
+
+// String reports what is not explained.
+func (v *verdict) String() string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s\n\tAzurite: %s, emulator: %s", v.ask, v.outcome(inAzurite), v.outcome(inEmulator))
+	for _, d := range v.unexplained {
+		w.WriteString("\n\t" + d.String())
+	}
+	return w.String()
+}
+
+// must does a request of which it reports what is not explained.
+func (c *comparison) must(t *testing.T, m *memory, a *ask) *verdict {
+	t.Helper()
+	v, err := c.do(t.Context(), m, a)
+	if err != nil {
+		t.Fatalf("%s: %v", a, err)
+	}
+	if len(v.unexplained) > 0 {
+		t.Error(v)
+	}
+	if v.diverged() {
+		if err := c.realign(t.Context(), m, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}

@@ -1,0 +1,130 @@
+package azblob_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest"
+)
+
+var (
+	modelOps       = flag.Int("model.ops", 3000, "operations of TestModel, 1,000 to a seed")
+	modelHistories = flag.Int("model.histories", 60, "concurrent histories of TestModelHistories")
+	modelSeed      = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
+)
+
+// unsteadily runs the model on vaults on the emulator, in virtual time. The service takes a while to answer, now more and now
+// less, listings come in small pages, and about every fifth request of a faulty vault meets a fault.
+type unsteadily struct {
+	mu    sync.Mutex
+	fired int // faults
+}
+
+func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
+	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
+		server := emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(3))
+		strict(t, server)
+		var seeds atomic.Uint64
+		dial := func() *unsteady {
+			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))} //nolint:gosec // repeatable on purpose
+		}
+		c := conforming{
+			prefix: "test", connectionString: server.ConnectionString(),
+			dial: func(storagetest.T) policy.Transporter { return dial() },
+		}
+		s := c.store()
+		s.PassGrace = func(storagetest.T) { time.Sleep(pastGrace) }
+		s.Faulty = func(t storagetest.T, seed uint64) storage.Vault {
+			transport, rules := dial(), passingFaults(seed)
+			transport.Transporter.(*emulator.Transport).Inject(rules...)
+			t.Cleanup(func() {
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				for _, r := range rules {
+					u.fired += r.Fired()
+				}
+			})
+			return c.open(t, transport)
+		}
+		return s
+	}}
+}
+
+// passingFaults are faults that come now and then and are ridden out.
+func passingFaults(seed uint64) []*emulator.Rule {
+	var rules []*emulator.Rule
+	for i, e := range []emulator.Effect{
+		emulator.LostRequest(), emulator.LostAnswer(), emulator.Reset(), emulator.Reset().Applied(),
+		emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),
+		emulator.Answer(503, "ServerBusy").RetryAfter(time.Second), emulator.Answer(503, "OperationTimedOut").Applied(),
+		emulator.Silence(), emulator.Silence().Applied(), emulator.CutBody(20), emulator.EmptyPage(),
+		emulator.Duplicate(0), emulator.Duplicate(1), emulator.Duplicate(2), emulator.LostRequest().Late(1),
+	} {
+		rules = append(rules, emulator.On().Chance(0.015, seed+uint64(i)<<32).Do(e)) //nolint:gosec // never negative
+	}
+	return rules
+}
+
+// unsteady makes each request take a while before it is sent and after it was answered, so that those of several clients
+// overlap in every way.
+type unsteady struct {
+	policy.Transporter
+	mu   sync.Mutex
+	rand *rand.Rand
+}
+
+func (s *unsteady) Do(req *http.Request) (*http.Response, error) {
+	s.wait()
+	resp, err := s.Transporter.Do(req)
+	s.wait()
+	return resp, err
+}
+
+func (s *unsteady) wait() {
+	s.mu.Lock()
+	d := time.Duration(s.rand.IntN(2_000_000))
+	s.mu.Unlock()
+	time.Sleep(d)
+}
+
+// TestModel runs random operations of several clients on the vault and on a map.
+func TestModel(t *testing.T) {
+	var sum storagetest.Figures
+	u := &unsteadily{}
+	const each = 1000
+	seeds := max(*modelOps/each, 1)
+	for i := range seeds {
+		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: min(*modelOps, each), Faults: true, Deaths: true, Deadlines: true} //nolint:gosec // never negative
+		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("model: %d operations, %d seeds from %d, %d under faults, %d faults, %d deaths, %d unknown outcomes",
+		sum.Operations, seeds, *modelSeed, sum.Faulty, u.fired, sum.Deaths, sum.Unknown)
+}
+
+// TestModelHistories looks for an order that explains what concurrent clients saw.
+func TestModelHistories(t *testing.T) {
+	var sum storagetest.Figures
+	u := &unsteadily{}
+	for i := range *modelHistories {
+		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2} //nolint:gosec // never negative
+		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("histories: %d from seed %d, %d operations, %d under faults, %d faults, %d deaths, %d unknown outcomes",
+		*modelHistories, *modelSeed, sum.Operations, sum.Faulty, u.fired, sum.Deaths, sum.Unknown)
+}

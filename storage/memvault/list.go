@@ -1,0 +1,73 @@
+package memvault
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// List yields the plans, newest first; at most limit of them, or all when limit is 0.
+func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	return v.stream(ctx, "List", storage.Filters{Limit: limit}, func() error {
+		if limit < 0 {
+			return storage.Invalid("limit", "%d is negative", limit)
+		}
+		return nil
+	})
+}
+
+// Search yields the plans that match, as List does.
+func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	return v.stream(ctx, "Search", filters, filters.Check)
+}
+
+// stream yields what is there in the instant when it is ranged over.
+func (v *Vault) stream(ctx context.Context, op string, f storage.Filters, check func() error) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	// That the context has ended is told by the sequence, as when it ends in the middle.
+	if err := v.call(context.WithoutCancel(ctx), op, new(uuid.UUID), check); err != nil {
+		return nil, err
+	}
+	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		var found []storage.ListResult
+		err := v.call(ctx, op, new(uuid.UUID), func() (err error) {
+			found, err = v.store.search(f)
+			return err
+		})
+		for _, r := range found {
+			if !yield(storage.Stream[storage.ListResult]{Result: r}) {
+				return
+			}
+			if err = v.call(ctx, op, new(uuid.UUID), func() error { return nil }); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			yield(storage.Stream[storage.ListResult]{Err: err})
+		}
+	}, nil
+}
+
+func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
+	var found []storage.ListResult
+	for _, id := range slices.SortedFunc(maps.Keys(s.plans), storage.NewestFirst) {
+		var p workflow.Plan
+		if err := json.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
+			return nil, corrupt(err)
+		}
+		r := storage.ListResult{ID: id, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State}
+		if f.Choose(r) {
+			found = append(found, r)
+		}
+		if f.Limit > 0 && len(found) == f.Limit {
+			break
+		}
+	}
+	return found, nil
+}

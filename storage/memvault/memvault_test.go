@@ -1,0 +1,23 @@
+package memvault_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func TestConformance(t *testing.T) {
+	storagetest.Run(t, storagetest.Harness{
+		Around: synctest.Test,
+		New: func(storagetest.T) storagetest.Store {
+			store := memvault.NewStore()
+			return storagetest.Store{
+				Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register()) },
+			}
+		},
+	})
+}

@@ -1,0 +1,475 @@
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func createCases() []Case {
+	return slices.Concat([]Case{
+		on("create/what the author left out is filled in", func(s *stage) {
+			plan := s.create(plantest.Full())
+			if plan.SubmitTime.IsZero() {
+				s.Errorf("there is no SubmitTime")
+			}
+			seen := map[uuid.UUID]bool{}
+			for o := range workflow.Walk(plan) {
+				h := o.Header()
+				if !workflow.IsV7(*h.ID) || seen[*h.ID] || *h.PlanID != plan.ID || h.State.ETag == "" || h.State.Status != workflow.NotStarted {
+					s.Errorf("%s %s of plan %s: %+v", o.Kind(), *h.ID, *h.PlanID, *h.State)
+				}
+				seen[*h.ID] = true
+			}
+			s.shows(s.vault, plan)
+		}),
+		on("create/what the author gave is kept", func(s *stage) {
+			plan := plantest.Full()
+			plan.ID, plan.SubmitTime = idAt(time.Now().Add(-time.Hour)), moment
+			want := map[string]uuid.UUID{}
+			for i, o := range partsOf(plan) {
+				if i%2 == 0 {
+					*o.Header().ID, *o.Header().PlanID = workflow.NewV7(), plan.ID
+					want[fmt.Sprint(i)] = *o.Header().ID
+				}
+			}
+			given := *plan
+			s.create(plan)
+			got := s.read(s.vault, plan.ID)
+			if got.ID != given.ID || got.GroupID != given.GroupID || !got.SubmitTime.Equal(moment) || !bytes.Equal(got.Meta, given.Meta) {
+				s.Errorf("got plan %s of group %s, submitted %v, want %s of %s, %v", got.ID, got.GroupID, got.SubmitTime, given.ID, given.GroupID, moment)
+			}
+			for i, o := range partsOf(got) {
+				if id, was := want[fmt.Sprint(i)]; was && *o.Header().ID != id {
+					s.Errorf("the ID of %s %d was %s and is %s", o.Kind(), i, id, *o.Header().ID)
+				}
+			}
+			s.same(plan, got)
+		}),
+		on("create/optional parts that are empty stay apart from absent ones", func(s *stage) {
+			for _, plan := range []*workflow.Plan{
+				{},
+				bare("nothing but a name"),
+				{Name: "no meta", Meta: nil},
+				{Name: "empty meta", Meta: []byte{}},
+				{Name: "empty block", Blocks: []*workflow.Block{{}, {}}},
+				{Name: "empty sequence", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}}},
+				{Name: "empty checks", BypassChecks: &workflow.Checks{}, DeferredChecks: &workflow.Checks{}},
+				{Name: "empty checks of a block", Blocks: []*workflow.Block{{PreChecks: &workflow.Checks{}, ContChecks: &workflow.Checks{}}}},
+				{Name: "empty deferred actions", DeferredActions: &workflow.DeferredActions{}},
+				{Name: "empty batch", DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{}}}},
+				{Name: "no request", PostChecks: &workflow.Checks{Actions: []*workflow.Action{{Plugin: plantest.PluginName}}}},
+			} {
+				s.create(plan)
+				got := s.read(s.vault, plan.ID)
+				s.same(plan, got)
+				if (plan.Meta == nil) != (got.Meta == nil) {
+					s.Errorf("%s: Meta is %#v, was %#v", plan.Name, got.Meta, plan.Meta)
+				}
+				again := s.started(withoutID(plan)) // and while it is Running, and final
+				s.same(again, s.read(s.vault, again.ID))
+				s.must(complete(s.ctx, s.vault, again))
+				s.same(again, s.read(s.vault, again.ID))
+			}
+		}),
+		on("create/plans of any shape and text come back unchanged", func(s *stage) {
+			for seed := range uint64(12) {
+				plan := s.create(plantest.Random(seed))
+				s.same(plan, s.read(s.vault, plan.ID))
+				if s.Failed() {
+					s.Fatalf("that was plantest.Random(%d)", seed)
+				}
+			}
+		}),
+		on("create/strange names of all parts come back unchanged", func(s *stage) {
+			plan := &workflow.Plan{DeferredActions: &workflow.DeferredActions{}}
+			for text := range plantest.Strange() {
+				block := &workflow.Block{Name: text, Descr: text, Sequences: []*workflow.Sequence{{Name: text, Descr: text}}}
+				block.Sequences[0].Actions = []*workflow.Action{{Name: text, Descr: text, Plugin: plantest.PluginName, Req: plantest.Request{
+					Text: text, Options: map[string]string{text: text}, Payload: []byte(text),
+				}}}
+				plan.Blocks = append(plan.Blocks, block)
+				plan.DeferredActions.Batches = append(plan.DeferredActions.Batches, &workflow.DeferBatch{Name: text, Descr: text})
+			}
+			plan.Meta = []byte(strings.Join(slices.Collect(plantest.Strange()), "\x00"))
+			s.create(plan)
+			s.same(plan, s.read(s.vault, plan.ID))
+		}),
+		on("create/deep and wide plans come back with all parts in order", func(s *stage) {
+			for _, plan := range []*workflow.Plan{
+				plantest.Sized(100, 1, 0), plantest.Sized(1, 100, 0), plantest.Sized(1, 1, 300), plantest.Sized(4, 4, 4),
+			} {
+				s.create(plan)
+				s.same(plan, s.read(s.vault, plan.ID))
+			}
+		}),
+		on("create/a plan of 5,000 actions comes back whole in every state", func(s *stage) {
+			plan := plantest.Sized(5, 10, 100)
+			s.started(plan)
+			parts := partsOf(plan)
+			for i := 0; i < len(parts); i += 101 {
+				parts[i].Header().State.Status = workflow.Running
+				s.must(updateObject(s.ctx, s.vault, parts[i]))
+			}
+			s.same(plan, s.read(s.vault, plan.ID))
+			plantest.Finish(plan)
+			s.must(complete(s.ctx, s.vault, plan))
+			s.shows(s.vault, plan)
+		}),
+		on("create/requests and responses of 1 MB come back unchanged", func(s *stage) {
+			random := rand.NewChaCha8([32]byte{1})
+			plan := plantest.Sized(1, 1, 2)
+			actions := plan.Blocks[0].Sequences[0].Actions
+			for i, a := range actions {
+				payload := make([]byte, 1<<20)
+				_, _ = random.Read(payload) // it never fails
+				a.Req = plantest.Request{Text: strings.Repeat("ж", i<<18), Payload: payload}
+			}
+			same := func() {
+				s.Helper()
+				for i, a := range s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions {
+					if !reflect.DeepEqual(a.Req, actions[i].Req) {
+						s.Errorf("request %d came back as another one", i)
+					}
+					if len(a.Attempts) > 0 && !reflect.DeepEqual(a.Attempts, actions[i].Attempts) {
+						s.Errorf("response %d came back as another one", i)
+					}
+					if len(a.Attempts) != len(actions[i].Attempts) {
+						s.Errorf("action %d has %d attempts, want %d", i, len(a.Attempts), len(actions[i].Attempts))
+					}
+				}
+			}
+			s.create(plan)
+			same()
+			plan.State.Status = workflow.Running
+			s.must(s.vault.UpdatePlan(s.ctx, plan))
+			same()
+			for i, a := range actions {
+				a.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: strings.Repeat(fmt.Sprint(i), 1<<20)}}}
+				a.State.Status = workflow.Completed
+				s.must(s.vault.UpdateAction(s.ctx, a))
+			}
+			same()
+			s.must(complete(s.ctx, s.vault, plan))
+			same()
+		}),
+		on("create/many plans at once are all stored", func(s *stage) {
+			plans := make([]*workflow.Plan, 24)
+			nodes := []storage.Vault{s.vault, s.open()}
+			s.must(atOnce(len(plans), func(i int) error {
+				plans[i] = plantest.Small()
+				plans[i].Name = fmt.Sprint("plan ", i)
+				return nodes[i%2].Create(s.ctx, plans[i])
+			}))
+			for _, plan := range plans {
+				s.same(plan, s.read(s.vault, plan.ID))
+			}
+			if n := len(s.list(s.vault)); n != len(plans) {
+				s.Errorf("List shows %d plans, want %d", n, len(plans))
+			}
+		}),
+		on("create/a plan is seen by other nodes at once, and after a restart", func(s *stage) {
+			other := s.open()
+			s.lacks(other, workflow.NewV7()) // so that it can't be the first look that finds it
+			plan := s.create(plantest.Full())
+			s.shows(other, plan)
+			s.must(s.vault.Close(s.ctx))
+			s.vault = s.open()
+			s.shows(s.vault, plan)
+		}),
+		on("create/no reader sees a plan before it is whole", func(s *stage) {
+			plan := plantest.Sized(2, 3, 4)
+			id := workflow.NewV7()
+			plan.ID = id
+			whole := make(chan error, 1)
+			other := s.open()
+			go func() { whole <- other.Create(s.ctx, plan) }()
+			var early *workflow.Plan
+			for created := false; !created; {
+				select {
+				case err := <-whole:
+					s.must(err)
+					created = true
+				default:
+				}
+				got, err := s.vault.Read(s.ctx, id)
+				switch {
+				case err == nil:
+					early = got
+				case created, early != nil:
+					s.Fatalf("Read after the plan was there: %v", err)
+				default:
+					s.want(storage.ErrNotFound, "Read", id, err)
+				}
+				for _, r := range s.list(s.vault) {
+					if _, err := s.vault.Read(s.ctx, r.ID); err != nil {
+						s.Errorf("Read of a plan that List shows: %v", err)
+					}
+				}
+			}
+			s.same(plan, early)
+		}),
+		on("create/of an ID that two nodes create at once, one wins", func(s *stage) {
+			nodes := []storage.Vault{s.vault, s.open()}
+			for range 8 {
+				plans := make([]*workflow.Plan, 4)
+				errs := make([]error, len(plans))
+				id := workflow.NewV7()
+				_ = atOnce(len(plans), func(i int) error {
+					plans[i] = allKinds()
+					plans[i].ID, plans[i].Name = id, fmt.Sprint("of ", i)
+					errs[i] = nodes[i%2].Create(s.ctx, plans[i])
+					return nil
+				})
+				var won []*workflow.Plan
+				for i, err := range errs {
+					switch {
+					case err == nil:
+						won = append(won, plans[i])
+					case errors.Is(err, storage.ErrConflict): // the winner was not done yet
+					default:
+						s.want(storage.ErrExists, "Create", id, err)
+					}
+				}
+				if len(won) != 1 {
+					s.Fatalf("%d won: %v", len(won), errs)
+				}
+				s.shows(s.vault, won[0])
+				again := allKinds()
+				again.ID = id
+				s.want(storage.ErrExists, "Create", id, s.vault.Create(s.ctx, again))
+			}
+		}),
+		on("create/of a plan that is there is ErrExists and leaves it as it is", func(s *stage) {
+			for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds())} {
+				other := plantest.Small()
+				other.ID = plan.ID
+				s.want(storage.ErrExists, "Create", plan.ID, s.vault.Create(s.ctx, other))
+				s.want(storage.ErrExists, "Create", plan.ID, s.open().Create(s.ctx, authored(plan)))
+				s.shows(s.vault, plan)
+			}
+			s.settle() // what those Creates left, if anything
+		}),
+		on("create/the ID of a deleted plan is free again, and versions of the old plan do not fit", func(s *stage) {
+			old := s.started(allKinds())
+			s.must(s.vault.Delete(s.ctx, old.ID))
+			plan := s.create(authored(old))
+			for _, o := range eachKind(old) {
+				s.want(storage.ErrConflict, methodOf(o), old.ID, updateObject(s.ctx, s.vault, o))
+			}
+			s.shows(s.vault, plan)
+		}),
+		on("create/plans of other days can be stored today", func(s *stage) {
+			now := time.Now()
+			for _, at := range []time.Time{
+				time.UnixMilli(0), now.AddDate(-10, 0, 0), now.AddDate(0, 0, -1), now.Truncate(24 * time.Hour),
+				now.Truncate(24 * time.Hour).Add(-time.Millisecond), now.Add(12 * time.Hour),
+			} {
+				plan := s.create(bareAt(at.String(), at))
+				s.shows(s.vault, plan)
+				s.must(live(s.ctx, s.vault, authored(bareAt("its neighbour", at))))
+				s.must(s.vault.Delete(s.ctx, plan.ID))
+				s.lacks(s.vault, plan.ID)
+			}
+		}),
+		on("create/the store shares no memory with the plan that was given", func(s *stage) {
+			plan := plantest.Full()
+			request := plan.PreChecks.Actions[0].Req.(plantest.Request)
+			s.create(plan)
+			before := modelClone(plan)
+			plan.Name = "changed"
+			plan.Meta[0] ^= 1
+			plan.Blocks[0].Name = "changed"
+			plan.Blocks[0].Sequences = nil
+			request.Payload[0] ^= 1
+			request.Options["a"] = "changed"
+			s.shows(s.vault, before)
+		}),
+		on("create/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
+			for _, bad := range badPlans() {
+				plan := plantest.Full()
+				bad.edit(plan)
+				err := s.vault.Create(s.ctx, plan)
+				s.want(storage.ErrInvalid, "Create", uuid.Nil, err)
+				var field *workflow.FieldError
+				if !errors.As(err, &field) || field.Field != bad.field {
+					s.Errorf("the error does not name %s first: %v", bad.field, err)
+				}
+			}
+			s.want(storage.ErrInvalid, "Create", uuid.Nil, s.vault.Create(s.ctx, nil))
+			if list := s.list(s.vault); len(list) > 0 {
+				s.Errorf("%d plans were stored, such as %+v", len(list), list[0])
+			}
+		}),
+		on("create/a death at any request leaves the plan whole or not there, and Recovery clears what is left", func(s *stage) {
+			whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
+			for d := range s.deaths() {
+				plan := allKinds()
+				plan.ID = workflow.NewV7()
+				err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+				got := s.find(s.vault, plan.ID)
+				if got == nil {
+					gone = append(gone, plan.ID)
+					if err == nil {
+						s.Errorf("Create returned nil, and the plan is not there")
+					}
+					continue
+				}
+				s.same(plan, got)
+				whole[plan.ID] = got
+				if err != nil && !errors.Is(err, storage.ErrUnknown) {
+					s.Errorf("the plan is there, and Create did not say ErrUnknown: %v", err)
+				}
+			}
+			s.settle()
+			for _, plan := range whole {
+				s.shows(s.vault, plan)
+			}
+			for _, id := range gone {
+				s.lacks(s.vault, id)
+			}
+		}),
+		on("create/after an unknown outcome the same plan can be given to Create again", func(s *stage) {
+			var blocked []*workflow.Plan
+			for d := range s.deaths() {
+				plan := allKinds()
+				_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+				if plan.ID == uuid.Nil {
+					s.Fatalf("the plan was given no ID, so it can't be known again")
+				}
+				there := s.find(s.vault, plan.ID) != nil
+				switch err := s.vault.Create(s.ctx, plan); {
+				case there:
+					s.want(storage.ErrExists, "Create", plan.ID, err)
+				case errors.Is(err, storage.ErrConflict): // until Recovery clears the remains
+					s.want(storage.ErrConflict, "Create", plan.ID, err)
+					blocked = append(blocked, plan)
+				default:
+					s.must(err)
+					s.shows(s.vault, plan)
+				}
+			}
+			s.settle()
+			for _, plan := range blocked {
+				s.must(s.vault.Create(s.ctx, plan))
+				s.shows(s.vault, plan)
+			}
+		}),
+	}, contextCases("create"))
+}
+
+// completed creates a plan and takes it through its life.
+func (s *stage) completed(plan *workflow.Plan) *workflow.Plan {
+	s.Helper()
+	s.must(live(s.ctx, s.vault, plan))
+	return plan
+}
+
+// withoutID copies a plan that is to be created a second time as another one.
+func withoutID(plan *workflow.Plan) *workflow.Plan {
+	c := authored(plan)
+	c.ID = uuid.Nil
+	for o := range workflow.Walk(c) {
+		*o.Header().ID, *o.Header().PlanID = uuid.Nil, uuid.Nil
+	}
+	return c
+}
+
+// authored copies a plan as it was before it ran.
+func authored(plan *workflow.Plan) *workflow.Plan {
+	c := modelClone(plan)
+	for o := range workflow.Walk(c) {
+		*o.Header().State = workflow.State{}
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = nil
+		}
+	}
+	return c
+}
+
+// badEdit makes a plan wrong in one field.
+type badEdit struct {
+	field string
+	edit  func(p *workflow.Plan)
+}
+
+func badPlans() []badEdit {
+	v7 := workflow.NewV7()
+	return append(badFields(), []badEdit{
+		{"ID", func(p *workflow.Plan) { p.ID = uuid.New() }},
+		{"ID", func(p *workflow.Plan) { p.ID = idAt(time.Now().Add(25 * time.Hour)) }},
+		{"ID", func(p *workflow.Plan) { p.ID = uuid.Max }},
+		{"Blocks[0].ID", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.New() }},
+		{"Blocks[1].ID", func(p *workflow.Plan) { p.Blocks[0].ID, p.Blocks[1].ID = v7, v7 }},
+		{"PreChecks.ID", func(p *workflow.Plan) { p.ID, p.PreChecks.ID = v7, v7 }},
+		{"Blocks[0].PlanID", func(p *workflow.Plan) { p.Blocks[0].PlanID = workflow.NewV7() }},
+		{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }},
+		{"PreChecks.Actions[0]", func(p *workflow.Plan) { p.PreChecks.Actions[0] = nil }},
+		{"DeferredActions.Batches[2]", func(p *workflow.Plan) { p.DeferredActions.Batches[2] = nil }},
+		{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = p.Blocks[0] }},
+		{"State.Status", func(p *workflow.Plan) { p.State.Status = workflow.Running }},
+		{"Blocks[0].State.Status", func(p *workflow.Plan) { p.Blocks[0].State.Status = workflow.Completed }},
+		{"PreChecks.Actions[0].Attempts", func(p *workflow.Plan) { p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1) }},
+	}...)
+}
+
+// badFields are edits that no object may have when it is updated either. They are of an action in PreChecks, of the first
+// block, of its first sequence, of the first batch, and of the plan.
+func badFields() []badEdit {
+	action := func(p *workflow.Plan) *workflow.Action { return p.PreChecks.Actions[0] }
+	return []badEdit{
+		{"Name", func(p *workflow.Plan) { p.Name = "\xff" }},
+		{"Descr", func(p *workflow.Plan) { p.Descr = "a\xc3" }},
+		{"Reason", func(p *workflow.Plan) { p.Reason = 99 }},
+		{"State.Status", func(p *workflow.Plan) { p.State.Status = 99 }},
+		{"SubmitTime", func(p *workflow.Plan) { p.SubmitTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"State.Start", func(p *workflow.Plan) { p.State.Start = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"PreChecks.Delay", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
+		{"Blocks[0].EntranceDelay", func(p *workflow.Plan) { p.Blocks[0].EntranceDelay = -1 }},
+		{"Blocks[0].Concurrency", func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 }},
+		{"Blocks[0].ToleratedFailures", func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 }},
+		{"Blocks[0].Sequences[0].Name", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Name = "\xff" }},
+		{"DeferredActions.Batches[0].When", func(p *workflow.Plan) { p.DeferredActions.Batches[0].When = 99 }},
+		{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { action(p).Plugin = "" }},
+		{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { action(p).Plugin = "nobody's" }},
+		{"PreChecks.Actions[0].Retries", func(p *workflow.Plan) { action(p).Retries = -1 }},
+		{"PreChecks.Actions[0].Timeout", func(p *workflow.Plan) { action(p).Timeout = -1 }},
+		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = "of another type" }},
+		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{`) }},
+		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"Number": "one"}`) }},
+	}
+}
+
+// attemptsOf makes a list of attempts of every kind.
+func attemptsOf(n int) (list []workflow.Attempt) {
+	for i := range n {
+		a := workflow.Attempt{Start: moment.Add(time.Duration(i) * time.Second)}
+		switch i % 4 {
+		case 0:
+			a.Err = &plugins.Error{Code: i - 5, Message: "line\nbreak, <&>, 計画", Permanent: i%8 == 0}
+		case 1:
+			a.Resp = &plantest.Response{Text: fmt.Sprint(i), OK: true}
+		case 2:
+			a.Resp, a.Err = &plantest.Response{}, &plugins.Error{}
+		}
+		if i%3 > 0 {
+			a.End = a.Start.Add(time.Nanosecond)
+		}
+		list = append(list, a)
+	}
+	return list
+}

@@ -1,0 +1,335 @@
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func listCases() []Case {
+	return slices.Concat([]Case{
+		on("list/an empty store yields nothing", func(s *stage) {
+			if all := s.list(s.vault); len(all) > 0 {
+				s.Errorf("List yields %+v", all)
+			}
+		}),
+		on("list/the newest plan comes first, whatever order they were created in", func(s *stage) {
+			want := s.ages(12)
+			s.yields("List", ids(want), s.list(s.vault))
+		}),
+		on("list/the limit is the most that is yielded, and 0 is all", func(s *stage) {
+			want := ids(s.ages(7))
+			for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000} {
+				seq, err := s.vault.List(s.ctx, limit)
+				s.must(err)
+				n := limit
+				if n == 0 {
+					n = len(want)
+				}
+				s.yields(fmt.Sprint("List with limit ", limit), want[:min(n, len(want))], s.gather(seq))
+			}
+			_, err := drain(s.vault.List(s.ctx, -1))
+			s.want(storage.ErrInvalid, "List", uuid.Nil, err)
+		}),
+		on("list/a result tells what Read tells, after every update of the plan", func(s *stage) {
+			plan := s.create(plantest.Full())
+			s.shows(s.vault, plan)
+			for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Running, workflow.Stopped, workflow.Stopped} {
+				plan.Name, plan.Descr, plan.GroupID = plan.Name+" again", plan.Descr+"\n", uuid.New()
+				plan.State.Status, plan.State.Start = status, moment
+				if status.Final() {
+					plan.State.End = moment.Add(time.Nanosecond)
+				}
+				s.must(s.vault.UpdatePlan(s.ctx, plan))
+				s.shows(s.vault, plan)
+			}
+		}),
+		on("list/strange names and descriptions of any length come back unchanged", func(s *stage) {
+			texts := slices.Collect(plantest.Strange())
+			texts = append(texts, fmt.Sprintf("%0100000d", 1), fmt.Sprintf("ж%0100000d", 1))
+			plans := map[uuid.UUID]*workflow.Plan{}
+			for i, text := range texts {
+				plan := s.create(&workflow.Plan{Name: texts[len(texts)-1-i], Descr: text})
+				if i%2 == 0 { // what was created, and what was updated
+					plan.State.Status = workflow.Running
+					s.must(s.vault.UpdatePlan(s.ctx, plan))
+				}
+				plans[plan.ID] = plan
+			}
+			var all []uuid.UUID
+			for _, r := range s.list(s.vault) {
+				all = append(all, r.ID)
+				s.tells("List", plans[r.ID], r)
+			}
+			if len(all) != len(plans) {
+				s.Errorf("List yields %d plans, want %d", len(all), len(plans))
+			}
+			for _, r := range s.search(s.vault, storage.Filters{ByIDs: all}) {
+				s.tells("Search by ID", plans[r.ID], r)
+			}
+		}),
+		on("list/many plans are each yielded once", func(s *stage) {
+			plans := make([]*workflow.Plan, 150)
+			s.must(atOnce(len(plans), func(i int) error {
+				plans[i] = bare(fmt.Sprint(i)) // of a few milliseconds, so many share one
+				return s.vault.Create(s.ctx, plans[i])
+			}))
+			s.onceEach("List", ids(plans), s.list(s.vault))
+		}),
+		on("list/a sequence can be ranged over again, and is asked anew", func(s *stage) {
+			for _, l := range s.listings() {
+				before := s.gather(l.seq)
+				for range l.seq {
+					break
+				}
+				s.yields(l.name+" again", resultIDs(before), s.gather(l.seq))
+				plan := s.create(bare("new"))
+				s.must(start(s.ctx, s.vault, authored(&workflow.Plan{Name: "newer"})))
+				if after := s.gather(l.seq); l.grows && len(after) != len(before)+2 && len(after) != len(before)+1 {
+					s.Errorf("%s yields %d plans, then %d", l.name, len(before), len(after))
+				}
+				s.must(s.vault.Delete(s.ctx, plan.ID))
+				if slices.Contains(resultIDs(s.gather(l.seq)), plan.ID) {
+					s.Errorf("%s yields a plan that was deleted before it was ranged over again", l.name)
+				}
+			}
+		}),
+		on("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
+			want := s.ages(20)
+			s.must(s.vault.Close(s.ctx)) // and with it its connections
+			before := runtime.NumGoroutine()
+			v := s.Open(s.T)
+			for _, f := range everyFilter(want) {
+				for stop := 1; stop < 4; stop++ {
+					n := 0
+					seq, err := v.Search(s.ctx, f)
+					s.must(err)
+					for r := range seq {
+						s.must(r.Err)
+						if n++; n == stop {
+							break
+						}
+					}
+				}
+				s.yields("Search afterwards", ids(want)[:3], s.search(v, storage.Filters{Limit: 3}))
+			}
+			s.must(v.Close(s.ctx))
+			s.noGoroutines(before)
+			s.vault = s.open()
+		}),
+		on("list/the body of the loop may use the vault", func(s *stage) {
+			s.ages(10)
+			for range s.list(s.vault) {
+				seq, err := s.vault.List(s.ctx, 3)
+				s.must(err)
+				for r := range seq {
+					s.must(r.Err)
+					plan := s.read(s.vault, r.Result.ID)
+					plan.Descr += "seen "
+					s.must(s.vault.UpdatePlan(s.ctx, plan))
+					s.create(bareAt("old", time.Now().Add(-time.Hour)))
+					s.list(s.vault)
+				}
+			}
+		}),
+		on("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
+			s.ages(20)
+			before := runtime.NumGoroutine()
+			v := s.Open(s.T)
+			for _, f := range everyFilter(s.plansOf(s.list(s.vault))) {
+				for _, stop := range []int{1, 10, 19} {
+					ctx, cancel := context.WithCancel(s.ctx)
+					seq, err := v.Search(ctx, f)
+					s.must(err)
+					n := 0
+					var last storage.Stream[storage.ListResult]
+					for last = range seq {
+						if n++; n == stop {
+							cancel()
+						}
+					}
+					cancel()
+					if n < stop {
+						s.Fatalf("only %d plans match %+v", n, f)
+					}
+					if last.Err == nil {
+						s.Errorf("the context ended after %d plans; the listing yielded %d and no Err", stop, n)
+						continue
+					}
+					s.want(context.Canceled, "Search", uuid.Nil, last.Err)
+				}
+			}
+			s.must(v.Close(s.ctx))
+			s.noGoroutines(before)
+		}),
+		on("list/a listing whose service dies on the way ends with an Err, and never like a short list", func(s *stage) {
+			want := ids(s.ages(20))
+			for d := range s.deaths() {
+				var got []storage.ListResult
+				err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+					got, err = drain(v.List(ctx, 0))
+					return err
+				})
+				if err == nil {
+					s.yields("List", want, got)
+				} else {
+					s.yields("List, before its Err,", want[:min(len(got), len(want))], got)
+				}
+			}
+		}),
+		on("list/a plan that is there throughout is yielded exactly once, whatever is written meanwhile", func(s *stage) {
+			stay := s.ages(10)
+			done, stop := s.disturb()
+			for rounds := 0; rounds < 10 || !done(); rounds++ {
+				s.onceEach("List", ids(stay), keep(stay, s.list(s.vault)))
+			}
+			stop()
+		}),
+	}, contextCases("list"))
+}
+
+// ages creates n plans over several days, and returns them newest first.
+func (s *stage) ages(n int) []*workflow.Plan {
+	s.Helper()
+	now := time.Now()
+	plans := make([]*workflow.Plan, n)
+	s.must(atOnce(n, func(i int) error {
+		plans[i] = bareAt(fmt.Sprint(i), now.Add(-time.Duration(i)*7*time.Hour))
+		return s.vault.Create(s.ctx, plans[i])
+	}))
+	return plans
+}
+
+func ids(plans []*workflow.Plan) (list []uuid.UUID) {
+	for _, p := range plans {
+		list = append(list, p.ID)
+	}
+	return list
+}
+
+func resultIDs(results []storage.ListResult) (list []uuid.UUID) {
+	for _, r := range results {
+		list = append(list, r.ID)
+	}
+	return list
+}
+
+// plansOf makes plans of results, as far as everyFilter needs them.
+func (s *stage) plansOf(results []storage.ListResult) (plans []*workflow.Plan) {
+	for _, r := range results {
+		plans = append(plans, &workflow.Plan{ID: r.ID})
+	}
+	return plans
+}
+
+// everyFilter returns filters of each kind that choose all plans, which are NotStarted and given newest first.
+func everyFilter(plans []*workflow.Plan) []storage.Filters {
+	oldest := workflow.Time(plans[len(plans)-1].ID)
+	return []storage.Filters{
+		{ByIDs: ids(plans)},
+		{ByStatus: []workflow.Status{workflow.NotStarted}},
+		{After: oldest.Add(-time.Hour)},
+		{BeforeID: uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff")},
+		{Limit: len(plans)},
+	}
+}
+
+// yields holds the plans of a listing against those that it should yield, in order.
+func (s *stage) yields(what string, want []uuid.UUID, got []storage.ListResult) {
+	s.Helper()
+	if !slices.Equal(resultIDs(got), want) {
+		s.Errorf("%s yields\n%v, want\n%v", what, resultIDs(got), want)
+	}
+}
+
+// onceEach holds the plans of a listing against those that it should yield, where some share a time.
+func (s *stage) onceEach(what string, want []uuid.UUID, got []storage.ListResult) {
+	s.Helper()
+	if !slices.IsSortedFunc(got, func(a, b storage.ListResult) int { return workflow.Time(b.ID).Compare(workflow.Time(a.ID)) }) {
+		s.Errorf("%s does not yield the newest first", what)
+	}
+	n := map[uuid.UUID]int{}
+	for _, r := range got {
+		n[r.ID]++
+	}
+	for _, id := range want {
+		if n[id] != 1 {
+			s.Errorf("%s yields plan %s %d times", what, id, n[id])
+		}
+		delete(n, id)
+	}
+	for id := range n {
+		s.Errorf("%s yields plan %s, which it should not", what, id)
+	}
+}
+
+// keep leaves of a listing what is of these plans.
+func keep(plans []*workflow.Plan, results []storage.ListResult) []storage.ListResult {
+	own := ids(plans)
+	return slices.DeleteFunc(results, func(r storage.ListResult) bool { return !slices.Contains(own, r.ID) })
+}
+
+// disturb creates, updates and deletes other plans, new and old ones, until it is done or stopped.
+func (s *stage) disturb() (done func() bool, stop func()) {
+	v := s.open()
+	ctx, cancel := context.WithCancel(s.ctx)
+	result := make(chan error, 1)
+	go func() {
+		var left []*workflow.Plan
+		for i := range 40 {
+			plan := bareAt("disturbs", time.Now().Add(-time.Duration(i*5%70)*time.Hour))
+			left = append(left, plan)
+			if err := start(s.ctx, v, plan); err != nil {
+				result <- err
+				return
+			}
+			if i%3 > 0 {
+				if err := v.Delete(s.ctx, left[0].ID); err != nil {
+					result <- err
+					return
+				}
+				left = left[1:]
+			}
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		result <- nil
+	}()
+	return func() bool { return len(result) > 0 }, func() {
+		s.Helper()
+		cancel()
+		s.must(<-result)
+	}
+}
+
+// listing is a way to list all plans of a store.
+type listing struct {
+	name string
+	seq  func(yield func(storage.Stream[storage.ListResult]) bool)
+	// grows says that it also yields what is created later.
+	grows bool
+}
+
+// listings returns sequences of every kind over some plans.
+func (s *stage) listings() (list []listing) {
+	s.Helper()
+	plans := s.ages(5)
+	seq, err := s.vault.List(s.ctx, 0)
+	s.must(err)
+	list = append(list, listing{"List", seq, true})
+	for i, f := range everyFilter(plans) {
+		seq, err := s.vault.Search(s.ctx, f)
+		s.must(err)
+		list = append(list, listing{fmt.Sprintf("Search %+v", f), seq, i != 0 && f.Limit == 0})
+	}
+	return list
+}

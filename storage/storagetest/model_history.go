@@ -1,0 +1,564 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// History lets several clients work on a few plans at the same time, notes when each call began and ended and what it
+// returned, and looks for an order of the calls that explains it all: one after the other, none before it began or after it
+// ended. The test breaks when there is none.
+//
+// A Read of a plan that is worked on is no snapshot over its parts, so the order is looked for of each object apart: of the
+// plan's own fields, and of each of its actions, each together with the plan's being there.
+type History struct {
+	// Seed chooses what the clients do; how their calls interleave is up to time and chance, in a bubble of testing/synctest to
+	// the seed as well.
+	Seed uint64
+	// Clients is how many there are; 0 is 4.
+	Clients int
+	// Ops is how many calls each of them makes, at least; 0 is 12.
+	Ops int
+	// Plans is how many plans they share; 0 is 2.
+	Plans int
+	// Faults lets every second client meet passing faults, where the store offers them.
+	Faults bool
+	// Deaths lets the processes of some clients die, where the store offers it.
+	Deaths bool
+	// Recreate lets clients create a plan anew whose ID others are just deleting: for vaults whose Delete is one step. Otherwise
+	// plans are deleted when nobody creates any more.
+	Recreate bool
+}
+
+// event is one call of a history.
+type event struct {
+	client    int
+	kind      modelKind
+	plan      int
+	call, ret int64
+	err       error
+	// found is what Exists said.
+	found bool
+	// object is the place of what was updated among the plan's registers; base is the version that it was given with, empty for
+	// any; value is the content that it was given, final says that it was the plan with a final status.
+	object      int
+	base, value string
+	final       bool
+	// content has the values of all registers: those of the plan that was created, or those that were read.
+	content []string
+	// beside says that a Create or a Delete of the plan was under way at the same time, or had an unknown outcome before.
+	besideCreate, besideDelete bool
+	// faulty says that it met passing faults; late says that a Delete of the plan that did was called before.
+	faulty, late bool
+}
+
+// registers are the objects of a plan of which histories are checked: the plan itself, and its actions.
+func registers(p *workflow.Plan) []workflow.Object {
+	var list []workflow.Object
+	for o := range workflow.Walk(p) {
+		if k := o.Kind(); k == workflow.KindPlan || k == workflow.KindAction {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// registerValue is the content of an object's own fields. Every write has a Descr of its own.
+func registerValue(o workflow.Object) string {
+	switch o := o.(type) {
+	case *workflow.Plan:
+		return o.State.Status.String() + " " + o.Descr
+	case *workflow.Action:
+		return o.State.Status.String() + " " + o.Descr
+	}
+	return ""
+}
+
+func registerValues(p *workflow.Plan) []string {
+	var values []string
+	for _, o := range registers(p) {
+		values = append(values, registerValue(o))
+	}
+	return values
+}
+
+// historyRun is a history under way.
+type historyRun struct {
+	h     History
+	t     T
+	store Store
+	base  time.Time
+	clock atomic.Int64 // orders calls and returns: real clocks are too coarse, and in a bubble many things happen at once
+
+	mu      sync.Mutex
+	events  []event
+	deaths  int
+	faulty  int
+	problem string
+	// versions tells which content each version of an object names.
+	versions map[string]string
+}
+
+// Run runs the history and breaks the test when no order explains it. It is skipped when the store lacks what it needs.
+func (h History) Run(t T, harness Harness) Figures {
+	t.Helper()
+	for n, fallback := range map[*int]int{&h.Clients: 4, &h.Ops: 12, &h.Plans: 2} {
+		if *n == 0 {
+			*n = fallback
+		}
+	}
+	var r *historyRun
+	p := modelTry(t, func(p *modelT) {
+		r = &historyRun{h: h, t: p, store: harness.New(p), base: time.Now().UTC().Truncate(time.Millisecond), versions: map[string]string{}}
+		r.run()
+	})
+	switch {
+	case p.skipped != "":
+		t.Skipf("%s", p.skipped)
+	case p.failure != "":
+		t.Fatalf("%s\n\nin the history %+v:\n%s", p.failure, h, r.list(r.events))
+	}
+	if problem := r.check(); problem != "" {
+		t.Fatalf("the history %+v: %s", h, problem)
+	}
+	f := Figures{Operations: len(r.events), Faulty: r.faulty, Deaths: r.deaths}
+	for _, e := range r.events {
+		if errors.Is(e.err, storage.ErrUnknown) {
+			f.Unknown++
+		}
+	}
+	return f
+}
+
+// historyClient is one of the clients.
+type historyClient struct {
+	*historyRun
+	n      int
+	rand   *rand.Rand
+	vault  storage.Vault
+	faulty bool
+	// died says whether the client's process did; nil for one that lives. counted says that it was counted.
+	died    func() bool
+	counted bool
+	known   map[int]*workflow.Plan
+	writes  int
+}
+
+// run lets the clients work, then recovers what they left, and reads all plans.
+func (r *historyRun) run() {
+	switch {
+	case r.h.Faults && r.store.Faulty == nil:
+		r.t.Skipf("the harness offers no faults")
+	case r.h.Deaths && r.store.Dying == nil:
+		r.t.Skipf("the harness offers no processes that die")
+	}
+	nodes := []storage.Vault{r.store.Open(r.t), r.store.Open(r.t)}
+	clients := make([]*historyClient, r.h.Clients)
+	for i := range clients {
+		clients[i] = r.client(i, nodes[i%len(nodes)])
+	}
+	chance := rand.New(rand.NewPCG(r.h.Seed, 4)) //nolint:gosec // repeatable on purpose
+	switch {
+	case r.h.Recreate:
+		r.phase(clients, (*historyClient).live)
+	case chance.IntN(2) == 0:
+		r.phase(clients, (*historyClient).begin)
+		r.phase(clients, (*historyClient).end)
+	default:
+		// Parts are written before a plan becomes final, so nobody may still be at it.
+		r.observer(nodes[0]).prepare()
+		r.phase(clients, (*historyClient).work)
+		for _, c := range clients {
+			clear(c.known) // a plan is given its last status with the last states of its parts
+		}
+		r.phase(clients, (*historyClient).finish)
+	}
+	last := r.observer(nodes[0])
+	last.readAll()
+	r.settle(nodes[1])
+	last.readAll()
+	for _, v := range append(nodes, r.vaults(clients)...) {
+		_ = v.Close(context.WithoutCancel(r.t.Context()))
+	}
+	if r.problem != "" {
+		r.t.Fatalf("%s", r.problem)
+	}
+}
+
+func (r *historyRun) vaults(clients []*historyClient) []storage.Vault {
+	var list []storage.Vault
+	for _, c := range clients {
+		list = append(list, c.vault)
+	}
+	return list
+}
+
+// client makes a client: on its own node, under faults, or one whose process is going to die.
+func (r *historyRun) client(n int, node storage.Vault) *historyClient {
+	c := &historyClient{
+		historyRun: r, n: n, vault: node, known: map[int]*workflow.Plan{},
+		rand: rand.New(rand.NewPCG(r.h.Seed, 100+uint64(n))), //nolint:gosec // repeatable on purpose, never negative
+	}
+	switch {
+	case r.h.Faults && n%2 == 1:
+		c.vault, c.faulty = r.store.Faulty(r.t, r.h.Seed+uint64(n)), true //nolint:gosec // as above
+	case r.h.Deaths && n%3 == 2:
+		c.vault, c.died = r.store.Dying(r.t, 5+c.rand.IntN(60), c.rand.IntN(2) == 0)
+	}
+	return c
+}
+
+// observer makes one more client, that works while the others do not.
+func (r *historyRun) observer(v storage.Vault) *historyClient {
+	return &historyClient{
+		historyRun: r, n: r.h.Clients, vault: v, known: map[int]*workflow.Plan{},
+		rand: rand.New(rand.NewPCG(r.h.Seed, 5)), //nolint:gosec // repeatable on purpose
+	}
+}
+
+// phase lets all clients do the same thing a number of times, at once.
+func (r *historyRun) phase(clients []*historyClient, do func(c *historyClient)) {
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() {
+			for range r.h.Ops {
+				if c.died != nil && c.died() {
+					break
+				}
+				time.Sleep(time.Duration(c.rand.IntN(4_000_000)))
+				do(c)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// settle recovers what was left. Nothing may be wrong after that.
+func (r *historyRun) settle(v storage.Vault) {
+	if r.store.PassGrace != nil {
+		r.store.PassGrace(r.t)
+	}
+	if err := v.Recovery(r.t.Context()); err != nil {
+		r.t.Fatalf("Recovery: %v", err)
+	}
+	if r.store.Check == nil {
+		return
+	}
+	if problems := r.store.Check(r.t, v); len(problems) > 0 {
+		r.t.Fatalf("Check after the grace period and Recovery:\n%s", strings.Join(problems, "\n"))
+	}
+}
+
+// The clients' ways of life. Each is called again and again, and makes a call or two.
+
+// live does everything to a plan, without regard for the others.
+func (c *historyClient) live() {
+	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
+	case n < 25:
+		c.create(plan)
+	case n < 45:
+		c.delete(plan)
+	case n < 55:
+		c.exists(plan)
+	case n < 75:
+		c.read(plan)
+	default:
+		c.update(plan, false)
+	}
+}
+
+// begin creates plans and works on them.
+func (c *historyClient) begin() {
+	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
+	case n < 25:
+		c.create(plan)
+	case n < 35:
+		c.exists(plan)
+	case n < 55:
+		c.read(plan)
+	default:
+		c.update(plan, false)
+	}
+}
+
+// end works on plans and deletes them.
+func (c *historyClient) end() {
+	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
+	case n < 20:
+		c.delete(plan)
+	case n < 30:
+		c.exists(plan)
+	case n < 60:
+		c.read(plan)
+	case n < 65:
+		c.recover()
+	default:
+		c.update(plan, false)
+	}
+}
+
+// prepare creates all plans and lets them run.
+func (c *historyClient) prepare() {
+	for plan := range c.h.Plans {
+		c.create(plan)
+		c.put(plan, c.known[plan], workflow.Running, false)
+	}
+}
+
+// work works on plans that run: with the versions that it knows, or without.
+func (c *historyClient) work() {
+	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
+	case n < 30:
+		c.read(plan)
+	case n < 35:
+		c.exists(plan)
+	default:
+		c.update(plan, n < 50)
+	}
+}
+
+// finish brings plans to their ends.
+func (c *historyClient) finish() {
+	plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100)
+	if c.known[plan] == nil || n < 40 {
+		c.read(plan)
+	}
+	known := c.known[plan]
+	switch {
+	case n < 55 && n >= 50:
+		c.delete(plan)
+	case n < 60 && n >= 55:
+		c.recover()
+	case n >= 60 && known != nil:
+		status := known.State.Status
+		if !status.Final() {
+			status = workflow.Running + workflow.Status(c.rand.IntN(4))
+		}
+		c.put(plan, known, status, false)
+	}
+}
+
+// note keeps an event. What a process that died would have been told nobody knows.
+func (c *historyClient) note(e event, do func(ctx context.Context) error) error {
+	limit := 10 * time.Minute
+	if c.died != nil {
+		limit = cutAfter
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	e.client, e.faulty, e.call = c.n, c.faulty, c.clock.Add(1)
+	e.err = do(ctx)
+	e.ret = c.clock.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.faulty {
+		c.historyRun.faulty++
+	}
+	if c.died != nil && c.died() && !c.counted {
+		c.counted = true
+		c.deaths++
+	}
+	c.events = append(c.events, e)
+	return e.err
+}
+
+// amend completes the last event of this client with what its call returned.
+func (c *historyClient) amend(change func(e *event)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range slices.Backward(c.events) {
+		if c.events[i].client == c.n {
+			change(&c.events[i])
+			return
+		}
+	}
+}
+
+// learn notes which contents the versions in a plan name. One version names one content for ever.
+func (c *historyClient) learn(plan int, objects ...workflow.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range objects {
+		key, value := fmt.Sprint(plan, *o.Header().ID, o.Header().State.ETag), registerValue(o)
+		if o.Header().State.ETag == "" {
+			c.problem = fmt.Sprintf("%s %s came without a version", o.Kind(), *o.Header().ID)
+		}
+		if before, known := c.versions[key]; known && before != value {
+			c.problem = fmt.Sprintf("the version %s of %s %s is of %q and of %q", o.Header().State.ETag, o.Kind(), *o.Header().ID, before, value)
+		}
+		c.versions[key] = value
+	}
+}
+
+// token is a text that is used once.
+func (c *historyClient) token() string {
+	c.writes++
+	return fmt.Sprintf("by %d, %d", c.n, c.writes)
+}
+
+func (c *historyClient) create(plan int) {
+	p := plantest.Sized(1, 1, 2)
+	p.Descr = c.token()
+	seed := c.h.Seed + uint64(plan)<<16 //nolint:gosec // never negative
+	for o := range workflow.Walk(p) {
+		seed++
+		*o.Header().ID = modelID(c.base.Add(-time.Duration(plan)*time.Second), seed)
+		if a, ok := o.(*workflow.Action); ok {
+			a.Descr = p.Descr
+		}
+	}
+	err := c.note(event{kind: modelCreate, plan: plan, content: registerValues(p)}, func(ctx context.Context) error { return c.vault.Create(ctx, p) })
+	if err == nil {
+		c.learn(plan, registers(p)...)
+		c.known[plan] = p
+	}
+}
+
+func (c *historyClient) id(plan int) uuid.UUID {
+	return modelID(c.base.Add(-time.Duration(plan)*time.Second), c.h.Seed+uint64(plan)<<16+1) //nolint:gosec // never negative
+}
+
+func (c *historyClient) read(plan int) {
+	var got *workflow.Plan
+	err := c.note(event{kind: modelRead, plan: plan}, func(ctx context.Context) (err error) {
+		got, err = c.vault.Read(ctx, c.id(plan))
+		return err
+	})
+	if delete(c.known, plan); err == nil {
+		c.known[plan] = got
+		c.learn(plan, registers(got)...)
+		c.amend(func(e *event) { e.content = registerValues(got) })
+	}
+}
+
+func (c *historyClient) readAll() {
+	for plan := range c.h.Plans {
+		c.read(plan)
+	}
+}
+
+func (c *historyClient) exists(plan int) {
+	var found bool
+	_ = c.note(event{kind: modelExists, plan: plan}, func(ctx context.Context) (err error) {
+		found, err = c.vault.Exists(ctx, c.id(plan))
+		return err
+	})
+	c.amend(func(e *event) { e.found = found })
+}
+
+func (c *historyClient) delete(plan int) {
+	_ = c.note(event{kind: modelDelete, plan: plan}, func(ctx context.Context) error { return c.vault.Delete(ctx, c.id(plan)) })
+}
+
+// recover calls Recovery beside the others, as a node that starts does.
+func (c *historyClient) recover() {
+	err := c.note(event{kind: modelRecover, plan: -1}, func(ctx context.Context) error { return c.vault.Recovery(ctx) })
+	if err != nil && c.died == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.problem = fmt.Sprintf("Recovery: %v", err)
+	}
+}
+
+// update updates the plan or one of its actions, from what the client knows. blind is without a version.
+func (c *historyClient) update(plan int, blind bool) {
+	known := c.known[plan]
+	if known == nil || c.rand.IntN(4) == 0 {
+		c.read(plan)
+		known = c.known[plan]
+	}
+	if known == nil {
+		return
+	}
+	if time.Sleep(time.Duration(c.rand.IntN(2_000_000))); known.State.Status == workflow.NotStarted || c.rand.IntN(3) == 0 {
+		c.put(plan, known, workflow.Running, blind)
+		return
+	}
+	if known.State.Status != workflow.Running {
+		return
+	}
+	o := registers(known)[1+c.rand.IntN(2)]
+	status := o.Header().State.Status
+	if status == workflow.NotStarted {
+		status = workflow.Running
+	}
+	c.put(plan, o, status, blind)
+}
+
+// put updates one object that the client knows to a status and a content of its own.
+func (c *historyClient) put(plan int, known workflow.Object, status workflow.Status, blind bool) {
+	if known == nil {
+		return
+	}
+	o := modelClone(known)
+	s := o.Header().State
+	s.Status = status
+	// A blind update whose answer was lost is sent again, and overwrites what was written since: it takes effect twice.
+	blind = blind && !c.faulty
+	if blind {
+		s.ETag = ""
+	}
+	e := event{kind: modelUpdate, plan: plan, base: s.ETag, final: o.Kind() == workflow.KindPlan && status.Final()}
+	if !blind {
+		e.base = registerValue(known)
+	}
+	switch o := o.(type) {
+	case *workflow.Plan:
+		o.Descr = c.token()
+	case *workflow.Action:
+		o.Descr = c.token()
+	}
+	e.value = registerValue(o)
+	e.object = slices.IndexFunc(registers(c.known[plan]), func(r workflow.Object) bool { return *r.Header().ID == *o.Header().ID })
+	err := c.note(e, func(ctx context.Context) error { return modelStore(ctx, c.vault, o) })
+	switch {
+	case err == nil:
+		modelAdopt(modelFind(c.known[plan], o), o)
+		c.learn(plan, o)
+	default:
+		delete(c.known, plan)
+	}
+}
+
+// list puts events into lines, in the order in which they began.
+func (r *historyRun) list(events []event) string {
+	events = slices.Clone(events)
+	slices.SortFunc(events, func(a, b event) int { return int(a.call - b.call) })
+	var lines []string
+	for _, e := range events {
+		lines = append(lines, e.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e event) String() string {
+	what := ""
+	switch e.kind {
+	case modelCreate:
+		what = fmt.Sprintf("Create %q", e.content)
+	case modelUpdate:
+		what = fmt.Sprintf("Update object %d from %q to %q", e.object, e.base, e.value)
+	case modelDelete:
+		what = "Delete"
+	case modelRead:
+		what = fmt.Sprintf("Read: %q", e.content)
+	case modelExists:
+		what = fmt.Sprintf("Exists: %v", e.found)
+	case modelRecover:
+		what = "Recovery"
+	}
+	return fmt.Sprintf("%5d to %5d  client %d, plan %d: %s: %s", e.call, e.ret, e.client, e.plan, what, outcome(e.err))
+}

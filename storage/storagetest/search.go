@@ -1,0 +1,298 @@
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func searchCases() []Case {
+	return slices.Concat([]Case{
+		on("search/filters that choose nothing, or can't be right, are ErrInvalid", func(s *stage) {
+			for _, f := range []storage.Filters{
+				{},
+				{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
+				{ByIDs: []uuid.UUID{workflow.NewV7(), uuid.New()}},
+				{ByStatus: []workflow.Status{workflow.Running, 99}},
+				{BeforeID: uuid.New(), Limit: 1},
+				{After: moment, Before: moment.Add(-time.Hour)},
+				{Limit: -1},
+				{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
+			} {
+				_, err := drain(s.vault.Search(s.ctx, f))
+				s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
+			}
+		}),
+		on("search/values of one field are alternatives, and all fields must match", func(s *stage) {
+			plans := s.motley(24)
+			for _, f := range []storage.Filters{
+				{ByStatus: []workflow.Status{workflow.Running}},
+				{ByStatus: []workflow.Status{workflow.Stopped, workflow.NotStarted}},
+				{ByStatus: []workflow.Status{workflow.Completed, workflow.Completed}},
+				{ByStatus: statuses},
+				{ByGroupIDs: []uuid.UUID{plans[1].GroupID}},
+				{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
+				{ByGroupIDs: []uuid.UUID{uuid.New()}},
+				{After: workflow.Time(plans[9].ID)},
+				{Before: workflow.Time(plans[9].ID)},
+				{BeforeID: plans[9].ID},
+				{Limit: 5},
+				{Limit: 100},
+			} {
+				s.finds(plans, f)
+			}
+			for seed := range uint64(60) {
+				s.finds(plans, randomFilters(seed, plans))
+			}
+		}),
+		on("search/times are compared to the millisecond, and left out themselves", func(s *stage) {
+			at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+			var plans []*workflow.Plan // newest first
+			for i := range 5 {
+				plans = append(plans, s.create(bareAt(fmt.Sprint(i), at.Add(-time.Duration(i)*time.Millisecond))))
+			}
+			for i := range plans {
+				after := storage.Filters{After: workflow.Time(plans[i].ID)}
+				s.yields(fmt.Sprintf("%+v", after), ids(plans[:i]), s.search(s.vault, after))
+				before := storage.Filters{Before: workflow.Time(plans[i].ID)}
+				s.yields(fmt.Sprintf("%+v", before), ids(plans[i+1:]), s.search(s.vault, before))
+				zone := time.FixedZone("", 5*3600)
+				both := storage.Filters{After: at.Add(-time.Duration(i+1) * time.Millisecond).In(zone), Before: at.Add(time.Millisecond).In(zone)}
+				s.yields(fmt.Sprintf("%+v", both), ids(plans[:i+1]), s.search(s.vault, both))
+			}
+		}),
+		on("search/days are told apart at midnight", func(s *stage) {
+			midnight := time.Now().UTC().Truncate(24 * time.Hour)
+			late, early := s.create(bareAt("early", midnight)), s.create(bareAt("late", midnight.Add(-time.Millisecond)))
+			s.yields("After midnight less 1 ms", []uuid.UUID{late.ID}, s.search(s.vault, storage.Filters{After: midnight.Add(-time.Millisecond)}))
+			s.yields("Before midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{Before: midnight}))
+			s.yields("After midnight", nil, s.search(s.vault, storage.Filters{After: midnight}))
+			s.yields("BeforeID of midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{BeforeID: late.ID}))
+			s.yields("both", []uuid.UUID{late.ID, early.ID}, s.search(s.vault, storage.Filters{
+				After: midnight.Add(-time.Hour), Before: midnight.Add(time.Hour),
+			}))
+		}),
+		on("search/by IDs yields each plan once and passes over those of no plan", func(s *stage) {
+			plans := s.ages(10)
+			deleted := s.create(bare("deleted"))
+			s.must(s.vault.Delete(s.ctx, deleted.ID))
+			asked := []uuid.UUID{deleted.ID}
+			for i, id := range ids(plans) {
+				asked = append(asked, workflow.NewV7(), id, id)
+				if i%2 == 0 {
+					asked = slices.Insert(asked, 0, id, idAt(time.Now().AddDate(0, 0, -i)))
+				}
+			}
+			s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
+			s.yields("Search by IDs with a limit", ids(plans[:3]), s.search(s.vault, storage.Filters{ByIDs: asked, Limit: 3}))
+			s.yields("Search by IDs of no plan", nil, s.search(s.vault, storage.Filters{ByIDs: []uuid.UUID{deleted.ID, workflow.NewV7()}}))
+		}),
+		on("search/by many IDs yields them all", func(s *stage) {
+			plans := s.ages(5)
+			asked := ids(plans)
+			for range 300 {
+				asked = append(asked, workflow.NewV7())
+			}
+			s.yields("Search by 305 IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
+		}),
+		on("search/BeforeID need not be of a plan", func(s *stage) {
+			plans := s.ages(4)
+			for i := range plans {
+				between := idAt(workflow.Time(plans[i].ID).Add(-time.Second))
+				s.yields("Search", ids(plans[i+1:]), s.search(s.vault, storage.Filters{BeforeID: between}))
+			}
+			gone := plans[1]
+			s.must(s.vault.Delete(s.ctx, gone.ID))
+			s.yields("Search", ids(plans[2:]), s.search(s.vault, storage.Filters{BeforeID: gone.ID}))
+		}),
+		on("search/pages of any size cover everything once, and only the last is not full", func(s *stage) {
+			plans := s.motley(20)
+			at := idAt(time.Now().Add(-30 * time.Hour))
+			for i := range 8 { // of one millisecond
+				same := at
+				same[15-i] ^= 0x0f
+				plans = append(plans, s.create(&workflow.Plan{ID: same, GroupID: plans[1].GroupID}))
+			}
+			for _, size := range []int{1, 2, 5, 28, 50} {
+				s.onceEach(fmt.Sprintf("pages of %d", size), ids(plans), s.pages(storage.Filters{Limit: size}))
+			}
+			var group []*workflow.Plan
+			for _, p := range plans {
+				if p.GroupID == plans[1].GroupID {
+					group = append(group, p)
+				}
+			}
+			s.onceEach("pages of a group", ids(group), s.pages(storage.Filters{ByGroupIDs: []uuid.UUID{plans[1].GroupID}, Limit: 3}))
+		}),
+		on("search/pages miss nothing and give nothing twice under writes in between", func(s *stage) {
+			stay := s.ages(15)
+			done, stop := s.disturb()
+			for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
+				all := s.pages(storage.Filters{Limit: 4})
+				s.onceEach("all pages", ids(stay), keep(stay, slices.Clone(all)))
+				seen := map[uuid.UUID]bool{}
+				for _, r := range all {
+					if seen[r.ID] {
+						s.Errorf("plan %s is on two pages", r.ID)
+					}
+					seen[r.ID] = true
+				}
+			}
+			stop()
+		}),
+		on("search/by status follows the plan through its life", func(s *stage) {
+			plan := plantest.Small()
+			is := func(want workflow.Status) {
+				s.Helper()
+				for _, status := range statuses {
+					var ids []uuid.UUID
+					if status == want {
+						ids = []uuid.UUID{plan.ID}
+					}
+					s.yields(fmt.Sprintf("Search for what is %s, of a plan that is %s,", status, want), ids,
+						s.search(s.vault, storage.Filters{ByStatus: []workflow.Status{status}}))
+				}
+			}
+			s.create(plan)
+			is(workflow.NotStarted)
+			plan.State.Status = workflow.Running
+			s.must(s.vault.UpdatePlan(s.ctx, plan))
+			is(workflow.Running)
+			s.must(finishParts(s.ctx, s.vault, plan))
+			is(workflow.Running)
+			s.must(complete(s.ctx, s.vault, plan))
+			is(workflow.Completed)
+			s.must(s.vault.Delete(s.ctx, plan.ID))
+			is(-1)
+		}),
+		on("search/one whose service dies on the way ends with an Err, and never like a short list", func(s *stage) {
+			plans := s.ages(12)
+			for _, f := range everyFilter(plans)[:3] {
+				for d := range s.deaths() {
+					var got []storage.ListResult
+					err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+						got, err = drain(v.Search(ctx, f))
+						return err
+					})
+					want := ids(plans)
+					if err != nil {
+						want = want[:min(len(got), len(want))]
+					}
+					s.yields(fmt.Sprintf("Search %+.60v", f), want, got)
+				}
+			}
+		}),
+	}, contextCases("search"))
+}
+
+// motley creates n plans over several days, of three groups or none and all statuses, and returns them newest first.
+func (s *stage) motley(n int) []*workflow.Plan {
+	s.Helper()
+	groups := []uuid.UUID{uuid.Nil, uuid.New(), uuid.New(), uuid.New()}
+	now := time.Now()
+	plans := make([]*workflow.Plan, n)
+	s.must(atOnce(n, func(i int) error {
+		p := bareAt(fmt.Sprint(i), now.Add(-time.Duration(i)*5*time.Hour))
+		p.GroupID = groups[i%4]
+		plans[i] = p
+		if err := s.vault.Create(s.ctx, p); err != nil {
+			return err
+		}
+		if p.State.Status = statuses[i%5]; p.State.Status == workflow.NotStarted {
+			return nil
+		}
+		return s.vault.UpdatePlan(s.ctx, p)
+	}))
+	return plans
+}
+
+// finds holds a search over plans, given newest first, against what the contract says of the filters.
+func (s *stage) finds(plans []*workflow.Plan, f storage.Filters) {
+	s.Helper()
+	var want []uuid.UUID
+	for _, p := range plans {
+		if f.Limit > 0 && len(want) == f.Limit {
+			break
+		}
+		if chosen(f, p) {
+			want = append(want, p.ID)
+		}
+	}
+	s.yields(fmt.Sprintf("Search %+v", f), want, s.search(s.vault, f))
+}
+
+func chosen(f storage.Filters, p *workflow.Plan) bool {
+	at := workflow.Time(p.ID)
+	switch {
+	case len(f.ByIDs) > 0 && !slices.Contains(f.ByIDs, p.ID):
+	case len(f.ByGroupIDs) > 0 && !slices.Contains(f.ByGroupIDs, p.GroupID):
+	case len(f.ByStatus) > 0 && !slices.Contains(f.ByStatus, p.State.Status):
+	case !f.After.IsZero() && !at.After(f.After):
+	case !f.Before.IsZero() && !at.Before(f.Before):
+	case f.BeforeID != uuid.Nil && !at.Before(workflow.Time(f.BeforeID)):
+	default:
+		return true
+	}
+	return false
+}
+
+// randomFilters combines at least two filters about plans, of which no two share a millisecond.
+func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
+	some := func() *workflow.Plan { return plans[r.IntN(len(plans))] }
+	set := []func(){
+		func() {
+			for range 1 + r.IntN(15) {
+				f.ByIDs = append(f.ByIDs, some().ID)
+			}
+		},
+		func() {
+			for range 1 + r.IntN(3) {
+				if g := some().GroupID; g != uuid.Nil {
+					f.ByGroupIDs = append(f.ByGroupIDs, g)
+				}
+			}
+		},
+		func() {
+			for range 1 + r.IntN(3) {
+				f.ByStatus = append(f.ByStatus, some().State.Status)
+			}
+		},
+		func() { f.After = workflow.Time(plans[len(plans)/2+r.IntN(len(plans)/2)].ID) },
+		func() { f.Before = workflow.Time(plans[r.IntN(len(plans)/2)].ID) },
+		func() { f.BeforeID = some().ID },
+		func() { f.Limit = 1 + r.IntN(10) },
+	}
+	for _, i := range r.Perm(len(set))[:2+r.IntN(3)] {
+		set[i]()
+	}
+	return f
+}
+
+// pages gathers all pages of a search; only the last may be less than full.
+func (s *stage) pages(f storage.Filters) (all []storage.ListResult) {
+	s.Helper()
+	for {
+		page := s.search(s.vault, f)
+		if len(page) > f.Limit {
+			s.Fatalf("a page of %d has %d plans", f.Limit, len(page))
+		}
+		all = append(all, page...)
+		if len(page) < f.Limit {
+			f.BeforeID = uuid.Nil
+			if len(all) > 0 {
+				f.BeforeID = all[len(all)-1].ID
+			}
+			return all
+		}
+		f.BeforeID = page[len(page)-1].ID
+	}
+}

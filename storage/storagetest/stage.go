@@ -1,0 +1,463 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// stage is what a case plays on: a store of its own with a healthy vault.
+type stage struct {
+	T
+	Store
+	// ctx is the test's context; cases bound it only where a call may otherwise not come to its end.
+	ctx   context.Context
+	vault storage.Vault
+}
+
+// on makes a case of what it does on a new store. What is stored at its end must be sound.
+func on(name string, run func(s *stage)) Case {
+	return Case{name, func(t T, h Harness) {
+		t.Helper()
+		s := &stage{T: t, Store: h.New(t), ctx: t.Context()}
+		s.vault = s.open()
+		run(s)
+		s.sound()
+	}}
+}
+
+// open opens another vault on the store, for as long as the case runs.
+func (s *stage) open() storage.Vault {
+	s.Helper()
+	return s.closing(s.Open(s.T))
+}
+
+func (s *stage) closing(v storage.Vault) storage.Vault {
+	ctx := context.WithoutCancel(s.ctx) // the test's own has ended when it cleans up
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := v.Close(ctx); err != nil {
+			s.Errorf("Close: %v", err)
+		}
+	})
+	return v
+}
+
+// sound is the oracle: nothing that is stored is broken, and nothing is left of what is not there.
+func (s *stage) sound() {
+	s.Helper()
+	if s.Check == nil || s.Failed() {
+		return
+	}
+	for _, problem := range s.Check(s.T, s.vault) {
+		s.Errorf("the store is not sound: %s", problem)
+	}
+}
+
+// settle lets the grace period pass and recovers.
+func (s *stage) settle() {
+	s.Helper()
+	s.passGrace()
+	s.must(s.open().Recovery(s.ctx))
+}
+
+func (s *stage) passGrace() {
+	s.Helper()
+	if s.PassGrace != nil {
+		s.PassGrace(s.T)
+	}
+}
+
+// must ends the case at an error that should not be.
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+}
+
+// want holds an error against the one that a method should return: of that kind, of that method, and about that plan.
+func (s *stage) want(kind error, op string, plan uuid.UUID, err error) {
+	s.Helper()
+	var e *storage.Error
+	switch {
+	case !errors.Is(err, kind):
+		s.Errorf("%s: got the error %v, want %q", op, err, kind)
+	case !errors.As(err, &e):
+		s.Errorf("%s: %v is a %T and no *storage.Error", op, err, err)
+	case e.Op != op:
+		s.Errorf("the error of %s says %q: %v", op, e.Op, err)
+	case plan != uuid.Nil && e.Plan != plan:
+		s.Errorf("the error of %s is about plan %s, not %s: %v", op, e.Plan, plan, err)
+	}
+}
+
+func (s *stage) create(plan *workflow.Plan) *workflow.Plan {
+	s.Helper()
+	s.must(s.vault.Create(s.ctx, plan))
+	return plan
+}
+
+// started creates a plan and moves it to Running.
+func (s *stage) started(plan *workflow.Plan) *workflow.Plan {
+	s.Helper()
+	s.must(start(s.ctx, s.vault, plan))
+	return plan
+}
+
+func (s *stage) read(v storage.Vault, id uuid.UUID) *workflow.Plan {
+	s.Helper()
+	plan, err := v.Read(s.ctx, id)
+	s.must(err)
+	return plan
+}
+
+// shows fails the case unless all readers of a vault show this plan.
+func (s *stage) shows(v storage.Vault, want *workflow.Plan) {
+	s.Helper()
+	got := s.find(v, want.ID)
+	if got == nil {
+		s.Fatalf("plan %s (%.40q) is not there", want.ID, want.Name)
+	}
+	s.same(want, got)
+}
+
+func (s *stage) same(want, got *workflow.Plan) {
+	s.Helper()
+	if d := plantest.Diff(want, got); d != "" {
+		s.Errorf("the plan is not as it should be: %s", d)
+	}
+}
+
+// lacks fails the case if any reader of a vault shows a plan of this ID.
+func (s *stage) lacks(v storage.Vault, id uuid.UUID) {
+	s.Helper()
+	if s.find(v, id) != nil {
+		s.Errorf("there is a plan %s", id)
+	}
+}
+
+// find asks all readers of a vault for a plan; nil when there is none. They must agree.
+func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
+	s.Helper()
+	plan, err := v.Read(s.ctx, id)
+	if err != nil {
+		s.want(storage.ErrNotFound, "Read", id, err)
+		plan = nil
+	}
+	there, err := v.Exists(s.ctx, id)
+	s.must(err)
+	if there != (plan != nil) {
+		s.Errorf("Exists says %v, Read says %v", there, plan != nil)
+	}
+	listings := map[string][]storage.ListResult{
+		"List":         s.list(v),
+		"Search by ID": s.search(v, storage.Filters{ByIDs: []uuid.UUID{id}}),
+	}
+	for name, listed := range listings {
+		n := 0
+		for _, r := range listed {
+			if r.ID != id {
+				continue
+			}
+			n++
+			if plan != nil {
+				s.tells(name, plan, r)
+			}
+		}
+		switch {
+		case plan == nil && n > 0:
+			s.Errorf("%s shows a plan that Read does not find", name)
+		case plan != nil && n != 1:
+			s.Errorf("%s shows a plan that Read finds %d times", name, n)
+		}
+	}
+	return plan
+}
+
+// tells holds a listing's result against the plan.
+func (s *stage) tells(name string, p *workflow.Plan, r storage.ListResult) {
+	s.Helper()
+	if r.ID != p.ID || r.GroupID != p.GroupID || r.Name != p.Name || r.Descr != p.Descr || !r.SubmitTime.Equal(p.SubmitTime) ||
+		r.State.Status != p.State.Status || !r.State.Start.Equal(p.State.Start) || !r.State.End.Equal(p.State.End) {
+		s.Errorf("%s tells %+.200v\nof the plan %s of group %s, %.60q, %.60q, submitted %v, %+v",
+			name, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
+	}
+}
+
+func (s *stage) list(v storage.Vault) []storage.ListResult {
+	s.Helper()
+	seq, err := v.List(s.ctx, 0)
+	s.must(err)
+	return s.gather(seq)
+}
+
+func (s *stage) search(v storage.Vault, f storage.Filters) []storage.ListResult {
+	s.Helper()
+	seq, err := v.Search(s.ctx, f)
+	s.must(err)
+	return s.gather(seq)
+}
+
+// gather collects a listing that should have no Err.
+func (s *stage) gather(seq iter.Seq[storage.Stream[storage.ListResult]]) (all []storage.ListResult) {
+	s.Helper()
+	for r := range seq {
+		s.must(r.Err)
+		all = append(all, r.Result)
+	}
+	return all
+}
+
+// drain collects a listing up to its first Err.
+func drain(seq iter.Seq[storage.Stream[storage.ListResult]], err error) ([]storage.ListResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	var all []storage.ListResult
+	for r := range seq {
+		if err = r.Err; err != nil {
+			break
+		}
+		all = append(all, r.Result)
+	}
+	return all, err
+}
+
+// death is one run of an operation in a process that dies.
+type death struct {
+	s     *stage
+	n     int
+	after bool
+	// died says whether the process died in run.
+	died bool
+}
+
+func (d *death) String() string {
+	return fmt.Sprintf("death at request %d (after it took effect: %v)", d.n, d.after)
+}
+
+// run runs the operation. Its context ends when the process has died.
+func (d *death) run(do func(ctx context.Context, v storage.Vault) error) error {
+	d.s.Helper()
+	v, died := d.s.Dying(d.s.T, d.n, d.after)
+	d.s.closing(v)
+	ctx, cancel := context.WithTimeout(d.s.ctx, time.Minute)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for !died() && ctx.Err() == nil {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+		cancel()
+	})
+	err := do(ctx, v)
+	d.died = died() // by what do did; nothing runs any more that could send a request
+	cancel()
+	wg.Wait()
+	if !d.died && err != nil {
+		d.s.Errorf("a call of a process that did not die: %v", err)
+	}
+	return err
+}
+
+// deaths yields a death at each request that an operation makes, before and after it took effect, and lives to the end of it
+// both times.
+func (s *stage) deaths() iter.Seq[*death] {
+	s.Helper()
+	s.needs(s.Dying != nil, "processes that die")
+	return func(yield func(*death) bool) {
+		for _, after := range []bool{false, true} {
+			for n := 1; ; n++ {
+				d := &death{s: s, n: n, after: after}
+				more := yield(d)
+				if s.Failed() {
+					s.Fatalf("that was with %v", d)
+				}
+				if !more {
+					return
+				}
+				if !d.died {
+					break
+				}
+			}
+		}
+	}
+}
+
+// needs skips the case if the harness does not offer something.
+func (s *stage) needs(offered bool, what string) {
+	s.Helper()
+	if !offered {
+		s.Skipf("the harness offers no %s", what)
+	}
+}
+
+// noGoroutines says that no more goroutines run than before, after those that are ending had time to.
+func (s *stage) noGoroutines(before int) {
+	s.Helper()
+	for range 200 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<20)
+	s.Errorf("%d goroutines became %d:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+}
+
+// start creates a plan and moves it to Running.
+func start(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+	if err := v.Create(ctx, plan); err != nil {
+		return err
+	}
+	plan.State.Status, plan.State.Start = workflow.Running, moment
+	return v.UpdatePlan(ctx, plan)
+}
+
+// moment is a time with all that is easily lost of one.
+var moment = time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+
+// finishParts gives all parts of a running plan their last states and stores them, many at a time.
+func finishParts(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+	state := plan.State
+	plantest.Finish(plan)
+	plan.State = state
+	parts := partsOf(plan)
+	return atOnce(len(parts), func(i int) error { return updateObject(ctx, v, parts[i]) })
+}
+
+// complete moves a plan to a final status.
+func complete(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+	plan.State.Status, plan.State.End = workflow.Completed, moment.Add(time.Minute)
+	return v.UpdatePlan(ctx, plan)
+}
+
+// live takes a plan through its life.
+func live(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+	if err := start(ctx, v, plan); err != nil {
+		return err
+	}
+	if err := finishParts(ctx, v, plan); err != nil {
+		return err
+	}
+	return complete(ctx, v, plan)
+}
+
+// atOnce runs do for 0 to n-1, up to 32 at a time, and returns all errors.
+func atOnce(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	free := make(chan struct{}, 32)
+	for i := range n {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			errs[i] = do(i)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// updateObject stores an object with the method for its kind.
+func updateObject(ctx context.Context, v storage.Vault, o workflow.Object) error {
+	switch o := o.(type) {
+	case *workflow.Plan:
+		return v.UpdatePlan(ctx, o)
+	case *workflow.Checks:
+		return v.UpdateChecks(ctx, o)
+	case *workflow.Block:
+		return v.UpdateBlock(ctx, o)
+	case *workflow.Sequence:
+		return v.UpdateSequence(ctx, o)
+	case *workflow.Action:
+		return v.UpdateAction(ctx, o)
+	case *workflow.DeferredActions:
+		return v.UpdateDeferredActions(ctx, o)
+	case *workflow.DeferBatch:
+		return v.UpdateDeferBatch(ctx, o)
+	}
+	return fmt.Errorf("there is no update of a %T", o)
+}
+
+// methodOf names the method that updates objects of a kind.
+func methodOf(o workflow.Object) string {
+	name := o.Kind().String()
+	return "Update" + string(name[0]-'a'+'A') + name[1:]
+}
+
+// partsOf lists all objects of a plan but itself.
+func partsOf(plan *workflow.Plan) (parts []workflow.Object) {
+	for o, parent := range workflow.Walk(plan) {
+		if parent != nil {
+			parts = append(parts, o)
+		}
+	}
+	return parts
+}
+
+// eachKind lists one object of each kind, the plan itself first.
+func eachKind(plan *workflow.Plan) (list []workflow.Object) {
+	seen := map[workflow.Kind]bool{}
+	for o := range workflow.Walk(plan) {
+		if !seen[o.Kind()] {
+			seen[o.Kind()] = true
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// allKinds returns the smallest plan that has an object of each kind.
+func allKinds() *workflow.Plan {
+	plan := plantest.Small()
+	plan.PreChecks = &workflow.Checks{Actions: []*workflow.Action{{Name: "check", Plugin: plantest.PluginName}}}
+	plan.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{
+		Name: "batch", Actions: []*workflow.Action{{Name: "deferred", Plugin: plantest.PluginName}},
+	}}}
+	return plan
+}
+
+// bare returns a plan of nothing but a name, the cheapest to store.
+func bare(name string) *workflow.Plan { return &workflow.Plan{Name: name} }
+
+// bareAt returns one that was created at a time.
+func bareAt(name string, at time.Time) *workflow.Plan {
+	return &workflow.Plan{ID: idAt(at), Name: name}
+}
+
+// idAt returns a new ID of a time.
+func idAt(at time.Time) uuid.UUID {
+	id := workflow.NewV7()
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// objectOf finds the object of a plan that has this ID.
+func objectOf(plan *workflow.Plan, id uuid.UUID) workflow.Object {
+	for o := range workflow.Walk(plan) {
+		if *o.Header().ID == id {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,632 @@
+package storagetest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// harness gives vaults in memory, which broken may break.
+func harness(broken func(storage.Vault) storage.Vault) storagetest.Harness {
+	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
+		store := memvault.NewStore()
+		return storagetest.Store{
+			Open: func(storagetest.T) storage.Vault { return broken(store.Open(plantest.Register())) },
+			Dying: func(_ storagetest.T, n int, after bool) (storage.Vault, func() bool) {
+				m := &mortal{Vault: store.Open(plantest.Register()), n: n, after: after}
+				return broken(m), m.died
+			},
+			PassGrace: func(storagetest.T) {},
+			Check:     func(storagetest.T, storage.Vault) []string { return nil },
+		}
+	}}
+}
+
+func sound(v storage.Vault) storage.Vault { return v }
+
+// youngCase can't be passed by a vault that leaves nothing half done.
+const youngCase = "recovery/leaves alone what is young"
+
+func TestSoundVaultPasses(t *testing.T) {
+	for _, c := range storagetest.Cases() {
+		if c.Name == youngCase {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.Run(t, harness(sound)) })
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "check", "model"}
+	last := 0
+	seen := map[string]bool{}
+	for _, c := range storagetest.Cases() {
+		verb, promise, _ := strings.Cut(c.Name, "/")
+		i := slices.Index(verbs, verb)
+		if i < last || promise == "" || strings.Contains(promise, "/") {
+			t.Errorf("case %q is not named by a verb and a promise, in the order of verbs", c.Name)
+		}
+		if seen[c.Name] {
+			t.Errorf("two cases are named %q", c.Name)
+		}
+		last, seen[c.Name] = max(i, last), true
+	}
+}
+
+func TestWhatIsNotOfferedIsSkipped(t *testing.T) {
+	h := storagetest.Harness{New: func(storagetest.T) storagetest.Store {
+		store := memvault.NewStore()
+		return storagetest.Store{Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register()) }}
+	}}
+	skipped := 0
+	for _, c := range storagetest.Cases() {
+		if strings.HasPrefix(c.Name, "model/") || strings.Contains(c.Name, "5,000") {
+			continue
+		}
+		r := record(t, c, h)
+		if r.failed {
+			t.Errorf("%s: %s", c.Name, r.text())
+		}
+		if r.skipped {
+			skipped++
+		}
+	}
+	if skipped == 0 {
+		t.Error("nothing was skipped")
+	}
+}
+
+// TestBrokenVaultsAreCaught breaks one promise after the other; the case that is of it must fail.
+func TestBrokenVaultsAreCaught(t *testing.T) {
+	for _, b := range []struct {
+		breakage string
+		vault    func(storage.Vault) storage.Vault
+		caughtBy string
+	}{
+		{"an update is dropped", func(v storage.Vault) storage.Vault { return dropsUpdates{v} }, "read/a running plan shows each update, as do the versions"},
+		{"versions are ignored", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/one of a version that is not stored any more is ErrConflict and changes nothing"},
+		{"states go back", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/parts only move forward"},
+		{"two nodes both win", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/of two nodes with one version, one wins"},
+		{"half of a plan is stored", func(v storage.Vault) storage.Vault { return storesHalf{v} }, "create/what the author left out is filled in"},
+		{"a plan that is there is replaced", func(v storage.Vault) storage.Vault { return replaces{v} }, "create/of a plan that is there is ErrExists and leaves it as it is"},
+		{"an update brings back what was deleted", func(v storage.Vault) storage.Vault { return revives{v} }, "update/of a deleted plan is ErrNotFound and brings nothing back"},
+		{"memory is shared with readers", func(v storage.Vault) storage.Vault { return &shares{Vault: v} }, "read/what is returned is the caller's own"},
+		{"deletes of nothing succeed", func(v storage.Vault) storage.Vault { return deletesAnything{v} }, "delete/of what is not there is ErrNotFound"},
+		{"errors are bare", func(v storage.Vault) storage.Vault { return bareErrors{v} }, "read/a plan that is not there is ErrNotFound, and does not exist"},
+		{"Close closes nothing", func(v storage.Vault) storage.Vault { return staysOpen{v} }, "check/a closed vault does nothing more, and says ErrClosed"},
+		{"reads ignore their context", func(v storage.Vault) storage.Vault { return ignoresContext{v} }, "read/a call whose context has ended fails with its error and does nothing"},
+		{"plans are listed twice", lists(twice), "list/the newest plan comes first, whatever order they were created in"},
+		{"the oldest comes first", lists(reversed), "list/the newest plan comes first, whatever order they were created in"},
+		{"a plan is missed", lists(missing), "list/many plans are each yielded once"},
+		{"a cancelled listing is short", lists(short), "list/a listing whose context ends on the way ends with an Err, and never like a short list"},
+		{"a dead listing is short", lists(short), "list/a listing whose service dies on the way ends with an Err, and never like a short list"},
+		{"a listing leaves a goroutine", lists(leaking), "list/breaking off leaves no goroutine, and the vault as it is"},
+		{"a sequence can be used once", lists(once), "list/a sequence can be ranged over again, and is asked anew"},
+		{"names are trimmed", lists(trimmed), "list/strange names and descriptions of any length come back unchanged"},
+		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/by status follows the plan through its life"},
+		{"BeforeID is ignored", searches(func(f *storage.Filters) { f.BeforeID = uuid.Nil }), "search/BeforeID need not be of a plan"},
+		{"times are compared to the second", searches(func(f *storage.Filters) { f.After = f.After.Truncate(time.Second) }), "search/times are compared to the millisecond, and left out themselves"},
+		{"the limit is one too many", searches(func(f *storage.Filters) { f.Limit += min(f.Limit, 1) }), "search/by IDs yields each plan once and passes over those of no plan"},
+	} {
+		t.Run(b.breakage, func(t *testing.T) {
+			fails(t, b.caughtBy, harness(b.vault))
+		})
+	}
+}
+
+// TestBrokenDeathsAreCaught breaks what is promised of processes that die, and of the grace period.
+func TestBrokenDeathsAreCaught(t *testing.T) {
+	const (
+		creates   = "create/a death at any request leaves the plan whole or not there, and Recovery clears what is left"
+		deletes   = "delete/a death at any request leaves the plan whole or gone, and the same call finishes"
+		completes = "update/a death leaves a plan as it was or as it should be, and whole, and Recovery keeps that"
+		returns   = "delete/a call returns soon after its context ends, whatever the service does"
+	)
+	done := func(context.Context) error { return nil }
+	for _, b := range []struct {
+		breakage string
+		says     func(ctx context.Context) error
+		half     bool
+		caughtBy string
+	}{
+		{"a create that was never made is taken for done", done, false, creates},
+		{"a delete that was never made is taken for done", done, false, deletes},
+		{"an effect is denied", func(context.Context) error { return storage.ErrUnavailable }, false, completes},
+		{"calls end long after their contexts", func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() }, false, returns},
+		{"half of a plan survives a death", nil, true, creates},
+		{"nothing is left alone", nil, false, youngCase},
+	} {
+		t.Run(b.breakage, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := harness(sound)
+				unbroken := h.New
+				h.New = func(t storagetest.T) storagetest.Store {
+					s := unbroken(t)
+					s.Dying = func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
+						m := &mortal{Vault: s.Open(t), n: n, after: after, says: b.says, half: b.half}
+						return m, m.died
+					}
+					return s
+				}
+				fails(t, b.caughtBy, h)
+			})
+		})
+	}
+}
+
+// fails fails the test unless that case fails on a broken vault.
+func fails(t *testing.T, name string, h storagetest.Harness) {
+	t.Helper()
+	i := slices.IndexFunc(storagetest.Cases(), func(c storagetest.Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q", name)
+	}
+	w := record(t, storagetest.Cases()[i], h)
+	if !w.failed {
+		t.Errorf("%q did not notice", name)
+	}
+	t.Logf("%.300s", w.text())
+}
+
+func TestUnsoundStoreIsCaught(t *testing.T) {
+	h := harness(sound)
+	unbroken := h.New
+	h.New = func(t storagetest.T) storagetest.Store {
+		s := unbroken(t)
+		s.Check = func(storagetest.T, storage.Vault) []string { return []string{"debris"} }
+		return s
+	}
+	if r := record(t, storagetest.Cases()[0], h); !r.failed || !strings.Contains(r.text(), "debris") {
+		t.Errorf("%s", r.text())
+	}
+}
+
+// witness is a T that tells how the case ended.
+type witness struct {
+	ctx  context.Context
+	name string
+
+	mu              sync.Mutex
+	failed, skipped bool
+	lines           []string
+	cleanups        []func()
+}
+
+// record runs a case.
+func record(t *testing.T, c storagetest.Case, h storagetest.Harness) *witness {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &witness{ctx: ctx, name: c.Name}
+	r.do(func() { c.Run(r, h) })
+	cancel()
+	for _, f := range slices.Backward(r.cleanups) {
+		r.do(f)
+	}
+	return r
+}
+
+// do runs a function that may end its goroutine.
+func (r *witness) do(f func()) {
+	var wg sync.WaitGroup
+	wg.Go(f)
+	wg.Wait()
+}
+
+func (r *witness) text() string { return strings.Join(r.lines, "\n") }
+
+func (r *witness) Helper()                      {}
+func (r *witness) Name() string                 { return r.name }
+func (r *witness) Context() context.Context     { return r.ctx }
+func (r *witness) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
+func (r *witness) Logf(format string, a ...any) { r.note(format, a...) }
+
+func (r *witness) note(format string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, a...))
+}
+
+func (r *witness) Errorf(format string, a ...any) {
+	r.note(format, a...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+}
+
+func (r *witness) Fatalf(format string, a ...any) {
+	r.Errorf(format, a...)
+	runtime.Goexit()
+}
+
+func (r *witness) Skipf(format string, a ...any) {
+	r.note(format, a...)
+	r.skipped = true
+	runtime.Goexit()
+}
+
+func (r *witness) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// mortal is a process that dies at its nth call; each call of a vault in memory is one request.
+type mortal struct {
+	storage.Vault
+	n     int
+	after bool
+	// says, when set, is what its calls then return; by default that the outcome is unknown.
+	says func(ctx context.Context) error
+	// half lets a Create that dies leave a plan without its blocks.
+	half bool
+
+	mu      sync.Mutex
+	seen    int
+	hanging sync.WaitGroup
+}
+
+func (m *mortal) died() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen >= m.n
+}
+
+func (m *mortal) do(ctx context.Context, op string, plan uuid.UUID, call func() error) error {
+	m.mu.Lock()
+	m.seen++
+	nth := m.seen
+	if nth >= m.n {
+		m.hanging.Add(1)
+		defer m.hanging.Done()
+	}
+	m.mu.Unlock()
+	if nth < m.n {
+		return call()
+	}
+	if nth == m.n && m.after {
+		_ = call()
+	}
+	<-ctx.Done()
+	err := fmt.Errorf("%w: %w", storage.ErrUnknown, ctx.Err())
+	if m.says != nil {
+		err = m.says(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Op: op, Plan: plan, Err: err}
+}
+
+func (m *mortal) Close(ctx context.Context) error {
+	_ = m.Vault.Close(ctx)
+	idle := make(chan struct{})
+	go func() { m.hanging.Wait(); close(idle) }()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return &storage.Error{Op: "Close", Err: ctx.Err()}
+	}
+}
+
+func (m *mortal) Create(ctx context.Context, p *workflow.Plan) error {
+	storage.Complete(p)
+	return m.do(ctx, "Create", p.ID, func() error {
+		if m.half {
+			c := *p
+			c.Blocks = nil
+			return m.Vault.Create(ctx, &c)
+		}
+		return m.Vault.Create(ctx, p)
+	})
+}
+
+func (m *mortal) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
+	err = m.do(ctx, "Exists", id, func() (err error) { found, err = m.Vault.Exists(ctx, id); return err })
+	return found, err
+}
+
+func (m *mortal) Read(ctx context.Context, id uuid.UUID) (p *workflow.Plan, err error) {
+	err = m.do(ctx, "Read", id, func() (err error) { p, err = m.Vault.Read(ctx, id); return err })
+	return p, err
+}
+
+func (m *mortal) List(ctx context.Context, limit int) (results, error) {
+	seq, err := m.Vault.List(ctx, limit)
+	return m.stream(ctx, "List", seq), err
+}
+
+func (m *mortal) Search(ctx context.Context, f storage.Filters) (results, error) {
+	seq, err := m.Vault.Search(ctx, f)
+	return m.stream(ctx, "Search", seq), err
+}
+
+// stream asks for each result by itself.
+func (m *mortal) stream(ctx context.Context, op string, seq results) results {
+	return func(yield func(result) bool) {
+		next, stop := iter.Pull(seq)
+		defer stop()
+		for {
+			var r result
+			more := false
+			if err := m.do(ctx, op, uuid.Nil, func() error { r, more = next(); return nil }); err != nil {
+				yield(result{Err: err})
+				return
+			}
+			if !more || !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func (m *mortal) Delete(ctx context.Context, id uuid.UUID) error {
+	return m.do(ctx, "Delete", id, func() error { return m.Vault.Delete(ctx, id) })
+}
+
+func (m *mortal) Recovery(ctx context.Context) error {
+	return m.do(ctx, "Recovery", uuid.Nil, func() error { return m.Vault.Recovery(ctx) })
+}
+
+func (m *mortal) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
+	return m.do(ctx, "UpdatePlan", o.ID, func() error { return m.Vault.UpdatePlan(ctx, o) })
+}
+
+func (m *mortal) UpdateChecks(ctx context.Context, o *workflow.Checks) error {
+	return m.do(ctx, "UpdateChecks", o.PlanID, func() error { return m.Vault.UpdateChecks(ctx, o) })
+}
+
+func (m *mortal) UpdateBlock(ctx context.Context, o *workflow.Block) error {
+	return m.do(ctx, "UpdateBlock", o.PlanID, func() error { return m.Vault.UpdateBlock(ctx, o) })
+}
+
+func (m *mortal) UpdateSequence(ctx context.Context, o *workflow.Sequence) error {
+	return m.do(ctx, "UpdateSequence", o.PlanID, func() error { return m.Vault.UpdateSequence(ctx, o) })
+}
+
+func (m *mortal) UpdateAction(ctx context.Context, o *workflow.Action) error {
+	return m.do(ctx, "UpdateAction", o.PlanID, func() error { return m.Vault.UpdateAction(ctx, o) })
+}
+
+func (m *mortal) UpdateDeferredActions(ctx context.Context, o *workflow.DeferredActions) error {
+	return m.do(ctx, "UpdateDeferredActions", o.PlanID, func() error { return m.Vault.UpdateDeferredActions(ctx, o) })
+}
+
+func (m *mortal) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
+	return m.do(ctx, "UpdateDeferBatch", o.PlanID, func() error { return m.Vault.UpdateDeferBatch(ctx, o) })
+}
+
+// The broken vaults.
+
+type dropsUpdates struct{ storage.Vault }
+
+func (v dropsUpdates) UpdateAction(context.Context, *workflow.Action) error { return nil }
+
+type ignoresVersions struct{ storage.Vault }
+
+func (v ignoresVersions) UpdateAction(ctx context.Context, a *workflow.Action) error {
+	a.State.ETag = ""
+	return v.Vault.UpdateAction(ctx, a)
+}
+
+type storesHalf struct{ storage.Vault }
+
+func (v storesHalf) Create(ctx context.Context, p *workflow.Plan) error {
+	blocks := p.Blocks
+	defer func() { p.Blocks = blocks }()
+	p.Blocks = blocks[:len(blocks)/2]
+	return v.Vault.Create(ctx, p)
+}
+
+type replaces struct{ storage.Vault }
+
+func (v replaces) Create(ctx context.Context, p *workflow.Plan) error {
+	err := v.Vault.Create(ctx, p)
+	if errors.Is(err, storage.ErrExists) {
+		_ = v.Delete(ctx, p.ID)
+		_ = v.Vault.Create(ctx, p)
+	}
+	return err
+}
+
+type revives struct{ storage.Vault }
+
+func (v revives) UpdatePlan(ctx context.Context, p *workflow.Plan) error {
+	err := v.Vault.UpdatePlan(ctx, p)
+	if errors.Is(err, storage.ErrNotFound) {
+		_ = v.Create(ctx, &workflow.Plan{ID: p.ID, Name: p.Name})
+	}
+	return err
+}
+
+type shares struct {
+	storage.Vault
+	plans sync.Map
+}
+
+func (v *shares) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	if p, ok := v.plans.Load(id); ok {
+		return p.(*workflow.Plan), nil
+	}
+	p, err := v.Vault.Read(ctx, id)
+	if err == nil {
+		v.plans.Store(id, p)
+	}
+	return p, err
+}
+
+type deletesAnything struct{ storage.Vault }
+
+func (v deletesAnything) Delete(ctx context.Context, id uuid.UUID) error {
+	if err := v.Vault.Delete(ctx, id); !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+type bareErrors struct{ storage.Vault }
+
+func (v bareErrors) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	p, err := v.Vault.Read(ctx, id)
+	return p, errors.Unwrap(err)
+}
+
+type staysOpen struct{ storage.Vault }
+
+func (v staysOpen) Close(context.Context) error { return nil }
+
+type ignoresContext struct{ storage.Vault }
+
+func (v ignoresContext) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	return v.Vault.Read(context.WithoutCancel(ctx), id)
+}
+
+type (
+	result  = storage.Stream[storage.ListResult]
+	results = iter.Seq[result]
+)
+
+// listsOtherwise changes what listings yield.
+type listsOtherwise struct {
+	storage.Vault
+	change func(results) results
+}
+
+func lists(change func(results) results) func(storage.Vault) storage.Vault {
+	return func(v storage.Vault) storage.Vault { return listsOtherwise{v, change} }
+}
+
+func (v listsOtherwise) List(ctx context.Context, limit int) (results, error) {
+	seq, err := v.Vault.List(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	return v.change(seq), nil
+}
+
+func (v listsOtherwise) Search(ctx context.Context, f storage.Filters) (results, error) {
+	seq, err := v.Vault.Search(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return v.change(seq), nil
+}
+
+func twice(seq results) results {
+	return func(yield func(result) bool) {
+		for r := range seq {
+			for range 2 {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func reversed(seq results) results {
+	return func(yield func(result) bool) {
+		for _, r := range slices.Backward(slices.Collect(seq)) {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func missing(seq results) results {
+	return func(yield func(result) bool) {
+		n := 0
+		for r := range seq {
+			if n++; n%50 != 0 && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func short(seq results) results {
+	return func(yield func(result) bool) {
+		for r := range seq {
+			if r.Err != nil || !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func leaking(seq results) results {
+	return func(yield func(result) bool) {
+		found := make(chan result)
+		go func() {
+			defer close(found)
+			for r := range seq {
+				select {
+				case found <- r:
+				case <-time.After(time.Minute): // for the test's own sake
+					return
+				}
+			}
+		}()
+		for r := range found {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func once(seq results) results {
+	used := false
+	return func(yield func(result) bool) {
+		if !used {
+			used = true
+			seq(yield)
+		}
+	}
+}
+
+func trimmed(seq results) results {
+	return func(yield func(result) bool) {
+		for r := range seq {
+			r.Result.Name = string(bytes.TrimSpace([]byte(r.Result.Name)))
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// searchesOtherwise changes what is searched for.
+type searchesOtherwise struct {
+	storage.Vault
+	change func(*storage.Filters)
+}
+
+func searches(change func(*storage.Filters)) func(storage.Vault) storage.Vault {
+	return func(v storage.Vault) storage.Vault { return searchesOtherwise{v, change} }
+}
+
+func (v searchesOtherwise) Search(ctx context.Context, f storage.Filters) (results, error) {
+	v.change(&f)
+	return v.Vault.Search(ctx, f)
+}
