@@ -1,3 +1,5 @@
+//go:build conformance
+
 package azblob_test
 
 import (
@@ -32,7 +34,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("azurite", func(t *testing.T) {
 		if !*conformAzurite {
-			t.Skip("the suite over Azurite takes minutes: go test -run TestConformance -conformance.azurite .")
+			t.Skip("the suite over Azurite takes minutes: go test -tags conformance -run TestConformance -conformance.azurite .")
 		}
 		connectionString := azurite.Get(t).ConnectionString()
 		storagetest.Run(t, storagetest.Harness{New: func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) }})
