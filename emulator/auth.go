@@ -132,7 +132,7 @@ func canonicalHeaders(h http.Header, key func(string) string) string {
 // localeOrder maps a header's name to what sorts bytewise as the service sorts
 // names: hyphens don't count, an underscore comes before digits and letters.
 func localeOrder(name string) string {
-	return strings.NewReplacer("-", "", "_", "!").Replace(name)
+	return strings.ReplaceAll(strings.ReplaceAll(name, "-", ""), "_", "!")
 }
 
 // canonicalResource is the account, the path as it was sent and the query, one

@@ -62,7 +62,7 @@ func (c *call) newBlob() (*blob, *answer) {
 	default:
 		return nil, failWith(codeInvalidHeaderValue, "Header: x-ms-blob-type.")
 	}
-	b := &blob{name: c.blob, body: c.body, metadata: c.metadata, md5: md5.Sum(c.body)} //nolint:gosec // as above
+	b := &blob{name: c.blob, body: c.body, metadata: packMetadata(c.metadata), md5: md5.Sum(c.body)} //nolint:gosec // as above
 	// The blob's own header wins over the request's.
 	sum := "x-ms-blob-content-md5"
 	if h.Get(sum) == "" {
@@ -193,7 +193,7 @@ func (s *Server) headBlob(c *call) *answer {
 	a := newAnswer(http.StatusOK)
 	if c.operation.op == GetBlobMetadata {
 		b.describe(a.header)
-		setMetadata(a.header, b.metadata)
+		b.metadata.set(a.header)
 		return a
 	}
 	b.describeAll(a.header)
@@ -218,7 +218,7 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 		return fail(codeBlobNotFound)
 	}
 	b := *old
-	b.metadata = c.metadata
+	b.metadata = packMetadata(c.metadata)
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
 	ct.blobs.ReplaceOrInsert(&b)
@@ -275,7 +275,7 @@ func (b *blob) describeAll(h http.Header) {
 	h.Set("X-Ms-Lease-State", "available")
 	h.Set("X-Ms-Lease-Status", "unlocked")
 	h.Set("X-Ms-Server-Encrypted", "true")
-	setMetadata(h, b.metadata)
+	b.metadata.set(h)
 }
 
 // rangeHeader returns the range that is asked for, if one is.

@@ -23,7 +23,7 @@ func (s *Server) createContainer(c *call) *answer {
 		return fail(codeContainerBeingDeleted)
 	}
 	ct := newContainer(c.container)
-	ct.metadata = c.metadata
+	ct.metadata = packMetadata(c.metadata)
 	ct.touch(s, c.now)
 	s.state.containers.ReplaceOrInsert(ct)
 	a := newAnswer(http.StatusCreated)
@@ -60,7 +60,7 @@ func (s *Server) containerProperties(c *call) *answer {
 	}
 	a := newAnswer(http.StatusOK)
 	ct.describe(a)
-	setMetadata(a.header, ct.metadata)
+	ct.metadata.set(a.header)
 	if c.query.Get("comp") == "" {
 		a.header.Set("X-Ms-Lease-Status", "unlocked")
 		a.header.Set("X-Ms-Lease-State", "available")
@@ -82,7 +82,7 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
-	ct.metadata = c.metadata
+	ct.metadata = packMetadata(c.metadata)
 	ct.touch(s, c.now)
 	a := newAnswer(http.StatusOK)
 	ct.describe(a)

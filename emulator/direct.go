@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/md5" //nolint:gosec // the service's own checksum
 	"iter"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -89,7 +87,7 @@ func (b *blob) public() Blob {
 	return Blob{
 		Name:         b.name,
 		Body:         b.body,
-		Metadata:     b.metadata,
+		Metadata:     b.metadata.unpack(),
 		ETag:         b.version.bare(),
 		Created:      b.created,
 		LastModified: b.modified,
@@ -102,13 +100,7 @@ func (b *blob) public() Blob {
 // container is made if it is missing. The body is kept, not copied, and must not
 // be changed any more.
 func (s *Server) Put(container, name string, body []byte, metadata map[string]string) {
-	b := &blob{name: name, body: body, md5: md5.Sum(body)} //nolint:gosec // as above
-	if len(metadata) > 0 {
-		b.metadata = make(map[string]string, len(metadata))
-		for k, v := range metadata {
-			b.metadata[strings.ToLower(k)] = v
-		}
-	}
+	b := &blob{name: name, body: body, metadata: packMetadata(metadata), md5: md5.Sum(body)} //nolint:gosec // as above
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
@@ -124,7 +116,7 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 // The container is made if it is missing.
 func (s *Server) Restore(container string, old Blob) {
 	b := &blob{
-		name: old.Name, body: old.Body, metadata: maps.Clone(old.Metadata),
+		name: old.Name, body: old.Body, metadata: packMetadata(old.Metadata),
 		version: parseETag(old.ETag), created: old.Created, modified: second(old.LastModified),
 	}
 	copy(b.md5[:], old.MD5)
@@ -157,10 +149,7 @@ func (s *Server) PutContainer(name string, metadata map[string]string) {
 	defer s.mu.Unlock()
 	now := s.clock()
 	ct := s.makeContainer(name, now)
-	ct.metadata = make(map[string]string, len(metadata))
-	for k, v := range metadata {
-		ct.metadata[strings.ToLower(k)] = v
-	}
+	ct.metadata = packMetadata(metadata)
 	ct.touch(s, now)
 }
 

@@ -133,7 +133,7 @@ func (s *Server) listContainers(c *call) *answer {
 			w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>" +
 				"<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
 			if l.metadata {
-				writeMetadata(&w, ct.metadata)
+				ct.metadata.write(&w)
 			}
 			w.WriteString("</Container>")
 		}
@@ -295,7 +295,7 @@ func (b *blob) write(w *strings.Builder, metadata bool) {
 	}
 	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted></Properties>")
 	if metadata {
-		writeMetadata(w, b.metadata)
+		b.metadata.write(w)
 	}
 	w.WriteString("</Blob>")
 }

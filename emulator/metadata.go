@@ -1,6 +1,9 @@
 package emulator
 
 import (
+	"encoding/binary"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,27 +59,82 @@ func isIdentifier(name string) bool {
 	return name != ""
 }
 
-func setMetadata(h http.Header, metadata map[string]string) {
-	for name, value := range metadata {
+// metadata is what is stored with a blob or container: names and values in one
+// string, sorted by name, each behind its length. A map for each of millions of
+// blobs would take several times the memory of all else.
+type metadata string
+
+// packMetadata makes metadata of a map; names are folded to lower case.
+func packMetadata(m map[string]string) metadata {
+	if len(m) == 0 {
+		return ""
+	}
+	folded := make(map[string]string, len(m))
+	size := 0
+	for name, value := range m {
+		folded[strings.ToLower(name)] = value
+		size += len(name) + len(value) + 2*binary.MaxVarintLen16
+	}
+	packed := make([]byte, 0, size)
+	for _, name := range slices.Sorted(maps.Keys(folded)) {
+		for _, text := range []string{name, folded[name]} {
+			packed = binary.AppendUvarint(packed, uint64(len(text)))
+			packed = append(packed, text...)
+		}
+	}
+	return metadata(packed)
+}
+
+// all yields names and values, sorted by name.
+func (m metadata) all() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for rest := string(m); rest != ""; {
+			var name, value string
+			name, rest = cutText(rest)
+			value, rest = cutText(rest)
+			if !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// cutText reads a text behind its length.
+func cutText(s string) (text, rest string) {
+	n, shift := uint64(0), 0
+	for s[0] >= 0x80 {
+		n |= uint64(s[0]&0x7f) << shift
+		s, shift = s[1:], shift+7
+	}
+	n |= uint64(s[0]) << shift
+	return s[1 : 1+n], s[1+n:]
+}
+
+// unpack makes a map of it; nil where there is none.
+func (m metadata) unpack() map[string]string {
+	if m == "" {
+		return nil
+	}
+	return maps.Collect(m.all())
+}
+
+// set writes it to the header of an answer.
+func (m metadata) set(h http.Header) {
+	for name, value := range m.all() {
 		h.Set(metadataPrefix+name, value)
 	}
 }
 
-// writeMetadata writes metadata as listings have it, sorted by name.
-func writeMetadata(w *strings.Builder, metadata map[string]string) {
-	if len(metadata) == 0 {
+// write writes it as listings have it.
+func (m metadata) write(w *strings.Builder) {
+	if m == "" {
 		w.WriteString("<Metadata/>")
 		return
 	}
-	names := make([]string, 0, len(metadata))
-	for name := range metadata {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	w.WriteString("<Metadata>")
-	for _, name := range names {
+	for name, value := range m.all() {
 		w.WriteString("<" + name + ">")
-		escapeXML(w, metadata[name])
+		escapeXML(w, value)
 		w.WriteString("</" + name + ">")
 	}
 	w.WriteString("</Metadata>")

@@ -62,7 +62,7 @@ func (s *state) container(name string) *container {
 // container is a container and its blobs.
 type container struct {
 	name     string
-	metadata map[string]string // never changed, only replaced
+	metadata metadata // never changed, only replaced
 	version  etag
 	modified time.Time
 	blobs    *btree.BTreeG[*blob]
@@ -91,7 +91,7 @@ func (ct *container) blob(name string) *blob {
 type blob struct {
 	name     string
 	body     []byte
-	metadata map[string]string
+	metadata metadata
 	version  etag
 	created  time.Time
 	modified time.Time
