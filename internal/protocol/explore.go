@@ -1,0 +1,652 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// most is how many actors a situation may have, mostLate how many calls of them that leave requests under way.
+const (
+	most     = 5
+	mostLate = 2
+)
+
+// situation is what is explored: who acts, on what, and how much may go wrong.
+type situation struct {
+	roles   []role
+	plan    planned
+	two     bool // the plan has two parts
+	frozen  bool // requests may be under way for any time
+	tight   bool // a Create may overlap with a Delete, which is not covered
+	lacking set  // the rules that are taken away
+
+	deaths uint8 // actors that die, or whose context ends
+	losses uint8 // answers that are lost, requests that are refused
+	delays uint8 // requests that are given up and take effect later
+}
+
+// planned is the plan that a situation begins with.
+type planned uint8
+
+const (
+	noPlan planned = iota
+	newPlan
+	runningPlan
+	finalPlan
+	completedPlan // its entry is final, its object is not
+	deletedPlan   // its delete was broken off when the object was gone
+)
+
+func (s situation) String() string {
+	var b strings.Builder
+	for i, r := range s.roles {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(r.String())
+	}
+	b.WriteString([...]string{"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was broken off", " of a plan whose delete was broken off"}[s.plan])
+	for _, n := range []struct {
+		count uint8
+		what  string
+	}{{s.deaths, "deaths"}, {s.losses, "losses"}, {s.delays, "delays"}} {
+		if n.count > 0 {
+			fmt.Fprintf(&b, ", %d %s", n.count, n.what)
+		}
+	}
+	if s.two {
+		b.WriteString(", two parts")
+	}
+	if s.frozen {
+		b.WriteString(", frozen")
+	}
+	if s.tight {
+		b.WriteString(", overlapping")
+	}
+	for r := range rules {
+		if s.lacking.has(r) {
+			fmt.Fprintf(&b, "; %s", r)
+		}
+	}
+	return b.String()
+}
+
+// state is all that there is at a moment.
+type state struct {
+	store                  store
+	procs                  [most]process
+	late                   [mostLate]flight // in order, the free ones last
+	deaths, losses, delays uint8            // still to come
+	haunted                bool             // something came after all time: from a copy that was delayed, or from one who was frozen and then died
+}
+
+// process is an actor at work.
+type process struct {
+	node  int32
+	tried uint8 // those of the node's requests that may have taken effect already, a bit for each
+	looks uint8 // those that were refused, so that the blob is looked at next
+	phase phase
+	anew  bool // a Create that began after a Delete had ended
+}
+
+// flight is what is under way of a call that does not wait for it any more.
+type flight struct {
+	node   int32 // whose requests; 0 for none
+	mask   uint8 // which of them
+	retry  uint8 // which are second tries
+	copied bool  // the call goes on, with a retry
+}
+
+// node is where a program stands: which answers it has had, and what it asks next.
+type node struct {
+	actor   actor
+	role    role
+	history []answer
+	asks    []request
+	index   []uint8
+	given   int // how many of those that were asked at once have been answered
+	begun   bool
+	retries bool // its call is made again when its context ends
+	over    bool
+	result  result
+}
+
+// explorer goes through the states of a situation, breadth first.
+type explorer struct {
+	situation
+	nodes   []node
+	known   map[string]int32
+	next    map[turn]int32
+	roots   [most]int32
+	settled map[store]string
+
+	seen   map[state]struct{}
+	links  []link
+	queue  []state
+	report report
+}
+
+// turn is a step in a program.
+type turn struct {
+	node   int32
+	answer answer
+}
+
+// link leads from a state to the one that it was first reached from.
+type link struct {
+	parent int32
+	nth    int32 // of the parent's steps
+}
+
+// report is what an exploration found.
+type report struct {
+	states, steps int
+	violation     string // "" for none
+	path          []string
+}
+
+// step describes what happens from one state to the next.
+type step struct {
+	who  int // -1 for nobody
+	what string
+	req  *request
+}
+
+func (x *explorer) describe(s step) string {
+	var b strings.Builder
+	if s.who >= 0 {
+		fmt.Fprintf(&b, "%s %d: ", x.roles[s.who], s.who+1)
+	}
+	if s.req != nil && s.req.step != "" {
+		fmt.Fprintf(&b, "%s (%s) ", s.req.step, s.req.blob)
+	}
+	return b.String() + s.what
+}
+
+// explore goes through all states, until a promise is broken.
+func (s situation) explore() report {
+	r, _ := s.run()
+	return r
+}
+
+// run explores, and returns the places that the programs came to as well.
+func (s situation) run() (report, []node) {
+	x := &explorer{
+		situation: s,
+		nodes:     make([]node, 1), // 0 is none
+		known:     map[string]int32{}, next: map[turn]int32{}, settled: map[store]string{}, seen: map[state]struct{}{},
+	}
+	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays}
+	for i, r := range s.roles {
+		x.roots[i] = x.node(actor(i+1), r, nil)
+		first.procs[i].node = x.roots[i]
+	}
+	if s.plan != noPlan {
+		first.store = s.preset()
+	}
+	x.add(first, link{-1, 0})
+	for i := 0; i < len(x.queue) && x.report.violation == ""; i++ {
+		from := x.queue[i]
+		n := int32(0)
+		x.steps(from, func(s step, to state) {
+			x.report.steps++
+			x.tidy(&to)
+			nth := n
+			n++
+			if x.report.violation != "" {
+				return
+			}
+			broken := x.regress(&from, &to) // what a step does is looked at where it leads to a known state, too
+			if x.add(to, link{int32(i), nth}) && broken == "" {
+				broken = x.check(&to)
+			}
+			if broken != "" {
+				x.found(broken, int32(i), s)
+			}
+		})
+	}
+	x.report.states = len(x.links)
+	return x.report, x.nodes
+}
+
+func (s situation) preset() store {
+	level := [...]status{newPlan: notStarted, runningPlan: running, finalPlan: final, completedPlan: final, deletedPlan: running}[s.plan]
+	v := version{by: earlier, of: earlier, status: level}
+	var st store
+	st[entry] = v
+	st[object] = version{by: earlier, of: earlier}
+	st[part1] = version{by: earlier, of: earlier}
+	if level == final {
+		st[part1].status = final
+	}
+	if s.plan == finalPlan {
+		st[object] = version{by: earlier, of: earlier, status: final, parts: final}
+	} else {
+		st[marker] = version{by: earlier, of: earlier}
+	}
+	if s.plan == deletedPlan {
+		st[object], st[deleteMarker] = version{}, version{by: earlier, of: earlier}
+	}
+	if s.two {
+		st[part2] = st[part1]
+	}
+	return st
+}
+
+// add notes a state, and says whether it is new.
+func (x *explorer) add(st state, l link) bool {
+	if _, known := x.seen[st]; known {
+		return false
+	}
+	x.seen[st] = struct{}{}
+	x.links = append(x.links, l)
+	x.queue = append(x.queue, st)
+	return true
+}
+
+// found notes a violation, with the shortest way to it: to a state, and one step more.
+func (x *explorer) found(what string, id int32, last step) {
+	x.report.violation = what
+	var way []int32
+	for ; id >= 0; id = x.links[id].parent {
+		way = append(way, id)
+	}
+	slices.Reverse(way)
+	for i, id := range way[:len(way)-1] {
+		n, want := int32(0), x.links[way[i+1]].nth
+		x.steps(x.queue[id], func(s step, _ state) {
+			if n == want {
+				x.report.path = append(x.report.path, x.describe(s))
+			}
+			n++
+		})
+	}
+	x.report.path = append(x.report.path, x.describe(last))
+}
+
+// node returns the place of a program after these answers. Programs that are over are all alike in how they ended.
+func (x *explorer) node(a actor, r role, history []answer) int32 {
+	n := node{actor: a, role: r, history: history}
+	c := &call{self: a, lacking: x.lacking, two: x.two, history: history}
+	func() {
+		defer func() {
+			if p := recover(); p != nil {
+				asked, ok := p.(pause)
+				if !ok {
+					panic(p)
+				}
+				n.asks, n.index, n.given = asked.asks, asked.index, asked.given
+			}
+		}()
+		n.result = r.run(c)
+		n.over = true
+	}()
+	n.begun = c.begun
+	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"settle object", "remove marker"}, n.asks[0].step)
+	return x.intern(n)
+}
+
+func (x *explorer) intern(n node) int32 {
+	key := fmt.Sprint(n.actor, n.over, n.result, n.begun)
+	if !n.over {
+		key = fmt.Sprint(n.actor, n.history)
+	} else {
+		n.history = nil
+	}
+	if id, ok := x.known[key]; ok {
+		return id
+	}
+	id := int32(len(x.nodes))
+	x.nodes = append(x.nodes, n)
+	x.known[key] = id
+	return id
+}
+
+// answered is the node that an answer leads to.
+func (x *explorer) answered(id int32, a answer) int32 {
+	t := turn{id, a}
+	if next, ok := x.next[t]; ok {
+		return next
+	}
+	n := x.nodes[id]
+	history := append(slices.Clone(n.history), a)
+	// Those that were asked at once are kept in order, so that it makes no difference which was answered first.
+	slices.SortFunc(history[len(n.history)-n.given:], func(a, b answer) int { return int(a.index) - int(b.index) })
+	next := x.node(n.actor, n.role, history)
+	x.next[t] = next
+	return next
+}
+
+// steps tells yield of all that can happen in a state.
+func (x *explorer) steps(st state, yield func(step, state)) {
+	x.time(st, yield)
+	for i, f := range st.late {
+		if f.node != 0 {
+			x.arrive(st, i, yield)
+		}
+	}
+	for i := range x.roles {
+		if n := &x.nodes[st.procs[i].node]; !n.over && (st.procs[i].node != x.roots[i] || x.mayBegin(&st, i)) {
+			x.act(st, i, yield)
+		}
+	}
+}
+
+// underWay says whether a call of this role has begun and not ended, or left something under way.
+func (x *explorer) underWay(st *state, r role) bool {
+	for i, p := range st.procs[:len(x.roles)] {
+		if x.roles[i] == r && p.node != x.roots[i] && !x.nodes[p.node].over {
+			return true
+		}
+	}
+	return slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && x.nodes[f.node].role == r })
+}
+
+// mayBegin says whether an actor may begin.
+func (x *explorer) mayBegin(st *state, i int) bool {
+	switch x.roles[i] {
+	case creating:
+		return x.tight || !x.underWay(st, deleting) && !(x.deleted(st) && x.underWay(st, updating))
+	case deleting:
+		return x.tight || !x.underWay(st, creating)
+	case updating:
+		return st.store[entry].there() && (x.plan != noPlan || x.count(st, creating, done) > 0)
+	}
+	return true
+}
+
+// count is how many calls of a role ended so.
+func (x *explorer) count(st *state, r role, res result) (n int) {
+	for i, p := range st.procs[:len(x.roles)] {
+		if n2 := &x.nodes[p.node]; x.roles[i] == r && n2.over && n2.result == res {
+			n++
+		}
+	}
+	return n
+}
+
+// time lets it pass: the grace period of each Create by itself, or grace and margin for everything.
+func (x *explorer) time(st state, yield func(step, state)) {
+	for i := range x.roles {
+		p := st.procs[i]
+		if x.roles[i] == creating && p.node != x.roots[i] && !x.nodes[p.node].over && p.phase == inTime {
+			to := st
+			to.procs[i].phase = overGrace
+			yield(step{i, "the grace period is over", nil}, to)
+		}
+	}
+	if !x.frozen && st.late[0].node != 0 {
+		return // it comes, or is lost, before that
+	}
+	to := st
+	for b := range to.store {
+		to.store[b].old = to.store[b].there()
+	}
+	for i := range x.roles {
+		if to.procs[i].node != x.roots[i] && !x.nodes[to.procs[i].node].over {
+			to.procs[i].phase = overAll
+		}
+	}
+	if to != st {
+		yield(step{-1, "grace and margin pass", nil}, to)
+	}
+}
+
+// arrive lets what is under way of a call take effect after all, or be lost.
+func (x *explorer) arrive(st state, i int, yield func(step, state)) {
+	f := st.late[i]
+	n := &x.nodes[f.node]
+	who := int(n.actor) - 1
+	for k := range n.asks {
+		bit := uint8(1) << n.index[k]
+		if f.mask&bit == 0 {
+			continue
+		}
+		to := st
+		to.store.apply(&n.asks[k], f.retry&bit != 0, x.listed(&st))
+		if f.copied && to.store != st.store && st.procs[who].node != f.node {
+			to.haunted = true
+		}
+		to.late[i].mask &^= bit
+		yield(step{who, "takes effect late", &n.asks[k]}, to)
+	}
+	to := st
+	to.late[i] = flight{}
+	yield(step{who, "what was under way is lost", nil}, to)
+}
+
+// listed are the actors that have listed something and may compare it with what is written now.
+func (x *explorer) listed(st *state) (mask uint8) {
+	for i, r := range x.roles {
+		if id := st.procs[i].node; r == recovering && id != x.roots[i] && !x.nodes[id].over {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// act lets an actor go on.
+func (x *explorer) act(st state, i int, yield func(step, state)) {
+	p := st.procs[i]
+	n := &x.nodes[p.node]
+	begins := p.node == x.roots[i]
+	anew := begins && n.role == creating && x.deleted(&st)
+	// on goes on to the next step of the program.
+	on := func(st state, a answer) state {
+		q := &st.procs[i]
+		q.node = x.answered(p.node, a)
+		if x.nodes[q.node].given == 0 {
+			q.tried, q.looks = 0, 0
+		} else {
+			q.tried &^= 1 << a.index
+			q.looks &^= 1 << a.index
+		}
+		q.anew = q.anew || anew
+		return st
+	}
+	var pending uint8 // what may be under way
+	for k := range n.asks {
+		r, bit := &n.asks[k], uint8(1)<<n.index[k]
+		a := answer{index: n.index[k]}
+		switch {
+		case r.verb == clock:
+			a.phase = p.phase
+			yield(step{i, "looks at its clock", r}, on(st, a))
+			continue
+		case r.verb == begin:
+			a.deleted = x.deleted(&st) && !slices.ContainsFunc(st.procs[:len(x.roles)], func(p process) bool {
+				n := &x.nodes[p.node]
+				return n.role == creating && !n.over // the ID may come again
+			})
+			for b, v := range st.store {
+				a.seen[b] = v.etag()
+			}
+			yield(step{i, "begins", nil}, on(st, a))
+			continue
+		case r.verb == get:
+			a.seen[r.blob] = x.view(&st, i, r.blob)
+			yield(step{i, "is answered", r}, on(st, a))
+			continue
+		case r.verb == list:
+			for _, b := range r.listed {
+				a.seen[b] = x.view(&st, i, b)
+			}
+			to := st
+			if begins {
+				for _, b := range []blob{entry, object} {
+					if v := &to.store[b]; v.there() && !v.old {
+						v.since |= 1 << i
+					}
+				}
+			}
+			yield(step{i, "is answered", r}, on(to, a))
+			continue
+		case p.looks&bit != 0:
+			x.lookAtOwn(st, i, r, a, on, yield)
+			continue
+		}
+		tried := p.tried&bit != 0
+		if r.limit.passed(p.phase) {
+			a.code, a.unknown = ended, tried
+			yield(step{i, "is not sent: it is too late", r}, on(st, a))
+			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
+				pending |= bit
+			}
+			continue
+		}
+		pending |= bit
+
+		to := st
+		a = to.store.apply(r, tried, x.listed(&st))
+		a.index = n.index[k]
+		switch {
+		case a.code == ok || r.verb == remove:
+			a.unknown = a.code != ok && tried
+			yield(step{i, "takes effect and is answered", r}, on(to, a))
+		default:
+			to.procs[i].looks |= bit
+			yield(step{i, "is refused: the condition does not hold", r}, to)
+		}
+		if st.losses > 0 && !tried {
+			lost := to
+			lost.losses--
+			lost.procs[i].looks &^= bit
+			lost.procs[i].tried |= bit
+			yield(step{i, "loses the answer, and is tried again", r}, lost)
+		}
+		if st.losses > 0 && r.refusable {
+			to := st
+			to.losses--
+			yield(step{i, "is refused by the service", r}, on(to, answer{index: n.index[k], code: refused, unknown: tried}))
+		}
+		if st.delays > 0 && !tried && st.late[mostLate-1].node == 0 {
+			to := st
+			to.delays--
+			to.late[mostLate-1] = flight{node: p.node, mask: bit, copied: true}
+			to.procs[i].tried |= bit
+			yield(step{i, "is given up while under way, and tried again", r}, to)
+		}
+	}
+	x.end(st, i, pending, anew, on, yield)
+}
+
+// lookAtOwn is what Put does when its condition does not hold: the blob may be its own.
+func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(state, answer) state, yield func(step, state)) {
+	p, bit := &st.procs[i], uint8(1)<<a.index
+	now := st.store[r.blob].etag()
+	want := r.value
+	switch own := now.there() && now.writeID() == want.writeID(); {
+	case own && !x.without(ruleWriteID), now.there() && x.without(ruleOwnWriteID):
+		a.seen[r.blob] = now
+		yield(step{i, "finds its own write", r}, on(st, a))
+	case !now.there() && r.cond == ifNew:
+		p.looks &^= bit
+		yield(step{i, "finds nothing, and is tried again", r}, st)
+	default:
+		a.code, a.unknown = mismatch, p.tried&bit != 0 && !x.without(ruleUnknown)
+		if !now.there() {
+			a.code = absent
+		}
+		yield(step{i, "finds another's write", r}, on(st, a))
+	}
+}
+
+func (x *explorer) without(r rule) bool { return x.lacking.has(r) }
+
+// end lets an actor die, or its context end: what it had sent comes late, or never.
+func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state, answer) state, yield func(step, state)) {
+	p := st.procs[i]
+	n := &x.nodes[p.node]
+	writes := len(n.asks) > 0 && (n.asks[0].verb == put || n.asks[0].verb == remove)
+	if p.node == x.roots[i] && !writes {
+		return
+	}
+	over := false // its time
+	for k := range n.asks {
+		over = over || n.asks[k].limit.passed(p.phase)
+	}
+	if st.deaths == 0 && !(over && pending != 0) {
+		return
+	}
+	to := st
+	if !over || pending == 0 {
+		if to.deaths == 0 {
+			return
+		}
+		to.deaths--
+	}
+	to.procs[i].anew = p.anew || anew
+	to.haunted = to.haunted || p.phase == overAll && writes
+	dead := to
+	dead.procs[i] = process{node: x.death(n), anew: to.procs[i].anew}
+	yield(step{i, "dies", nil}, dead)
+	var after state
+	if n.retries && writes {
+		after = on(to, answer{index: n.index[0], code: ended, unknown: true})
+		yield(step{i, "ends with its context, and is called again", nil}, after)
+	}
+	if writes && pending != 0 && st.late[mostLate-1].node == 0 {
+		late := flight{node: p.node, mask: pending, retry: p.tried & pending}
+		dead.late[mostLate-1] = late
+		yield(step{i, "dies with this under way:", &n.asks[0]}, dead)
+		if n.retries {
+			late.copied = true
+			after.late[mostLate-1] = late
+			yield(step{i, "ends with its context with this under way, and is called again:", &n.asks[0]}, after)
+		}
+	}
+}
+
+// death is where a program ends that died.
+func (x *explorer) death(n *node) int32 {
+	r := died
+	if n.begun {
+		r = diedDeleting
+	}
+	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun})
+}
+
+// view is what an actor sees of a blob: of its age and of what is new Recovery alone takes notice.
+func (x *explorer) view(st *state, i int, b blob) version {
+	v := st.store[b]
+	if x.roles[i] != recovering {
+		return v.etag()
+	}
+	v.since &= 1 << i
+	return v
+}
+
+// tidy makes states equal that differ in nothing that matters any more.
+func (x *explorer) tidy(st *state) {
+	listed := x.listed(st)
+	for b := range st.store {
+		v := &st.store[b]
+		switch blob(b) {
+		case marker, deleteMarker:
+			v.since = 0 // nobody asks
+		case part1, part2:
+			v.old = false // likewise
+		}
+		v.since &= listed
+	}
+	for i := range x.roles {
+		if p := &st.procs[i]; x.nodes[p.node].over {
+			p.phase, p.tried, p.looks = 0, 0, 0
+		}
+	}
+	for i := range st.late {
+		if st.late[i].mask == 0 {
+			st.late[i] = flight{}
+		}
+	}
+	slices.SortFunc(st.late[:], func(a, b flight) int {
+		switch {
+		case a.node != b.node:
+			return int(b.node) - int(a.node)
+		case a.mask != b.mask:
+			return int(b.mask) - int(a.mask)
+		}
+		return int(b.retry) - int(a.retry)
+	})
+}

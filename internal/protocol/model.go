@@ -1,0 +1,324 @@
+// Package protocol is the vault's protocol as a model that a computer can explore: docs/protocol.md as a program. Its actors are
+// creators, an updater, a deleter, recoveries, readers and listers of one plan, each written down as the vault's own code goes,
+// request by request; its tests go through every state that a situation can come to, and look in each whether a promise is
+// broken.
+//
+// What can happen between any two steps: a request takes effect and is answered; its answer is lost, and it is tried again; it
+// is given up, and takes effect later all the same, beside its own retry; it is refused; an actor dies, and what it had sent
+// takes effect later or never; the grace period passes; everything that is stored becomes older than grace and margin.
+//
+// Time has two forms. As a rule a request that was sent is answered, or lost, before anything becomes older than grace and
+// margin, which is what the margin is for; an actor, though, may be frozen between two requests for as long as it likes. In
+// frozen situations requests too may be under way for any time.
+//
+// A Create never overlaps with a Delete of the same ID, which docs/protocol.md says is not covered, nor does one that comes
+// after a Delete overlap with an update of the plan before. A test shows that the model finds the trouble where they do. What a
+// Read shows that is under way all through a Delete and another Create of the ID is not looked at either.
+//
+// Nothing here is compiled into the vault. The steps have the names that the vault's errors give them, and a test holds the
+// two together.
+package protocol
+
+// blob is one of those that make up a plan.
+type blob uint8
+
+// The blobs. A plan has one part or two.
+const (
+	marker blob = iota
+	deleteMarker
+	entry
+	part1
+	part2
+	object
+	blobs
+)
+
+func (b blob) String() string {
+	return [...]string{"marker", "delete marker", "entry", "part 1", "part 2", "object"}[b]
+}
+
+// status is how far a plan, or one of its parts, has come.
+type status uint8
+
+const (
+	notStarted status = iota
+	running
+	final
+)
+
+func (s status) String() string { return [...]string{"NotStarted", "Running", "final"}[s] }
+
+// version is what a blob holds; the zero version stands for no blob. All but since and old is what its ETag stands for.
+type version struct {
+	by     actor // who wrote it
+	of     actor // whose plan it belongs to: the creator
+	status status
+	parts  status // in an object: how far the parts have come that it embeds
+	again  bool   // by a second call of the same
+	retry  bool   // by a second try of the same call
+
+	since uint8 // the Recoveries that had listed before it was written, or was old, a bit for each
+	old   bool  // written longer ago than grace and margin
+}
+
+func (v version) there() bool { return v.by != nobody }
+
+// etag is what is left of a version when it is compared.
+func (v version) etag() version {
+	v.since, v.old = 0, false
+	return v
+}
+
+// writeID is what all tries of one call have in common.
+func (v version) writeID() version {
+	v = v.etag()
+	v.retry = false
+	return v
+}
+
+// store is all that is stored of a plan.
+type store [blobs]version
+
+// visible says whether there is a plan: what readers and listings go by.
+func (s *store) visible() bool { return s[entry].there() && s[object].there() }
+
+// verb is what a request asks for.
+type verb uint8
+
+const (
+	get    verb = iota // GET or HEAD: the model makes no difference
+	list               // one answer about several blobs
+	put                //
+	remove             // DELETE, or one of a batch
+	clock              // no request: how much of the grace period has gone by
+	begin              // no request: the store as it is, for what a check must know or a caller does
+)
+
+// condition is what a write demands of the blob that is there.
+type condition uint8
+
+const (
+	always condition = iota
+	ifNew
+	ifThere
+	ifMatch
+)
+
+// limit is how long a request may be sent.
+type limit uint8
+
+const (
+	noLimit      limit = iota
+	withinGrace        // the grace period of a Create
+	withinCommit       // and half the margin more, for the request that commits
+)
+
+// request is one step of an actor.
+type request struct {
+	step      string // as the vault's errors name it
+	verb      verb
+	blob      blob
+	cond      condition
+	match     version // with ifMatch
+	value     version // what a put writes
+	limit     limit
+	refusable bool   // worth trying what a refusal leads to
+	listed    []blob // with list
+}
+
+// holds says whether a condition holds for what is there.
+func (r *request) holds(now version) bool {
+	switch r.cond {
+	case ifNew:
+		return !now.there()
+	case ifThere:
+		return now.there()
+	case ifMatch:
+		return now.there() && now.etag() == r.match.etag()
+	}
+	return true
+}
+
+// code is how a request ended.
+type code uint8
+
+const (
+	ok       code = iota
+	mismatch      // the condition does not hold
+	absent        // nothing is there
+	refused       // for certain without effect
+	ended         // the context ended
+)
+
+// answer is what an actor learns of a request.
+type answer struct {
+	index   uint8 // which of those that were sent at once
+	code    code
+	unknown bool  // the write may have taken effect all the same
+	phase   phase // of clock
+	deleted bool  // of begin: a Delete has returned, and nothing was created since
+	seen    store // what was read, or for a put what was written
+}
+
+// apply lets a write take effect, and says how it is answered.
+func (s *store) apply(r *request, retry bool, listed uint8) answer {
+	now := s[r.blob]
+	var a answer
+	switch {
+	case r.verb == remove && !now.there():
+		// Removed already.
+	case r.cond == ifMatch && !now.there(), r.cond == ifThere && !now.there():
+		a.code = absent
+	case !r.holds(now):
+		a.code = mismatch
+	case r.verb == remove:
+		s[r.blob] = version{}
+	default:
+		v := r.value
+		v.retry = retry
+		a.seen[r.blob] = v
+		v.since = listed
+		s[r.blob] = v
+	}
+	return a
+}
+
+// phase is how much of a Create's time has gone by.
+type phase uint8
+
+const (
+	inTime    phase = iota
+	overGrace       // longer than the grace period, not than half the margin more
+	overAll         // longer than grace and margin
+)
+
+// passed says whether a limit is over.
+func (l limit) passed(p phase) bool {
+	return l == withinGrace && p >= overGrace || l == withinCommit && p >= overAll
+}
+
+// rule is one that can be taken away from the protocol, to see that it is needed and the model looks.
+type rule uint8
+
+// The rules.
+const (
+	ruleGrace rule = iota
+	ruleGraceOfAll
+	ruleGraceAtListing
+	ruleClock
+	ruleDeadline
+	ruleMarkerFirst
+	ruleEntryBeforeParts
+	ruleObjectLast
+	ruleNewEntry
+	ruleNewPart
+	ruleNewObject
+	ruleTakenMarkerStays
+	ruleUndoCertain
+	ruleUndoBeforeObject
+	ruleUndoMarkerMatch
+	ruleUndoMarkerOwn
+	ruleUndoPartMatch
+	ruleWithdrawMatch
+	ruleWriteID
+	ruleOwnWriteID
+	ruleUnknown
+	ruleRunningFirst
+	ruleUpdateMatch
+	ruleEntryFirst
+	ruleSettleThere
+	ruleSettleMarkerLast
+	ruleDeleteMarker
+	ruleObjectFirst
+	ruleEntryAfterParts
+	ruleMarkersLast
+	ruleResume
+	ruleDeleteMatch
+	ruleRecoveryLooks
+	ruleRecoveryEntryMatch
+	ruleRecoveryObjectMatch
+	ruleRecoveryPartMatch
+	ruleRecoveryNewParts
+	ruleRecoveryChangedParts
+	ruleRecoveryMarkerMatch
+	ruleRecoveryMarkerLast
+	ruleRecoveryDeleteMarker
+	ruleCompleteMatch
+	ruleCompleteReads
+	ruleRecoveryLooksAgain
+	ruleVerifySameObject
+	ruleReadStale
+	ruleReadAgain
+	ruleReadParts
+	ruleReadMissing
+	ruleShownWhole
+	rules
+)
+
+// set is a set of rules.
+type set uint64
+
+func setOf(rs ...rule) (s set) {
+	for _, r := range rs {
+		s |= 1 << r
+	}
+	return s
+}
+
+func (s set) has(r rule) bool { return s&(1<<r) != 0 }
+
+// String says what is done where a rule is taken away.
+func (r rule) String() string { return ruleNames[r] }
+
+var ruleNames = [rules]string{
+	ruleGrace:                "Recovery does not wait for grace and margin",
+	ruleGraceOfAll:           "Recovery looks at the markers' age alone, not at entry and object",
+	ruleGraceAtListing:       "Recovery takes the age of entry and object when it looks at them, not when it listed the markers",
+	ruleClock:                "Create reports success after its grace period",
+	ruleDeadline:             "Create sends requests after its grace period",
+	ruleMarkerFirst:          "Create writes the marker after the entry",
+	ruleEntryBeforeParts:     "Create writes the parts before the entry",
+	ruleObjectLast:           "Create writes the object before the parts",
+	ruleNewEntry:             "Create overwrites an entry",
+	ruleNewPart:              "Create overwrites parts",
+	ruleNewObject:            "Create overwrites an object",
+	ruleTakenMarkerStays:     "Create removes its marker when the entry is taken",
+	ruleUndoCertain:          "Create undoes itself where an outcome is unknown",
+	ruleUndoBeforeObject:     "Create undoes itself after it sent the object",
+	ruleUndoMarkerMatch:      "undo removes a marker of any version",
+	ruleUndoMarkerOwn:        "undo removes a marker that it wrote over another's",
+	ruleUndoPartMatch:        "undo removes parts of any version",
+	ruleWithdrawMatch:        "an object that came too late is removed in any version",
+	ruleWriteID:              "a retry does not recognise what an earlier try wrote",
+	ruleOwnWriteID:           "a retry takes anybody's write for its own",
+	ruleUnknown:              "a retry that meets another's write calls its failure certain",
+	ruleRunningFirst:         "a part is updated before the plan is Running",
+	ruleUpdateMatch:          "updates overwrite any version",
+	ruleEntryFirst:           "completion writes the object before the entry",
+	ruleSettleThere:          "completion writes an object that is gone",
+	ruleSettleMarkerLast:     "completion removes the marker before it writes the object",
+	ruleDeleteMarker:         "Delete writes no delete marker",
+	ruleObjectFirst:          "Delete removes the parts before the object",
+	ruleEntryAfterParts:      "Delete removes the entry before the parts",
+	ruleMarkersLast:          "Delete removes the markers before the entry",
+	ruleResume:               "Delete does not go on with one that was broken off",
+	ruleDeleteMatch:          "Delete removes an object of any version",
+	ruleRecoveryLooks:        "Recovery does not look at entry and object after it listed the markers",
+	ruleRecoveryEntryMatch:   "Recovery removes an entry of any version",
+	ruleRecoveryObjectMatch:  "Recovery removes an object of any version",
+	ruleRecoveryPartMatch:    "Recovery removes parts of any version",
+	ruleRecoveryNewParts:     "Recovery removes parts that are newer than its listing",
+	ruleRecoveryChangedParts: "Recovery goes on where a part has changed since it listed the parts",
+	ruleRecoveryMarkerMatch:  "Recovery removes a marker of any version",
+	ruleRecoveryMarkerLast:   "Recovery removes the marker before the entry",
+	ruleRecoveryDeleteMarker: "Recovery takes a young delete marker from a plan",
+	ruleCompleteMatch:        "Recovery writes a final object without condition",
+	ruleCompleteReads:        "Recovery completes the object with the parts that it embeds",
+	ruleRecoveryLooksAgain:   "Recovery does not look again at an entry that is not final beside a final object",
+	ruleVerifySameObject:     "Recovery calls a missing part damage although the object has changed",
+	ruleReadStale:            "Read shows the object beside a final entry as it is",
+	ruleReadAgain:            "Read does not read an entry again beside a final object",
+	ruleReadParts:            "Read shows a running plan's parts from the object",
+	ruleReadMissing:          "Read calls a missing part damage without a look at the object",
+	ruleShownWhole:           "an entry without object is shown",
+}
