@@ -27,14 +27,15 @@ type Vault struct {
 	reg         *registry.Register
 	grace       time.Duration
 	concurrency int
+	probing     int // days
 	observer    Observer
 	unknown     unknownWrites
+	containers  containers
 
 	mu     sync.Mutex
-	known  map[string]bool // containers that are there, as far as we know
-	calls  int             // under way
-	closed chan struct{}   // closed by Close
-	idle   chan struct{}   // closed when a closed vault has no more calls under way
+	calls  int           // under way
+	closed chan struct{} // closed by Close
+	idle   chan struct{} // closed when a closed vault has no more calls under way
 }
 
 var _ storage.Vault = (*Vault)(nil)
@@ -91,8 +92,8 @@ func open(ctx context.Context, name string, reg *registry.Register, opts []Optio
 		reg:         reg,
 		grace:       o.grace,
 		concurrency: o.concurrency,
+		probing:     o.probing,
 		observer:    o.observer,
-		known:       map[string]bool{},
 		closed:      make(chan struct{}),
 		idle:        make(chan struct{}),
 	}, nil

@@ -92,7 +92,7 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 			return err
 		}
 		for _, d := range days {
-			if !holds(storage.Filters{After: o.After, Before: o.Before}, d.date) {
+			if _, ok := stretch(d, storage.Filters{After: o.After, Before: o.Before}); !ok {
 				continue
 			}
 			report.Days++
@@ -399,7 +399,7 @@ func (x *examination) bad(kind ProblemKind, ref blob.Ref, detail string, args ..
 
 // unless reports a problem unless one of the items was written so recently that its writer may still be at work.
 func (x *examination) unless(young []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
-	if x.v.young(young...) {
+	if slices.ContainsFunc(young, func(i *blob.Item) bool { return i != nil && x.v.young(i, i.Seen) }) {
 		x.inProgress = true
 		return
 	}

@@ -2,6 +2,8 @@ package azblob_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +53,28 @@ var operations = []operation{
 	}, is(1), is(1)},
 	{"Read, NotStarted", stored1(workflow.NotStarted), readOne, is(2), is(1)},
 	{"Read, final", stored1(workflow.Completed), readOne, is(2), is(1)},
-	{"Read, running", stored1(workflow.Running), readOne, func(n, _ int) int { return n + 2 }, func(n, c int) int { return 1 + ceil(n, c) }},
+	{"Read, running", stored1(workflow.Running), readOne, func(n, _ int) int {
+		if n < listed {
+			return n + 2
+		}
+		return 2 + 3 // blocks, sequences, actions
+	}, func(n, c int) int {
+		if n < listed {
+			return 1 + ceil(n, c)
+		}
+		return 2
+	}},
+	{"Read, running, 5 changed", changed(5), readOne, func(n, _ int) int {
+		if n < listed {
+			return n + 2
+		}
+		return 2 + 3 + 5
+	}, func(n, c int) int {
+		if n < listed {
+			return 1 + ceil(n, c)
+		}
+		return 2 + ceil(5, c)
+	}},
 	{"Delete", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(t.Context(), p.ID) }, func(n, _ int) int { return 5 + ceil(n, 256) }, is(6)},
 	{"Search by ID", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
 		found, err := v.Search(t.Context(), storage.Filters{ByIDs: []uuid.UUID{p.ID}})
@@ -67,6 +90,24 @@ func anew(_ testing.TB, _ *azblob.Vault, p *workflow.Plan) *workflow.Plan { retu
 func readOne(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
 	_, err := v.Read(t.Context(), p.ID)
 	return err
+}
+
+// listed is how many sub-objects of three kinds are more cheaply listed than read: the price of three listings, twice.
+const listed = 2 * 3 * 125 / 10
+
+// changed prepares a running plan of which up to n actions were updated since it was created.
+func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
+	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
+		p = stored1(workflow.Running)(t, v, p)
+		actions := actionsOf(p)
+		for _, a := range actions[:min(n, len(actions))] {
+			a.State.Status = workflow.Running
+			if err := v.UpdateAction(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p
+	}
 }
 
 // stored1 prepares a plan of a status.
@@ -197,7 +238,7 @@ func TestCostOfListings(t *testing.T) {
 			"Search Running": {func() error {
 				collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
 				return nil
-			}, 1 + days},
+			}, 1 + days + 10},
 			"Recovery":        {func() error { return v.Recovery(t.Context()) }, 1 + days + 2*10},
 			"Search of a day": {func() error { collect(t, v, storage.Filters{After: now.Add(-2 * time.Hour)}); return nil }, 3},
 		} {
@@ -210,4 +251,105 @@ func TestCostOfListings(t *testing.T) {
 			}
 		}
 	})
+}
+
+// fill puts n final plans into a store, at equal distances within the span before now, and k running ones evenly among them:
+// only what listings and recovery look at. It returns the IDs, oldest first.
+func fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (ids, open []uuid.UUID) {
+	t.Helper()
+	mould := emulator.New()
+	v := onEmulator(t, mould)
+	plan := created(t, v, &workflow.Plan{Name: "one of many"})
+	var metadata [2][2]map[string]string // of entry and object, of running and final plans
+	for i, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+		plan.State.Status = status
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		for c := range mould.Containers() {
+			for j, tail := range []string{"-entry.json", "-object.json"} {
+				b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
+				metadata[i][j] = b.Metadata
+			}
+		}
+	}
+	now := time.Now()
+	for i := range n {
+		at := now.Add(-span + span/time.Duration(n)*time.Duration(i))
+		id := idAt(at)
+		container := "test-" + at.UTC().Format(time.DateOnly)
+		if i == 0 || workflow.Time(ids[i-1]).UTC().Day() != at.UTC().Day() {
+			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+		}
+		status := 1
+		if k > 0 && i%(n/k) == 0 && len(open) < k {
+			status = 0
+			open = append(open, id)
+			server.Put(container, "open/"+id.String(), nil, nil)
+		}
+		for j, tail := range []string{"-entry.json", "-object.json"} {
+			m := maps.Clone(metadata[status][j])
+			m["planid"] = id.String()
+			server.Put(container, "plans/"+id.String()+tail, nil, m)
+		}
+		ids = append(ids, id)
+	}
+	return ids, open
+}
+
+// TestCostOfManyPlans counts what listings and recovery ask for in a vault of many plans, in one day and in fourteen: a few
+// requests, and a few round trips, whatever the number.
+func TestCostOfManyPlans(t *testing.T) {
+	const n, latency = 20_000, time.Second
+	for _, span := range []time.Duration{12 * time.Hour, 14 * 24 * time.Hour} {
+		inBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(20 * time.Hour)
+			ids, open := fill(t, server, n, 10, span)
+			time.Sleep(2 * time.Hour) // the newest plan is not new
+			slices.Reverse(ids)
+			slices.Reverse(open)
+			days := len(slices.Collect(server.Containers()))
+			v := onEmulator(t, server)
+			pages := ceil(2*n, 5000)
+			for _, c := range []struct {
+				name            string
+				filters         storage.Filters
+				want            []uuid.UUID
+				requests, trips int
+			}{
+				{"List(10)", storage.Filters{Limit: 10}, ids[:10], 4, 4},
+				{"List(1)", storage.Filters{Limit: 1}, ids[:1], 4, 4},
+				{"List(1000)", storage.Filters{Limit: 1000}, ids[:1000], 4, 4},
+				{"a page in the middle", storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 4, 4},
+				{"a page after a time", storage.Filters{Limit: 10, After: workflow.Time(ids[n/2])}, ids[:10], 4, 4},
+				{"an hour", storage.Filters{After: workflow.Time(ids[n/2]).Add(-time.Hour), BeforeID: ids[n/2]}, ids[n/2+1 : n/2+1+int(n*time.Hour/span)], 4, 4},
+				{"all", storage.Filters{Before: time.Now()}, ids, 1 + pages*2, 1 + ceil(pages*2, 4) + 5},
+				{"Running", storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, open, 1 + days + 10, 3},
+				{"Running, 3", storage.Filters{ByStatus: []workflow.Status{workflow.Running}, Limit: 3}, open[:3], 1 + days + 3, 6},
+				{"Running before", storage.Filters{ByStatus: []workflow.Status{workflow.Running}, BeforeID: open[8]}, open[9:], 4 + 1, 3},
+			} {
+				server.ResetRequests()
+				started := time.Now()
+				got := collect(t, v, c.filters)
+				requests, trips := len(server.Requests()), int(time.Since(started)/latency)
+				if !slices.EqualFunc(got, c.want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+					t.Errorf("%s: %d plans, want %d", c.name, len(got), len(c.want))
+				}
+				if requests > c.requests {
+					t.Errorf("%s, %v: %d requests, %d are the budget", c.name, span, requests, c.requests)
+				}
+				if trips > c.trips {
+					t.Errorf("%s, %v: %d round trips, %d are the budget", c.name, span, trips, c.trips)
+				}
+			}
+			server.ResetRequests()
+			started := time.Now()
+			if err := v.Recovery(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if requests, trips := len(server.Requests()), int(time.Since(started)/latency); requests > 1+days+2*10 || trips > 3 {
+				t.Errorf("Recovery, %v: %d requests, %d round trips", span, requests, trips)
+			}
+		})
+	}
 }

@@ -3,10 +3,17 @@ package azblob_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
@@ -15,64 +22,531 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
+var crashFull = flag.Bool("crash.full", false, "crashes and faults at every request of every scenario on every shape, which takes many minutes")
+
 // pastGrace is long enough for Recovery to touch what was left at its beginning.
 const pastGrace = 15 * time.Minute
 
-// shapes are the plans that crashes are tried on.
-var shapes = map[string]func() *workflow.Plan{
-	"empty": func() *workflow.Plan { return &workflow.Plan{Name: "empty"} },
-	"small": plantest.Small,
-	"kinds": eachKind,
+// shape makes a plan of one form.
+type shape func() *workflow.Plan
+
+// shapes are the plans that crashes and faults are tried on.
+var shapes = map[string]shape{
+	"empty":    func() *workflow.Plan { return &workflow.Plan{Name: "empty"} },
+	"small":    plantest.Small,
+	"kinds":    eachKind,
+	"checks":   checksOnly,
+	"deferred": deferredOnly,
+	"blocks":   func() *workflow.Plan { return plantest.Sized(2, 2, 1) },
+}
+
+// twoBatches is a plan whose sub-objects are deleted in two batches.
+func twoBatches() *workflow.Plan { return plantest.Sized(1, 1, 258) }
+
+func work(name string) []*workflow.Action {
+	return []*workflow.Action{{Name: name, Plugin: plantest.PluginName}}
 }
 
 // eachKind is the smallest plan that has an object of each kind.
 func eachKind() *workflow.Plan {
 	plan := plantest.Small()
-	action := func() *workflow.Action { return &workflow.Action{Name: "more", Plugin: plantest.PluginName} }
-	plan.PreChecks = &workflow.Checks{Actions: []*workflow.Action{action()}}
+	plan.PreChecks = &workflow.Checks{Actions: work("check")}
 	plan.Blocks[0].PostChecks = &workflow.Checks{}
-	plan.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{Name: "batch", Actions: []*workflow.Action{action()}}}}
+	plan.DeferredActions = deferredOnly().DeferredActions
 	return plan
 }
 
-// atEveryCrash runs a scenario once for each request of its operation and each of "before" and "after it took effect", with
-// the process dying there: prepare on a healthy vault, operate on the one that dies, then judge on a clone of the store with a
-// new vault, as the restarted process finds it. died is nil for the run without a crash, which ends it all.
-func atEveryCrash(
-	t *testing.T,
-	prepare func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan,
-	operate func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error,
-	judge func(t *testing.T, v *azblob.Vault, plan *workflow.Plan, err error, crashed bool),
-) {
-	for _, crash := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
-		for n := 1; ; n++ {
-			crashed := true
-			t.Run(fmt.Sprintf("%v at %d", crash, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := emulator.New()
-					strict(t, server)
-					plan := prepare(t, server, onEmulator(t, server))
+func checksOnly() *workflow.Plan {
+	plan := &workflow.Plan{Name: "checks"}
+	for _, c := range workflow.ChecksOf(plan) {
+		*c = &workflow.Checks{Actions: work("check")}
+	}
+	return plan
+}
 
-					dying := server.Transport()
-					dying.Inject(emulator.On().Nth(n).Do(crash))
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					err := operate(ctx, onEmulator(t, server, azblob.WithTransport(dying)), plan)
-					crashed = dying.Crashed()
+func deferredOnly() *workflow.Plan {
+	batch := &workflow.DeferBatch{Name: "batch", Actions: work("deferred")}
+	return &workflow.Plan{Name: "deferred", DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch}}}
+}
 
-					judge(t, onEmulator(t, server.Clone()), plan, err, crashed)
-				})
-			})
-			if t.Failed() {
-				return
-			}
-			if !crashed {
-				t.Logf("%v: %d requests", crash, n-1)
-				break
-			}
-		}
+// world is a service, and how vaults are opened on it.
+type world struct {
+	server *emulator.Server
+	open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
+}
+
+// plainWorld has nothing unusual in it.
+func plainWorld() world { return world{emulator.New(emulator.WithoutLog()), onEmulator} }
+
+// vault opens a vault, as each process has its own.
+func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
+	t.Helper()
+	return w.open(t, w.server, opts...)
+}
+
+// clone is the same world with a store of its own.
+func (w world) clone() world {
+	w.server = w.server.Clone()
+	return w
+}
+
+// dies runs do on a vault that dies at the request the rule says, before it takes effect.
+func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault)) {
+	t.Helper()
+	dying := w.server.Transport()
+	dying.Inject(at.Do(emulator.Crash()))
+	// One request at a time, so that the same is left each time.
+	do(w.vault(t, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})))
+	if !dying.Crashed() {
+		t.Fatalf("the process did not die: %v", at)
 	}
 }
+
+// dies is world.dies where there is nothing unusual.
+func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault)) {
+	t.Helper()
+	world{server, onEmulator}.dies(t, at, do)
+}
+
+// scenario is a store in some state and one call on it, which tests let fail in every way.
+type scenario struct {
+	name string
+	// prepare brings a store into its state on healthy vaults. What it returns makes the call anew for each run on a clone of
+	// the store, and is nil where a plan of the shape can't have such a call.
+	prepare func(t *testing.T, w world, shape shape) func() *call
+}
+
+// call is a call of a vault, and what it may change.
+type call struct {
+	do   func(ctx context.Context, t *testing.T, v *azblob.Vault) error
+	plan *workflow.Plan // has the ID of the plan it is about, when it returns
+	// before and after are what readers find when it had no effect, and when it had its effect: nil is no plan.
+	before, after *workflow.Plan
+	// done is what the same call returns when it is made once more and had its effect before, nil as a rule; blocked is what it
+	// returns, if anything, where remains of the first are in the way.
+	done, blocked error
+	// untouched, if not nil, is what is stored before a call that must write nothing.
+	untouched map[string]string
+}
+
+// The scenarios, all calls of a vault on stores in all states that matter to them.
+var (
+	creations = []scenario{{"Create", func(_ *testing.T, _ world, shape shape) func() *call {
+		return func() *call {
+			plan := shape()
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Create(ctx, plan) },
+				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
+			}
+		}
+	}}}
+	updates = []scenario{
+		updateOf("UpdatePlan", (*azblob.Vault).UpdatePlan),
+		updateOf("UpdateChecks", (*azblob.Vault).UpdateChecks),
+		updateOf("UpdateBlock", (*azblob.Vault).UpdateBlock),
+		updateOf("UpdateSequence", (*azblob.Vault).UpdateSequence),
+		updateOf("UpdateAction", (*azblob.Vault).UpdateAction),
+		updateOf("UpdateDeferredActions", (*azblob.Vault).UpdateDeferredActions),
+		updateOf("UpdateDeferBatch", (*azblob.Vault).UpdateDeferBatch),
+	}
+	completions = []scenario{{"completion", func(t *testing.T, w world, shape shape) func() *call {
+		before, after := running(t, w.vault(t), shape())
+		return func() *call {
+			mine := *after // gets the versions that it writes
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.UpdatePlan(ctx, &mine) },
+				plan: before, before: before, after: after,
+			}
+		}
+	}}}
+	deletions = []scenario{
+		deletion("not started", notStarted),
+		deletion("running", atWork),
+		deletion("final", final),
+		deletion("half deleted", deleteBroken(emulator.BatchDelete, "")),
+	}
+	recoveries = []scenario{
+		recovery("nothing, not started", notStarted),
+		recovery("nothing, running", atWork),
+		recovery("a create with a marker alone", createBroken("plans/*-entry.json", 1)),
+		recovery("a create without sub-objects", createBroken("", 3)),
+		recovery("a create without object", createBroken("plans/*-object.json", 1)),
+		recovery("a completion without object", completionBroken(emulator.PutBlob, "plans/*-object.json")),
+		recovery("a completion with a marker", completionBroken(emulator.DeleteBlob, "open/")),
+		recovery("a delete with a delete marker alone", deleteBroken(emulator.DeleteBlob, "plans/*-object.json")),
+		recovery("a delete without object", deleteBroken(emulator.BatchDelete, "")),
+		recovery("a delete without sub-objects", deleteBroken(emulator.DeleteBlob, "plans/*-entry.json")),
+		recovery("a delete without entry", deleteBroken(emulator.BatchDelete, "open/")),
+	}
+	readings = []scenario{
+		reading("not started", notStarted),
+		reading("running", atWork),
+		reading("half complete", completionBroken(emulator.PutBlob, "plans/*-object.json")),
+	}
+)
+
+// updateOf is the update of a plan's first object of one type, while the plan is Running.
+func updateOf[T any, O interface {
+	*T
+	workflow.Object
+}](name string, do func(*azblob.Vault, context.Context, O) error) scenario {
+	return scenario{name, func(t *testing.T, w world, shape shape) func() *call {
+		plan := shape()
+		for o := range workflow.Walk(plan) {
+			o, ok := o.(O)
+			if !ok {
+				continue
+			}
+			v := w.vault(t)
+			if err := v.Create(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			plan.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			before := reread(t, v, plan)
+			s := o.Header().State
+			s.Status, s.Start = workflow.Running, time.Now()
+			return func() *call {
+				mine := *o // gets the version that it writes
+				return &call{
+					do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return do(v, ctx, &mine) },
+					plan: plan, before: before, after: plan,
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+func deletion(of string, in state) scenario {
+	return scenario{"Delete of a plan that is " + of, func(t *testing.T, w world, shape shape) func() *call {
+		plan, shown := in(t, w, shape())
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Delete(ctx, plan.ID) },
+				plan: plan, before: shown, done: storage.ErrNotFound,
+			}
+		}
+	}}
+}
+
+func recovery(of string, in state) scenario {
+	return scenario{"Recovery of " + of, func(t *testing.T, w world, shape shape) func() *call {
+		plan, shown := in(t, w, shape())
+		time.Sleep(pastGrace)
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) },
+				plan: plan, before: shown, after: shown,
+			}
+		}
+	}}
+}
+
+// reading asks all that can be asked.
+func reading(of string, in state) scenario {
+	return scenario{"reads of a plan that is " + of, func(t *testing.T, w world, shape shape) func() *call {
+		plan, shown := in(t, w, shape())
+		before := contents(w.server)
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, t *testing.T, v *azblob.Vault) error { return readAll(ctx, t, v, shown) },
+				plan: plan, before: shown, after: shown, untouched: before,
+			}
+		}
+	}}
+}
+
+// readAll reads a store of one plan in every way. It stops at the first error; whatever is read must be right.
+func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan) error {
+	t.Helper()
+	got, err := v.Read(ctx, plan.ID)
+	if err != nil {
+		return err
+	}
+	if d := plantest.Diff(plan, got); d != "" {
+		t.Error(d)
+	}
+	if ok, err := v.Exists(ctx, plan.ID); err != nil {
+		return err
+	} else if !ok {
+		t.Error("Exists does not find the plan")
+	}
+	for _, f := range []storage.Filters{{}, {ByIDs: []uuid.UUID{plan.ID}}, {ByStatus: []workflow.Status{plan.State.Status}}} {
+		list, err := v.List(ctx, 0)
+		if f.ByIDs != nil || f.ByStatus != nil {
+			list, err = v.Search(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+		n := 0
+		for r := range list {
+			if r.Err != nil {
+				return r.Err
+			}
+			n++
+		}
+		if n != 1 {
+			t.Errorf("a listing with %+v has %d plans, want 1", f, n)
+		}
+	}
+	report, err := v.Check(ctx, azblob.CheckOptions{})
+	if err == nil && (len(report.Problems) > 0 || report.Plans != 1) {
+		t.Errorf("Check: %+v", report)
+	}
+	_, dryErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+	return errors.Join(err, dryErr)
+}
+
+// state brings a store into a state. It returns the plan that it is about, and what readers find of it.
+type state func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan)
+
+func notStarted(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	plan = created(t, w.vault(t), plan)
+	return plan, plan
+}
+
+func atWork(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	before, _ := running(t, w.vault(t), plan)
+	return before, before
+}
+
+func final(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	v := w.vault(t)
+	_, after := running(t, v, plan)
+	if err := v.UpdatePlan(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	return after, after
+}
+
+// createBroken is what a Create leaves that dies before its nth write of a path.
+func createBroken(path string, n int) state {
+	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		w.dies(t, emulator.On(emulator.PutBlob).Path(path).Nth(n), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		return plan, nil
+	}
+}
+
+// completionBroken is what a completion leaves that dies before a request, when its entry is written.
+func completionBroken(op emulator.Op, path string) state {
+	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		_, after := running(t, w.vault(t), plan)
+		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) {
+			dying := *after
+			_ = v.UpdatePlan(t.Context(), &dying)
+		})
+		return after, after
+	}
+}
+
+// deleteBroken is what a Delete leaves that dies before a request.
+func deleteBroken(op emulator.Op, path string) state {
+	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		before, _ := running(t, w.vault(t), plan)
+		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
+		if exists, err := w.vault(t).Exists(t.Context(), before.ID); err != nil {
+			t.Fatal(err)
+		} else if !exists {
+			return before, nil
+		}
+		return before, before
+	}
+}
+
+// find returns what readers find, which must be as before or as after.
+func (c *call) find(t *testing.T, v *azblob.Vault) *workflow.Plan {
+	t.Helper()
+	wanted := slices.DeleteFunc([]*workflow.Plan{c.before, c.after}, func(p *workflow.Plan) bool { return p == nil })
+	if len(wanted) == 0 {
+		wanted = []*workflow.Plan{{ID: c.plan.ID}} // which no plan is like
+	}
+	found := wholeOrGone(t, v, wanted...)
+	if found == nil && c.before != nil && c.after != nil {
+		t.Fatal("the plan is gone")
+	}
+	return found
+}
+
+// judge holds what a call left, and what it returned, against what it may: nil means durable, an error no effect or ErrUnknown,
+// and Recovery changes nothing that is seen. The store is judged as a new process finds it.
+func (c *call) judge(t *testing.T, w world, err error) {
+	t.Helper()
+	if c.untouched != nil {
+		if !maps.Equal(c.untouched, contents(w.server)) {
+			t.Error("the call changed what is stored")
+		}
+		return
+	}
+	v := w.vault(t)
+	early := c.find(t, v)
+	switch {
+	case err == nil && early != c.after:
+		t.Error("the call returned nil and had no effect")
+	case err != nil && !errors.Is(err, storage.ErrUnknown) && early != c.before:
+		t.Errorf("the call had its effect, and returned %v", err)
+	}
+	// A restarted process may well call Recovery at once.
+	if err := v.Recovery(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.find(t, v) != early {
+		t.Error("an early Recovery changed what readers find")
+	}
+	c.recovered(t, v, early)
+}
+
+// recovered holds the store against what it must be when the grace period is over and Recovery has run.
+func (c *call) recovered(t *testing.T, v *azblob.Vault, early *workflow.Plan) {
+	t.Helper()
+	report := settled(t, v)
+	late := c.find(t, v)
+	if late != early {
+		t.Error("Recovery changed what readers find")
+	}
+	if late == nil && report.Blobs != 0 {
+		t.Errorf("%d blobs are left of a plan that is not there", report.Blobs)
+	}
+}
+
+// boundaries are the requests to try something at: all of n, or where they are many the first, the last and some between.
+func boundaries(n int) (chosen []int) {
+	many := 40
+	if testing.Short() { // under the race detector all of them take minutes
+		many = 8
+	}
+	for i := 1; i <= n; i++ {
+		if n <= many || *crashFull || i <= 3 || i > n-3 || i%(n/4) == 0 {
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// stage is a scenario that was prepared for plans of one shape.
+type stage struct {
+	world
+	at       time.Time
+	call     func() *call // nil where the shape can't have it
+	requests int          // of the call without any fault
+}
+
+// on prepares a scenario, and makes its call once without any fault, which must succeed.
+func (s scenario) on(t *testing.T, newWorld func() world, shape shape) (st stage) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st.world = newWorld()
+		strict(t, st.server)
+		st.call = s.prepare(t, st.world, shape)
+		if st.call == nil {
+			return
+		}
+		st.at = time.Now().Round(0)
+		w, c := st.clone(), st.call()
+		strict(t, w.server)
+		var sent atomic.Int64
+		transport := w.server.Transport()
+		transport.SetGate(gate(func() { sent.Add(1) }))
+		if err := c.do(t.Context(), t, w.vault(t, azblob.WithTransport(transport))); err != nil {
+			t.Fatal(err)
+		}
+		st.requests = int(sent.Load())
+		c.judge(t, w, nil)
+	})
+	return st
+}
+
+// run runs a test on a clone of the stage, in virtual time that goes on from where it was prepared.
+func (st stage) run(t *testing.T, name string, test func(t *testing.T, w world, c *call)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(st.at))
+			w := st.clone()
+			strict(t, w.server)
+			test(t, w, st.call())
+		})
+	})
+}
+
+// everywhere runs a test on each scenario for each shape that can have it, and logs how many runs there were, as counted by it.
+func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape, test func(t *testing.T, st stage) (runs int)) {
+	t.Helper()
+	runs := 0
+	for _, s := range scenarios {
+		for _, name := range slices.Sorted(maps.Keys(shapes)) {
+			t.Run(s.name+", "+name, func(t *testing.T) {
+				if st := s.on(t, newWorld, shapes[name]); st.call != nil {
+					runs += test(t, st)
+				}
+			})
+		}
+	}
+	t.Logf("space: %d runs", runs)
+}
+
+// crashes are the ways to die at a request: before it took effect, and after.
+var crashes = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
+
+// dying makes a call in a process that dies at its nth request. It tells whether there was an nth.
+func (w world) dying(t *testing.T, n int, crash emulator.Effect, do func(ctx context.Context, t *testing.T, v *azblob.Vault) error) (died bool, err error) {
+	t.Helper()
+	transport := w.server.Transport()
+	transport.Inject(emulator.On().Nth(n).Do(crash))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	// The dead need not try again.
+	err = do(ctx, t, w.vault(t, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{InitialInterval: 20 * time.Minute})))
+	if died = transport.Crashed(); died && err == nil {
+		t.Error("the call of a process that died returned nil")
+	}
+	return died, err
+}
+
+// crashAt runs a test for each crash before and after each request of the call.
+func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, err error)) (runs int) {
+	t.Helper()
+	for _, crash := range crashes {
+		for _, n := range boundaries(st.requests) {
+			runs++
+			st.run(t, fmt.Sprintf("%v at %d", crash, n), func(t *testing.T, w world, c *call) {
+				died, err := w.dying(t, n, crash, c.do)
+				if !died {
+					t.Fatal("the process did not die")
+				}
+				test(t, w.clone(), c, err)
+			})
+		}
+	}
+	if all := 2 * st.requests; runs < all {
+		t.Logf("%d of %d crashes are tried", runs, all)
+	}
+	return runs
+}
+
+// crashEverywhere lets the process die before and after each request of each scenario.
+func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape) {
+	t.Helper()
+	everywhere(t, newWorld, scenarios, shapes, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w world, c *call, err error) { c.judge(t, w, err) })
+	})
+}
+
+func TestCrashInCreate(t *testing.T)     { crashEverywhere(t, plainWorld, creations, shapes) }
+func TestCrashInUpdate(t *testing.T)     { crashEverywhere(t, plainWorld, updates, shapes) }
+func TestCrashInCompletion(t *testing.T) { crashEverywhere(t, plainWorld, completions, shapes) }
+func TestCrashInDelete(t *testing.T)     { crashEverywhere(t, plainWorld, deletions, shapes) }
+func TestCrashInRecovery(t *testing.T)   { crashEverywhere(t, plainWorld, recoveries, shapes) }
+func TestCrashInReads(t *testing.T)      { crashEverywhere(t, plainWorld, readings, shapes) }
 
 // settled is what every store must be after the grace period and a Recovery.
 func settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
@@ -130,43 +604,6 @@ func wholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found
 	return nil
 }
 
-func TestCrashInCreate(t *testing.T) {
-	for name, shape := range shapes {
-		t.Run(name, func(t *testing.T) {
-			atEveryCrash(t,
-				func(*testing.T, *emulator.Server, *azblob.Vault) *workflow.Plan { return shape() },
-				func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) },
-				func(t *testing.T, v *azblob.Vault, plan *workflow.Plan, err error, crashed bool) {
-					if (err == nil) == crashed {
-						t.Errorf("crashed: %v, Create: %v", crashed, err)
-					}
-					if err != nil && !errors.Is(err, storage.ErrUnknown) {
-						t.Errorf("Create: %v, want ErrUnknown", err)
-					}
-					early := wholeOrGone(t, v, plan)
-					// A restarted process may well call Recovery at once: it must leave all as it is.
-					if err := v.Recovery(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					if again := wholeOrGone(t, v, plan); again != early {
-						t.Errorf("Recovery within the grace period changed what Read finds")
-					}
-					report := settled(t, v)
-					late := wholeOrGone(t, v, plan)
-					if late != early {
-						t.Errorf("Recovery changed whether the plan is there")
-					}
-					if err == nil && late == nil {
-						t.Error("Create returned nil, and the plan is not there")
-					}
-					if late == nil && report.Blobs != 0 {
-						t.Errorf("%d blobs are left", report.Blobs)
-					}
-				})
-		})
-	}
-}
-
 // running prepares a plan that is about to end: Running, with all its parts finished. It returns the plan as it will be.
 func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after *workflow.Plan) {
 	t.Helper()
@@ -196,154 +633,99 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 	return plan, &finished
 }
 
-func TestCrashInCompletion(t *testing.T) {
-	for name, shape := range shapes {
-		t.Run(name, func(t *testing.T) {
-			var before, after *workflow.Plan
-			atEveryCrash(t,
-				func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
-					before, after = running(t, v, shape())
-					plan := *after
-					return &plan
-				},
-				func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) },
-				func(t *testing.T, v *azblob.Vault, _ *workflow.Plan, err error, crashed bool) {
-					if (err == nil) == crashed || err != nil && !errors.Is(err, storage.ErrUnknown) {
-						t.Errorf("crashed: %v, UpdatePlan: %v", crashed, err)
-					}
-					early := wholeOrGone(t, v, before, after)
-					settled(t, v)
-					if late := wholeOrGone(t, v, before, after); late != early || late == nil {
-						t.Errorf("Recovery changed what Read finds")
-					}
-				})
-		})
-	}
-}
-
-func TestCrashInDelete(t *testing.T) {
-	for name, shape := range shapes {
-		for _, final := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s final %v", name, final), func(t *testing.T) {
-				atEveryCrash(t,
-					func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
-						before, after := running(t, v, shape())
-						if !final {
-							return before
-						}
-						if err := v.UpdatePlan(t.Context(), after); err != nil {
-							t.Fatal(err)
-						}
-						return after
-					},
-					func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) },
-					func(t *testing.T, v *azblob.Vault, plan *workflow.Plan, err error, crashed bool) {
-						if (err == nil) == crashed {
-							t.Errorf("crashed: %v, Delete: %v", crashed, err)
-						}
-						early := wholeOrGone(t, v, plan)
-						report := settled(t, v)
-						if late := wholeOrGone(t, v, plan); late != early {
-							t.Errorf("Recovery changed whether the plan is there")
-						}
-						if early == nil && report.Blobs != 0 {
-							t.Errorf("%d blobs are left", report.Blobs)
-						}
-					})
-			})
-		}
-	}
-}
-
 // TestDeleteAgain finishes a Delete that died by calling it again, without any Recovery.
 func TestDeleteAgain(t *testing.T) {
-	atEveryCrash(t,
-		func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
-			before, _ := running(t, v, eachKind())
-			return before
-		},
-		func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) },
-		func(t *testing.T, v *azblob.Vault, plan *workflow.Plan, first error, _ bool) {
-			err := v.Delete(t.Context(), plan.ID)
-			if err != nil && !errors.Is(err, storage.ErrNotFound) {
+	everywhere(t, plainWorld, deletions, shapes, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
+			v := w.vault(t)
+			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {
 				t.Fatalf("Delete again after %v: %v", first, err)
 			}
 			if report := sound(t, v); report.Blobs != 0 {
 				t.Errorf("%d blobs are left", report.Blobs)
 			}
 		})
+	})
 }
 
-// TestCrashInRecovery lets Recovery die everywhere, on everything that other crashes leave.
-func TestCrashInRecovery(t *testing.T) {
-	leave := map[string]func(t *testing.T, server *emulator.Server) *workflow.Plan{
-		"create without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			plan := eachKind()
-			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-			return plan
-		},
-		"create with a marker alone": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			plan := eachKind()
-			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-			return plan
-		},
-		"completion without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			_, after := running(t, onEmulator(t, server), eachKind())
-			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) {
-				plan := *after
-				_ = v.UpdatePlan(t.Context(), &plan)
-			})
-			return after
-		},
-		"delete with a delete marker alone": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), eachKind())
-			dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
-			return before
-		},
-		"delete without object": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), eachKind())
-			dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
-			return before
-		},
-		"delete without entry": func(t *testing.T, server *emulator.Server) *workflow.Plan {
-			before, _ := running(t, onEmulator(t, server), eachKind())
-			dies(t, server, emulator.On(emulator.BatchDelete).Nth(2), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
-			return before
-		},
+// TestCrashInRepair lets a Recovery die that rewrites what was lost from outside: the next one goes on.
+func TestCrashInRepair(t *testing.T) {
+	repair := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+		_, err := v.Recover(ctx, azblob.RecoverOptions{Repair: true})
+		return err
 	}
-	for name, leave := range leave {
-		t.Run(name, func(t *testing.T) {
-			atEveryCrash(t,
-				func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan {
-					plan := leave(t, server)
-					time.Sleep(pastGrace)
-					return plan
-				},
-				func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error { return v.Recovery(ctx) },
-				func(t *testing.T, v *azblob.Vault, plan *workflow.Plan, err error, crashed bool) {
-					if (err == nil) == crashed {
-						t.Errorf("crashed: %v, Recovery: %v", crashed, err)
-					}
-					early := wholeOrGone(t, v, plan)
-					report := settled(t, v)
-					if late := wholeOrGone(t, v, plan); late != early {
-						t.Error("a second Recovery changed whether the plan is there")
-					}
-					if early == nil && report.Blobs != 0 {
-						t.Errorf("%d blobs are left", report.Blobs)
-					}
-				})
+	robbed := scenario{"Repair", func(t *testing.T, w world, shape shape) func() *call {
+		plan, _ := notStarted(t, w, shape())
+		for c := range w.server.Containers() {
+			for b := range w.server.Blobs(c) {
+				if !strings.HasPrefix(b.Name, "open/") && !strings.HasPrefix(b.Name, "plans/") {
+					w.server.Remove(c, b.Name)
+				}
+			}
+		}
+		return func() *call { return &call{do: repair, plan: plan, before: plan, after: plan} }
+	}}
+	everywhere(t, plainWorld, []scenario{robbed}, map[string]shape{"small": plantest.Small, "kinds": eachKind}, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w world, c *call, _ error) {
+			v := w.vault(t)
+			c.find(t, v)
+			if err := repair(t.Context(), t, v); err != nil {
+				t.Fatal(err)
+			}
+			c.judge(t, w, nil)
 		})
-	}
+	})
 }
 
-// dies runs do on a vault that dies at the request the rule says, before it takes effect.
-func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault)) {
-	t.Helper()
-	dying := server.Transport()
-	dying.Inject(at.Do(emulator.Crash()))
-	do(onEmulator(t, server, azblob.WithTransport(dying), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})))
-	if !dying.Crashed() {
-		t.Fatalf("the process did not die: %v", at)
+// TestCrashTwice lets the Recovery of every crash die everywhere, too.
+func TestCrashTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it takes a minute under the race detector")
 	}
+	// A Delete is the same whatever the plan's status.
+	scenarios, few := slices.Concat(creations, completions, deletions[1:2]), map[string]shape{"empty": shapes["empty"], "small": plantest.Small}
+	if *crashFull {
+		scenarios, few = slices.Concat(creations, updates, completions, deletions), shapes
+	}
+	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }
+	everywhere(t, plainWorld, scenarios, few, func(t *testing.T, st stage) (runs int) {
+		crashAt(t, st, func(t *testing.T, first world, c *call, _ error) {
+			early := c.find(t, first.vault(t))
+			time.Sleep(pastGrace)
+			for _, crash := range crashes {
+				for n := 1; ; n++ {
+					second := first.clone()
+					died, err := second.dying(t, n, crash, recovery)
+					if !died {
+						break
+					}
+					runs++
+					v := second.clone().vault(t)
+					if c.find(t, v) != early {
+						t.Errorf("a Recovery that died (%v at %d, %v) changed what readers find", crash, n, err)
+					}
+					c.recovered(t, v, early)
+					if t.Failed() {
+						t.Fatalf("the second crash: %v at %d", crash, n)
+					}
+				}
+			}
+		})
+		return runs
+	})
+}
+
+// TestCrashOfTwoBatches is about plans with more sub-objects than one batch deletes.
+func TestCrashOfTwoBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it takes a minute under the race detector")
+	}
+	scenarios := []scenario{
+		creations[0], completions[0],
+		deletion("running", atWork),
+		recovery("a create without object", createBroken("plans/*-object.json", 1)),
+		recovery("a delete without object", deleteBroken(emulator.BatchDelete, "")),
+		reading("running", atWork),
+	}
+	crashEverywhere(t, plainWorld, scenarios, map[string]shape{"260 sub-objects": twoBatches})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,7 @@ type creation struct {
 	entry blobWrite
 	parts []partWrite
 
+	// markerETag is empty where the marker may be another Create's too.
 	markerETag, entryETag string
 }
 
@@ -67,6 +69,7 @@ type blobWrite struct {
 type partWrite struct {
 	object workflow.Object
 	blobWrite
+	etag string // empty until it was written
 }
 
 // newCreation encodes everything that is sent before the object, so that nothing is sent of a plan which can't be encoded.
@@ -85,7 +88,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 		if o == workflow.Object(plan) {
 			c.entry = w
 		} else {
-			c.parts = append(c.parts, partWrite{o, w})
+			c.parts = append(c.parts, partWrite{object: o, blobWrite: w})
 		}
 		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
 	}
@@ -109,11 +112,11 @@ func (c *creation) run(caller context.Context) error {
 
 	// A failure leaves nothing, or a marker of nothing. It is not removed: it may be another Create's of the same ID.
 	if err := c.putMarker(ctx); err != nil {
-		return err
+		return tooLate(ctx, err)
 	}
 	// The same, where the entry was not written. A taken one is another's, with its marker.
 	if err := c.putEntry(ctx); err != nil {
-		return err
+		return tooLate(ctx, err)
 	}
 	// From here on the ID is ours. While all outcomes are certain and the object was never sent, we can undo.
 	if err := c.putParts(ctx); err != nil {
@@ -147,12 +150,18 @@ func (c *creation) putMarker(ctx context.Context) error {
 		if err := c.v.ensureContainer(ctx, ref.Container); err != nil {
 			return err
 		}
-		c.markerETag, err = c.v.client.Put(ctx, ref, nil, map[string]string{blob.WriteID: c.call}, blob.Always)
+		metadata := map[string]string{blob.WriteID: c.call}
+		c.markerETag, err = c.v.client.Put(ctx, ref, nil, metadata, blob.IfNew)
+		if blob.Is(err, blob.Mismatch) {
+			// Another Create of this ID was here, or is, and may need the marker as much as this one. It is written anew so that
+			// Recovery does not take the old one away, but it is not this Create's to remove.
+			_, err = c.v.client.Put(ctx, ref, nil, metadata, blob.Always)
+		}
 		return err
 	}
 	err := put()
 	if blob.Is(err, blob.AbsentContainer) {
-		c.v.forgetContainer(ref.Container) // somebody dropped the day
+		c.v.containers.forget(ref.Container) // somebody dropped the day
 		err = put()
 	}
 	return at("write marker", ref, err)
@@ -183,8 +192,8 @@ func (c *creation) putParts(ctx context.Context) error {
 		if err != nil {
 			return at("write "+p.object.Kind().String(), p.ref, err)
 		}
+		p.etag, p.body = etag, nil
 		p.object.Header().State.ETag = storage.Version(etag, workflow.NotStarted)
-		p.body = nil
 		return nil
 	})
 }
@@ -208,10 +217,16 @@ func (c *creation) undo(ctx context.Context, cause error) error {
 	if err := c.remove(ctx); err != nil {
 		return c.left(errors.Join(cause, err))
 	}
-	if errors.Is(cause, errGrace) {
-		return fmt.Errorf("%w: %w", storage.ErrUnavailable, cause)
+	return tooLate(ctx, cause)
+}
+
+// tooLate says of an error without effect which the end of the grace period brought about that it was not the caller's end.
+func tooLate(ctx context.Context, err error) error {
+	ended := errors.Is(err, errGrace) || errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errGrace)
+	if !ended || errors.Is(err, storage.ErrUnknown) {
+		return err
 	}
-	return cause
+	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
 
 // withdraw takes back a plan whose object is there but came too late.
@@ -227,18 +242,23 @@ func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, errGrace)
 }
 
-// remove removes all but the object, in the order of a delete. The marker goes only if it is still the one that was written:
-// once the entry is gone, another Create of the ID may have begun.
+// remove removes all but the object, in the order of a delete, and each only in the version that was written: what is there
+// instead is another Create's of the ID. A marker that may be another's too is left to Recovery.
 func (c *creation) remove(ctx context.Context) error {
-	targets := make([]blob.Target, len(c.parts))
-	for i, p := range c.parts {
-		targets[i] = blob.Target{Name: p.ref.Name}
+	var targets []blob.Target
+	for _, p := range c.parts {
+		if p.etag != "" {
+			targets = append(targets, blob.Target{Name: p.ref.Name, ETag: p.etag})
+		}
 	}
 	if err := c.v.deleteParts(ctx, c.keys.container, targets); err != nil {
 		return err
 	}
 	if err := c.v.client.Delete(ctx, c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
 		return at("remove entry", c.entry.ref, err)
+	}
+	if c.markerETag == "" {
+		return nil
 	}
 	return c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag)
 }
@@ -256,23 +276,68 @@ func (c *creation) left(cause error) error {
 
 // ensureContainer creates a day's container unless this vault knows that it is there.
 func (v *Vault) ensureContainer(ctx context.Context, name string) error {
-	v.mu.Lock()
-	known := v.known[name]
-	v.mu.Unlock()
+	return v.containers.ensure(ctx, name, func() error {
+		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
+	})
+}
+
+// containers are those that are there, as far as is known. The zero value knows of none.
+type containers struct {
+	mu    sync.Mutex
+	known map[string]bool
+	turns map[string]chan struct{} // taken by who creates one
+}
+
+// ensure creates a container that is not known. Of calls at the same time one does, and the others wait for it.
+func (c *containers) ensure(ctx context.Context, name string, create func() error) error {
+	known, turn := c.look(name)
 	if known {
 		return nil
 	}
-	if err := v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"}); err != nil {
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if known, _ := c.look(name); known {
+		return nil
+	}
+	if err := create(); err != nil {
 		return err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.known[name] = true
+	c.learn(name)
 	return nil
 }
 
-func (v *Vault) forgetContainer(name string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.known, name)
+// look says whether a container is known, and whose turn it is to create it.
+func (c *containers) look(name string) (known bool, turn chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known[name] {
+		return true, nil
+	}
+	if c.turns == nil {
+		c.turns = map[string]chan struct{}{}
+	}
+	if c.turns[name] == nil {
+		c.turns[name] = make(chan struct{}, 1)
+	}
+	return false, c.turns[name]
+}
+
+func (c *containers) learn(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[string]bool{}
+	}
+	c.known[name] = true
+	delete(c.turns, name)
+}
+
+func (c *containers) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, name)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,6 +279,64 @@ func TestCreateUndoesItself(t *testing.T) {
 	})
 }
 
+// TestUndoBesideACreate undoes a Create that was refused, beside another of the same ID which succeeds: what is the other's
+// stays.
+func TestUndoBesideACreate(t *testing.T) {
+	refused := func() *emulator.Rule {
+		return emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	// The first writes its marker, then the second its own, and undoes itself up to the marker; then the first goes on.
+	inBubble(t, "the marker of both", func(t *testing.T, server *emulator.Server) {
+		plan, other := plantest.Small(), plantest.Small()
+		storage.Complete(plan)
+		other.ID = plan.ID
+		undone, created := make(chan struct{}), make(chan struct{})
+		second := server.Transport()
+		second.Inject(refused())
+		signal := sync.OnceFunc(func() { close(undone) })
+		second.SetGate(&between{emulator.DeleteBlob, "open/", func() { signal(); <-created }})
+		first := server.Transport()
+		var loser error
+		var both sync.WaitGroup
+		first.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
+			both.Go(func() {
+				loser = onEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other)
+				signal()
+			})
+			<-undone
+		}})
+		v := onEmulator(t, server, azblob.WithTransport(first))
+		err := v.Create(t.Context(), plan)
+		close(created)
+		both.Wait()
+		if err != nil || !errors.Is(loser, storage.ErrDenied) {
+			t.Fatalf("the first: %v; the second: %v, want ErrDenied", err, loser)
+		}
+		same(t, onEmulator(t, server), plan)
+		sound(t, onEmulator(t, server))
+	})
+	// The undo comes so late that Recovery has done it already, and the same plan was created again.
+	inBubble(t, "the sub-objects of a later one", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		storage.Complete(plan)
+		again := *plan
+		frozen := server.Transport()
+		frozen.Inject(refused())
+		frozen.SetGate(&between{emulator.BatchDelete, "", func() {
+			settled(t, onEmulator(t, server))
+			if err := onEmulator(t, server).Create(t.Context(), &again); err != nil {
+				t.Error(err)
+			}
+		}})
+		patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
+		if err := onEmulator(t, server, azblob.WithTransport(frozen), patient).Create(t.Context(), plan); err == nil {
+			t.Fatal("a Create that was refused returned nil")
+		}
+		same(t, onEmulator(t, server), &again)
+		sound(t, onEmulator(t, server))
+	})
+}
+
 // TestCreateLeavesWhatIsUncertain is refused after a try whose fate is open: the first copy may still come.
 func TestCreateLeavesWhatIsUncertain(t *testing.T) {
 	inBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
@@ -300,9 +359,13 @@ func TestCreateLeavesWhatIsUncertain(t *testing.T) {
 func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	inBubble(t, "before the object is sent", func(t *testing.T, server *emulator.Server) {
 		transport := slow{server.Transport(), "/actions/", 11 * time.Minute}
+		started := time.Now()
 		err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plantest.Small())
 		if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("got %v", err)
+		}
+		if took := time.Since(started); took > 10*time.Minute {
+			t.Errorf("it went on for %v", took)
 		}
 		v := onEmulator(t, server)
 		settled(t, v)
@@ -404,4 +467,51 @@ func (f frozen) Do(req *http.Request) (*http.Response, error) {
 func inBubbleOf(t *testing.T, server *emulator.Server, test func(t *testing.T, server *emulator.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, server) })
+}
+
+// TestContainersAreCreatedOnce creates many plans at once, and then in a vault that has seen its containers.
+func TestContainersAreCreatedOnce(t *testing.T) {
+	inBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
+		asked := func() (n int) {
+			for _, r := range server.Requests() {
+				if r.Op == emulator.CreateContainer {
+					n++
+				}
+			}
+			return n
+		}
+		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")) // the first of them fails, and another goes on
+		v := faulty(t, server, rule)
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for range 20 {
+			wg.Go(func() {
+				if err := v.Create(t.Context(), plantest.Small()); err != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if failed.Load() != 1 || asked() != 2 {
+			t.Errorf("%d failed, %d containers were created", failed.Load(), asked())
+		}
+		v = onEmulator(t, server)
+		if n := len(collect(t, v, storage.Filters{Limit: 100})); n != 19 {
+			t.Errorf("%d plans", n)
+		}
+		created(t, v, plantest.Small())
+		if asked() != 2 {
+			t.Error("a container that was listed is created")
+		}
+		for c := range server.Containers() {
+			server.RemoveContainer(c)
+		}
+		created(t, v, plantest.Small())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		next := &workflow.Plan{ID: idAt(time.Now().Add(12 * time.Hour)), Name: "next day"}
+		if err := v.Create(ctx, next); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
 }

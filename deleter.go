@@ -91,7 +91,7 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (parts []blob.Target, eta
 	default:
 		return nil, "", err
 	}
-	items, err := v.listParts(ctx, keys)
+	items, err := v.listParts(ctx, keys, kinds[:])
 	for _, item := range items {
 		parts = append(parts, blob.Target{Name: item.Name})
 	}
@@ -118,8 +118,8 @@ func (v *Vault) deleteParts(ctx context.Context, container string, parts []blob.
 	})
 }
 
-// listParts lists what is stored of a plan's sub-objects, of all kinds at once.
-func (v *Vault) listParts(ctx context.Context, keys keys) ([]blob.Item, error) {
+// listParts lists what is stored of a plan's sub-objects of some kinds, all at once.
+func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
 	found := make([][]blob.Item, len(kinds))
 	err := v.parallel(len(kinds), func(i int) error {
 		dir := keys.parts(kinds[i])

@@ -37,9 +37,11 @@
 //
 // # Cost
 //
-// For N sub-objects: Create N+3 requests, an update 1, the update to a final status 3, Exists 1, Read 2, or N+2 while the
-// plan is Running, Delete 5 and one for each 256 sub-objects. Search by ID is 2 for each; other listings read whole days.
-// Recovery lists each day's markers, and looks at each open plan.
+// For N sub-objects: Create N+3 requests, an update 1, the update to a final status 3, Exists 1, Read 2, or up to N+2 while
+// the plan is Running, of which large plans take as many as parts have changed, Delete 5 and one for each 256 sub-objects.
+// Search by ID is 2 for each. The newest ten plans are four requests at most, however many there are; what is open is one for
+// each day and one or two for each plan. Recovery lists each day's markers, and looks at each open plan. docs/protocol.md has
+// the table.
 //
 // # Limits
 //

@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -152,4 +153,21 @@ func plain(r role, idText string) (parsed, bool) {
 func parseID(s string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(s)
 	return id, err == nil && id.String() == s
+}
+
+// groupEnd ends the first part of an ID in names: 32 bits of its 48 of milliseconds, so that plans of about a minute have the
+// same one, and a day has about 1,300.
+const groupEnd = "-"
+
+// parseGroup reads what the names of plans of about a minute begin with in a directory: the first ID that they may have, and
+// the first one behind them.
+func parseGroup(dir, group string) (from, to uuid.UUID, ok bool) {
+	text, inDir := strings.CutPrefix(group, dir)
+	text, whole := strings.CutSuffix(text, groupEnd)
+	b, err := hex.DecodeString(text)
+	if !inDir || !whole || err != nil || len(b) != 4 || text != strings.ToLower(text) {
+		return uuid.Nil, uuid.Nil, false
+	}
+	copy(from[:], b)
+	return from, shift(from, 1<<96), true
 }

@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	gotoken "go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -95,7 +96,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "workflow"},
 	}
 	// What stands apart from the vault or above it may import more, but is imported by nothing below.
-	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "integration", "bench", "examples", "cmd"}
+	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "integration", "bench", "examples", "cmd"}
 	isAbove := func(rel string) bool {
 		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
 	}
@@ -170,8 +171,8 @@ func TestStorageSDKIsImportedInOneRoom(t *testing.T) {
 
 func TestProductionDoesNotImportTesting(t *testing.T) {
 	for _, p := range packages(t) {
-		if strings.HasSuffix(path.Base(p.ImportPath), "test") {
-			continue
+		if strings.HasSuffix(path.Base(p.ImportPath), "test") || p.rel() == "bench" {
+			continue // bench measures in virtual time, which is to be had from testing/synctest alone
 		}
 		// Files for other systems, too.
 		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles) {
@@ -292,31 +293,38 @@ const (
 	}
 }
 
-// TestProtocolNamesItsTests sees that each test that docs/protocol.md names is there.
-func TestProtocolNamesItsTests(t *testing.T) {
-	page, err := os.ReadFile("docs/protocol.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestPagesNameTestsThatExist holds the names of tests in the docs against the tests.
+func TestPagesNameTestsThatExist(t *testing.T) {
 	var tests strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "node_modules":
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			text, err := os.ReadFile(path)
+			tests.Write(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, atLeast := range map[string]int{"docs/protocol.md": 27, "docs/testing.md": 20} {
+		page, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tests.Write(text)
-	}
-	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1)
-	if len(named) < 27 {
-		t.Errorf("only %d tests are named", len(named))
-	}
-	for _, name := range named {
-		if !strings.Contains(tests.String(), "func "+name+"(") {
-			t.Errorf("there is no %s", name)
+		named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(string(page), -1)
+		if len(named) < atLeast {
+			t.Errorf("%s names only %d tests", file, len(named))
+		}
+		for _, name := range named {
+			if !strings.Contains(tests.String(), "func "+name) {
+				t.Errorf("%s: no test has a name like %s", file, name) // -run takes the beginning of names
+			}
 		}
 	}
 }

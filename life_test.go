@@ -116,22 +116,5 @@ func sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 
 func updateObject(t *testing.T, v *azblob.Vault, o workflow.Object) error {
 	t.Helper()
-	switch o := o.(type) {
-	case *workflow.Plan:
-		return v.UpdatePlan(t.Context(), o)
-	case *workflow.Checks:
-		return v.UpdateChecks(t.Context(), o)
-	case *workflow.Block:
-		return v.UpdateBlock(t.Context(), o)
-	case *workflow.Sequence:
-		return v.UpdateSequence(t.Context(), o)
-	case *workflow.Action:
-		return v.UpdateAction(t.Context(), o)
-	case *workflow.DeferredActions:
-		return v.UpdateDeferredActions(t.Context(), o)
-	case *workflow.DeferBatch:
-		return v.UpdateDeferBatch(t.Context(), o)
-	}
-	t.Fatalf("no update for %T", o)
-	return nil
+	return storage.Update(t.Context(), v, o)
 }

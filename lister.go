@@ -1,9 +1,13 @@
 package azblob
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,8 +17,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first (by the time in their IDs); at most limit of them, or all when limit is 0. It reads one
-// day after the other, so what it holds at a time grows with a day's plans and not with the vault's.
+// List yields the plans, newest first (by the time in their IDs); at most limit of them, or all when limit is 0. A day is read
+// from its end, in pieces, and with a limit no more of it than that takes: so neither the requests nor the memory grow with the
+// vault. Without a limit some pieces are read ahead.
 //
 // The errors of the arguments and ErrClosed come at once; all others come as a Stream with an Err: the last one, when the
 // service fails or ctx ends, or one in place of a plan whose metadata can't be read, after which the rest comes. No request
@@ -27,7 +32,8 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 }
 
 // Search yields the plans that match the filters, newest first, as List does. Plans are found by ID with two requests each,
-// all at once; other filters are applied to a listing of the days that After, Before and BeforeID leave.
+// all at once. Those that are NotStarted or Running are found by their markers, with one or two requests each. Other filters
+// are applied to a listing of what After, Before and BeforeID leave.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := filters.Check(); err != nil {
 		return nil, edge("Search", uuid.Nil, err)
@@ -35,12 +41,14 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters)
 }
 
-// holds says whether a day can have plans that the filters leave.
-func holds(f storage.Filters, day time.Time) bool {
-	next := day.AddDate(0, 0, 1)
-	return (f.After.IsZero() || f.After.Before(next)) &&
-		(f.Before.IsZero() || f.Before.After(day)) &&
-		(f.BeforeID == uuid.Nil || !workflow.Time(f.BeforeID).Before(day))
+// found is a plan that was found, or that may be one.
+type found struct {
+	keys   keys
+	result storage.ListResult
+	cut    bool  // name and description are too long for metadata: the entry has them whole
+	err    error // why this one can't be read
+	// deleting says of one that was found by its marker that it has a delete marker, too.
+	deleting bool
 }
 
 // stream yields what the filters choose.
@@ -52,38 +60,35 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 	end() // only a look: each range over the sequence is a call of its own
 
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		failed := func(plan uuid.UUID, err error) bool {
+			return yield(storage.Stream[storage.ListResult]{Err: edge(op, plan, err)})
+		}
 		end, err := v.begin()
 		if err != nil {
-			yield(storage.Stream[storage.ListResult]{Err: edge(op, uuid.Nil, err)})
+			failed(uuid.Nil, err)
 			return
 		}
 		defer end()
 
-		found := v.scan(ctx, f)
-		if len(f.ByIDs) > 0 {
-			found = v.lookUp(ctx, f)
-		}
 		n := 0
-		for p, err := range found {
-			var r storage.ListResult
-			chosen := true
+		for p, err := range v.find(ctx, f) {
 			if err == nil {
-				r, chosen, err = v.result(ctx, p, f)
+				err = ctx.Err() // what was listed before that is not the end of it
 			}
 			if err != nil {
-				if !yield(storage.Stream[storage.ListResult]{Err: edge(op, p.id, err)}) {
+				failed(uuid.Nil, err)
+				return
+			}
+			if p.cut && p.err == nil {
+				p.err = v.complete(ctx, &p)
+			}
+			if p.err != nil {
+				if !failed(p.keys.plan, p.err) {
 					return
 				}
 				continue
 			}
-			if !chosen {
-				continue
-			}
-			if ctx.Err() != nil { // what was listed before that is not the end of it
-				yield(storage.Stream[storage.ListResult]{Err: edge(op, uuid.Nil, ctx.Err())})
-				return
-			}
-			if !yield(storage.Stream[storage.ListResult]{Result: r}) {
+			if !yield(storage.Stream[storage.ListResult]{Result: p.result}) {
 				return
 			}
 			if n++; n == f.Limit {
@@ -91,6 +96,31 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 			}
 		}
 	}, nil
+}
+
+// complete reads the entry of a plan for what is too long for metadata.
+func (v *Vault) complete(ctx context.Context, p *found) error {
+	entry, err := v.readEntry(ctx, p.keys)
+	if err == nil {
+		p.result.Name, p.result.Descr = entry.Name, entry.Descr
+	}
+	return err
+}
+
+// find yields the plans that the filters choose, newest first, in the cheapest way. An error ends it.
+func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+	switch {
+	case len(f.ByIDs) > 0:
+		return v.lookUp(ctx, f)
+	case isOpen(f.ByStatus):
+		return v.scanOpen(ctx, f)
+	}
+	return v.scan(ctx, f)
+}
+
+// isOpen says whether only plans that are not final are asked for: these have markers.
+func isOpen(statuses []workflow.Status) bool {
+	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
 // stored is what a listing says of one plan: its entry and object, either of which may be missing.
@@ -122,81 +152,297 @@ func (s stored) any() *blob.Item {
 	return s.object
 }
 
-// result reads a plan's metadata, and says whether the filters choose it; and its entry where that is too long for metadata.
-func (v *Vault) result(ctx context.Context, s stored, f storage.Filters) (r storage.ListResult, chosen bool, err error) {
-	r, cut, err := listed(s.entry.Metadata, s.id, typeEntry)
+// choose reads the metadata of a plan's entry, and says whether the filters choose the plan. One that can't be read is chosen,
+// so that it is told of.
+func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chosen bool) {
+	p.keys = keys
+	r, cut, err := listed(entry.Metadata, keys.plan, typeEntry)
 	if err != nil {
-		return r, false, at("read metadata of entry", s.keys.entry(), err)
+		p.err = at("read metadata of entry", keys.entry(), err)
+		return p, true
 	}
-	r.State.ETag = storage.Version(s.entry.ETag, r.State.Status)
-	if chosen = f.Choose(r); !chosen || len(cut) == 0 {
-		return r, chosen, nil
-	}
-	entry, err := v.readEntry(ctx, s.keys)
-	if err != nil {
-		return r, false, err
-	}
-	r.Name, r.Descr = entry.Name, entry.Descr
-	return r, true, nil
+	r.State.ETag = storage.Version(entry.ETag, r.State.Status)
+	p.result, p.cut = r, len(cut) > 0
+	return p, f.Choose(r)
 }
 
-// scan yields the plans of all days that the filters leave, newest first. An error ends it.
-func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
+// A listing reads pages of the service's size; with a limit it aims at pages between that and what is wanted, in the middle
+// of their orders of magnitude, so that a day which is denser or thinner than thought does not take another request. Markers
+// are few and looked at one by one, so their pages are small and many days are read at once.
+const markersPage = 500
+
+// maxAhead is how many blobs may be read ahead, about: enough to keep some pages under way while one is used, and a few
+// MiB.
+const maxAhead = 4 * blob.MaxPage
+
+// scan lists plans/ of the days that the filters leave.
+func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+	page := blob.MaxPage
+	if f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0 {
+		page = int(math.Sqrt(float64(blob.MaxPage) * min(float64(2*f.Limit), blob.MaxPage)))
+	}
+	return v.inDays(ctx, f, page, v.plans(f))
+}
+
+// plans lists plans/ for the plans that the filters choose.
+func (v *Vault) plans(f storage.Filters) source[found] {
+	return directory(v, plansDir, func(b belongings) (found, bool) {
+		if !b.committed() {
+			return found{}, false
+		}
+		return choose(f, b.keys, b.entry.Properties)
+	})
+}
+
+// scanOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days that this layout
+// did not make may have plans without markers, so these are listed.
+func (v *Vault) scanOpen(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+	markers := directory(v, openDir, func(b belongings) (found, bool) {
+		return found{keys: b.keys, deleting: b.deleteMarker != nil}, true
+	})
+	plans := v.plans(f)
+	of := func(w window) source[found] {
+		if w.marked {
+			return markers
+		}
+		return plans
+	}
+	candidates := v.inDays(ctx, f, markersPage, source[found]{
+		read: func(ctx context.Context, w window) (reading[found], error) { return of(w).read(ctx, w) },
+		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return of(w).last(ctx, w) },
+	})
+	return v.looked(candidates, f.Limit, func(p found) (found, bool) {
+		if p.err != nil || p.result.ID != uuid.Nil { // listed, not marked
+			return p, true
+		}
+		return v.lookOpen(ctx, f, p)
+	})
+}
+
+// lookOpen looks at the entry of a plan that has a marker. One that is Running is a plan, unless it is being deleted; in all
+// other cases the object tells.
+func (v *Vault) lookOpen(ctx context.Context, f storage.Filters, marked found) (p found, chosen bool) {
+	failed := func(ref blob.Ref, err error) (found, bool) {
+		return found{keys: marked.keys, err: at("look for plan", ref, err)}, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+	}
+	entry, err := v.client.Head(ctx, marked.keys.entry())
+	if err != nil {
+		return failed(marked.keys.entry(), err)
+	}
+	p, chosen = choose(f, marked.keys, entry)
+	if !chosen || p.result.State.Status == workflow.Running && !marked.deleting {
+		return p, chosen
+	}
+	if _, err := v.client.Head(ctx, marked.keys.object()); err != nil {
+		return failed(marked.keys.object(), err)
+	}
+	return p, true
+}
+
+// inDays reads the days that the filters leave, newest first.
+func (v *Vault) inDays(ctx context.Context, f storage.Filters, page int, from source[found]) iter.Seq2[found, error] {
+	return func(yield func(found, error) bool) {
 		days, err := v.days(ctx)
 		if err != nil {
-			yield(stored{}, err)
+			yield(found{}, err)
 			return
 		}
-		for _, day := range days {
-			if !holds(f, day.date) {
-				continue
-			}
-			var plans []stored
-			for p, err := range v.listPlans(ctx, day.container) {
-				if err != nil {
-					yield(stored{}, err)
-					return
-				}
-				if p.committed() && f.ChooseID(p.id) {
-					plans = append(plans, p)
-				}
-			}
-			for _, p := range slices.Backward(plans) {
-				if !yield(p, nil) {
-					return
-				}
+		// Whoever wants a few may have them soon, so no more is read ahead than was used already.
+		ahead := func(used int) int { return min(used, v.ahead(page)) }
+		if f.Limit == 0 {
+			ahead = func(int) int { return v.ahead(page) }
+		}
+		for p, err := range backwards(ctx, stretches(days, f), page, ahead, from) {
+			if !yield(p, err) || err != nil {
+				return
 			}
 		}
 	}
 }
 
-// lookUp yields the plans that the filters name, newest first.
-func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
-		ids := slices.Clone(f.ByIDs)
-		slices.SortFunc(ids, storage.NewestFirst)
-		ids = slices.Compact(ids)
-		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return !f.ChooseID(id) })
-		for chunk := range slices.Chunk(ids, v.concurrency) {
-			plans := make([]stored, len(chunk))
-			errs := make([]error, len(chunk))
-			_ = v.parallel(len(chunk), func(i int) error {
-				plans[i], errs[i] = v.look(ctx, v.prefix.plan(chunk[i]))
-				return nil // one that can't be read does not keep the rest
-			})
-			for i, p := range plans {
-				if errs[i] == nil && !p.committed() {
-					continue
-				}
-				if !yield(p, errs[i]) {
-					return
-				}
-				if ctx.Err() != nil && errs[i] != nil {
-					return
-				}
+// ahead is how many pages are read ahead.
+func (v *Vault) ahead(page int) int { return min(v.concurrency, maxAhead/page) }
+
+// stretches are the parts of days that the filters leave.
+func stretches(days []day, f storage.Filters) []window {
+	var list []window
+	for _, d := range days {
+		if w, ok := stretch(d, f); ok {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// stretch is the part of a day that After, Before and BeforeID leave; false where that is nothing.
+func stretch(d day, f storage.Filters) (w window, ok bool) {
+	w = window{day: d, from: firstID(d.date), to: firstID(d.date.AddDate(0, 0, 1))}
+	// IDs tell whole milliseconds: the first one after a time is the next, whether the time is whole or not.
+	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && bytes.Compare(after[:], w.from[:]) > 0 {
+		w.from = after
+	}
+	if before := firstID(f.Before.Add(time.Millisecond - 1)); !f.Before.IsZero() && bytes.Compare(before[:], w.to[:]) < 0 {
+		w.to = before
+	}
+	if before := f.BeforeID; before != uuid.Nil && bytes.Compare(before[:], w.to[:]) < 0 {
+		w.to = before
+	}
+	return w, bytes.Compare(w.from[:], w.to[:]) < 0
+}
+
+// directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted.
+func directory[E any](v *Vault, dir string, take func(belongings) (e E, wanted bool)) source[E] {
+	return source[E]{
+		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, w, take) },
+		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return v.last(ctx, dir, w) },
+	}
+}
+
+// last lists the minutes in which a day has plans, and returns the last one before the window's end.
+func (v *Vault) last(ctx context.Context, dir string, w window) (from, to uuid.UUID, err error) {
+	for groups, err := range v.client.ListGroups(ctx, w.container, dir, groupEnd) {
+		if blob.Is(err, blob.AbsentContainer) {
+			break // dropped as a whole
+		}
+		if err != nil {
+			return from, to, at("list", blob.Ref{Container: w.container, Name: dir}, err)
+		}
+		for _, group := range groups {
+			if first, behind, ok := parseGroup(dir, group); ok && bytes.Compare(first[:], w.to[:]) < 0 {
+				from, to = first, behind
 			}
 		}
+	}
+	return from, to, nil
+}
+
+// list reads a window of a directory. A listing that is longer than thought goes on where the pages are short, and else is
+// left to another window.
+func list[E any](ctx context.Context, v *Vault, dir string, w window, take func(belongings) (e E, wanted bool)) (reading[E], error) {
+	got := reading[E]{from: w.from, to: w.to}
+	name := func(id uuid.UUID) string { return dir + id.String() }
+	from, to, floor := name(w.from), name(w.to), name(w.floor)
+	limit := w.limit
+	if limit == 0 || limit > blob.MaxPage {
+		limit = blob.MaxPage
+	}
+	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: dir == plansDir, MaxResults: limit}
+	if w.from == firstID(w.date) {
+		opts.StartFrom = "" // all of it
+	}
+	var plan belongings // its blobs are neighbours, but may be on two pages
+	plans := 0
+	finish := func() {
+		if plans == 0 {
+			return
+		}
+		if e, wanted := take(plan); wanted {
+			got.items = append(got.items, e)
+		}
+	}
+	for page, err := range v.client.List(ctx, w.container, opts) {
+		if blob.Is(err, blob.AbsentContainer) {
+			return reading[E]{from: w.from, to: w.to}, nil // dropped as a whole
+		}
+		if err != nil {
+			return got, at("list", blob.Ref{Container: w.container, Name: dir}, err)
+		}
+		for _, item := range page.Items {
+			if item.Name < from {
+				// Services before version 2026-02-06 do not know startFrom, and begin at the first name.
+				got.from, from = w.floor, floor
+				if item.Name < from {
+					continue
+				}
+			}
+			if item.Name >= to {
+				finish()
+				return got, nil
+			}
+			n, ok := parseName(item.Name)
+			if !ok || v.prefix.plan(n.plan).container != w.container {
+				continue // not a vault's; Check reports it
+			}
+			if n.plan != plan.id {
+				finish()
+				if plans++; plans == 1 {
+					got.first = n.plan
+				}
+				plan = belongings{stored: stored{keys: v.prefix.plan(n.plan), id: n.plan}, marked: w.marked}
+			}
+			plan.add(n, item)
+			got.blobs++
+		}
+		if page.More && plans > 1 && got.blobs >= limit/2 && got.from == w.from {
+			got.blobs -= plan.blobs()
+			got.to = plan.id // there may be more of it
+			return got, nil
+		}
+	}
+	finish()
+	return got, nil
+}
+
+// lookUp looks for the plans that the filters name.
+func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+	ids := slices.Clone(f.ByIDs)
+	slices.SortFunc(ids, storage.NewestFirst)
+	ids = slices.Compact(ids)
+	named := func(yield func(found, error) bool) {
+		for _, id := range ids {
+			if f.ChooseID(id) && !yield(found{keys: v.prefix.plan(id)}, nil) {
+				return
+			}
+		}
+	}
+	return v.looked(named, f.Limit, func(p found) (found, bool) {
+		s, err := v.look(ctx, p.keys)
+		switch {
+		case err != nil:
+			p.err = err
+			return p, true
+		case !s.committed():
+			return p, false
+		}
+		return choose(f, p.keys, s.entry.Properties)
+	})
+}
+
+// looked looks at what may be plans, as many at a time as the vault has requests in flight and as are wanted, and yields those
+// that are chosen.
+func (v *Vault) looked(candidates iter.Seq2[found, error], limit int, look func(found) (p found, chosen bool)) iter.Seq2[found, error] {
+	atOnce := v.concurrency
+	if limit > 0 {
+		atOnce = min(atOnce, limit)
+	}
+	return func(yield func(found, error) bool) {
+		var some []found
+		flush := func() bool {
+			chosen := make([]bool, len(some))
+			_ = v.parallel(len(some), func(i int) error {
+				some[i], chosen[i] = look(some[i])
+				return nil // one that can't be read does not keep the rest
+			})
+			for i, p := range some {
+				if chosen[i] && !yield(p, nil) {
+					return false
+				}
+			}
+			some = some[:0]
+			return true
+		}
+		for p, err := range candidates {
+			if err != nil {
+				if flush() {
+					yield(p, err)
+				}
+				return
+			}
+			if some = append(some, p); len(some) == atOnce && !flush() {
+				return
+			}
+		}
+		flush()
 	}
 }
 
@@ -227,16 +473,24 @@ type day struct {
 	marked bool
 }
 
-// days lists the vault's containers, newest first.
+// days lists the vault's containers, newest first, or where that is denied asks for each by name.
 func (v *Vault) days(ctx context.Context) ([]day, error) {
 	var days []day
 	for page, err := range v.client.ListContainers(ctx, v.prefix.containers()) {
 		if err != nil {
-			return nil, at("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
+			denied := at("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
+			switch {
+			case !blob.IsForbidden(err):
+				return nil, denied
+			case v.probing == 0:
+				return nil, fmt.Errorf("%w: give the identity the right to list containers, or use WithDayProbing", denied)
+			}
+			return v.probe(ctx, denied)
 		}
 		for _, c := range page {
 			if date, ok := v.prefix.parseDay(c.Name); ok {
-				days = append(days, day{c.Name, date, c.Metadata[metaLayout] != ""})
+				days = append(days, newDay(date, c))
+				v.containers.learn(c.Name)
 			}
 		}
 	}
@@ -244,38 +498,36 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 	return days, nil
 }
 
-// listPlans yields what plans/ of a container holds, oldest plan first, with the metadata. An error ends it.
-func (v *Vault) listPlans(ctx context.Context, container string) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
-		var now stored // an entry and its object are neighbours, but may be on two pages
-		for page, err := range v.client.List(ctx, container, blob.ListOptions{Prefix: plansDir, Metadata: true}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				break // dropped as a whole
-			}
-			if err != nil {
-				yield(stored{}, at("list plans", blob.Ref{Container: container, Name: plansDir}, err))
-				return
-			}
-			for _, item := range page.Items {
-				name, ok := parseName(item.Name)
-				if !ok || v.prefix.plan(name.plan).container != container {
-					continue // not a vault's; Check reports it
-				}
-				if name.plan != now.id {
-					if now.id != uuid.Nil && !yield(now, nil) {
-						return
-					}
-					now = stored{keys: v.prefix.plan(name.plan), id: name.plan}
-				}
-				if name.role == roleEntry {
-					now.entry = &item
-				} else {
-					now.object = &item
-				}
-			}
+func newDay(date time.Time, c blob.ContainerItem) day {
+	return day{c.Name, date, c.Metadata[metaLayout] != ""}
+}
+
+// probe asks for the days from tomorrow back by name. Rights may be given for containers one by one, and one that there are
+// none for is like one that is not there, unless it is so for all: then denied says what is missing.
+func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
+	const ahead = 1 // storage.MaxAhead, in days
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	found := make([]day, ahead+1+v.probing)
+	var forbidden atomic.Bool
+	err := v.parallel(len(found), func(i int) error {
+		date := today.AddDate(0, 0, ahead-i)
+		c, err := v.client.HeadContainer(ctx, v.prefix.day(date))
+		switch {
+		case blob.IsForbidden(err):
+			forbidden.Store(true)
+		case err == nil:
+			found[i] = newDay(date, c)
+		case !blob.Is(err, blob.Absent, blob.AbsentContainer):
+			return at("look for container", blob.Ref{Container: v.prefix.day(date)}, err)
 		}
-		if now.id != uuid.Nil {
-			yield(now, nil)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	found = slices.DeleteFunc(found, func(d day) bool { return d.container == "" })
+	if len(found) == 0 && forbidden.Load() {
+		return nil, denied
+	}
+	return found, nil
 }

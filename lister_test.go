@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -287,6 +292,232 @@ func TestListingEnds(t *testing.T) {
 		}
 		if all := slices.Collect(list); len(all) != 1 || !errors.Is(all[0].Err, storage.ErrClosed) {
 			t.Errorf("after Close: %v", all)
+		}
+	})
+}
+
+// TestDayProbing lists where the identity may not list containers.
+func TestDayProbing(t *testing.T) {
+	deny := func() *emulator.Rule {
+		return emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	probing := func(t *testing.T, server *emulator.Server, days int, rules ...*emulator.Rule) *azblob.Vault {
+		transport := server.Transport()
+		transport.Inject(append(rules, deny())...)
+		return onEmulator(t, server, azblob.WithTransport(transport), azblob.WithDayProbing(days))
+	}
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		time.Sleep(30*24*time.Hour + 10*time.Hour)
+		var ids []uuid.UUID // of tomorrow, today, and so on
+		for i := range 6 {
+			p := &workflow.Plan{ID: idAt(time.Now().Add(20*time.Hour - time.Duration(i)*24*time.Hour))}
+			if err := v.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, p.ID)
+		}
+		for _, days := range []int{1, 3} {
+			v := probing(t, server, days)
+			server.ResetRequests()
+			var got []uuid.UUID
+			for _, r := range collect(t, v, storage.Filters{Limit: 100}) {
+				got = append(got, r.ID)
+			}
+			if want := ids[:days+2]; !slices.Equal(got, want) {
+				t.Errorf("%d days: got %v, want %v", days, got, want)
+			}
+			if n, want := len(server.Requests()), 1+2*(days+2); n != want {
+				t.Errorf("%d days: %d requests, want %d", days, n, want)
+			}
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if err != nil || report.Days != days+2 || report.Open != days+2 {
+				t.Errorf("%d days: %+v, %v", days, report, err)
+			}
+			open := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
+			if len(open) != days+2 {
+				t.Errorf("%d days: %d are open", days, len(open))
+			}
+		}
+		ended := func(v *azblob.Vault, want error, text string) {
+			t.Helper()
+			list, err := v.List(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(list)
+			if len(all) != 1 || !errors.Is(all[0].Err, want) || !strings.Contains(all[0].Err.Error(), text) {
+				t.Errorf("got %v, want %v, %q", all, want, text)
+			}
+		}
+		ended(probing(t, server, 0), storage.ErrDenied, "use WithDayProbing")
+		// Without rights to any container it is denied; with rights to some these are shown.
+		denied := emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthorizationFailure"))
+		ended(probing(t, server, 3, denied), storage.ErrDenied, "list containers")
+		denied = emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
+		if n := len(collect(t, probing(t, server, 3, denied), storage.Filters{Limit: 100})); n != 4 {
+			t.Errorf("%d plans in the containers that there are rights to", n)
+		}
+		// What is not a matter of rights is an error.
+		ended(probing(t, server, 3, emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthenticationFailed"))), storage.ErrDenied, "look for container")
+		// An empty vault is an empty vault.
+		if n := len(collect(t, probing(t, emulator.New(), 3), storage.Filters{Limit: 100})); n != 0 {
+			t.Errorf("%d plans in an empty vault", n)
+		}
+	})
+}
+
+// TestListingsBesideWrites creates, updates and deletes plans before each request of listings of every kind, which show each
+// plan that was there throughout exactly once.
+func TestListingsBesideWrites(t *testing.T) {
+	for name, f := range map[string]storage.Filters{
+		"all": {Before: time.Now().AddDate(100, 0, 0)}, "a limit": {Limit: 1000}, "open ones": {ByStatus: []workflow.Status{workflow.Running, workflow.NotStarted}},
+		"a group": {ByGroupIDs: []uuid.UUID{uuid.Max}},
+	} {
+		inBubbleOf(t, emulator.New(emulator.WithPageLimit(40)), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(48 * time.Hour)
+			v := onEmulator(t, server)
+			create := func() *workflow.Plan {
+				p := &workflow.Plan{GroupID: uuid.Max, ID: idAt(time.Now().Add(-time.Duration(rand.Int64N(int64(30 * time.Hour)))))}
+				if err := v.Create(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+				return p
+			}
+			there := map[uuid.UUID]*workflow.Plan{}
+			var doomed []*workflow.Plan
+			for range 150 {
+				p := create()
+				there[p.ID] = p
+				doomed = append(doomed, create())
+			}
+			transport := server.Transport()
+			transport.SetGate(gate(func() {
+				create()
+				if len(doomed) > 0 {
+					if err := v.Delete(t.Context(), doomed[0].ID); err != nil {
+						t.Error(err)
+					}
+					doomed = doomed[1:]
+				}
+				for _, p := range there {
+					p.State.Status = workflow.Running
+					if err := v.UpdatePlan(t.Context(), p); err != nil {
+						t.Error(err)
+					}
+					break
+				}
+			}))
+			seen := map[uuid.UUID]int{}
+			var last uuid.UUID
+			for _, r := range collect(t, onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), f) {
+				if last != uuid.Nil && storage.NewestFirst(last, r.ID) >= 0 {
+					t.Fatalf("%s: %s after %s", name, r.ID, last)
+				}
+				last = r.ID
+				seen[r.ID]++
+			}
+			for id := range there {
+				if seen[id] != 1 {
+					t.Errorf("%s: %s is shown %d times", name, id, seen[id])
+				}
+			}
+		})
+	}
+}
+
+// TestServiceWithoutStartFrom lists a day of many pages from a service that does not know where to begin.
+func TestServiceWithoutStartFrom(t *testing.T) {
+	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(20 * time.Hour)
+		const n = 8000
+		ids, _ := fill(t, server, n, 0, 12*time.Hour)
+		slices.Reverse(ids)
+		v := withToken(t, server, azblob.WithTransport(startless{server.Transport()}))
+		for _, c := range []struct {
+			filters  storage.Filters
+			want     []uuid.UUID
+			requests int
+		}{
+			{storage.Filters{Limit: n + 1}, ids, 1 + 2 + 4},
+			{storage.Filters{Limit: 10}, ids[:10], 1 + 2 + 4},
+			{storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 1 + 2 + 7},
+			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 4},
+		} {
+			server.ResetRequests()
+			got := collect(t, v, c.filters)
+			if !slices.EqualFunc(got, c.want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+				t.Errorf("%+v: %d plans, want %d", c.filters, len(got), len(c.want))
+			}
+			if requests := len(server.Requests()); requests > c.requests {
+				t.Errorf("%+v: %d requests, want %d", c.filters, requests, c.requests)
+			}
+		}
+	})
+}
+
+// startless is a service of before version 2026-02-06.
+type startless struct{ policy.Transporter }
+
+func (s startless) Do(req *http.Request) (*http.Response, error) {
+	q := req.URL.Query()
+	q.Del("startFrom")
+	req = req.Clone(req.Context())
+	req.URL.RawQuery = q.Encode()
+	return s.Transporter.Do(req)
+}
+
+// TestOpenPlans shows what is open by its marker and nothing else that has one.
+func TestOpenPlans(t *testing.T) {
+	inBubble(t, "each state", func(t *testing.T, server *emulator.Server) {
+		_, whole := wreck(t, server)
+		want := map[uuid.UUID]workflow.Status{}
+		for _, p := range whole {
+			if !p.State.Status.Final() {
+				want[p.ID] = p.State.Status
+			}
+		}
+		open := []workflow.Status{workflow.NotStarted, workflow.Running}
+		for _, statuses := range [][]workflow.Status{open, open[:1], open[1:]} {
+			got := map[uuid.UUID]workflow.Status{}
+			for _, r := range collect(t, onEmulator(t, server), storage.Filters{ByStatus: statuses}) {
+				got[r.ID] = r.State.Status
+			}
+			expected := maps.Clone(want)
+			maps.DeleteFunc(expected, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
+			if !maps.Equal(got, expected) {
+				t.Errorf("%v: got %v, want %v", statuses, got, expected)
+			}
+		}
+		// Without markers they are found all the same, where the container does not promise them.
+		for c := range server.Containers() {
+			server.PutContainer(c, nil)
+			for b := range server.Blobs(c) {
+				if strings.HasPrefix(b.Name, "open/") {
+					server.Remove(c, b.Name)
+				}
+			}
+		}
+		if got := collect(t, onEmulator(t, server), storage.Filters{ByStatus: open}); len(got) != len(want) {
+			t.Errorf("without markers: got %v, want %v", got, want)
+		}
+	})
+	inBubble(t, "one can't be read: the rest comes", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		var ids []uuid.UUID
+		for range 3 {
+			ids = append(ids, created(t, v, plantest.Small()).ID)
+			time.Sleep(time.Second)
+		}
+		v = faulty(t, server, emulator.On(emulator.HeadBlob).Path(ids[1].String()+"-object").Do(emulator.Answer(403, "AuthorizationFailure")))
+		found, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Collect(found)
+		var e *storage.Error
+		if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || all[2].Result.ID != ids[0] {
+			t.Errorf("got %v", all)
 		}
 	})
 }

@@ -1,5 +1,3 @@
-//go:build conformance
-
 package azblob_test
 
 import (
@@ -15,7 +13,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
@@ -37,18 +34,13 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 		server := emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(3))
 		strict(t, server)
 		var seeds atomic.Uint64
-		dial := func() *unsteady {
+		dial := func() policy.Transporter {
 			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))} //nolint:gosec // repeatable on purpose
 		}
-		c := conforming{
-			prefix: "test", connectionString: server.ConnectionString(),
-			dial: func(storagetest.T) policy.Transporter { return dial() },
-		}
-		s := c.store()
-		s.PassGrace = func(storagetest.T) { time.Sleep(pastGrace) }
-		s.Faulty = func(t storagetest.T, seed uint64) storage.Vault {
+		e := onConnections(server, dial)
+		e.Faulty = func(t storagetest.T, seed uint64) policy.Transporter {
 			transport, rules := dial(), passingFaults(seed)
-			transport.Transporter.(*emulator.Transport).Inject(rules...)
+			transport.(*unsteady).Transporter.(*emulator.Transport).Inject(rules...)
 			t.Cleanup(func() {
 				u.mu.Lock()
 				defer u.mu.Unlock()
@@ -56,9 +48,9 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 					u.fired += r.Fired()
 				}
 			})
-			return c.open(t, transport)
+			return transport
 		}
-		return s
+		return e.Store()
 	}}
 }
 
@@ -105,6 +97,9 @@ func TestModel(t *testing.T) {
 	u := &unsteadily{}
 	const each = 1000
 	seeds := max(*modelOps/each, 1)
+	if testing.Short() {
+		seeds = 1
+	}
 	for i := range seeds {
 		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: min(*modelOps, each), Faults: true, Deaths: true, Deadlines: true} //nolint:gosec // never negative
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
@@ -120,7 +115,11 @@ func TestModel(t *testing.T) {
 func TestModelHistories(t *testing.T) {
 	var sum storagetest.Figures
 	u := &unsteadily{}
-	for i := range *modelHistories {
+	histories := *modelHistories
+	if testing.Short() {
+		histories = min(histories, 12)
+	}
+	for i := range histories {
 		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2} //nolint:gosec // never negative
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })
 		if t.Failed() {
@@ -128,5 +127,5 @@ func TestModelHistories(t *testing.T) {
 		}
 	}
 	t.Logf("histories: %d from seed %d, %d operations, %d under faults, %d faults, %d deaths, %d unknown outcomes",
-		*modelHistories, *modelSeed, sum.Operations, sum.Faulty, u.fired, sum.Deaths, sum.Unknown)
+		histories, *modelSeed, sum.Operations, sum.Faulty, u.fired, sum.Deaths, sum.Unknown)
 }

@@ -28,7 +28,8 @@ type Observer struct {
 
 // Request tells of one HTTP request.
 type Request struct {
-	// Op is what the request was for: put, get, head, delete, delete batch, list, list containers, create container.
+	// Op is what the request was for: put, get, head, delete, delete batch, list, list containers, create container, head
+	// container.
 	Op string
 	// Container and Blob are what it was about; for a list, Blob is the prefix of the names.
 	Container, Blob string

@@ -19,6 +19,7 @@ type options struct {
 	retry          Retry
 	transport      policy.Transporter
 	serviceVersion string
+	probing        int
 	observer       Observer
 }
 
@@ -55,6 +56,11 @@ func WithServiceVersion(version string) Option {
 	return func(o *options) { o.serviceVersion = version }
 }
 
+// WithDayProbing lets listings, Recovery and Check do without the right to list containers: where the service denies it, they
+// ask for the container of each day by name, from tomorrow back to so many days before today, by this machine's date. What
+// is older is not seen, nor what the identity has no rights to. Default: 0, which is off; then such calls are ErrDenied.
+func WithDayProbing(days int) Option { return func(o *options) { o.probing = days } }
+
 // WithObserver sets who is told what the vault does. Default: nobody.
 func WithObserver(observer Observer) Option { return func(o *options) { o.observer = observer } }
 
@@ -78,6 +84,9 @@ func gather(opts []Option) (options, error) {
 	positive("WithRetry: MaxElapsed", &o.retry.MaxElapsed, 15*time.Minute)
 	if o.concurrency < 1 {
 		errs = append(errs, storage.Invalid("WithConcurrency", "%d is less than 1", o.concurrency))
+	}
+	if o.probing < 0 {
+		errs = append(errs, storage.Invalid("WithDayProbing", "%d is negative", o.probing))
 	}
 	if o.grace < time.Second {
 		errs = append(errs, storage.Invalid("WithGracePeriod", "%v is less than 1s, the finest time the service tells", o.grace))

@@ -49,9 +49,10 @@ func TestBadOptionsAreAllNamed(t *testing.T) {
 		opts []Option
 		want []string // parts of the error; none for good options
 	}{
-		{[]Option{WithConcurrency(1), WithGracePeriod(time.Second), WithRetry(Retry{1, 1, 1}), WithServiceVersion(""), WithTransport(nil), WithObserver(Observer{})}, nil},
+		{[]Option{WithConcurrency(1), WithGracePeriod(time.Second), WithRetry(Retry{1, 1, 1}), WithServiceVersion(""), WithTransport(nil), WithDayProbing(0), WithObserver(Observer{})}, nil},
 		{[]Option{WithConcurrency(0)}, []string{"WithConcurrency", "0 is less than 1"}},
 		{[]Option{WithConcurrency(-5)}, []string{"WithConcurrency", "-5"}},
+		{[]Option{WithDayProbing(-1)}, []string{"WithDayProbing", "-1 is negative"}},
 		{[]Option{WithGracePeriod(time.Second - 1)}, []string{"WithGracePeriod", "999.999999ms"}},
 		{[]Option{WithGracePeriod(0)}, []string{"WithGracePeriod"}},
 		{[]Option{WithGracePeriod(-time.Hour)}, []string{"WithGracePeriod", "-1h"}},

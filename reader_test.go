@@ -1,13 +1,19 @@
 package azblob_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
@@ -99,6 +105,164 @@ func TestReadRunning(t *testing.T) {
 			plan = got
 		}
 	})
+}
+
+// many is a plan of so many parts that Read lists them.
+func many() *workflow.Plan { return plantest.Sized(2, 5, 10) }
+
+// actionsOf lists a plan's actions.
+func actionsOf(plan *workflow.Plan) (list []*workflow.Action) {
+	for o := range workflow.Walk(plan) {
+		if a, ok := o.(*workflow.Action); ok {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// TestReadOfMany asks for nothing that has not changed, and shows all that has.
+func TestReadOfMany(t *testing.T) {
+	inBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, many())
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range actionsOf(plan) {
+			if i%7 == 0 {
+				a.State.Status = workflow.Running
+				if err := v.UpdateAction(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server.ResetRequests()
+			got := reread(t, v, plan)
+			if d := plantest.Diff(plan, got); d != "" {
+				t.Fatal(d)
+			}
+			if n, want := len(server.Requests()), 2+3+i/7+1; n != want {
+				t.Fatalf("%d requests, want %d", n, want)
+			}
+			for i, a := range actionsOf(got) { // what was taken from the object has the versions that can be updated
+				if want := actionsOf(plan)[i].State; a.State != want {
+					t.Fatalf("state %v, want %v", a.State, want)
+				}
+			}
+		}
+	})
+	inBubble(t, "beside updates", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		for n := 1; ; n++ {
+			plan := created(t, v, many())
+			plan.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			before := map[string]workflow.State{}
+			for _, a := range actionsOf(plan) {
+				before[a.ID.String()] = a.State
+			}
+			transport, asked := server.Transport(), 0
+			transport.SetGate(gate(func() {
+				if asked++; asked != n {
+					return
+				}
+				for i, a := range actionsOf(plan) {
+					if a.State.Status = workflow.Running; i%9 == 0 {
+						if err := v.UpdateAction(t.Context(), a); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			}))
+			got := reread(t, onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), plan)
+			shown := 0
+			for i, a := range actionsOf(got) {
+				now := actionsOf(plan)[i].State
+				if i%9 == 0 && a.State == now {
+					shown++
+				} else if a.State != before[a.ID.String()] {
+					t.Fatalf("at %d: %v is neither before nor after", n, a.State)
+				}
+			}
+			if all := len(actionsOf(plan))/9 + 1; n <= 2 && shown != all { // before the listing
+				t.Errorf("at %d: %d of %d updates are shown", n, shown, all)
+			}
+			if asked < n {
+				break
+			}
+		}
+	})
+	inBubble(t, "a listing that misses some", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, many())
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		late := actionsOf(plan)[3]
+		late.State.Status = workflow.Running
+		if err := v.UpdateAction(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		forgetful := onEmulator(t, server, azblob.WithTransport(forgetful{server.Transport(), late.ID.String()}))
+		if d := plantest.Diff(plan, reread(t, forgetful, plan)); d != "" {
+			t.Error(d)
+		}
+	})
+	inBubble(t, "lost from outside, and deleted", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, many())
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("actions/%s/%s.json", plan.ID, actionsOf(plan)[5].ID)
+		for c := range server.Containers() {
+			server.Remove(c, name)
+		}
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want ErrCorrupt with %s", err, name)
+		}
+		for n := 3; n <= 5; n++ { // at each listing
+			plan := created(t, v, many())
+			plan.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			transport, asked := server.Transport(), 0
+			transport.SetGate(gate(func() {
+				if asked++; asked == n {
+					if err := v.Delete(t.Context(), plan.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+			if _, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("deleted at %d: %v, want ErrNotFound", n, err)
+			}
+		}
+	})
+}
+
+// forgetful is a service whose listings miss the blobs with an ID in their names.
+type forgetful struct {
+	policy.Transporter
+	id string
+}
+
+func (f forgetful) Do(req *http.Request) (*http.Response, error) {
+	resp, err := f.Transporter.Do(req)
+	if err != nil || req.URL.Query().Get("comp") != "list" {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	body = regexp.MustCompile(`<Blob><Name>[^<]*`+f.id+`\.json</Name>.*?</Blob>`).ReplaceAll(body, nil)
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = -1
+	resp.Header.Del("Content-Length")
+	return resp, err
 }
 
 // nth returns the nth object of a plan, nil when there are not so many.

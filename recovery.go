@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
@@ -84,19 +86,31 @@ func (r *recovery) run(ctx context.Context) error {
 		return err
 	}
 	r.report.Days = len(days)
-	found := make([][]suspect, len(days))
-	errs := make([]error, len(days))
-	_ = r.v.parallel(len(days), func(i int) error {
-		found[i], errs[i] = r.suspects(ctx, days[i])
-		return nil // a day that can't be listed does not keep the others
-	})
-	suspects := slices.Concat(found...)
-	failed := make([]error, len(suspects))
-	_ = r.v.parallel(len(suspects), func(i int) error {
-		failed[i] = edge("", suspects[i].keys.plan, r.settle(ctx, suspects[i]))
-		return nil // nor does a plan
-	})
-	return errors.Join(append(errs, failed...)...)
+	var (
+		plans errgroup.Group
+		mu    sync.Mutex
+		errs  []error
+	)
+	failed := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	}
+	plans.SetLimit(r.v.concurrency)
+	for s, err := range r.suspects(ctx, days) {
+		if err != nil {
+			failed(err) // a day that can't be listed does not keep the others
+			continue
+		}
+		plans.Go(func() error {
+			if err := r.settle(ctx, s); err != nil {
+				failed(edge("", s.keys.plan, err)) // nor does a plan
+			}
+			return nil
+		})
+	}
+	_ = plans.Wait()
+	return errors.Join(errs...)
 }
 
 // suspect is a plan that has a marker, or in a day without markers one that may need something.
@@ -108,50 +122,45 @@ type suspect struct {
 	seen time.Time
 }
 
-// suspects lists the plans of a day that may need something.
-func (r *recovery) suspects(ctx context.Context, d day) ([]suspect, error) {
-	var list []suspect
-	ref := blob.Ref{Container: d.container, Name: openDir}
-	for page, err := range r.v.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir}) {
-		if blob.Is(err, blob.AbsentContainer) {
-			return nil, nil // dropped as a whole
-		}
-		if err != nil {
-			return list, at("list markers", ref, err)
-		}
-		for _, item := range page.Items {
-			name, ok := parseName(item.Name)
-			keys := r.v.prefix.plan(name.plan)
-			if !ok || keys.container != d.container {
-				continue // not a vault's; Check reports it
-			}
-			if n := len(list); n == 0 || list[n-1].keys != keys {
-				list = append(list, suspect{keys: keys, seen: item.Seen})
-			}
-			if s := &list[len(list)-1]; name.role == roleMarker {
-				s.marker = &item
+// suspects yields the plans that may need something. An error stands for what is left of a day.
+func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, error] {
+	return func(yield func(suspect, error) bool) {
+		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
+		markers := r.inDays(ctx, days, openDir, markersPage, func(b belongings) (suspect, bool) {
+			s := suspect{keys: b.keys, marker: b.marker, deleteMarker: b.deleteMarker}
+			if s.marker != nil {
+				s.seen = s.marker.Seen
 			} else {
-				s.deleteMarker = &item
+				s.seen = s.deleteMarker.Seen
+			}
+			return s, true
+		})
+		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
+		for s, err := range markers {
+			if err == nil && slices.ContainsFunc(unmarked, func(d day) bool { return d.container == s.keys.container }) {
+				marked[s.keys.plan] = true
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+		// This layout did not make these containers, so those of their plans that need a marker are found one by one.
+		plans := r.inDays(ctx, unmarked, plansDir, blob.MaxPage, func(b belongings) (suspect, bool) {
+			settled := b.committed() && isFinal(b.entry) && isFinal(b.object)
+			return suspect{keys: b.keys, seen: b.any().Seen}, !settled
+		})
+		for s, err := range plans {
+			if !marked[s.keys.plan] && !yield(s, err) {
+				return
 			}
 		}
 	}
-	if d.marked {
-		return list, nil
-	}
-	// This layout did not make the container, so its plans may have no markers: those that need one are found one by one.
-	marked := make(map[keys]bool, len(list))
-	for _, s := range list {
-		marked[s.keys] = true
-	}
-	for p, err := range r.v.listPlans(ctx, d.container) {
-		if err != nil {
-			return list, err
-		}
-		if !marked[p.keys] && !(p.committed() && isFinal(p.entry) && isFinal(p.object)) {
-			list = append(list, suspect{keys: p.keys, seen: p.any().Seen})
-		}
-	}
-	return list, nil
+}
+
+// inDays lists a directory of days, many at once.
+func (r *recovery) inDays(ctx context.Context, days []day, dir string, page int, take func(belongings) (suspect, bool)) iter.Seq2[suspect, error] {
+	ahead := func(int) int { return r.v.ahead(page) }
+	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, take))
 }
 
 func isFinal(item *blob.Item) bool {
@@ -166,13 +175,13 @@ func (r *recovery) settle(ctx context.Context, s suspect) error {
 		return err
 	}
 	if !now.committed() {
-		if r.v.young(s.marker, s.deleteMarker, now.entry, now.object) {
+		if slices.ContainsFunc([]*blob.Item{s.marker, s.deleteMarker, now.entry, now.object}, r.young(s)) {
 			return r.leave()
 		}
 		return r.act(s, now.half(), "removed what was left", func() error { return r.remove(ctx, s, now) })
 	}
 	if s.deleteMarker != nil {
-		if r.v.young(s.deleteMarker) {
+		if r.young(s)(s.deleteMarker) {
 			return r.leave()
 		}
 		err := r.act(s, "a delete marker on a whole plan: a delete was broken off before it began", "removed the delete marker", func() error {
@@ -230,15 +239,15 @@ func (r *recovery) settle(ctx context.Context, s suspect) error {
 // arrive, and for the service's clock, which tells whole seconds.
 func (v *Vault) margin() time.Duration { return v.grace/4 + time.Second }
 
-// young says whether any of these was written so recently that its writer may still be at work. Both times of each are the
-// service's.
-func (v *Vault) young(items ...*blob.Item) bool {
-	for _, item := range items {
-		if item != nil && item.Seen.Sub(item.LastModified) <= v.grace+v.margin() {
-			return true
-		}
-	}
-	return false
+// young says whether a blob had, by a time of the service, been written so recently that its writer may still be at work.
+func (v *Vault) young(item *blob.Item, at time.Time) bool {
+	return item != nil && at.Sub(item.LastModified) <= v.grace+v.margin()
+}
+
+// young is what was so when the plan was listed. The looks at its blobs may be far apart: what was written between them is
+// new, however old it has become.
+func (r *recovery) young(s suspect) func(*blob.Item) bool {
+	return func(item *blob.Item) bool { return r.v.young(item, s.seen) }
 }
 
 // remove clears away a plan that is none: object, sub-objects, entry, markers. Each goes only in the version that was seen,
@@ -250,7 +259,7 @@ func (r *recovery) remove(ctx context.Context, s suspect, now stored) error {
 			return at("remove object", s.keys.object(), err)
 		}
 	}
-	items, err := r.v.listParts(ctx, s.keys)
+	items, err := r.v.listParts(ctx, s.keys, kinds[:])
 	if err != nil {
 		return err
 	}
@@ -312,14 +321,16 @@ func (r *recovery) complete(ctx context.Context, s suspect, objectETag string) e
 // verify looks whether all sub-objects of a plan that has not started are there. They were written before its object, so one
 // that is missing was lost from outside.
 func (r *recovery) verify(ctx context.Context, s suspect) error {
-	object, _, err := r.v.readObject(ctx, s.keys)
+	object, read, err := r.v.readObject(ctx, s.keys)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {
 		return r.fail(s, "an object that can't be read", err)
 	}
-	items, err := r.v.listParts(ctx, s.keys)
+	parts := partsOf(object)
+	kinds, _, _ := several(parts)
+	items, err := r.v.listParts(ctx, s.keys, kinds)
 	if err != nil {
 		return err
 	}
@@ -327,19 +338,25 @@ func (r *recovery) verify(ctx context.Context, s suspect) error {
 	for _, item := range items {
 		there[item.Name] = true
 	}
+	// What is not listed is looked for by name: a listing can miss a blob, and a delete may have begun.
+	parts = slices.DeleteFunc(parts, func(o workflow.Object) bool { return there[s.keys.part(o).Name] })
+	missing := make([]bool, len(parts))
+	err = r.v.parallel(len(parts), func(i int) error {
+		ref := s.keys.part(parts[i])
+		_, err := r.v.client.Head(ctx, ref)
+		if missing[i] = blob.Is(err, blob.Absent); missing[i] {
+			return nil
+		}
+		return at("look for "+parts[i].Kind().String(), ref, err)
+	})
+	if err != nil {
+		return err
+	}
 	var lost []workflow.Object
-	for _, o := range partsOf(object) {
-		ref := s.keys.part(o)
-		if there[ref.Name] {
-			continue
+	for i, o := range parts {
+		if missing[i] {
+			lost = append(lost, o)
 		}
-		// A listing can miss a blob, and a delete may have begun.
-		if _, err := r.v.client.Head(ctx, ref); err == nil {
-			continue
-		} else if !blob.Is(err, blob.Absent) {
-			return at("look for "+o.Kind().String(), ref, err)
-		}
-		lost = append(lost, o)
 	}
 	if len(lost) == 0 {
 		r.mu.Lock()
@@ -347,8 +364,12 @@ func (r *recovery) verify(ctx context.Context, s suspect) error {
 		r.report.Open++
 		return nil
 	}
-	if _, err := r.v.client.Head(ctx, s.keys.object()); blob.Is(err, blob.Absent) {
-		return nil // a delete it was
+	now, err := r.v.client.Head(ctx, s.keys.object())
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
+		return nil // a delete it was, or the plan was completed or is another one by now
+	}
+	if err != nil {
+		return at("look at object", s.keys.object(), err)
 	}
 	ref := s.keys.part(lost[0])
 	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)

@@ -241,10 +241,16 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 func TestRecoveryOfLostParts(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
+		// In whatever order Recovery goes, there is another plan behind the one that it can't mend.
+		others := []*workflow.Plan{eachKind(), eachKind()}
+		broken := func(plan *workflow.Plan) {
+			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+			time.Sleep(time.Millisecond)
+		}
+		broken(others[0])
 		plan := created(t, v, eachKind())
-		time.Sleep(time.Millisecond) // the plan comes first
-		other := eachKind()
-		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), other) })
+		time.Sleep(time.Millisecond)
+		broken(others[1])
 		time.Sleep(pastGrace)
 		for c := range server.Containers() {
 			for o, parent := range workflow.Walk(plan) {
@@ -259,11 +265,13 @@ func TestRecoveryOfLostParts(t *testing.T) {
 		}
 		one := onEmulator(t, server, azblob.WithConcurrency(1)) // so that one plan comes after the other
 		report, err := one.Recover(t.Context(), azblob.RecoverOptions{})
-		if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 2 {
+		if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 3 {
 			t.Errorf("%+v, %v", report, err)
 		}
-		if ok, _ := v.Exists(t.Context(), other.ID); ok || stored(server) == 0 {
-			t.Error("a plan that can't be mended kept Recovery from another")
+		for b := range contents(server) {
+			if strings.Contains(b, others[0].ID.String()) || strings.Contains(b, others[1].ID.String()) {
+				t.Fatalf("a plan that can't be mended kept Recovery from another: %s is left", b)
+			}
 		}
 		if report, err = v.Recover(t.Context(), azblob.RecoverOptions{Repair: true}); err != nil || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
@@ -328,6 +336,74 @@ func TestRecoveryBesideACreate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRecoveryLooksTwice lets much happen between Recovery's two looks at a plan: what it then finds is not what it listed.
+func TestRecoveryLooksTwice(t *testing.T) {
+	inBubble(t, "the plan is created, and grows old", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		storage.Complete(plan)
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		time.Sleep(pastGrace)
+		slow := server.Transport()
+		slow.SetGate(&between{emulator.HeadBlob, "-object.json", func() {
+			if err := onEmulator(t, server).Create(t.Context(), plan); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(pastGrace)
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*pastGrace)
+		defer cancel()
+		if err := onEmulator(t, server, azblob.WithTransport(slow), azblob.WithConcurrency(1)).Recovery(ctx); err != nil {
+			t.Error(err)
+		}
+		same(t, onEmulator(t, server), plan)
+		sound(t, onEmulator(t, server))
+	})
+	inBubble(t, "the plan is another one of its ID", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan, again := created(t, v, eachKind()), eachKind()
+		again.ID = plan.ID
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.HeadBlob, "blocks/", func() {
+			if err := errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)); err != nil {
+				t.Error(err)
+			}
+		}})
+		report, err := onEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{Repair: true})
+		if err != nil || len(report.Plans) > 0 {
+			t.Errorf("it reports %+v, %v", report, err)
+		}
+		same(t, v, again)
+		sound(t, v)
+	})
+}
+
+// TestRecoveryBesideAnUpdate updates a part of a plan that is being removed, between Recovery's listing and its removal: the part
+// is not left behind without anything that leads to it.
+func TestRecoveryBesideAnUpdate(t *testing.T) {
+	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan, _ := running(t, v, plantest.Small())
+		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		time.Sleep(pastGrace)
+		action := plan.Blocks[0].Sequences[0].Actions[0]
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.BatchDelete, "", func() {
+			action.Descr = "written late"
+			if err := v.UpdateAction(t.Context(), action); err != nil {
+				t.Error(err)
+			}
+		}})
+		if err := onEmulator(t, server, azblob.WithTransport(transport)).Recovery(t.Context()); err != nil {
+			t.Error(err)
+		}
+		sound(t, v)
+		settled(t, v)
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
 }
 
 // TestEntrySetBack finds a final object beside an entry that is not, as after a failover that lost the newest write of one

@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -74,12 +75,17 @@ func TestTraces(t *testing.T) {
 		action().State.Status = workflow.Running
 		step("UpdateAction", func() error { return v.UpdateAction(ctx, action()) })
 		step("Read, Running", read)
+		step("Search by status, of what is open", func() error {
+			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+		})
 		step("Recovery, with nothing to do", func() error { return v.Recovery(ctx) })
 		plan.State.Status = workflow.Completed
 		step("UpdatePlan, final", func() error { return v.UpdatePlan(ctx, plan) })
 		step("Read, final", read)
 		step("Search by ID", func() error { return drain(storage.Filters{ByIDs: []uuid.UUID{plan.ID}}) })
 		step("Search by status", func() error { return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}) })
+		step("Search for the newest", func() error { return drain(storage.Filters{Limit: 1}) })
+		step("Search before a plan", func() error { return drain(storage.Filters{Limit: 1, BeforeID: second.ID}) })
 		step("Delete", func() error { return v.Delete(ctx, plan.ID) })
 		time.Sleep(time.Millisecond)
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(ctx, plantest.Small()) })
@@ -88,6 +94,20 @@ func TestTraces(t *testing.T) {
 		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(ctx, second.ID) })
 		time.Sleep(pastGrace)
 		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
+		large := many()
+		if err := v.Create(ctx, large); err != nil {
+			t.Fatal(err)
+		}
+		large.State.Status = workflow.Running
+		if err := v.UpdatePlan(ctx, large); err != nil {
+			t.Fatal(err)
+		}
+		one := actionsOf(large)[0]
+		one.State.Status = workflow.Running
+		if err := v.UpdateAction(ctx, one); err != nil {
+			t.Fatal(err)
+		}
+		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
 		golden(t, "traces.txt", named(out.String()))
 	})
 }
@@ -125,7 +145,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // strict fails the test, at its end, on any request that no vault of the prefix "test" may send, whatever happens.
-func strict(t *testing.T, server *emulator.Server) {
+func strict(t storagetest.T, server *emulator.Server) {
 	day := regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
 	server.Forbid(func(r emulator.Request) error {
 		if r.Op == emulator.ListContainers {
@@ -154,7 +174,7 @@ func strict(t *testing.T, server *emulator.Server) {
 	})
 	t.Cleanup(func() {
 		for _, err := range server.Violations() {
-			t.Error(err)
+			t.Errorf("%v", err)
 		}
 	})
 }

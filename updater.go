@@ -15,6 +15,8 @@ import (
 // one after the other: the entry, then the object with the whole plan as it is given, then the marker's removal. From the
 // first on every reader sees the plan as final; the same call again, or Recovery, completes what was broken off.
 //
+// Without a version in State.ETag it is one request more, which looks whether there is such a plan.
+//
 // The children must be the ones the plan was created with, and at a final status carry their last states.
 //
 // Errors: ErrInvalid before anything is sent; ErrNotFound; ErrConflict when State.ETag is not the stored version's;
@@ -89,6 +91,13 @@ func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
 	cond := blob.IfThere
 	if etag, _, _ := storage.SplitVersion(h.State.ETag); etag != "" {
 		cond = blob.IfMatch(etag)
+	} else if o.Kind() == workflow.KindPlan {
+		// Whoever has a version has read the plan, or created it. Others may mean the entry of a Create that was broken off, which
+		// must not become that of a plan that runs: searches take those for whole.
+		object := v.prefix.plan(*h.PlanID).object()
+		if _, err := v.client.Head(ctx, object); err != nil {
+			return at("look for object", object, err)
+		}
 	}
 	body, err := encodeOwn(o)
 	if err != nil {

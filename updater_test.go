@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -116,7 +117,11 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 			if err := updateObject(t, v, o); err != nil {
 				t.Fatal(err)
 			}
-			if r := server.Requests(); len(r) != 1 || r[0].Condition != "If-Match:*" {
+			want := 1
+			if o.Kind() == workflow.KindPlan {
+				want = 2 // is there such a plan?
+			}
+			if r := server.Requests(); len(r) != want || r[want-1].Condition != "If-Match:*" {
 				t.Errorf("the update of %s asks %v", o.Kind(), r)
 			}
 		}
@@ -200,13 +205,30 @@ func TestUpdateUnknown(t *testing.T) {
 			})
 		}
 	}
+	inBubble(t, "what settled it does so once", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		plan.State.Status = workflow.Running
+		v := faulty(t, server, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Silence()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		twin := *plan // another owner's copy, of the same version and content
+		if err := v.UpdatePlan(ctx, plan); !errors.Is(err, storage.ErrUnknown) {
+			t.Fatalf("got %v, want ErrUnknown", err)
+		}
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatalf("the same call again: %v", err)
+		}
+		if err := v.UpdatePlan(t.Context(), &twin); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the twin's update: %v, want ErrConflict: one of the two has won", err)
+		}
+	})
 	inBubble(t, "a conflict after a lost answer may have been ours before", func(t *testing.T, server *emulator.Server) {
 		v, other := onEmulator(t, server), onEmulator(t, server)
 		plan := created(t, v, plantest.Small())
 		plan.State.Status = workflow.Running
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
-		transport.SetGate(&between{emulator.HeadBlob, func() {
+		transport.SetGate(&between{emulator.HeadBlob, "", func() {
 			theirs := reread(t, other, plan)
 			theirs.Name = "theirs"
 			if err := other.UpdatePlan(t.Context(), theirs); err != nil {
@@ -220,14 +242,15 @@ func TestUpdateUnknown(t *testing.T) {
 	})
 }
 
-// between is a gate that does something before the first request of one kind.
+// between is a gate that does something before the first request of one kind about blobs of some name.
 type between struct {
-	op emulator.Op
-	do func()
+	op   emulator.Op
+	blob string // a part of the blob's name, or of the prefix of a listing
+	do   func()
 }
 
 func (b *between) Enter(_ context.Context, r emulator.Request) error {
-	if r.Op == b.op && b.do != nil {
+	if r.Op == b.op && strings.Contains(r.Blob+r.Prefix, b.blob) && b.do != nil {
 		do := b.do
 		b.do = nil
 		do()
@@ -236,6 +259,31 @@ func (b *between) Enter(_ context.Context, r emulator.Request) error {
 }
 
 func (b *between) Leave(emulator.Request) {}
+
+// TestUpdateOfAnUnfinishedPlan updates a plan whose Create was broken off, without a version: there is no such plan, and no search
+// takes its entry for one that runs.
+func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
+	inBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		before := contents(server)
+		plan.State = workflow.State{Status: workflow.Running}
+		v := onEmulator(t, server)
+		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("it changed something")
+		}
+		list, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range list {
+			t.Errorf("a search shows %+v", r)
+		}
+	})
+}
 
 // TestUpdateBesideItsParts updates objects while their parts are worked on, as engines do; the race detector watches.
 func TestUpdateBesideItsParts(t *testing.T) {

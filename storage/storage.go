@@ -78,6 +78,27 @@ type Updater interface {
 	UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch) error
 }
 
+// Update stores an object with the method for its kind. Nil and objects of no known kind are ErrInvalid.
+func Update(ctx context.Context, v Updater, o workflow.Object) error {
+	switch o := o.(type) {
+	case *workflow.Plan:
+		return v.UpdatePlan(ctx, o)
+	case *workflow.Checks:
+		return v.UpdateChecks(ctx, o)
+	case *workflow.Block:
+		return v.UpdateBlock(ctx, o)
+	case *workflow.Sequence:
+		return v.UpdateSequence(ctx, o)
+	case *workflow.Action:
+		return v.UpdateAction(ctx, o)
+	case *workflow.DeferredActions:
+		return v.UpdateDeferredActions(ctx, o)
+	case *workflow.DeferBatch:
+		return v.UpdateDeferBatch(ctx, o)
+	}
+	return &Error{Op: "Update", Err: Invalid("Object", "no update stores a %T", o)}
+}
+
 // Deleter removes plans.
 type Deleter interface {
 	// Delete removes a plan with all its parts; ErrNotFound when there is none. A delete that was interrupted is finished by

@@ -25,6 +25,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"golang.org/x/sync/errgroup"
 )
 
 // Limits of the service that the client relies on.
@@ -33,6 +34,8 @@ const (
 	MaxBody = blockblob.MaxUploadBlobBytes
 	// MaxBatch is how many blobs one DeleteBatch may name.
 	MaxBatch = 256
+	// MaxPage is how many blobs a page of a listing has at most.
+	MaxPage = 5000
 	// MaxMetadata is how many bytes the names and values of a blob's metadata may have in all.
 	MaxMetadata = 8 << 10
 )
@@ -95,8 +98,12 @@ func NewFromConnectionString(connectionString string, o Options) (*Client, error
 func newClient(o Options) *Client {
 	c := &Client{slots: make(chan struct{}, o.Concurrency), retry: o.Retry, onRetry: o.OnRetry}
 	if o.Transport == nil {
-		// The SDK's default keeps 10 idle connections to a host and can't be closed by us.
+		// The SDK's default keeps 10 idle connections to a host and can't be closed by us. The service speaks HTTP/1.1 only, so
+		// each request in flight takes a connection; where something between us and it offers HTTP/2, all requests would share
+		// one, and wait for each other's lost packets.
 		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.Protocols = new(http.Protocols)
+		t.Protocols.SetHTTP1(true)
 		t.MaxIdleConns = o.Concurrency
 		t.MaxIdleConnsPerHost = o.Concurrency
 		t.DisableCompression = true
@@ -322,11 +329,12 @@ type Target struct {
 }
 
 // DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. Blobs that are not there are
-// removed already.
+// removed already. The error is Mismatch when one of them is there in another version; the others are removed then.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
 	ref := Ref{Container: containerName}
 	client := c.container(ref)
 	left := targets
+	var unmatched []Target
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) (err error) {
 		// The SDK indexes what it sent by numbers that it was answered, so a garbled answer would be a panic.
 		defer func() {
@@ -362,8 +370,10 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 				continue
 			}
 			switch v := judge(item.Error); {
-			case v.reason == Absent, v.reason == AbsentContainer, v.reason == Mismatch && left[at].ETag != "":
+			case v.reason == Absent, v.reason == AbsentContainer:
 				continue
+			case v.reason == Mismatch && left[at].ETag != "":
+				unmatched = append(unmatched, left[at])
 			default:
 				failed = append(failed, left[at])
 				if worst == nil || !v.again {
@@ -377,7 +387,29 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 	if Is(err, AbsentContainer) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.changed(ctx, containerName, unmatched)
+}
+
+// changed says which of the blobs that did not match their versions is there in another one. One that is not there does not
+// match either: Azurite says so with 412, and what the service says is not documented.
+func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
+	var g errgroup.Group
+	for _, t := range unmatched {
+		g.Go(func() error {
+			_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
+			switch {
+			case err == nil:
+				return &Error{Reason: Mismatch, Err: fmt.Errorf("%s is of another version", t.Name)}
+			case Is(err, Absent, AbsentContainer):
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // CreateContainer creates a container; one that is there already is fine.
@@ -404,7 +436,11 @@ type Item struct {
 }
 
 // Page is one answer to a listing.
-type Page struct{ Items []Item }
+type Page struct {
+	Items []Item
+	// More says that another page follows. A page may be short, or empty, and yet not be the last.
+	More bool
+}
 
 // ListOptions choose what is listed.
 type ListOptions struct {
@@ -413,7 +449,7 @@ type ListOptions struct {
 	StartFrom string
 	// Metadata asks for each blob's metadata.
 	Metadata bool
-	// MaxResults is the largest number of blobs on a page; 0 is the service's 5,000.
+	// MaxResults is the largest number of blobs on a page; 0 is MaxPage.
 	MaxResults int
 }
 
@@ -447,9 +483,39 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 				page.Items = append(page.Items, Item{*item.Name, properties(item.Properties.ETag, item.Properties.LastModified, resp.Date, item.Metadata)})
 			}
 			next = resp.NextMarker
+			page.More = deref(next) != ""
 			return nil
 		})
 		return page, next, err
+	})
+}
+
+// ListGroups yields what the names of a container's blobs that begin with prefix have up to the next delimiter, itself
+// included, each once, page by page in their order. The last pair has the error, as with List.
+func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimiter string) iter.Seq2[[]string, error] {
+	ref := Ref{containerName, prefix}
+	opts := container.ListBlobsHierarchyOptions{Prefix: &prefix}
+	return pages(func(marker *string) (groups []string, next *string, err error) {
+		opts.Marker = marker
+		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
+			resp, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
+			if err != nil {
+				return err
+			}
+			if resp.Segment == nil {
+				return io.ErrUnexpectedEOF
+			}
+			groups = nil
+			for _, group := range resp.Segment.BlobPrefixes {
+				if group.Name == nil {
+					return errors.New("a listing names a group without name")
+				}
+				groups = append(groups, *group.Name)
+			}
+			next = resp.NextMarker
+			return nil
+		})
+		return groups, next, err
 	})
 }
 
@@ -457,6 +523,17 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 type ContainerItem struct {
 	Name     string
 	Metadata map[string]string // names in lower case
+}
+
+// HeadContainer reads a container's properties; AbsentContainer when there is no such container.
+func (c *Client) HeadContainer(ctx context.Context, name string) (item ContainerItem, err error) {
+	ref := Ref{Container: name}
+	err = c.do(ctx, call{op: "head container", ref: ref}, func(ctx context.Context) error {
+		resp, err := c.container(ref).GetProperties(ctx, nil)
+		item = ContainerItem{name, lower(resp.Metadata)}
+		return err
+	})
+	return item, err
 }
 
 // ListContainers yields the containers whose names begin with prefix, page by page, in the order of their names.
@@ -493,7 +570,7 @@ func pages[P any](fetch func(marker *string) (page P, next *string, err error)) 
 		var marker *string
 		for {
 			page, next, err := fetch(marker)
-			if !yield(page, err) || err != nil || next == nil || *next == "" {
+			if !yield(page, err) || err != nil || deref(next) == "" {
 				return
 			}
 			marker = next

@@ -752,3 +752,42 @@ func TestCloseLeavesAGivenTransportAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestOwnTransportSpeaksHTTP1 offers HTTP/2 to a client, which takes HTTP/1.1.
+func TestOwnTransportSpeaksHTTP1(t *testing.T) {
+	var proto atomic.Value
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proto.Store(r.Proto) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	c := newClient(Options{Concurrency: 1})
+	defer c.Close()
+	c.own.Transport.(*http.Transport).TLSClientConfig.RootCAs = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	resp, err := c.own.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if proto.Load() != "HTTP/1.1" {
+		t.Errorf("it speaks %v", proto.Load())
+	}
+}
+
+func TestHeadContainer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.PutContainer("box", map[string]string{"Layout": "1"})
+		if c, err := w.HeadContainer(t.Context(), "box"); err != nil || c.Name != "box" || c.Metadata["layout"] != "1" {
+			t.Errorf("%+v, %v", c, err)
+		}
+		_, err := w.HeadContainer(t.Context(), "none")
+		wantError(t, "no container", err, AbsentContainer, false)
+		for code, forbidden := range map[string]bool{"AuthorizationPermissionMismatch": true, "AuthorizationFailure": true, "AuthenticationFailed": false} {
+			w.server.Inject(emulator.On().Times(1).Do(emulator.Answer(403, code)))
+			_, err = w.HeadContainer(t.Context(), "box")
+			wantError(t, code, err, Refused, false)
+			if IsForbidden(err) != forbidden {
+				t.Errorf("%s: IsForbidden says %v", code, !forbidden)
+			}
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -54,6 +55,12 @@ func Is(err error, reasons ...Reason) bool {
 func IsUnknown(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Unknown
+}
+
+// IsForbidden reports whether err says that the identity is known, but lacks a right.
+func IsForbidden(err error) bool {
+	var answer *azcore.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && strings.HasPrefix(answer.ErrorCode, "Authorization")
 }
 
 // errDamaged is a body that is not what its length and MD5 say.

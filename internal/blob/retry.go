@@ -18,7 +18,7 @@ type Retry struct {
 
 // RequestEvent tells of one HTTP request.
 type RequestEvent struct {
-	Op        string // what it was for: put, get, head, delete, delete batch, list, list containers, create container
+	Op        string // what it was for: put, get, head, delete, delete batch, list, list containers, create container, head container
 	Ref       Ref
 	Method    string
 	URL       *url.URL

@@ -115,7 +115,7 @@ func (m mutant) try(ctx context.Context, root string) (killer string, err error)
 		return "", fmt.Errorf("does not build: %s", text)
 	}
 	for _, tests := range []string{m.first, "."} {
-		text, err := command(ctx, dir, "test", "-failfast", "-timeout=5m", "-run", tests, ".", "./internal/blob", "./storage/...")
+		text, err := command(ctx, dir, "test", "-short", "-failfast", "-timeout=10m", "-run", tests, ".", "./internal/blob", "./storage/...")
 		if err != nil {
 			return failure(text), nil
 		}

@@ -35,7 +35,7 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	case "update":
 		for _, o := range eachKind(modelClone(running)) {
 			o.Header().State.Status = workflow.Failed
-			add(methodOf(o), id, func(ctx context.Context, v storage.Vault) error { return updateObject(ctx, v, o) })
+			add(methodOf(o), id, func(ctx context.Context, v storage.Vault) error { return storage.Update(ctx, v, o) })
 		}
 	case "delete":
 		add("Delete", id, func(ctx context.Context, v storage.Vault) error { return v.Delete(ctx, id) })

@@ -123,7 +123,7 @@ func createCases() []Case {
 			parts := partsOf(plan)
 			for i := 0; i < len(parts); i += 101 {
 				parts[i].Header().State.Status = workflow.Running
-				s.must(updateObject(s.ctx, s.vault, parts[i]))
+				s.must(storage.Update(s.ctx, s.vault, parts[i]))
 			}
 			s.same(plan, s.read(s.vault, plan.ID))
 			plantest.Finish(plan)
@@ -269,7 +269,7 @@ func createCases() []Case {
 			s.must(s.vault.Delete(s.ctx, old.ID))
 			plan := s.create(authored(old))
 			for _, o := range eachKind(old) {
-				s.want(storage.ErrConflict, methodOf(o), old.ID, updateObject(s.ctx, s.vault, o))
+				s.want(storage.ErrConflict, methodOf(o), old.ID, storage.Update(s.ctx, s.vault, o))
 			}
 			s.shows(s.vault, plan)
 		}),

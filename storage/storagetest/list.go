@@ -102,7 +102,7 @@ func listCases() []Case {
 				}
 			}
 		}),
-		on("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
+		alone("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
 			want := s.ages(20)
 			s.must(s.vault.Close(s.ctx)) // and with it its connections
 			before := runtime.NumGoroutine()
@@ -140,7 +140,7 @@ func listCases() []Case {
 				}
 			}
 		}),
-		on("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
+		alone("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
 			s.ages(20)
 			before := runtime.NumGoroutine()
 			v := s.Open(s.T)

@@ -51,7 +51,7 @@ func (f Figures) Plus(g Figures) Figures {
 // modelCases are small runs; longer ones are for programs that call Model and History themselves.
 func modelCases() []Case {
 	model := func(name string, m Model) Case {
-		return Case{"model/" + name, func(t T, h Harness) {
+		return Case{Name: "model/" + name, Run: func(t T, h Harness) {
 			for _, seed := range []uint64{1, 2} {
 				m.Seed = seed
 				f := m.Run(t, h)
@@ -63,7 +63,7 @@ func modelCases() []Case {
 		model("a vault answers random operations as a plain map does", Model{}),
 		model("passing faults do not show", Model{Faults: true}),
 		model("what a dying process did is done whole or not at all", Model{Deaths: true, Ops: 150}),
-		{"model/concurrent histories are linearizable for each plan", func(t T, h Harness) {
+		{Name: "model/concurrent histories are linearizable for each plan", Run: func(t T, h Harness) {
 			for _, seed := range []uint64{1, 2, 3} {
 				hist := History{Seed: seed}
 				f := hist.Run(t, h)

@@ -523,7 +523,7 @@ func (c *historyClient) put(plan int, known workflow.Object, status workflow.Sta
 	}
 	e.value = registerValue(o)
 	e.object = slices.IndexFunc(registers(c.known[plan]), func(r workflow.Object) bool { return *r.Header().ID == *o.Header().ID })
-	err := c.note(e, func(ctx context.Context) error { return modelStore(ctx, c.vault, o) })
+	err := c.note(e, func(ctx context.Context) error { return storage.Update(ctx, c.vault, o) })
 	switch {
 	case err == nil:
 		modelAdopt(modelFind(c.known[plan], o), o)

@@ -300,7 +300,7 @@ func (r *modelRun) write(c *modelCall, what string) error {
 		case modelDelete:
 			return v.Delete(ctx, c.id)
 		}
-		return modelStore(ctx, v, c.object)
+		return storage.Update(ctx, v, c.object)
 	})
 	r.note("%s: %s", what, outcome(err))
 	before := r.describe(plan)
@@ -340,27 +340,6 @@ func (r *modelRun) quiet() {
 			r.fail("Exists: %v", err)
 		}
 	}
-}
-
-// modelStore calls the update of an object's kind.
-func modelStore(ctx context.Context, v storage.Updater, o workflow.Object) error {
-	switch o := o.(type) {
-	case *workflow.Plan:
-		return v.UpdatePlan(ctx, o)
-	case *workflow.Checks:
-		return v.UpdateChecks(ctx, o)
-	case *workflow.Block:
-		return v.UpdateBlock(ctx, o)
-	case *workflow.Sequence:
-		return v.UpdateSequence(ctx, o)
-	case *workflow.Action:
-		return v.UpdateAction(ctx, o)
-	case *workflow.DeferredActions:
-		return v.UpdateDeferredActions(ctx, o)
-	case *workflow.DeferBatch:
-		return v.UpdateDeferBatch(ctx, o)
-	}
-	return fmt.Errorf("no update for %T", o)
 }
 
 // create creates a plan, whether the ID is taken or not; sometimes one that has begun already, which must be refused.

@@ -71,7 +71,7 @@ func readCases() []Case {
 			for _, o := range partsOf(plan) {
 				for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 					o.Header().State.Status = status
-					s.must(updateObject(s.ctx, s.vault, o))
+					s.must(storage.Update(s.ctx, s.vault, o))
 					got := s.read(other, plan.ID)
 					s.same(plan, got)
 					if v := objectOf(got, *o.Header().ID).Header().State.ETag; v != o.Header().State.ETag {
@@ -101,7 +101,7 @@ func readCases() []Case {
 				s.shows(s.vault, plan)
 			}
 			for _, o := range eachKind(plan) {
-				s.must(updateObject(s.ctx, s.vault, o))
+				s.must(storage.Update(s.ctx, s.vault, o))
 			}
 		}),
 		on("read/what is returned is the caller's own", func(s *stage) {

@@ -32,7 +32,7 @@ func recoveryCases() []Case {
 			for _, plan := range plans {
 				s.shows(s.vault, plan)
 				for _, o := range eachKind(plan) { // the versions are still good
-					s.must(updateObject(s.ctx, s.vault, o))
+					s.must(storage.Update(s.ctx, s.vault, o))
 				}
 			}
 			s.lacks(s.vault, gone.ID)

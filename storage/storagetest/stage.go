@@ -27,13 +27,20 @@ type stage struct {
 
 // on makes a case of what it does on a new store. What is stored at its end must be sound.
 func on(name string, run func(s *stage)) Case {
-	return Case{name, func(t T, h Harness) {
+	return Case{Name: name, Run: func(t T, h Harness) {
 		t.Helper()
 		s := &stage{T: t, Store: h.New(t), ctx: t.Context()}
 		s.vault = s.open()
 		run(s)
 		s.sound()
 	}}
+}
+
+// alone makes a case of what it does while no other case runs.
+func alone(name string, run func(s *stage)) Case {
+	c := on(name, run)
+	c.Alone = true
+	return c
 }
 
 // open opens another vault on the store, for as long as the case runs.
@@ -339,7 +346,7 @@ func finishParts(ctx context.Context, v storage.Vault, plan *workflow.Plan) erro
 	plantest.Finish(plan)
 	plan.State = state
 	parts := partsOf(plan)
-	return atOnce(len(parts), func(i int) error { return updateObject(ctx, v, parts[i]) })
+	return atOnce(len(parts), func(i int) error { return storage.Update(ctx, v, parts[i]) })
 }
 
 // complete moves a plan to a final status.
@@ -373,27 +380,6 @@ func atOnce(n int, do func(i int) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// updateObject stores an object with the method for its kind.
-func updateObject(ctx context.Context, v storage.Vault, o workflow.Object) error {
-	switch o := o.(type) {
-	case *workflow.Plan:
-		return v.UpdatePlan(ctx, o)
-	case *workflow.Checks:
-		return v.UpdateChecks(ctx, o)
-	case *workflow.Block:
-		return v.UpdateBlock(ctx, o)
-	case *workflow.Sequence:
-		return v.UpdateSequence(ctx, o)
-	case *workflow.Action:
-		return v.UpdateAction(ctx, o)
-	case *workflow.DeferredActions:
-		return v.UpdateDeferredActions(ctx, o)
-	case *workflow.DeferBatch:
-		return v.UpdateDeferBatch(ctx, o)
-	}
-	return fmt.Errorf("there is no update of a %T", o)
 }
 
 // methodOf names the method that updates objects of a kind.

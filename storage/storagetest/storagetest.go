@@ -36,6 +36,8 @@ type Harness struct {
 	// Around, when set, runs each case, such as in a bubble of testing/synctest. Cases never rely on real time, but they sleep
 	// and set deadlines.
 	Around func(t *testing.T, run func(t *testing.T))
+	// Parallel runs cases beside each other, where time passes in waiting for a service.
+	Parallel bool
 }
 
 // Store is one store under test. Open is required, the rest is optional. All vaults read requests and responses with
@@ -62,6 +64,8 @@ type Case struct {
 	Name string
 	// Run breaks the test where the vault does not keep it.
 	Run func(t T, h Harness)
+	// Alone says that the case counts the goroutines of the process, so that no other may run beside it.
+	Alone bool
 }
 
 // Cases returns all cases, sorted by verb.
@@ -80,7 +84,17 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			around(t, func(t *testing.T) { c.Run(t, h) })
+			if h.Parallel && !c.Alone {
+				t.Parallel()
+			}
+			skipped := false
+			around(t, func(t *testing.T) {
+				defer func() { skipped = t.Skipped() }()
+				c.Run(t, h)
+			})
+			if skipped { // a bubble keeps that to itself, but for the reason, which it has printed
+				t.SkipNow()
+			}
 		})
 	}
 }

@@ -28,7 +28,7 @@ func updateCases() []Case {
 			for _, o := range eachKind(plan) {
 				seen := map[string]bool{o.Header().State.ETag: true}
 				for range 3 { // with the same content, too
-					s.must(updateObject(s.ctx, s.vault, o))
+					s.must(storage.Update(s.ctx, s.vault, o))
 					v := o.Header().State.ETag
 					if v == "" || seen[v] {
 						s.Errorf("%s got version %q, which it had before", o.Kind(), v)
@@ -41,12 +41,12 @@ func updateCases() []Case {
 			plan := s.started(allKinds())
 			stale := s.read(s.vault, plan.ID)
 			for _, o := range eachKind(plan) {
-				s.must(updateObject(s.ctx, s.vault, o))
+				s.must(storage.Update(s.ctx, s.vault, o))
 			}
 			for _, o := range eachKind(stale) {
 				o.Header().State.Status = workflow.Failed
 				for range 2 { // a conflict does not give the version away
-					s.want(storage.ErrConflict, methodOf(o), plan.ID, updateObject(s.ctx, s.vault, o))
+					s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
 				}
 			}
 			s.shows(s.vault, plan)
@@ -76,7 +76,7 @@ func updateCases() []Case {
 						tries[i] = modelClone(plan)
 						mine := objectOf(tries[i], *o.Header().ID)
 						mine.Header().State.Start = moment.Add(time.Duration(i) * time.Hour)
-						errs[i] = updateObject(s.ctx, nodes[i%2], mine)
+						errs[i] = storage.Update(s.ctx, nodes[i%2], mine)
 						return nil
 					})
 					var won []*workflow.Plan
@@ -99,11 +99,11 @@ func updateCases() []Case {
 			plan := s.started(allKinds())
 			blind := modelClone(plan)
 			for _, o := range eachKind(plan) {
-				s.must(updateObject(s.ctx, s.vault, o))
+				s.must(storage.Update(s.ctx, s.vault, o))
 			}
 			for _, o := range eachKind(blind) {
 				o.Header().State.ETag, o.Header().State.End = "", moment
-				s.must(updateObject(s.ctx, s.vault, o))
+				s.must(storage.Update(s.ctx, s.vault, o))
 				if o.Header().State.ETag == "" {
 					s.Errorf("the update of %s set no version", o.Kind())
 				}
@@ -122,7 +122,7 @@ func updateCases() []Case {
 				for _, o := range eachKind(parts)[1:] {
 					for _, version := range []string{o.Header().State.ETag, ""} {
 						o.Header().State.ETag = version
-						s.want(storage.ErrNotFound, methodOf(o), planID, updateObject(s.ctx, s.vault, o))
+						s.want(storage.ErrNotFound, methodOf(o), planID, storage.Update(s.ctx, s.vault, o))
 					}
 				}
 			}
@@ -143,7 +143,7 @@ func updateCases() []Case {
 				for _, o := range eachKind(plan) {
 					for _, version := range []string{o.Header().State.ETag, ""} {
 						o.Header().State.ETag = version
-						s.want(storage.ErrNotFound, methodOf(o), plan.ID, updateObject(s.ctx, v, o))
+						s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
 					}
 				}
 				blind := modelClone(plan)
@@ -239,7 +239,7 @@ func updateCases() []Case {
 			} {
 				for _, o := range eachKind(plan) {
 					o.Header().State.Start, o.Header().State.End = at, at.UTC()
-					s.must(updateObject(s.ctx, s.vault, o))
+					s.must(storage.Update(s.ctx, s.vault, o))
 				}
 				got := s.find(s.vault, plan.ID)
 				for _, o := range eachKind(plan) {
@@ -256,7 +256,7 @@ func updateCases() []Case {
 			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 				s.must(atOnce(len(parts), func(i int) error {
 					parts[i].Header().State.Status = status
-					return updateObject(s.ctx, nodes[i%2], parts[i])
+					return storage.Update(s.ctx, nodes[i%2], parts[i])
 				}))
 			}
 			s.shows(s.vault, plan)
@@ -276,7 +276,7 @@ func updateCases() []Case {
 				edited := modelClone(plan)
 				bad.edit(edited)
 				o, field := holder(edited, bad.field)
-				refused(methodOf(o), field, updateObject(s.ctx, s.vault, o))
+				refused(methodOf(o), field, storage.Update(s.ctx, s.vault, o))
 				if edited.State.Status == workflow.Running { // and as a part of a plan that becomes final
 					edited.State.Status = workflow.Completed
 					refused("UpdatePlan", bad.field, s.vault.UpdatePlan(s.ctx, edited))
@@ -291,7 +291,7 @@ func updateCases() []Case {
 				} {
 					c := objectOf(modelClone(plan), *o.Header().ID)
 					spoil(c.Header())
-					s.want(storage.ErrInvalid, methodOf(c), uuid.Nil, updateObject(s.ctx, s.vault, c))
+					s.want(storage.ErrInvalid, methodOf(c), uuid.Nil, storage.Update(s.ctx, s.vault, c))
 				}
 			}
 			a := modelClone(plan.PreChecks.Actions[0])
@@ -301,7 +301,7 @@ func updateCases() []Case {
 				(*workflow.Plan)(nil), (*workflow.Checks)(nil), (*workflow.Block)(nil), (*workflow.Sequence)(nil),
 				(*workflow.Action)(nil), (*workflow.DeferredActions)(nil), (*workflow.DeferBatch)(nil),
 			} {
-				s.want(storage.ErrInvalid, methodOf(none), uuid.Nil, updateObject(s.ctx, s.vault, none))
+				s.want(storage.ErrInvalid, methodOf(none), uuid.Nil, storage.Update(s.ctx, s.vault, none))
 			}
 			s.shows(s.vault, before)
 		}),
@@ -370,7 +370,7 @@ func ownFields(kind workflow.Kind) Case {
 				child.Header().State.Status = workflow.Stopped
 			}
 		}
-		s.must(updateObject(s.ctx, s.vault, o))
+		s.must(storage.Update(s.ctx, s.vault, o))
 		s.shows(s.vault, want)
 		s.shows(s.open(), want)
 		want.State.ETag = s.read(s.vault, want.ID).State.ETag

@@ -1,0 +1,124 @@
+package azblob_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+)
+
+// clockWorld is a service whose clock is another than that of the vaults, which is the bubble's. Its clients have tokens,
+// because signatures of another time are refused.
+func clockWorld(clock func() time.Time, opts ...emulator.Option) func() world {
+	return func() world {
+		return world{emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(clock))...), withToken}
+	}
+}
+
+func skewed(by time.Duration) func() time.Time {
+	return func() time.Time { return time.Now().Add(by) }
+}
+
+// backwards is a clock that goes back for ten seconds, again and again, and still keeps the hours.
+func backwards() time.Time {
+	now := time.Now()
+	return now.Add(-2 * (time.Duration(now.UnixNano()) % (10 * time.Second)))
+}
+
+// atMidnight has the call of a scenario begin so shortly before midnight UTC that its first request is under way then.
+func atMidnight(s scenario, latency time.Duration) scenario {
+	prepare := s.prepare
+	s.prepare = func(t *testing.T, w world, shape shape) func() *call {
+		begin := prepare(t, w, shape)
+		day := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		time.Sleep(time.Until(day) - latency*3/4)
+		return begin
+	}
+	return s
+}
+
+// representative are the scenarios that are tried again under other clocks.
+func representative() []scenario {
+	return []scenario{
+		creations[0], completions[0],
+		updateOf("UpdateAction", (*azblob.Vault).UpdateAction),
+		deletion("running", atWork),
+		recovery("a create without object", createBroken("plans/*-object.json", 1)),
+		recovery("a completion without object", completionBroken(emulator.PutBlob, "plans/*-object.json")),
+		recovery("a delete without object", deleteBroken(emulator.BatchDelete, "")),
+	}
+}
+
+// TestClocks tries crashes and faults while the service's clock and the vaults' disagree, and while the day changes: no clock of a
+// client takes part in anything, so nothing is different.
+func TestClocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: these are crashes and faults once more, ten times over")
+	}
+	effects := []emulator.Effect{emulator.LostAnswer(), emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second)}
+	try := func(name string, newWorld func() world, scenarios []scenario) {
+		t.Run(name, func(t *testing.T) {
+			crashEverywhere(t, newWorld, scenarios, smallOnly)
+			everywhere(t, newWorld, scenarios, smallOnly, func(t *testing.T, st stage) int { return faultsAt(t, st, effects) })
+		})
+	}
+	for _, by := range []time.Duration{15 * time.Minute, -15 * time.Minute, 24 * time.Hour, -24 * time.Hour} {
+		try(fmt.Sprintf("the service's is %v ahead", by), clockWorld(skewed(by)), representative())
+	}
+	for _, by := range []time.Duration{14 * time.Minute, -14 * time.Minute} {
+		newWorld := clockWorld(skewed(by))
+		try(fmt.Sprintf("the service's is %v ahead, with a key", by), func() world {
+			w := newWorld()
+			w.open = onEmulator // a signature may be as old as that
+			return w
+		}, representative()[:1])
+	}
+	// With latency, so that it goes on between requests.
+	try("the service's goes back", clockWorld(backwards, emulator.WithLatency(time.Second)), representative())
+
+	const latency = 2 * time.Second
+	midnight := representative()
+	for i, s := range midnight {
+		midnight[i] = atMidnight(s, latency)
+	}
+	try("over midnight", clockWorld(time.Now, emulator.WithLatency(latency)), midnight)
+	try("over midnight, a quarter of an hour off", clockWorld(skewed(15*time.Minute), emulator.WithLatency(latency)), midnight)
+}
+
+// TestSkewRefused signs requests with a key while the clocks are too far apart: each call fails, says why, and changes nothing.
+func TestSkewRefused(t *testing.T) {
+	var skew atomic.Int64
+	newWorld := func() world {
+		skew.Store(0) // while the scenario is prepared
+		clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
+		return world{emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), onEmulator}
+	}
+	everywhere(t, newWorld, everything(), smallOnly, func(t *testing.T, st stage) (runs int) {
+		for _, by := range []time.Duration{16 * time.Minute, -16 * time.Minute} {
+			runs++
+			st.run(t, fmt.Sprintf("by %v", by), func(t *testing.T, w world, c *call) {
+				before := contents(w.server)
+				skew.Store(int64(by))
+				err := c.do(t.Context(), t, w.vault(t))
+				if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
+					t.Fatalf("got %v, want ErrDenied", err)
+				}
+				off := regexp.MustCompile(`this machine's clock is (-?)1[56]m\d+s off`).FindStringSubmatch(err.Error())
+				if off == nil || (off[1] == "-") != (by > 0) {
+					t.Errorf("the error does not say that the clock is off by %v: %v", -by, err)
+				}
+				if !maps.Equal(before, contents(w.server)) {
+					t.Error("something was changed")
+				}
+			})
+		}
+		return runs
+	})
+}

@@ -1,0 +1,306 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// rideable are faults of one request that a vault rides out.
+var rideable = []emulator.Effect{
+	emulator.LostRequest(),
+	emulator.LostAnswer(),
+	emulator.Answer(500, "InternalError"),
+	emulator.Answer(500, "InternalError").Applied(),
+	emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second),
+	emulator.Answer(409, "ContainerBeingDeleted"),
+	emulator.Reset(),
+	emulator.Reset().Applied(),
+	emulator.Silence(),
+	emulator.Silence().Applied(),
+	emulator.CutBody(0),
+	emulator.CutBody(1),
+	emulator.CutBody(100),
+	emulator.CutBody(400),
+	emulator.CutBody(1000),
+	emulator.FlipBit(0),
+	emulator.FlipBit(1001),
+	emulator.FlipBit(3002),
+}
+
+// smallOnly is enough for most faults.
+var smallOnly = map[string]shape{"small": plantest.Small}
+
+// eachFaulty runs a test on all scenarios: on small plans, and updates on one that has an object of each kind.
+func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
+	t.Helper()
+	if *crashFull {
+		everywhere(t, plainWorld, everything(), shapes, test)
+		return
+	}
+	if testing.Short() {
+		everywhere(t, plainWorld, slices.Concat(creations, completions), smallOnly, test)
+		return
+	}
+	everywhere(t, plainWorld, slices.Concat(creations, completions, deletions, recoveries, readings[1:]), smallOnly, test)
+	everywhere(t, plainWorld, updates, map[string]shape{"kinds": eachKind}, test)
+}
+
+// everything is all scenarios.
+func everything() []scenario {
+	return slices.Concat(creations, updates, completions, deletions, recoveries, readings)
+}
+
+// faultsAt lets each fault befall each request of the call: it is ridden out.
+func faultsAt(t *testing.T, st stage, effects []emulator.Effect) (runs int) {
+	t.Helper()
+	for _, effect := range effects {
+		for _, n := range boundaries(st.requests) {
+			runs++
+			st.run(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, w world, c *call) {
+				rule := emulator.On().Nth(n).Do(effect)
+				transport := w.server.Transport()
+				transport.Inject(rule)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				err := c.do(ctx, t, w.vault(t, azblob.WithTransport(transport)))
+				if err != nil {
+					t.Errorf("it was not ridden out: %v", err)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("the fault came %d times", rule.Fired())
+				}
+				c.judge(t, w, err)
+			})
+		}
+	}
+	return runs
+}
+
+func TestFaults(t *testing.T) {
+	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, rideable) })
+}
+
+// TestCancelled ends the context at each request of each call: the call has had no effect, or says ErrUnknown, and then both
+// Recovery and the same call again settle it.
+func TestCancelled(t *testing.T) {
+	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
+		for _, when := range []ending{beforeEffect, afterEffect, withAnswer} {
+			for _, n := range boundaries(st.requests) {
+				runs++
+				st.run(t, fmt.Sprintf("%s at %d", when, n), func(t *testing.T, w world, c *call) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					v := w.vault(t, azblob.WithTransport(&ender{Transporter: w.server.Transport(), n: n, when: when, end: cancel}))
+					err := c.do(ctx, t, v)
+					if ctx.Err() == nil {
+						t.Fatal("the context did not end")
+					}
+					if err == nil && when != withAnswer || err != nil && !errors.Is(err, context.Canceled) {
+						t.Errorf("got %v, want the context's error", err)
+					}
+					c.judge(t, w.clone(), err)
+					if !errors.Is(err, storage.ErrUnknown) {
+						return
+					}
+					switch again := c.do(t.Context(), t, v); {
+					case again == nil, c.done != nil && errors.Is(again, c.done):
+						c.judge(t, w, nil)
+					case c.blocked != nil && errors.Is(again, c.blocked):
+						c.judge(t, w, again)
+					default:
+						t.Errorf("the same call again: %v", again)
+					}
+				})
+			}
+		}
+		return runs
+	})
+}
+
+// ending says when a context ends.
+type ending string
+
+const (
+	beforeEffect ending = "before it took effect"
+	afterEffect  ending = "after it took effect"
+	withAnswer   ending = "beside the answer"
+)
+
+// ender ends a context while the nth request is under way.
+type ender struct {
+	policy.Transporter
+	n    int
+	when ending
+	end  context.CancelFunc
+
+	mu   sync.Mutex
+	seen int
+}
+
+func (e *ender) Do(req *http.Request) (*http.Response, error) {
+	e.mu.Lock()
+	e.seen++
+	hit := e.seen == e.n
+	e.mu.Unlock()
+	if !hit {
+		return e.Transporter.Do(req)
+	}
+	defer e.end()
+	if e.when == beforeEffect {
+		return nil, context.Canceled
+	}
+	resp, err := e.Transporter.Do(req)
+	if e.when == afterEffect {
+		return nil, context.Canceled
+	}
+	return resp, err
+}
+
+// TestLateDuplicates delivers a second copy of each request of each call: some requests later, when the call has returned, and
+// when all is settled. What it does, if anything, Recovery mends.
+func TestLateDuplicates(t *testing.T) {
+	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
+		if st.call().untouched != nil {
+			return 0 // a second copy of a read is nothing
+		}
+		for _, n := range boundaries(st.requests) {
+			for k := range st.requests - n + 3 {
+				runs++
+				st.run(t, fmt.Sprintf("of %d after %d", n, k), func(t *testing.T, w world, c *call) {
+					transport := w.server.Transport()
+					transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(k)))
+					err := c.do(t.Context(), t, w.vault(t, azblob.WithTransport(transport)))
+					if err != nil {
+						t.Errorf("the duplicate was noticed: %v", err)
+					}
+					w.server.DeliverLate() // what waits for more requests than there were
+					c.judge(t, w, err)
+				})
+			}
+			runs++
+			st.run(t, fmt.Sprintf("of %d when all is settled", n), func(t *testing.T, w world, c *call) {
+				transport := w.server.Transport()
+				transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(1 << 20)))
+				err := c.do(t.Context(), t, w.vault(t, azblob.WithTransport(transport)))
+				settled(t, w.vault(t))
+				if w.server.DeliverLate() != 1 {
+					t.Error("no duplicate was delivered")
+				}
+				c.judge(t, w, err)
+			})
+		}
+		return runs
+	})
+}
+
+// TestLateDuplicatesOfALife delivers a second copy of each request of a plan's life when that is over. After a Delete this is
+// the one thing that can leave debris, of writes of the Create alone: no reader shows it, and Check names it.
+func TestLateDuplicatesOfALife(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		debris, runs := 0, 0
+		for n, more := 1, true; more; n++ {
+			inBubble(t, fmt.Sprintf("of %d, deleted %v", n, deleted), func(t *testing.T, server *emulator.Server) {
+				v := faulty(t, server, emulator.On().Nth(n).Do(emulator.Duplicate(1<<20)))
+				_, plan := running(t, v, plantest.Small())
+				if err := v.UpdatePlan(t.Context(), plan); err != nil {
+					t.Fatal(err)
+				}
+				c := &call{plan: plan, before: plan, after: plan}
+				if deleted {
+					if err := v.Delete(t.Context(), plan.ID); err != nil {
+						t.Fatal(err)
+					}
+					c.before, c.after = nil, nil
+				}
+				before := contents(server)
+				if more = server.DeliverLate() == 1; !more {
+					return
+				}
+				runs++
+				again := maps.Clone(contents(server))
+				maps.DeleteFunc(again, func(name, _ string) bool { return before[name] != "" || strings.Contains(name, "/open/") })
+				w := world{server, onEmulator}
+				if !deleted || len(again) == 0 {
+					c.judge(t, w, nil)
+					return
+				}
+				debris++
+				time.Sleep(pastGrace)
+				v = onEmulator(t, server)
+				if err := v.Recovery(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("Read: %v, want ErrNotFound", err)
+				}
+				list, err := v.List(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for r := range list {
+					t.Errorf("List shows %+v", r)
+				}
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(report.Problems) != 1 || report.Problems[0].Plan != plan.ID {
+					t.Errorf("Check names %v, the debris is %v", report.Problems, slices.Collect(maps.Keys(again)))
+				}
+			})
+			if t.Failed() {
+				return
+			}
+		}
+		// Of a Create those that make the entry, the three sub-objects and the object.
+		if want := map[bool]int{true: 5}[deleted]; debris != want {
+			t.Errorf("deleted %v: %d duplicates left debris, want %d", deleted, debris, want)
+		}
+		t.Logf("space: %d runs, of which %d left debris", runs, debris)
+	}
+}
+
+// TestLateObjectIsNoPlan is about the one piece of such debris that a reader could take for a plan. Exists alone does: one
+// request can't tell.
+func TestLateObjectIsNoPlan(t *testing.T) {
+	inBubble(t, "Read and List", func(t *testing.T, server *emulator.Server) {
+		v := faulty(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.Duplicate(1<<20)))
+		plan := created(t, v, plantest.Small())
+		if err := v.Delete(t.Context(), plan.ID); err != nil {
+			t.Fatal(err)
+		}
+		server.DeliverLate()
+		if n := stored(server); n != 1 {
+			t.Fatalf("%d blobs are stored, want the late object", n)
+		}
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Read: %v, want ErrNotFound", err)
+		}
+		list, err := v.List(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range list {
+			t.Errorf("List shows %+v", r)
+		}
+		time.Sleep(pastGrace)
+		if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(report.Problems) != 1 {
+			t.Errorf("Check: %+v, %v, want the object", report, err)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// clock puts a service's clock forward as those see it who reach the service by its connections: all times that the service
+// tells, which are the answers' own and those of the last change of each blob and container, are moved by what had passed when
+// they were. So a grace period passes without being waited for, on any service, and may be as long as no busy machine needs.
+type clock struct {
+	mu    sync.Mutex
+	told  time.Time // the latest that the service told
+	jumps []jump    // in order of time
+}
+
+// jump says that from a time of the service on, its clock is so far ahead in all.
+type jump struct {
+	from  time.Time
+	ahead time.Duration
+}
+
+// pass puts the clock forward. Services tell whole seconds, so it waits for a new one: what is written before and after does
+// not share one.
+func (c *clock) pass(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ahead time.Duration
+	if n := len(c.jumps); n > 0 {
+		ahead = c.jumps[n-1].ahead
+	}
+	c.jumps = append(c.jumps, jump{c.told.Add(time.Second), ahead + d.Round(time.Second)})
+	return nil
+}
+
+// moved is a time as the clock tells it; what is none stays as it is.
+func (c *clock) moved(text string) string {
+	t, err := http.ParseTime(text)
+	if err != nil {
+		return text
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.After(c.told) {
+		c.told = t
+	}
+	var ahead time.Duration
+	for _, j := range c.jumps {
+		if !t.Before(j.from) {
+			ahead = j.ahead
+		}
+	}
+	return t.Add(ahead).UTC().Format(http.TimeFormat)
+}
+
+// on is a connection on which the service has this clock.
+func (c *clock) on(inner policy.Transporter) policy.Transporter { return clocked{c, inner} }
+
+type clocked struct {
+	clock *clock
+	inner policy.Transporter
+}
+
+var lastModified = regexp.MustCompile(`(<Last-Modified>)([^<]*)(</Last-Modified>)`)
+
+func (c clocked) CloseIdleConnections() { hangUp(c.inner) }
+
+func (c clocked) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.inner.Do(req)
+	if err != nil {
+		return resp, err
+	}
+	for _, name := range []string{"Date", "Last-Modified"} {
+		if text := resp.Header.Get(name); text != "" {
+			resp.Header.Set(name, c.clock.moved(text))
+		}
+	}
+	if req.Method != http.MethodGet || req.URL.Query().Get("comp") != "list" {
+		return resp, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	body = lastModified.ReplaceAllFunc(body, func(element []byte) []byte {
+		parts := lastModified.FindSubmatch(element)
+		return []byte(string(parts[1]) + c.clock.moved(string(parts[2])) + string(parts[3]))
+	})
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, nil
+}

@@ -1,0 +1,111 @@
+// Package conformance opens this module's vault for the suite of storage/storagetest, on any endpoint: it adds processes that
+// die, faults that pass and time that is not waited for, all on the client's side of the wire, so that the service behind needs
+// to know nothing of them.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest"
+)
+
+// Endpoint is a service and a prefix on it.
+type Endpoint struct {
+	// Dial opens a vault on the connection that the options have.
+	Dial func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error)
+	// Transport makes a connection to the service.
+	Transport func(t storagetest.T) policy.Transporter
+	// Faulty makes one that fails now and then at random. Nil stands for NewFaulty, with a chance of a twentieth.
+	Faulty func(t storagetest.T, seed uint64) policy.Transporter
+}
+
+// grace is the vaults' grace period: longer than any Create of a case on a busy machine. It passes by a clock that is put forward.
+const grace = 10 * time.Minute
+
+// Store is the endpoint as the suite wants it.
+func (e Endpoint) Store() storagetest.Store {
+	var c clock
+	return storagetest.Store{
+		Open: func(t storagetest.T) storage.Vault {
+			t.Helper()
+			return e.open(t, c.on(e.connect(t)))
+		},
+		Dying: func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
+			t.Helper()
+			m := &mortal{inner: c.on(e.connect(t)), n: n, after: after}
+			return e.open(t, m), m.died.Load
+		},
+		Faulty: func(t storagetest.T, seed uint64) storage.Vault {
+			t.Helper()
+			if e.Faulty != nil {
+				return e.open(t, c.on(e.Faulty(t, seed)))
+			}
+			f := NewFaulty(c.on(e.connect(t)), seed, 0.05)
+			t.Cleanup(f.Wait)
+			return e.open(t, f)
+		},
+		PassGrace: func(t storagetest.T) {
+			t.Helper()
+			// The grace period, the margin of a quarter and a second, and more than a second for the service, which tells whole ones.
+			if err := c.pass(t.Context(), grace+grace/4+3*time.Second); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Check: func(t storagetest.T, v storage.Vault) []string {
+			t.Helper()
+			report, err := v.(connected).Check(t.Context(), azblob.CheckOptions{})
+			if err != nil {
+				t.Fatalf("Check: %v", err)
+			}
+			var problems []string
+			for _, p := range report.Problems {
+				problems = append(problems, p.String())
+			}
+			if report.InProgress > 0 {
+				problems = append(problems, fmt.Sprintf("%d plans are in progress", report.InProgress))
+			}
+			return problems
+		},
+	}
+}
+
+// connect makes a connection that ends with the test, at the latest.
+func (e Endpoint) connect(t storagetest.T) policy.Transporter {
+	transport := e.Transport(t)
+	t.Cleanup(func() { hangUp(transport) })
+	return transport
+}
+
+// hangUp closes the connections that wait to be used again, as the vault does with its own.
+func hangUp(transport policy.Transporter) {
+	if pool, ok := transport.(interface{ CloseIdleConnections() }); ok {
+		pool.CloseIdleConnections()
+	}
+}
+
+// connected is a vault with a connection of its own.
+type connected struct {
+	*azblob.Vault
+	transport policy.Transporter
+}
+
+func (v connected) Close(ctx context.Context) error {
+	defer hangUp(v.transport)
+	return v.Vault.Close(ctx)
+}
+
+func (e Endpoint) open(t storagetest.T, transport policy.Transporter) storage.Vault {
+	t.Helper()
+	v, err := e.Dial(t.Context(), azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
+		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond}))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return connected{v, transport}
+}

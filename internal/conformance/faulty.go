@@ -1,0 +1,192 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// Faulty is a connection that fails now and then, at random: requests and answers are lost, errors come before and after the
+// request took effect, bodies end early or with a bit flipped, copies of requests arrive late. Each fault passes: the same
+// request sent again is likely to succeed.
+type Faulty struct {
+	inner  policy.Transporter
+	chance float64
+	kinds  []fault
+
+	mu      sync.Mutex
+	rand    *rand.Rand
+	flipped map[string]bool // blobs whose last read was damaged
+
+	faults atomic.Int64
+	late   sync.WaitGroup // copies on their way
+}
+
+// NewFaulty makes a connection of which a request meets a fault with that chance, between 0 and 1.
+func NewFaulty(inner policy.Transporter, seed uint64, chance float64) *Faulty {
+	return &Faulty{
+		inner: inner, chance: chance, kinds: faults(), rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // repeatable on purpose
+		flipped: map[string]bool{},
+	}
+}
+
+// Faults is how many there were.
+func (f *Faulty) Faults() int { return int(f.faults.Load()) }
+
+// Wait returns when no late copy of a request is on its way any more.
+func (f *Faulty) Wait() { f.late.Wait() }
+
+// fault does to a request what a bad connection does.
+type fault func(f *Faulty, req *http.Request) (*http.Response, error)
+
+var errReset = errors.New("connection reset by peer (injected)")
+
+// faults are all kinds. What reads may be damaged in transit; what writes may arrive twice.
+func faults() []fault {
+	answer := func(status int, code string, applied bool) fault {
+		return func(f *Faulty, req *http.Request) (*http.Response, error) {
+			if applied {
+				if err := f.apply(req); err != nil {
+					return nil, err
+				}
+			}
+			return answerOf(req, status, code), nil
+		}
+	}
+	return []fault{
+		func(*Faulty, *http.Request) (*http.Response, error) { return nil, errReset },
+		func(f *Faulty, req *http.Request) (*http.Response, error) {
+			if err := f.apply(req); err != nil {
+				return nil, err
+			}
+			return nil, errReset
+		},
+		answer(http.StatusInternalServerError, "InternalError", false),
+		answer(http.StatusInternalServerError, "InternalError", true),
+		answer(http.StatusServiceUnavailable, "ServerBusy", false),
+		answer(http.StatusServiceUnavailable, "OperationTimedOut", true),
+		answer(http.StatusConflict, "ContainerBeingDeleted", false),
+		copied, cutShort, flipped,
+	}
+}
+
+func (f *Faulty) Do(req *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	which := f.kinds[f.rand.IntN(len(f.kinds))]
+	meets := f.rand.Float64() < f.chance
+	f.mu.Unlock()
+	if !meets {
+		return f.inner.Do(req)
+	}
+	f.faults.Add(1)
+	return which(f, req)
+}
+
+// apply sends a request whose answer nobody gets.
+func (f *Faulty) apply(req *http.Request) error {
+	resp, err := f.inner.Do(req)
+	if err == nil {
+		discard(resp)
+	}
+	return err
+}
+
+// copied lets a second copy of a write arrive while its caller goes on. The service takes it like any other, or refuses it
+// by its condition. A late copy of a request without condition could undo what came after it: no network delays a request
+// beyond the connection that carried it, so it arrives before the answer here.
+func copied(f *Faulty, req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodPut && req.Method != http.MethodDelete {
+		return f.inner.Do(req)
+	}
+	var body []byte
+	if req.Body != nil {
+		var err error
+		if body, err = io.ReadAll(req.Body); err != nil {
+			return nil, err
+		}
+		_ = req.Body.Close()
+	}
+	twin := func(ctx context.Context) *http.Request {
+		r := req.Clone(ctx)
+		if body != nil {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		return r
+	}
+	first, err := f.inner.Do(twin(req.Context()))
+	if err != nil {
+		return nil, err
+	}
+	again := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), 10*time.Second)
+		defer cancel()
+		_ = f.apply(twin(ctx))
+	}
+	if req.Header.Get("If-Match") == "" && req.Header.Get("If-None-Match") == "" {
+		again()
+		return first, nil
+	}
+	f.late.Go(again)
+	return first, nil
+}
+
+// cutShort ends a body early, as a broken connection does which nobody reports.
+func cutShort(f *Faulty, req *http.Request) (*http.Response, error) {
+	return damaged(f, req, func(body []byte) []byte { return body[:len(body)/2] })
+}
+
+// flipped damages a blob's body in transit, though never twice in a row: that is damage which stays, and is reported as such.
+// Listings have no digest that would tell.
+func flipped(f *Faulty, req *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	again := f.flipped[req.URL.Path]
+	f.flipped[req.URL.Path] = !again
+	f.mu.Unlock()
+	if again || req.URL.Query().Has("comp") {
+		return f.inner.Do(req)
+	}
+	return damaged(f, req, func(body []byte) []byte {
+		if len(body) > 0 {
+			body[len(body)/3] ^= 1
+		}
+		return body
+	})
+}
+
+func damaged(f *Faulty, req *http.Request, damage func([]byte) []byte) (*http.Response, error) {
+	resp, err := f.inner.Do(req)
+	if err != nil || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(damage(body)))
+	return resp, nil
+}
+
+func answerOf(req *http.Request, status int, code string) *http.Response {
+	body := fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?><Error><Code>%s</Code><Message>Injected.</Message></Error>`, code)
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{
+			"Content-Type":    {"application/xml"},
+			"X-Ms-Error-Code": {code},
+			"Date":            {time.Now().UTC().Format(http.TimeFormat)},
+		},
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
+	}
+}

@@ -1,0 +1,217 @@
+package azblob_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// storms are what a service in trouble does to the requests that it hits.
+var storms = map[string][]emulator.Effect{
+	"503":    {emulator.Answer(503, "ServerBusy")},
+	"429":    {emulator.Answer(429, "TooManyRequests")},
+	"500":    {emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied()},
+	"resets": {emulator.Reset(), emulator.Reset().Applied()},
+	"mixed": {
+		emulator.Answer(503, "ServerBusy").RetryAfter(5 * time.Second), emulator.Answer(429, "TooManyRequests"),
+		emulator.Answer(500, "InternalError").Applied(), emulator.Reset(), emulator.LostAnswer(), emulator.CutBody(10),
+	},
+}
+
+// storm makes rules that hit a share of the requests until a time, with each of the effects equally often.
+func storm(effects []emulator.Effect, share float64, until time.Time) (rules []*emulator.Rule) {
+	blows := func(emulator.Request) bool { return time.Now().Before(until) }
+	for i, effect := range effects {
+		// The first rule that fires counts, so each later one draws from what the others left.
+		chance := share / (float64(len(effects)) - float64(i)*share)
+		rules = append(rules, emulator.On().Where(blows).Chance(chance, uint64(i)+1).Do(effect)) //nolint:gosec // never negative
+	}
+	return rules
+}
+
+// live takes a plan through its life: do is given each of its calls. It stops at the first error.
+func live(v *azblob.Vault, plan *workflow.Plan, deleted bool, do func(what string, call func(ctx context.Context) error) error) error {
+	b := plan.Blocks[0]
+	s := b.Sequences[0]
+	a := s.Actions[0]
+	for _, step := range []struct {
+		what string
+		call func(ctx context.Context) error
+	}{
+		{"Create", func(ctx context.Context) error { return v.Create(ctx, plan) }},
+		{"UpdatePlan, Running", func(ctx context.Context) error {
+			plan.State.Status = workflow.Running
+			return v.UpdatePlan(ctx, plan)
+		}},
+		{"UpdateAction", func(ctx context.Context) error {
+			a.State.Status = workflow.Completed
+			return v.UpdateAction(ctx, a)
+		}},
+		{"UpdateSequence", func(ctx context.Context) error {
+			s.State.Status = workflow.Completed
+			return v.UpdateSequence(ctx, s)
+		}},
+		{"UpdateBlock", func(ctx context.Context) error {
+			b.State.Status = workflow.Completed
+			return v.UpdateBlock(ctx, b)
+		}},
+		{"Read", func(ctx context.Context) error {
+			_, err := v.Read(ctx, plan.ID)
+			return err
+		}},
+		{"UpdatePlan, final", func(ctx context.Context) error {
+			plan.State.Status = workflow.Completed
+			return v.UpdatePlan(ctx, plan)
+		}},
+		{"Recovery", v.Recovery},
+		{"Delete", func(ctx context.Context) error {
+			if !deleted {
+				return nil
+			}
+			return v.Delete(ctx, plan.ID)
+		}},
+	} {
+		if err := do(step.what, step.call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestStorms lets plans live through storms. No call fails whose deadline leaves time for one more try after the storm: the
+// longest wait between two is 20s, changed by up to half.
+func TestStorms(t *testing.T) {
+	const workers = 4
+	runs := 0
+	for name, effects := range storms {
+		for _, share := range []float64{0.01, 0.1, 0.5, 1} {
+			for _, length := range []time.Duration{time.Second, time.Minute, 8 * time.Minute, 30 * time.Minute} {
+				runs++
+				t.Run(fmt.Sprintf("%s, %g%%, %v", name, 100*share, length), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(10*time.Millisecond))
+						strict(t, server)
+						end := time.Now().Add(length)
+						server.Inject(storm(effects, share, end)...)
+						// The grace period would end a Create that a storm holds up.
+						open := func() *azblob.Vault {
+							return openVault(t, "test", server.ConnectionString(), azblob.WithTransport(server.Transport()), azblob.WithRetry(azblob.Retry{}), azblob.WithGracePeriod(time.Hour))
+						}
+						plans := make([]*workflow.Plan, workers)
+						var wg sync.WaitGroup
+						for i := range plans {
+							plans[i] = plantest.Small()
+							wg.Go(func() {
+								time.Sleep(length * time.Duration(i) / workers)
+								_ = live(open(), plans[i], i%2 == 1, func(what string, call func(ctx context.Context) error) error {
+									deadline := time.Now()
+									if deadline.Before(end) {
+										deadline = end
+									}
+									ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(31*time.Second))
+									defer cancel()
+									err := call(ctx)
+									if err != nil {
+										t.Errorf("%s of plan %d: %v", what, i, err)
+									}
+									return err
+								})
+							})
+						}
+						wg.Wait()
+						time.Sleep(time.Until(end))
+						v := open()
+						for i, plan := range plans {
+							if i%2 == 0 {
+								same(t, v, plan)
+							} else if wholeOrGone(t, v, plan) != nil {
+								t.Errorf("plan %d was deleted, and is there", i)
+							}
+						}
+						sound(t, v)
+					})
+				})
+			}
+		}
+	}
+	t.Logf("space: %d runs", runs)
+}
+
+// TestStormAmplification counts what is sent into a storm against what calm weather needs.
+func TestStormAmplification(t *testing.T) {
+	const lives = 150
+	send := func(share float64) (sent int64) {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithoutLog())
+			server.Inject(storm(storms["503"], share, time.Now().Add(1000*time.Hour))...)
+			m := &meter{Transporter: server.Transport()}
+			v := onEmulator(t, server, azblob.WithTransport(m))
+			for range lives {
+				if err := live(v, plantest.Small(), true, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sent = m.sent.Load()
+		})
+		return sent
+	}
+	needed, sent := send(0), send(0.1)
+	amplification := float64(sent) / float64(needed)
+	if amplification > 1.2 || amplification < 1.05 {
+		t.Errorf("%d requests were sent where %d were needed, %.3f times as many; want between 1.05 and 1.2", sent, needed, amplification)
+	}
+	t.Logf("%d requests needed, %d sent: %.3f", needed, sent, amplification)
+}
+
+// TestStormConcurrency counts requests in flight while many plans live through a storm: as many as the vault may have, never more.
+func TestStormConcurrency(t *testing.T) {
+	for _, limit := range []int{1, 3, 64} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(10*time.Millisecond))
+				server.Inject(storm(storms["mixed"], 0.2, time.Now().Add(time.Hour))...)
+				m := &meter{Transporter: server.Transport()}
+				v := onEmulator(t, server, azblob.WithTransport(m), azblob.WithConcurrency(limit))
+				var wg sync.WaitGroup
+				for range 40 {
+					wg.Go(func() {
+						if err := live(v, plantest.Small(), false, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if most := m.most.Load(); most != int64(limit) {
+					t.Errorf("up to %d requests were in flight, want %d", most, limit)
+				}
+			})
+		})
+	}
+}
+
+// meter counts requests: those sent, and the most that were in flight at once.
+type meter struct {
+	policy.Transporter
+	sent, now, most atomic.Int64
+}
+
+func (m *meter) Do(req *http.Request) (*http.Response, error) {
+	m.sent.Add(1)
+	now := m.now.Add(1)
+	defer m.now.Add(-1)
+	for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
+	}
+	return m.Transporter.Do(req)
+}
