@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"regexp"
+	"time"
 )
 
 // connectionStringVariable is where the Azure tools, too, look for a connection string.
@@ -20,9 +22,17 @@ type config struct {
 	prefix           string
 	keep, json       bool
 	seed             uint64
-	// picks says which steps to play; nil for all.
+	list             bool
+	grace            time.Duration // zero for the default
+	soak             time.Duration
+	clients          int
+	faults           bool
+	// picks says which steps and cases to play; nil for all.
 	picks func(name string) bool
 }
+
+// plays says whether a step or case is to be played.
+func (c config) plays(name string) bool { return c.picks == nil || c.picks(name) }
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
 	var c config
@@ -38,9 +48,21 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	f.StringVar(&c.connectionString, "connection-string", "", "connection string of an account, as `text`; default "+connectionStringVariable+" when no other target is given")
 	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if needed, start it, stop it afterwards")
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none may exist")
-	f.BoolVar(&c.keep, "keep", false, "keep the containers, with the plans of the listings in them, to be looked at (those of the emulator and of -azurite end with the program)")
-	f.BoolVar(&c.json, "json", false, "print one JSON object for each step and one for the result, instead of text")
-	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "`number` that the random plan is made of")
+	f.BoolVar(&c.keep, "keep", false, "keep the containers, with the plans of the listings in them, and those of cases that fail, to be looked at (those of the emulator and of -azurite end with the program)")
+	f.BoolVar(&c.json, "json", false, "print one JSON object for each step and each case, and one for the result, instead of text")
+	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "`number` that the random plan is made of, and the operations, faults and kills of -soak")
+	f.DurationVar(&c.soak, "soak", 0, "instead of all else, let processes work on one vault for this `time`, kill them at random, and see in the end that nothing is lost")
+	f.IntVar(&c.clients, "clients", 16, "with -soak, how many processes")
+	f.BoolVar(&c.faults, "faults", false, "with -soak, let their connections fail now and then")
+	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak, grace `period` of the vaults; slow connections and busy machines take more than the default (%v)", soakGrace))
+	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and do nothing")
+	f.Func("run", "play only the steps and cases whose names match the `regexp`", func(text string) error {
+		re, err := regexp.Compile(text)
+		if err == nil {
+			c.picks = re.MatchString
+		}
+		return err
+	})
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -57,6 +79,16 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 		return c, errors.New("-endpoint, -connection-string and -azurite exclude each other")
 	case c.msi != "" && c.endpoint == "":
 		return c, errors.New("-msi is for -endpoint")
+	case len(c.prefix) > longestPrefix:
+		return c, fmt.Errorf("-prefix has more than %d characters, which leaves no room for those of the cases", longestPrefix)
+	case c.grace != 0 && c.grace < time.Second:
+		return c, errors.New("-grace is less than 1s, the finest time that the service tells")
+	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
+		return c, fmt.Errorf("-soak wants a time, and 1 to %d clients", maxClients)
+	case c.grace != 0 && c.soak == 0:
+		return c, errors.New("-grace is for -soak: elsewhere nothing waits for a grace period")
+	case c.soak > 0 && c.picks != nil:
+		return c, errors.New("-run is not for -soak, which plays neither steps nor cases")
 	case targets == 0:
 		c.connectionString = getenv(connectionStringVariable)
 		c.fromEnvironment = c.connectionString != ""

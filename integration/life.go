@@ -106,7 +106,7 @@ func updateParts(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) erro
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, o := range parts(plan) {
-		g.Go(func() error { return update(ctx, v, o) })
+		g.Go(func() error { return storage.Update(ctx, v, o) })
 	}
 	return g.Wait()
 }
@@ -114,27 +114,7 @@ func updateParts(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) erro
 // updateAny updates the last of a plan's parts, or the plan where it has none.
 func updateAny(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
 	if all := parts(plan); len(all) > 0 {
-		return update(ctx, v, all[len(all)-1])
+		return storage.Update(ctx, v, all[len(all)-1])
 	}
-	return update(ctx, v, plan)
-}
-
-func update(ctx context.Context, v *azblob.Vault, o workflow.Object) error {
-	switch o := o.(type) {
-	case *workflow.Plan:
-		return v.UpdatePlan(ctx, o)
-	case *workflow.Checks:
-		return v.UpdateChecks(ctx, o)
-	case *workflow.Block:
-		return v.UpdateBlock(ctx, o)
-	case *workflow.Sequence:
-		return v.UpdateSequence(ctx, o)
-	case *workflow.Action:
-		return v.UpdateAction(ctx, o)
-	case *workflow.DeferredActions:
-		return v.UpdateDeferredActions(ctx, o)
-	case *workflow.DeferBatch:
-		return v.UpdateDeferBatch(ctx, o)
-	}
-	return fmt.Errorf("there is no update for a %T", o)
+	return storage.Update(ctx, v, plan)
 }

@@ -1,16 +1,26 @@
 // Command integration takes plans through their whole lives on an Azure Blob service and checks at each step that the vault
 // keeps its promises: create, read, run, complete, list, search, conflicts of two writers, crashes in the middle of writes,
-// recovery, check, delete.
+// recovery, check, delete. Then it runs all cases of the conformance suite, storage/storagetest.
 //
 //	go run ./integration                    against the emulator, in this process
 //	go run ./integration -azurite           against the pinned Azurite, which it installs, starts and stops
 //	go run ./integration -endpoint URL      against an account, with the identity that azidentity finds
 //	go run ./integration -connection-string TEXT
 //
-// It prints each step with the requests that it took. The last line is PASS, and the exit code 0; or "FAIL: " with what
-// failed, and 1. Wrong flags are 2.
+//	go run ./integration -list              names all steps and cases
+//	go run ./integration -run REGEXP        plays those whose names match
 //
-// It works on containers of its own prefix only, refuses to start where there are any, and deletes those that it made.
+//	go run ./integration -soak 1h -clients 16 -faults
+//
+// The last one is a soak: so many processes do random operations on one vault, over connections that fail now and then, and
+// are killed at random and started again. In the end all that they were told must be so: no plan is lost, none is half there,
+// nothing is left over. An interrupt ends it early, with the same look at the end.
+//
+// It prints each step with the requests that it took, and each case on a line. A step that fails ends the run, a case does
+// not. The last line is PASS, and the exit code 0; or "FAIL: " with what failed, and 1. Wrong flags are 2.
+//
+// It works on containers of its own prefix only, refuses to start where there are any, and deletes those that it made: those
+// of a case, whose prefix is the run's and a number, as soon as the case has ended.
 package main
 
 import (
@@ -21,12 +31,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest"
 )
 
 func main() {
+	if isSoakClient(os.Args[1:]) {
+		os.Exit(runSoakClient(os.Stdin, os.Stdout, os.Stderr))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once, without clearing up
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
@@ -47,6 +62,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stderr, "integration:", err)
 		return exitMisuse
 	}
+	cases := storagetest.Cases()
+	names := names(cfg, cases)
+	if len(names) == 0 {
+		fmt.Fprintln(stderr, "integration: -run: no step and no case has such a name; -list names them all")
+		return exitMisuse
+	}
+	if cfg.list {
+		for _, name := range names {
+			fmt.Fprintln(stdout, name)
+		}
+		return exitPass
+	}
 	var out reporter = &people{w: stdout}
 	if cfg.json {
 		out = &machines{enc: encoder(stdout), notes: stderr}
@@ -56,18 +83,35 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		out.end(verdict{Result: "FAIL", What: oneLine(err)})
 		return exitFail
 	}
-	code := conduct(ctx, cfg, t, out)
+	code := conduct(ctx, cfg, t, out, cases)
 	if code == exitMisuse {
 		fmt.Fprintln(stderr, "integration: run with -h to see the flags")
 	}
 	return code
 }
 
-// conduct runs all steps on a target, clears up and closes it.
-func conduct(ctx context.Context, cfg config, t *target, out reporter) int {
+// names lists the steps and cases that are to be played.
+func names(cfg config, cases []storagetest.Case) []string {
+	var all []string
+	for _, st := range story(cfg) {
+		all = append(all, st.name)
+	}
+	for _, c := range cases {
+		all = append(all, suiteName(c))
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return !cfg.plays(name) })
+}
+
+// conduct plays all steps on a target, and the cases if none of them fails; then it clears up and closes the target.
+func conduct(ctx context.Context, cfg config, t *target, out reporter, cases []storagetest.Case) int {
 	s := newStage(cfg, t, out)
 	out.begin(t.title, cfg.prefix)
-	err := s.play(ctx)
+	var err error
+	if cfg.soak > 0 {
+		err = s.playSoak(ctx)
+	} else if err = s.play(ctx); err == nil {
+		err = s.playCases(ctx, cases)
+	}
 	// What follows must be done after an interrupt, too.
 	err = errors.Join(err, s.clearUp(context.WithoutCancel(ctx)), t.close())
 	v := s.verdict(err)

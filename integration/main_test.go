@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,12 +16,18 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/storage/storagetest"
 )
 
 // withOAuth is the one Azurite of these tests: it takes account key and token alike, over TLS.
 var withOAuth = azuritetest.Holder{Options: []azurite.Option{azurite.WithOAuth()}}
 
-func TestMain(m *testing.M) { os.Exit(withOAuth.Run(m)) }
+func TestMain(m *testing.M) {
+	if isSoakClient(os.Args[1:]) {
+		os.Exit(runSoakClient(os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(withOAuth.Run(m))
+}
 
 // bare is an environment without variables.
 func bare(string) string { return "" }
@@ -31,7 +38,11 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
+// TestRun plays everything on the emulator, the conformance suite included. No other test may run beside it: cases count goroutines.
 func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: the story and the suite take a minute, and minutes under the race detector")
+	}
 	var out, notes strings.Builder
 	if code := run(t.Context(), nil, bare, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {
 		t.Fatalf("exit code %d:\n%s%s", code, out.String(), notes.String())
@@ -45,6 +56,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\n== crash/create: ", "\n   Delete (6 requests)\n", "answer lost: crash", "not sent: crash", "x 300", "\nDeleted it-",
+		fmt.Sprintf("\n%d cases, 0 skipped\n", len(storagetest.Cases())),
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q", want)
@@ -56,7 +68,7 @@ func TestJSON(t *testing.T) {
 	target, _ := inEmulator(t)
 	notLarge := func(name string) bool { return name != "life/1x10x30" }
 	var out strings.Builder
-	if code := conduct(t.Context(), config{prefix: "mine", seed: 7, picks: notLarge}, target, &machines{encoder(&out), t.Output()}); code != exitPass {
+	if code := conduct(t.Context(), config{prefix: "mine", seed: 7, picks: notLarge}, target, &machines{encoder(&out), t.Output()}, nil); code != exitPass {
 		t.Fatalf("exit code %d:\n%s", code, out.String())
 	}
 	d := json.NewDecoder(strings.NewReader(out.String()))
@@ -118,7 +130,7 @@ func TestJSONFailure(t *testing.T) {
 // unreachable is an account on port 1, where nothing listens.
 const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
 
-// conducted conducts a run of some steps, or of all when none is named, to be read by people.
+// conducted conducts a run of some steps, or of all when none is named, and of no case, to be read by people.
 func conducted(ctx context.Context, t *testing.T, target *target, args []string, steps ...string) (code int, out string) {
 	t.Helper()
 	cfg, err := parse(args, bare, t.Output())
@@ -129,7 +141,7 @@ func conducted(ctx context.Context, t *testing.T, target *target, args []string,
 		cfg.picks = func(name string) bool { return slices.Contains(steps, name) }
 	}
 	var w strings.Builder
-	code = conduct(ctx, cfg, target, &people{w: &w})
+	code = conduct(ctx, cfg, target, &people{w: &w}, nil)
 	return code, w.String()
 }
 
@@ -285,6 +297,15 @@ func TestMisuse(t *testing.T) {
 		{"-no-such-flag"},
 		{"argument"},
 		{"-prefix", "Not-A-Prefix"},
+		{"-prefix", strings.Repeat("a", longestPrefix+1)},
+		{"-soak", "1s", "-grace", "0.5s"},
+		{"-grace", "1m"}, // without -soak
+		{"-run", "("},
+		{"-soak", "-1s"},
+		{"-soak", "1s", "-clients", "0"},
+		{"-soak", "1s", "-clients", "256"},
+		{"-soak", "1s", "-run", "life"},
+		{"-run", "no such step", "-list"},
 		{"-endpoint", "http://a.example", "-prefix", "p"}, // a token is sent over https only
 	} {
 		var out, notes strings.Builder
@@ -324,6 +345,7 @@ func TestEnvironment(t *testing.T) {
 func TestAzurite(t *testing.T) {
 	t.Parallel()
 	server := withOAuth.Get(t)
+	connect := func() policy.Transporter { return server.HTTPClient() }
 	var notLarge []string
 	for _, st := range story(config{}) {
 		if st.name != "life/1x10x30" {
@@ -335,9 +357,9 @@ func TestAzurite(t *testing.T) {
 		open  func() (*target, error)
 		steps []string
 	}{
-		{"account key", func() (*target, error) { return onConnectionString(server.ConnectionString(), server.HTTPClient()) }, notLarge},
+		{"account key", func() (*target, error) { return onConnectionString(server.ConnectionString(), connect) }, notLarge},
 		{
-			"token", func() (*target, error) { return onEndpoint(server.URL(), madeUp{}, server.HTTPClient()) },
+			"token", func() (*target, error) { return onEndpoint(server.URL(), madeUp{}, connect) },
 			[]string{"nothing", "life/full", "conflict/create", "crash/create", "strange", "list", "check", "delete"},
 		},
 	} {

@@ -28,6 +28,17 @@ type sum struct {
 	Acts     []act   `json:"acts"`
 }
 
+// outcome is what one case came to.
+type outcome struct {
+	Case     string   `json:"case"`
+	Result   string   `json:"result"`           // ok, failed or skipped
+	Reason   string   `json:"reason,omitempty"` // why it was skipped
+	Error    string   `json:"error,omitempty"`
+	Log      []string `json:"log,omitempty"` // of one that failed
+	Requests int      `json:"requests"`
+	Seconds  float64  `json:"seconds"`
+}
+
 // verdict is what it all came to.
 type verdict struct {
 	Result   string   `json:"result"` // PASS or FAIL
@@ -36,8 +47,12 @@ type verdict struct {
 	Prefix   string   `json:"prefix,omitempty"`
 	Seed     uint64   `json:"seed"`
 	Steps    int      `json:"steps"`
+	Cases    int      `json:"cases"`
+	Failed   int      `json:"failed"`  // cases
+	Skipped  int      `json:"skipped"` // cases
 	Requests int      `json:"requests"`
 	Seconds  float64  `json:"seconds"`
+	Soak     *figures `json:"soak,omitempty"`
 	Deleted  []string `json:"deleted,omitempty"` // containers
 	Kept     []string `json:"kept,omitempty"`    // containers
 
@@ -50,6 +65,8 @@ type reporter interface {
 	step(name, about string)
 	act(a act)
 	stepEnd(s sum)
+	outcome(o outcome)
+	progress(f figures)
 	end(v verdict)
 }
 
@@ -81,6 +98,21 @@ func (p *people) stepEnd(s sum) {
 	}
 }
 
+func (p *people) outcome(o outcome) {
+	fmt.Fprintf(p.w, "   %-7s %10s %15s  %s", o.Result, seconds(o.Seconds), count(o.Requests, "request"), o.Case)
+	if o.Reason != "" {
+		fmt.Fprintf(p.w, ": %s", o.Reason)
+	}
+	fmt.Fprintln(p.w)
+	for _, text := range append(o.Log, o.Error) {
+		for line := range strings.Lines(text) {
+			fmt.Fprintf(p.w, "      %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+}
+
+func (p *people) progress(f figures) { fmt.Fprintf(p.w, "%s\n", f) }
+
 func (p *people) end(v verdict) {
 	if len(v.sums) > 0 {
 		fmt.Fprintln(p.w)
@@ -92,6 +124,19 @@ func (p *people) end(v verdict) {
 		fmt.Fprintf(t, "all\t%d\t%s\t\n", v.Requests, seconds(v.Seconds))
 		_ = t.Flush()
 		fmt.Fprintln(p.w)
+	}
+	if v.Soak != nil {
+		for _, f := range v.Soak.Findings {
+			fmt.Fprintf(p.w, "%s\n", f)
+		}
+		fmt.Fprintf(p.w, "%s, %d lost, %d half, %d left over\n", v.Soak, v.Soak.Lost, v.Soak.Half, v.Soak.LeftOver)
+	}
+	if v.Cases > 0 {
+		fmt.Fprintf(p.w, "%s, ", count(v.Cases, "case"))
+		if v.Failed > 0 {
+			fmt.Fprintf(p.w, "%d failed, ", v.Failed)
+		}
+		fmt.Fprintf(p.w, "%d skipped\n", v.Skipped)
 	}
 	if len(v.Deleted) > 0 {
 		fmt.Fprintf(p.w, "Deleted %s.\n", strings.Join(v.Deleted, ", "))
@@ -128,6 +173,8 @@ func (m *machines) begin(target, prefix string) {
 func (m *machines) step(string, string) {}
 func (m *machines) act(act)             {}
 func (m *machines) stepEnd(s sum)       { _ = m.enc.Encode(s) }
+func (m *machines) outcome(o outcome)   { _ = m.enc.Encode(o) }
+func (m *machines) progress(f figures)  { _ = m.enc.Encode(f) }
 func (m *machines) end(v verdict)       { _ = m.enc.Encode(v) }
 
 // oneLine makes one line of an error: the service's own go over many.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -35,10 +37,14 @@ type stage struct {
 	sums    []sum
 	vault   *azblob.Vault // for all that needs no vault of its own
 
+	deleted  []string     // containers
+	stores   atomic.Int64 // that cases had
+	outcomes []outcome    // of cases
+	soaked   *figures
+
 	mu       sync.Mutex
 	requests []request       // since the act began
 	made     map[string]bool // containers
-	deleted  []string        // containers
 	// plans are all that must be in the vault, as they must be read.
 	plans map[uuid.UUID]*workflow.Plan
 
@@ -131,7 +137,7 @@ func (s *stage) play(ctx context.Context) (err error) {
 		return err
 	}
 	for _, st := range story(s.cfg) {
-		if s.cfg.picks != nil && !s.cfg.picks(st.name) {
+		if !s.cfg.plays(st.name) {
 			continue
 		}
 		if s.between != nil {
@@ -172,24 +178,38 @@ func (s *stage) verdict(err error) verdict {
 	for _, sum := range s.sums {
 		v.Requests += sum.Requests
 	}
+	if s.soaked != nil {
+		v.Soak, v.Requests = s.soaked, s.soaked.Requests
+	}
+	for _, o := range s.outcomes {
+		v.Requests += o.Requests
+		v.Cases++
+		switch o.Result {
+		case "failed":
+			v.Failed++
+		case "skipped":
+			v.Skipped++
+		}
+	}
 	if err != nil {
 		v.Result, v.What = "FAIL", oneLine(err)
 	}
 	return v
 }
 
-// containers lists the containers of the prefix: those of a day, not those of longer prefixes.
-func (s *stage) containers(ctx context.Context) ([]string, error) {
-	start := s.cfg.prefix + "-"
+// containers lists the containers of a prefix, and those of the cases' prefixes below it; not those of other longer ones.
+func (t *target) containers(ctx context.Context, prefix string) ([]string, error) {
+	start := prefix + "-"
 	var names []string
-	pages := s.service.NewListContainersPager(&service.ListContainersOptions{Prefix: &start})
+	pages := t.service.NewListContainersPager(&service.ListContainersOptions{Prefix: &start})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range page.ContainerItems {
-			if _, err := time.Parse(time.DateOnly, strings.TrimPrefix(*c.Name, start)); err == nil {
+			name := casePrefix.ReplaceAllString(strings.TrimPrefix(*c.Name, start), "")
+			if _, err := time.Parse(time.DateOnly, name); err == nil {
 				names = append(names, *c.Name)
 			}
 		}
@@ -197,9 +217,12 @@ func (s *stage) containers(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// casePrefix is what the prefix of a case's store adds to the run's.
+var casePrefix = regexp.MustCompile(`^s[0-9]+-`)
+
 // refuseOthers makes sure that whatever is found under the prefix is ours.
 func (s *stage) refuseOthers(ctx context.Context) error {
-	names, err := s.containers(ctx)
+	names, err := s.containers(ctx, s.cfg.prefix)
 	if err != nil {
 		return fmt.Errorf("list containers: %w", redact(err))
 	}
@@ -214,19 +237,9 @@ func (s *stage) clearUp(ctx context.Context) error {
 	if s.cfg.keep {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(s.made)) {
-		_, err := s.service.DeleteContainer(ctx, name, nil)
-		switch {
-		case err == nil:
-			s.deleted = append(s.deleted, name)
-		case !bloberror.HasCode(err, bloberror.ContainerNotFound):
-			errs = append(errs, fmt.Errorf("container %s is left, delete it by hand: %w", name, redact(err)))
-		}
-	}
-	return errors.Join(errs...)
+	var err error
+	s.deleted, err = s.drop(ctx, slices.Sorted(maps.Keys(s.made)))
+	return err
 }
 
 // blobsOf lists what is stored of a plan past the vault.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,15 +27,20 @@ import (
 type target struct {
 	// title says which one it is, without any secret.
 	title string
-	// transport sends the requests of everything here.
+	// connect makes a connection to the service, and transport is the one of all that needs none of its own.
+	connect   func() policy.Transporter
 	transport policy.Transporter
 	// service is the SDK's own client, to look at what is stored past the vault, and to delete containers.
 	service *service.Client
-	// dial opens a vault.
+	// dial opens a vault, on a connection of its own unless the options have another one.
 	dial func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error)
+	// reach is how other processes open a vault here: an order with all that it takes, and how that is ended.
+	reach func() (o order, end func() error, err error)
 	// wait lets time pass on the service's clock.
-	wait  func(ctx context.Context, d time.Duration) error
-	close func() error
+	wait func(ctx context.Context, d time.Duration) error
+	// casesAtOnce is how many cases run at the same time: more than one where each waits for a network.
+	casesAtOnce int
+	close       func() error
 	// between is called before each step, for tests that do damage; it may be nil.
 	between func(step string)
 }
@@ -45,15 +52,19 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 		if err != nil {
 			return nil, err
 		}
-		return onEndpoint(c.endpoint, cred, newHTTPClient())
+		t, err := onEndpoint(c.endpoint, cred, newHTTPClient)
+		if err == nil {
+			t.reach = reachedBy(order{Endpoint: c.endpoint, MSI: c.msi})
+		}
+		return t, err
 	case c.connectionString != "":
-		t, err := onConnectionString(c.connectionString, newHTTPClient())
+		t, err := onConnectionString(c.connectionString, newHTTPClient)
 		if err == nil && c.fromEnvironment {
 			t.title += ", of " + connectionStringVariable
 		}
 		return t, err
 	case c.azurite:
-		return onAzurite(ctx, stderr)
+		return onAzurite(ctx, stderr, c.soak > 0)
 	}
 	return onEmulator(newEmulator())
 }
@@ -70,11 +81,22 @@ func newEmulator() (server *emulator.Server, advance func(time.Duration)) {
 // onEmulator needs no sockets: the emulator's transport takes the SDK's requests as they are, and works where no port may be
 // opened. Its clock is moved instead of waited for.
 func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, error) {
-	t, err := onConnectionString(server.ConnectionString(), server.Transport())
+	t, err := onConnectionString(server.ConnectionString(), func() policy.Transporter { return server.Transport() })
 	if err != nil {
 		return nil, err
 	}
-	t.title = "the emulator in this process"
+	t.title, t.casesAtOnce = "the emulator in this process", 1
+	t.reach = func() (order, func() error, error) {
+		l, err := server.Listen("127.0.0.1:0")
+		if err != nil {
+			return order{}, nil, err
+		}
+		return order{ConnectionString: l.ConnectionString()}, l.Close, nil
+	}
+	dial := t.dial
+	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return dial(ctx, prefix, append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)...)
+	}
 	t.wait = func(ctx context.Context, d time.Duration) error {
 		advance(d)
 		return ctx.Err()
@@ -82,56 +104,80 @@ func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, 
 	return t, nil
 }
 
-func onAzurite(ctx context.Context, stderr io.Writer) (*target, error) {
+// onAzurite starts Azurite with its data in memory, or on disk for as long as it runs. What runs long needs the disk: in memory
+// each write is a piece of its own, and after ten minutes Azurite answers nobody for as long while it collects old ones.
+func onAzurite(ctx context.Context, stderr io.Writer, onDisk bool) (*target, error) {
 	fmt.Fprintf(stderr, "integration: installing Azurite %s unless it is there, and starting it\n", azurite.Version)
 	if err := azurite.Install(ctx, stderr); err != nil {
 		return nil, err
 	}
-	server, err := azurite.Start(ctx)
-	if err != nil {
-		return nil, err
+	var opts []azurite.Option
+	removeData := func() error { return nil }
+	if onDisk {
+		dir, err := os.MkdirTemp("", "azurite")
+		if err != nil {
+			return nil, err
+		}
+		removeData = func() error { return os.RemoveAll(dir) }
+		opts = append(opts, azurite.WithLocation(dir))
 	}
-	t, err := onConnectionString(server.ConnectionString(), server.HTTPClient())
+	server, err := azurite.Start(ctx, opts...)
+	if err != nil {
+		return nil, errors.Join(err, removeData())
+	}
+	t, err := onConnectionString(server.ConnectionString(), newHTTPClient)
 	if err != nil {
 		return nil, err
 	}
 	t.title = fmt.Sprintf("Azurite %s at %s", azurite.Version, server.URL())
-	t.close = server.Close
+	t.close = func() error { return errors.Join(server.Close(), removeData()) }
 	return t, nil
 }
 
-func onConnectionString(connectionString string, transport policy.Transporter) (*target, error) {
+func onConnectionString(connectionString string, connect func() policy.Transporter) (*target, error) {
+	transport := connect()
 	client, err := service.NewClientFromConnectionString(connectionString, serviceOptions(transport))
 	if err != nil {
 		return nil, err
 	}
 	return &target{
 		title:     "the account at " + withoutQuery(client.URL()),
+		connect:   connect,
 		transport: transport,
 		service:   client,
+		reach:     reachedBy(order{ConnectionString: connectionString}),
 		dial: func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
 			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
 		},
-		wait:  sleep,
-		close: func() error { return nil },
+		wait:        sleep,
+		casesAtOnce: 4,
+		close:       func() error { return nil },
 	}, nil
 }
 
-func onEndpoint(endpoint string, cred azcore.TokenCredential, transport policy.Transporter) (*target, error) {
+func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() policy.Transporter) (*target, error) {
+	transport := connect()
 	client, err := service.NewClient(endpoint, cred, serviceOptions(transport))
 	if err != nil {
 		return nil, err
 	}
 	return &target{
 		title:     "the account at " + withoutQuery(client.URL()),
+		connect:   connect,
 		transport: transport,
 		service:   client,
 		dial: func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
 			return azblob.New(ctx, prefix, endpoint, cred, plantest.Register(), opts...)
 		},
-		wait:  sleep,
-		close: func() error { return nil },
+		wait:        sleep,
+		casesAtOnce: 4,
+		close:       func() error { return nil },
 	}, nil
+}
+
+// reachedBy is for what other processes reach just as this one does.
+func reachedBy(o order) func() (order, func() error, error) {
+	return func() (order, func() error, error) { return o, func() error { return nil }, nil }
 }
 
 // credential finds who to sign in as. An ID with slashes is a resource ID.
@@ -155,7 +201,7 @@ func serviceOptions(transport policy.Transporter) *service.ClientOptions {
 }
 
 // newHTTPClient keeps a connection for each of the requests that a vault has in flight.
-func newHTTPClient() *http.Client {
+func newHTTPClient() policy.Transporter {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 100, 100
 	return &http.Client{Transport: t}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
 // answering is a service that answers everything with 200.
@@ -84,7 +86,7 @@ func TestNoSignature(t *testing.T) {
 	if _, err := w.Do(req); !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("the error is %v", err)
 	}
-	target, err := onConnectionString("BlobEndpoint=https://a.example;SharedAccessSignature=sv=1&sig=secret", w)
+	target, err := onConnectionString("BlobEndpoint=https://a.example;SharedAccessSignature=sv=1&sig=secret", func() policy.Transporter { return w })
 	if err != nil {
 		t.Fatal(err)
 	}

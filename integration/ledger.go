@@ -1,0 +1,272 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// fate is what is known of a write.
+type fate int
+
+const (
+	unknown fate = iota // it may or may not have taken effect
+	done                // it returned nil
+	failed              // it returned an error that means that it had no effect
+)
+
+// stamp tells the writes of an object apart: each has one of its own, in State.Start, and the status in its last digits. The
+// one of an object as it was created is 0.
+type stamp int64
+
+var stampZero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newStamp(number int64, status workflow.Status) stamp { return stamp(number<<3 | int64(status)) }
+
+func (s stamp) status() workflow.Status { return workflow.Status(s & 7) }
+
+func (s stamp) time() time.Time { return stampZero.Add(time.Duration(s)) }
+
+func stampOf(o workflow.Object) stamp {
+	start := o.Header().State.Start
+	if start.IsZero() {
+		return 0
+	}
+	return stamp(start.Sub(stampZero))
+}
+
+// event is what a client says before an operation, and of how it ended.
+type event struct {
+	Op   string    `json:"op,omitempty"`
+	Plan uuid.UUID `json:"plan,omitzero"`
+	// Objects are those of the plan that is created.
+	Objects []uuid.UUID `json:"objects,omitempty"`
+	// Object is updated From one stamp To another.
+	Object uuid.UUID `json:"object,omitzero"`
+	From   stamp     `json:"from,omitempty"`
+	To     stamp     `json:"to,omitempty"`
+
+	// End says that the operation has ended. Told is the kind of its error, "" for nil, and Error its text.
+	End   bool   `json:"end,omitempty"`
+	Told  string `json:"told,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Requests and Faults are how many the client has had so far.
+	Requests int `json:"requests,omitempty"`
+	Faults   int `json:"faults,omitempty"`
+}
+
+// kinds are the errors of operations, the one that decides first.
+var kinds = []struct {
+	err  error
+	name string
+}{
+	{storage.ErrUnknown, "unknown"},
+	{storage.ErrNotFound, "not found"},
+	{storage.ErrConflict, "conflict"},
+	{storage.ErrUnavailable, "unavailable"},
+}
+
+// kind names the kind of an error; "wrong" for one that no client should ever see here.
+func kind(err error) string {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.name
+		}
+	}
+	return "wrong"
+}
+
+func (e event) fate() fate {
+	switch e.Told {
+	case "":
+		return done
+	case "unknown":
+		return unknown
+	}
+	return failed
+}
+
+// ledger is what the clients did and were told, against which the vault is held in the end. It forgets plans that were deleted,
+// so its size follows what is there.
+type ledger struct {
+	mu    sync.Mutex
+	plans map[uuid.UUID]*account
+	// early are plans whose Delete was told before their Create was: each client has a pipe of its own.
+	early map[uuid.UUID]bool
+}
+
+func newLedger() *ledger {
+	return &ledger{plans: map[uuid.UUID]*account{}, early: map[uuid.UUID]bool{}}
+}
+
+// account is what is known of a plan.
+type account struct {
+	created fate
+	objects []uuid.UUID
+	// deleting says that there was a Delete whose outcome is not known.
+	deleting bool
+	writes   map[uuid.UUID]map[stamp]write
+}
+
+// write is an update of an object.
+type write struct {
+	from stamp
+	fate fate
+}
+
+// note notes an operation: before it is done, its fate is unknown, and again when the fate is known.
+func (l *ledger) note(e event, f fate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.plans[e.Plan]
+	switch e.Op {
+	case "create":
+		switch {
+		case l.early[e.Plan]:
+			if f != unknown {
+				delete(l.early, e.Plan)
+			}
+		case a == nil:
+			l.plans[e.Plan] = &account{created: f, objects: e.Objects, writes: map[uuid.UUID]map[stamp]write{}}
+		default:
+			a.created = f
+		}
+	case "update":
+		if a == nil {
+			return // of a plan that was deleted
+		}
+		if a.writes[e.Object] == nil {
+			a.writes[e.Object] = map[stamp]write{}
+		}
+		a.writes[e.Object][e.To] = write{e.From, f}
+	case "delete":
+		switch {
+		case f == done && a == nil:
+			l.early[e.Plan] = true
+		case f == done:
+			delete(l.plans, e.Plan)
+			if a.created == unknown {
+				l.early[e.Plan] = true
+			}
+		case a != nil && f == unknown:
+			a.deleting = true
+		}
+	}
+}
+
+// giveUp notes that the fate of an operation will never be told.
+func (l *ledger) giveUp(e event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Op == "create" {
+		delete(l.early, e.Plan)
+	}
+}
+
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.plans)
+}
+
+// finding is what is wrong with the vault in the end.
+type finding struct {
+	// What is lost, half or left over.
+	What   string    `json:"what"`
+	Plan   uuid.UUID `json:"plan,omitzero"`
+	Detail string    `json:"detail"`
+}
+
+func (f finding) String() string {
+	if f.Plan == uuid.Nil {
+		return f.What + ": " + f.Detail
+	}
+	return fmt.Sprintf("%s: plan %s: %s", f.What, f.Plan, f.Detail)
+}
+
+// The kinds of findings.
+const (
+	lost     = "lost"
+	half     = "half"
+	leftOver = "left over"
+)
+
+// compare holds the plans that are there against what is known of them. One that could not be read is nil.
+func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []finding
+	report := func(what string, plan uuid.UUID, detail string, args ...any) {
+		found = append(found, finding{what, plan, fmt.Sprintf(detail, args...)})
+	}
+	byID := func(a, b uuid.UUID) int { return storage.NewestFirst(a, b) }
+	for _, id := range slices.SortedFunc(maps.Keys(l.plans), byID) {
+		a := l.plans[id]
+		if _, is := there[id]; !is && a.created == done && !a.deleting {
+			report(lost, id, "its Create returned nil, and it is not there")
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(there), byID) {
+		a := l.plans[id]
+		if a == nil || a.created == failed {
+			report(leftOver, id, "it is there, though nobody created it, or its Create failed, or its Delete returned nil")
+			continue
+		}
+		if there[id] == nil {
+			continue
+		}
+		objects := map[uuid.UUID]bool{}
+		for o := range workflow.Walk(there[id]) {
+			h := o.Header()
+			objects[*h.ID] = true
+			if !slices.Contains(a.objects, *h.ID) {
+				report(half, id, "%s %s is not of it", o.Kind(), h.ID)
+			}
+			if problem := explain(a.writes[*h.ID], stampOf(o), h.State.Status); problem != "" {
+				report(lost, id, "%s %s: %s", o.Kind(), h.ID, problem)
+			}
+		}
+		for _, object := range a.objects {
+			if !objects[object] {
+				report(half, id, "%s of it is missing", object)
+			}
+		}
+	}
+	return found
+}
+
+// explain says what is wrong with the last state of an object. Each write replaced the one that it knew, so those that took
+// effect are a chain from the last one back to the object's creation: with all in it that returned nil, and none that failed.
+func explain(writes map[stamp]write, last stamp, status workflow.Status) string {
+	if last.status() != status {
+		return fmt.Sprintf("its status is %s, of a write of %s", status, last.status())
+	}
+	chain := map[stamp]bool{}
+	for at := last; at != 0; {
+		w, known := writes[at]
+		switch {
+		case !known:
+			return fmt.Sprintf("nobody made the write %d, which took effect", at)
+		case w.fate == failed:
+			return fmt.Sprintf("the write %d took effect, though it failed", at)
+		case chain[at]:
+			return fmt.Sprintf("the write %d comes after itself", at)
+		}
+		chain[at] = true
+		at = w.from
+	}
+	for _, to := range slices.Sorted(maps.Keys(writes)) {
+		if writes[to].fate == done && !chain[to] {
+			return fmt.Sprintf("the write %d returned nil, and %d, the last one, does not come after it", to, last)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+const (
+	// soakGrace is long enough for most Creates of a busy machine; one that takes longer fails.
+	soakGrace  = 5 * time.Second
+	maxClients = 255 // there is no room for more in a stamp
+)
+
+// soak is a run of many processes on one vault.
+type soak struct {
+	*stage
+	order  order
+	ledger *ledger
+
+	mu      sync.Mutex
+	figures figures
+	// live are what the clients of now said last of their requests and faults; past those of the ones before.
+	live map[int]event
+	past event
+}
+
+// figures are what a soak came to so far.
+type figures struct {
+	Operations int            `json:"operations"`
+	Told       map[string]int `json:"told"` // how often operations were told which kind of error
+	Requests   int            `json:"requests"`
+	PerSecond  float64        `json:"requestsPerSecond"`
+	Faults     int            `json:"faults"`
+	Kills      int            `json:"kills"`
+	Plans      int            `json:"plans"`
+	Seconds    float64        `json:"seconds"`
+	// Heap is in bytes, after a collection; both are of this process.
+	Heap       uint64 `json:"heap"`
+	Goroutines int    `json:"goroutines"`
+
+	// HeapEarly and GoroutinesEarly are what they were when the clients were first all at work.
+	HeapEarly       uint64 `json:"heapEarly"`
+	GoroutinesEarly int    `json:"goroutinesEarly"`
+
+	Lost     int       `json:"lost"`
+	Half     int       `json:"half"`
+	LeftOver int       `json:"leftOver"`
+	Findings []finding `json:"findings,omitempty"`
+}
+
+func (f figures) String() string {
+	var told []string
+	for _, kind := range slices.Sorted(maps.Keys(f.Told)) {
+		told = append(told, fmt.Sprintf("%d %s", f.Told[kind], kind))
+	}
+	return fmt.Sprintf("%s: %d operations (%s), %d requests, %.0f a second, %d faults, %d kills, %d plans, heap %.1f MB (%.1f early on), %d goroutines (%d)",
+		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Operations, strings.Join(told, ", "), f.Requests, f.PerSecond, f.Faults, f.Kills,
+		f.Plans, float64(f.Heap)/1e6, float64(f.HeapEarly)/1e6, f.Goroutines, f.GoroutinesEarly)
+}
+
+// playSoak lets the clients work for the time that is asked for, or until ctx ends, and then looks at what they left.
+func (s *stage) playSoak(ctx context.Context) error {
+	if err := s.refuseOthers(ctx); err != nil {
+		return err
+	}
+	o, end, err := s.reach()
+	if err != nil {
+		return err
+	}
+	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, soakGrace), s.cfg.faults
+	run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}}, live: map[int]event{}}
+	s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d makes their operations again", s.cfg.clients, s.cfg.soak, s.cfg.seed))
+	err = run.clients(ctx)
+	// What they were told is held against the vault after an interrupt, too.
+	ctx = context.WithoutCancel(ctx)
+	err = errors.Join(err, run.judge(ctx))
+	s.soaked = new(run.now())
+	names, listErr := s.containers(ctx, s.cfg.prefix)
+	for _, name := range names {
+		s.containerMade(name)
+	}
+	return errors.Join(err, listErr, end())
+}
+
+// clients runs them to their ends.
+func (s *soak) clients(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.soak)
+	defer stop()
+	started := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for n := range s.cfg.clients {
+		g.Go(func() error {
+			r := rand.New(rand.NewPCG(s.cfg.seed, uint64(n))) //nolint:gosec // repeatable on purpose
+			for life := 0; ctx.Err() == nil; life++ {
+				if err := s.oneLife(ctx, n, life, r); err != nil {
+					return fmt.Errorf("client %d: %w", n, err)
+				}
+			}
+			return nil
+		})
+	}
+	var progress sync.WaitGroup
+	progress.Go(func() {
+		tick := time.NewTicker(10 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.out.progress(s.measure(started))
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	err := g.Wait()
+	stop()
+	progress.Wait()
+	s.measure(started)
+	return err
+}
+
+// now returns the figures so far.
+func (s *soak) now() figures {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.figures
+	f.Told = maps.Clone(f.Told)
+	return f
+}
+
+// measure brings the figures up to date.
+func (s *soak) measure(started time.Time) figures {
+	runtime.GC() // so that the heap is what is in use
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s.mu.Lock()
+	f := &s.figures
+	f.Requests, f.Faults = s.past.Requests, s.past.Faults
+	for _, e := range s.live {
+		f.Requests += e.Requests
+		f.Faults += e.Faults
+	}
+	f.Seconds = time.Since(started).Seconds()
+	f.PerSecond = float64(f.Requests) / f.Seconds
+	f.Plans, f.Heap, f.Goroutines = s.ledger.len(), m.HeapAlloc, runtime.NumGoroutine()
+	if f.HeapEarly == 0 {
+		f.HeapEarly, f.GoroutinesEarly = f.Heap, f.Goroutines
+	}
+	s.mu.Unlock()
+	return s.now()
+}
+
+// oneLife runs a client from its start to its death, or to the end of the soak.
+func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o := s.order
+	o.Client, o.Life, o.Seed = n, life, r.Uint64()
+	cmd := exec.Command(program, soakClientFlag, fmt.Sprint(n))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, errIn := cmd.StdinPipe()
+	stdout, errOut := cmd.StdoutPipe()
+	if err := errors.Join(errIn, errOut); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		_ = stdin.Close()                                              // it ends after its present operation
+		time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // or hangs, and has then ended by itself
+	})()
+	err = json.NewEncoder(stdin).Encode(o)
+
+	killed := false
+	longest := min(10<<min(life, 4), 150) // operations; the first lives are short, so that even short soaks kill
+	listenErr := s.listen(stdout, n, 1+r.IntN(longest), func() {
+		// Somewhere in the middle of the operation, or of one soon after.
+		time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
+		killed = cmd.Process.Kill() == nil
+	})
+	waitErr := cmd.Wait()
+	if !killed {
+		if err := errors.Join(err, listenErr, waitErr); err != nil {
+			return fmt.Errorf("it ended by itself: %w: %s", err, stderr.String())
+		}
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.figures.Kills++
+	return nil
+}
+
+// listen notes what a client says until it ends. When it begins its nth operation the client is killed.
+func (s *soak) listen(stdout io.Reader, client, nth int, kill func()) error {
+	var op event // under way
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.past.Requests += s.live[client].Requests
+		s.past.Faults += s.live[client].Faults
+		delete(s.live, client)
+		s.ledger.giveUp(op)
+	}()
+	for in := json.NewDecoder(stdout); ; {
+		var e event
+		switch err := in.Decode(&e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // in the middle of a line: before the operation
+			return nil
+		case err != nil:
+			return err
+		}
+		if !e.End {
+			op = e
+			s.ledger.note(op, unknown)
+			if nth--; nth == 0 {
+				kill()
+			}
+			continue
+		}
+		s.ledger.note(op, e.fate())
+		s.count(client, op, e)
+		op = event{}
+	}
+}
+
+// count adds an operation to the figures.
+func (s *soak) count(client int, op, e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live[client] = e
+	s.figures.Operations++
+	if e.Told != "" {
+		s.figures.Told[e.Told]++
+	}
+	if e.Told == "wrong" {
+		s.found(finding{half, op.Plan, fmt.Sprintf("client %d was told of its %s: %s", client, op.Op, e.Error)})
+	}
+}
+
+// found adds to what is wrong; the lock is held.
+func (s *soak) found(f finding) {
+	switch f.What {
+	case lost:
+		s.figures.Lost++
+	case half:
+		s.figures.Half++
+	case leftOver:
+		s.figures.LeftOver++
+	}
+	const most = 50 // that are told one by one
+	if len(s.figures.Findings) < most {
+		s.figures.Findings = append(s.figures.Findings, f)
+	}
+}
+
+// judge recovers until nothing is under way any more, and then holds all that is stored against what the clients were told.
+func (s *soak) judge(ctx context.Context) error {
+	v, err := s.dial(ctx, s.cfg.prefix, azblob.WithGracePeriod(s.order.Grace))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = v.Close(ctx) }()
+	// The grace period, its margin, and more than a second for the service, which tells whole ones.
+	if err := s.wait(ctx, s.order.Grace+s.order.Grace/4+2500*time.Millisecond); err != nil {
+		return err
+	}
+	var found []finding
+	if _, err := s.settle(ctx, v); err != nil {
+		found = append(found, finding{What: half, Detail: oneLine(err)})
+	}
+	report, err := v.Check(ctx, azblob.CheckOptions{})
+	if err != nil {
+		return err
+	}
+	found = append(found, problems(report)...)
+	there, unread, err := s.readAll(ctx, v)
+	if err != nil {
+		return err
+	}
+	found = slices.Concat(found, unread, s.ledger.compare(there))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.figures.Plans = len(there)
+	for _, f := range found {
+		s.found(f)
+	}
+	if f := s.figures; f.Lost+f.Half+f.LeftOver > 0 {
+		return fmt.Errorf("soak: %d lost, %d half, %d left over, such as %s", f.Lost, f.Half, f.LeftOver, f.Findings[0])
+	}
+	return nil
+}
+
+// problems are those that Check found.
+func problems(r azblob.CheckReport) []finding {
+	var found []finding
+	for _, p := range r.Problems {
+		what := half
+		switch p.Kind {
+		case azblob.Orphan, azblob.Stray, azblob.LeftMarker:
+			what = leftOver
+		}
+		found = append(found, finding{what, p.Plan, p.String()})
+	}
+	if r.InProgress > 0 {
+		found = append(found, finding{What: half, Detail: count(r.InProgress, "plan") + " in progress, though nobody is at work"})
+	}
+	return found
+}
+
+// readAll reads all plans that are listed.
+func (s *soak) readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUID]*workflow.Plan, unread []finding, err error) {
+	listed, err := gather(v.List(ctx, 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	there = map[uuid.UUID]*workflow.Plan{}
+	for _, r := range listed {
+		plan, err := v.Read(ctx, r.ID)
+		if err != nil {
+			unread = append(unread, finding{half, r.ID, oneLine(err)})
+		}
+		there[r.ID] = plan
+	}
+	return there, unread, nil
+}
+
+// gather collects a listing.
+func gather(seq iter.Seq[storage.Stream[storage.ListResult]], err error) ([]storage.ListResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	var all []storage.ListResult
+	for r := range seq {
+		if r.Err != nil {
+			return all, r.Err
+		}
+		all = append(all, r.Result)
+	}
+	return all, nil
+}

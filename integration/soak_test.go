@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak works on Azurite, too")
+
+// soaked runs a soak of some clients, which are processes of this test's own program.
+func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
+	t.Helper()
+	cfg, err := parse(args, bare, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w strings.Builder
+	s := newStage(cfg, target, &people{w: &w})
+	err = s.playSoak(ctx)
+	if s.soaked != nil {
+		f = *s.soaked
+	}
+	s.out.end(s.verdict(err))
+	if err != nil {
+		code = exitFail
+	}
+	return code, f, w.String()
+}
+
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) (*target, time.Duration){
+		"emulator": func(t *testing.T) (*target, time.Duration) {
+			target, _ := inEmulator(t)
+			return target, 6 * time.Second
+		},
+		"azurite": func(t *testing.T) (*target, time.Duration) {
+			if *soakAzurite == 0 {
+				t.Skip("only with -soak.azurite and a time")
+			}
+			target, err := onAzurite(t.Context(), t.Output(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return target, *soakAzurite
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target, d := open(t)
+			defer func() {
+				if err := target.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			code, f, out := soaked(t.Context(), t, target, "-soak", d.String(), "-clients", "4", "-faults")
+			t.Log(out)
+			if code != exitPass || lastLine(out) != "PASS" {
+				t.Error("the soak fails")
+			}
+			if f.Operations == 0 || f.Kills == 0 || f.Requests > 1000 && f.Faults == 0 {
+				t.Error("it did not do what it is for")
+			}
+		})
+	}
+}
+
+// TestSoakFinds interrupts a soak, and does damage before what is left is looked at.
+func TestSoakFinds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		remove string // what the name of the blobs that are removed contains; "" for all
+		put    string // a blob that is added
+		want   func(f figures) int
+	}{
+		{"lost plans", "", "", func(f figures) int { return f.Lost }},
+		{"half plans", "actions/", "", func(f figures) int { return f.Half }},
+		{"strays", "nothing", "what/is/this", func(f figures) int { return f.LeftOver }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			target, server := inEmulator(t)
+			ctx, interrupt := context.WithCancel(t.Context())
+			reach := target.reach
+			target.reach = func() (order, func() error, error) {
+				o, end, err := reach()
+				// Plans are left then: nobody deletes young ones.
+				go func() {
+					for ctx.Err() == nil && plansIn(server) < 5 {
+						time.Sleep(10 * time.Millisecond)
+					}
+					interrupt()
+				}()
+				return o, end, err
+			}
+			wait := target.wait
+			target.wait = func(ctx context.Context, d time.Duration) error {
+				for container := range server.Containers() {
+					for b := range server.Blobs(container) {
+						if strings.Contains(b.Name, test.remove) {
+							server.Remove(container, b.Name)
+						}
+					}
+					if test.put != "" {
+						server.Put(container, test.put, nil, nil)
+					}
+				}
+				return wait(ctx, d)
+			}
+			code, f, out := soaked(ctx, t, target, "-soak", "1h", "-clients", "2")
+			if code != exitFail || !strings.HasPrefix(lastLine(out), "FAIL: soak: ") || test.want(f) == 0 || len(f.Findings) == 0 {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// plansIn is how many plans with actions there are.
+func plansIn(server *emulator.Server) int {
+	busy := map[string]bool{}
+	n := 0
+	for container := range server.Containers() {
+		for b := range server.Blobs(container) { // sorted: actions come before plans
+			dir, rest, _ := strings.Cut(b.Name, "/")
+			switch id := rest[:min(len(rest), 36)]; {
+			case dir == "actions":
+				busy[id] = true
+			case strings.HasSuffix(rest, "-object.json") && busy[id]:
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestSoakClientFails sees that a client that ends by itself fails the soak, and says why.
+func TestSoakClientFails(t *testing.T) {
+	t.Parallel()
+	target, _ := inEmulator(t)
+	target.reach = reachedBy(order{ConnectionString: "nonsense"})
+	code, _, out := soaked(t.Context(), t, target, "-soak", "1h", "-clients", "2")
+	if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, "FAIL: client ") || !strings.Contains(last, "it ended by itself: exit status 1: soak client: ") {
+		t.Errorf("exit code %d, last line %q", code, last)
+	}
+}
+
+// TestSoakClientEnds sees that a client ends with the soak that it works for.
+func TestSoakClientEnds(t *testing.T) {
+	t.Parallel()
+	_, server := inEmulator(t)
+	l, err := server.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	text := `{"connectionString":"` + l.ConnectionString() + `","prefix":"mine","grace":5000000000}`
+	var said strings.Builder
+	if err := soakClient(strings.NewReader(text), &said); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasPrefix(said.String(), `{"op":"recovery"`) || strings.Count(said.String(), "\n")%2 != 0 {
+		t.Errorf("it said %q", said.String())
+	}
+	open, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	deaf, pipe := io.Pipe()
+	_ = deaf.Close()
+	if err := soakClient(io.MultiReader(strings.NewReader(text), open), pipe); err == nil {
+		t.Error("it goes on though nobody listens")
+	}
+}
