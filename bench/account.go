@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// account measures wall times on a service that is not ours. Its vaults are filled by the vault itself.
+type account struct {
+	connectionString string
+	client           *service.Client
+	transport        *http.Client
+	prefix           string // of all prefixes that it uses
+	// now is what vaults are filled up to: yesterday at six in the evening, so that each day has its share whatever the time.
+	now    time.Time
+	vaults int
+	filled map[shape]string // prefixes
+}
+
+func openAccount(connectionString string) (*account, error) {
+	transport := newHTTPClient()
+	var o service.ClientOptions
+	o.Transport = transport
+	client, err := service.NewClientFromConnectionString(connectionString, &o)
+	if err != nil {
+		return nil, err
+	}
+	return &account{
+		connectionString: connectionString, client: client, transport: transport,
+		prefix: fmt.Sprintf("bench-%08x", rand.Uint32()), now: time.Now().UTC().Truncate(24 * time.Hour).Add(-6 * time.Hour), filled: map[shape]string{}, //nolint:gosec // a name
+	}, nil
+}
+
+// newHTTPClient keeps as many connections as a vault has requests in flight, as the vault's own does.
+func newHTTPClient() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = concurrency, concurrency
+	return &http.Client{Transport: t}
+}
+
+// newPrefix names a vault that nobody has used.
+func (a *account) newPrefix() string {
+	a.vaults++
+	return fmt.Sprintf("%s-%d", a.prefix, a.vaults)
+}
+
+// runs is how often each row is measured: wall times vary, and the middle one counts.
+const runs = 3
+
+func (a *account) measure(ctx context.Context, r row) (res result, err error) {
+	var took []time.Duration
+	for range runs {
+		prefix, err := a.vault(ctx, r.vault)
+		if err != nil {
+			return res, err
+		}
+		m := &meter{next: a.transport}
+		d, err := perform(ctx, performance{r, a.now, a.connectionString, prefix, concurrency, m, func() {}})
+		if err != nil {
+			return res, err
+		}
+		took = append(took, d)
+		res = newResult(r, m.end())
+	}
+	slices.Sort(took)
+	res.Wall = took[runs/2]
+	return res, nil
+}
+
+// vault gives the prefix of a vault of the shape; that of an empty one is new each time.
+func (a *account) vault(ctx context.Context, s shape) (string, error) {
+	if prefix, ok := a.filled[s]; ok {
+		return prefix, nil
+	}
+	prefix := a.newPrefix()
+	if s.plans == 0 {
+		return prefix, nil
+	}
+	v, err := azblob.NewFromConnectionString(ctx, prefix, a.connectionString, plantest.Register(), azblob.WithTransport(a.transport))
+	if err != nil {
+		return "", err
+	}
+	f := fillingAt(s, a.now)
+	for i := range f.plans {
+		if err := f.put(ctx, v, i); err != nil {
+			return "", errors.Join(err, v.Close(ctx))
+		}
+	}
+	a.filled[s] = prefix
+	return prefix, v.Close(ctx)
+}
+
+// close deletes all containers that were made.
+func (a *account) close(ctx context.Context) error {
+	defer a.transport.CloseIdleConnections()
+	prefix := a.prefix + "-"
+	pages := a.client.NewListContainersPager(&service.ListContainersOptions{Prefix: &prefix})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range page.ContainerItems {
+			if _, err := a.client.DeleteContainer(ctx, *c.Name, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+const (
+	runningPlans = 10 // of each vault; the others are Completed
+	groupPlans   = 10 // of each group
+)
+
+// filling is what is in a vault of some shape: plans at even distances from the first day's midnight to the present, which are
+// known by their numbers.
+type filling struct {
+	shape
+	end time.Time
+}
+
+func fillingAt(s shape, now time.Time) filling { return filling{s, now.UTC()} }
+
+func (f filling) start() time.Time {
+	return f.end.Truncate(24*time.Hour).AddDate(0, 0, 1-f.days)
+}
+
+// created is when the plan of a number was, in the whole milliseconds that an ID can tell.
+func (f filling) created(i int) time.Time {
+	// A day at a time keeps the product within 64 bits.
+	span := f.end.Sub(f.start())
+	return f.start().Add(span / time.Duration(f.plans) * time.Duration(i)).Truncate(time.Millisecond)
+}
+
+// id is the UUIDv7 of the plan of a number.
+func (f filling) id(i int) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:], uint64(f.created(i).UnixMilli())<<16) //nolint:gosec // after 1970
+	binary.BigEndian.PutUint64(id[8:], uint64(i))                           //nolint:gosec // not negative
+	id[6], id[8] = 0x70, 0x80                                               // version and variant of RFC 9562
+	return id
+}
+
+// group is the group of the plan of a number; its plans lie far apart.
+func (f filling) group(i int) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.plans/groupPlans))+1) //nolint:gosec // not negative
+	return id
+}
+
+func (f filling) running(i int) bool { return i%(f.plans/runningPlans) == f.plans/runningPlans/2 }
+
+// first says whether the plan is the first of its day.
+func (f filling) first(i int) bool {
+	return i == 0 || f.created(i).Truncate(24*time.Hour) != f.created(i-1).Truncate(24*time.Hour)
+}
+
+// plan makes the plan of a number: without parts where it is Completed, since listings don't come across parts.
+func (f filling) plan(i int) *workflow.Plan {
+	p := &workflow.Plan{}
+	if f.running(i) {
+		p = plantest.Small()
+	}
+	p.ID, p.GroupID, p.SubmitTime = f.id(i), f.group(i), f.created(i)
+	p.Name, p.Descr = "nightly report", "all regions, one after the other"
+	return p
+}
+
+// put stores the plan of a number as an engine does.
+func (f filling) put(ctx context.Context, v *azblob.Vault, i int) error {
+	p := f.plan(i)
+	if err := v.Create(ctx, p); err != nil {
+		return err
+	}
+	p.State.Status, p.State.Start = workflow.Running, p.SubmitTime
+	if !f.running(i) {
+		p.State.Status, p.State.End = workflow.Completed, p.SubmitTime
+	}
+	return v.UpdatePlan(ctx, p)
+}
+
+// fillServer stores all plans in an emulator. Through the vault go those that are running, and one of each day so that the
+// day's container is the vault's own; the rest are copies of blobs that the vault made of one plan, with its ID, group and
+// times replaced.
+func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix string) error {
+	v, err := openOn(ctx, server, prefix)
+	if err != nil {
+		return err
+	}
+	defer v.Close(ctx) //nolint:errcheck // nothing is under way
+	copies, err := f.template(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for i := range f.plans {
+		if f.running(i) || f.first(i) {
+			if err := f.put(ctx, v, i); err != nil {
+				return err
+			}
+			continue
+		}
+		values := f.values(i)
+		for _, c := range copies {
+			metadata := make(map[string]string, len(c.metadata))
+			for name, value := range c.metadata {
+				metadata[name] = value.with(values)
+			}
+			server.Put(c.container.with(values), c.name.with(values), []byte(c.body.with(values)), metadata)
+		}
+	}
+	return nil
+}
+
+func openOn(ctx context.Context, server *emulator.Server, prefix string) (*azblob.Vault, error) {
+	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+}
+
+// values are the texts of a plan that differ from plan to plan: ID, group, time and day.
+type values [4]string
+
+func (f filling) values(i int) values {
+	at := f.created(i)
+	return values{f.id(i).String(), f.group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
+}
+
+// blobTemplate is a blob with holes for values.
+type blobTemplate struct {
+	container, name, body template
+	metadata              map[string]template
+}
+
+// template gives the blobs of one finished plan.
+func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, error) {
+	server := emulator.New(emulator.WithoutLog())
+	v, err := openOn(ctx, server, prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close(ctx) //nolint:errcheck // nothing is under way
+	i := 1             // neither running nor the first
+	if err := f.put(ctx, v, i); err != nil {
+		return nil, err
+	}
+	old := f.values(i)
+	var copies []blobTemplate
+	for container := range server.Containers() {
+		for b := range server.Blobs(container) {
+			c := blobTemplate{cut(container, old), cut(b.Name, old), cut(string(b.Body), old), map[string]template{}}
+			for name, value := range b.Metadata {
+				c.metadata[name] = cut(value, old)
+			}
+			copies = append(copies, c)
+		}
+	}
+	if len(copies) == 0 {
+		return nil, fmt.Errorf("plan %s left no blobs", f.id(i))
+	}
+	return copies, nil
+}
+
+// template is a text with holes: each piece is text and then the value of an index; -1 for none.
+type template []struct {
+	text string
+	hole int
+}
+
+// cut makes holes where old values stand.
+func cut(text string, old values) (t template) {
+	for {
+		at, hole := len(text), -1
+		for i, value := range old { // a day is the start of a time, which comes before it
+			if j := strings.Index(text, value); j >= 0 && j < at {
+				at, hole = j, i
+			}
+		}
+		t = append(t, struct {
+			text string
+			hole int
+		}{text[:at], hole})
+		if hole < 0 {
+			return t
+		}
+		text = text[at+len(old[hole]):]
+	}
+}
+
+// with fills the holes.
+func (t template) with(v values) string {
+	var b strings.Builder
+	n := 0
+	for _, piece := range t {
+		n += len(piece.text)
+		if piece.hole >= 0 {
+			n += len(v[piece.hole])
+		}
+	}
+	b.Grow(n)
+	for _, piece := range t {
+		b.WriteString(piece.text)
+		if piece.hole >= 0 {
+			b.WriteString(v[piece.hole])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,100 @@
+// Command bench counts what each operation of the vault costs: requests by the service's billing classes, round trips, bytes,
+// allocations and the price, beside the budget that it must stay within.
+//
+//	go run ./bench                       plans of all sizes, vaults of up to a million plans
+//	go run ./bench -short                without the largest vaults, in seconds
+//	go run ./bench -run 'Read|Search'    some rows; -list names them all
+//	go run ./bench -json                 one JSON object for each row
+//	go run ./bench -connection-string T  wall times on Azurite or an account, in containers of its own that it deletes
+//	go run ./bench -throughput           operations per second through one vault, on sockets
+//
+// Rows are counted on the emulator in virtual time, where each request takes exactly one second and computing none: the
+// seconds of an operation are its round trips, and two runs count the same. Vaults are filled directly in the emulator with
+// blobs that the vault made of one plan, varied by ID.
+//
+// The exit code is 1 when a row is over its budget or fails, and 2 for wrong flags.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], table(), os.Stdout, os.Stderr))
+}
+
+const (
+	exitPass   = 0
+	exitFail   = 1
+	exitMisuse = 2
+)
+
+func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitPass
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitMisuse
+	}
+	if cfg.throughput {
+		err = drive(ctx, cfg, stdout, stderr)
+	} else {
+		err = count(ctx, cfg, rows, stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitFail
+	}
+	return exitPass
+}
+
+// count measures the rows one by one and holds each against its budget.
+func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) (err error) {
+	rows = cfg.pick(rows)
+	if cfg.list {
+		for _, r := range rows {
+			fmt.Fprintln(stdout, r)
+		}
+		return nil
+	}
+	t, err := openTarget(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close(context.WithoutCancel(ctx))) }()
+	return measureAll(ctx, t, rows, newReport(cfg, stdout))
+}
+
+// measureAll goes on past a row that fails.
+func measureAll(ctx context.Context, t target, rows []row, out report) error {
+	var errs []error
+	for _, r := range rows {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
+		}
+		res, err := t.measure(ctx, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r, err))
+			continue
+		}
+		res.judge()
+		for _, over := range res.Over {
+			errs = append(errs, fmt.Errorf("%s is over budget: %s", r, over))
+		}
+		if err := out.row(res); err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// size is a plan that operations are measured on. The zero value stands for none.
+type size struct {
+	name string
+	plan func() *workflow.Plan
+}
+
+const largestPlan = "L"
+
+func sizes() []size {
+	return []size{
+		{"S", plantest.Small},
+		{"M", medium},
+		{largestPlan, func() *workflow.Plan { return plantest.Sized(4, 10, 25) }},
+	}
+}
+
+// medium is a plan of 60 actions: 50 in sequences, 10 in the plan's checks.
+func medium() *workflow.Plan {
+	p := plantest.Sized(2, 5, 5)
+	spare := plantest.Sized(1, 5, 2).Blocks[0].Sequences
+	for i, c := range workflow.ChecksOf(p) {
+		*c = &workflow.Checks{Actions: spare[i].Actions}
+	}
+	return p
+}
+
+// subObjects counts a plan's sub-objects by kind.
+func subObjects(p *workflow.Plan) map[workflow.Kind]int {
+	n := map[workflow.Kind]int{}
+	for o, parent := range workflow.Walk(p) {
+		if parent != nil {
+			n[o.Kind()]++
+		}
+	}
+	return n
+}
+
+// actionsOf are the actions of a plan's sequences.
+func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			actions = append(actions, a)
+		}
+	}
+	return actions
+}
+
+// shape is a vault that operations are measured in: so many plans over so many days. The zero value is an empty one.
+type shape struct{ plans, days int }
+
+const (
+	smallestVault = 100
+	largestVault  = 1_000_000
+)
+
+func shapes() (list []shape) {
+	for _, plans := range []int{smallestVault, 10_000, largestVault} {
+		for _, days := range []int{1, 14} {
+			list = append(list, shape{plans, days})
+		}
+	}
+	return list
+}
+
+func (s shape) String() string {
+	if s.days == 1 {
+		return fmt.Sprintf("%d plans in 1 day", s.plans)
+	}
+	return fmt.Sprintf("%d plans in %d days", s.plans, s.days)
+}

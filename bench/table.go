@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// row is an operation on a plan of some size, or in a vault of some shape.
+type row struct {
+	operation
+	size  size
+	vault shape
+}
+
+// String is the row's name.
+func (r row) String() string {
+	if r.size.name != "" {
+		return r.operation.name + ", " + r.size.name
+	}
+	return r.operation.name + ", " + r.vault.String()
+}
+
+// operation is something that users do with a vault.
+type operation struct {
+	name string
+	// prepare makes what the operation works on and returns the operation itself, which is measured.
+	prepare prepare
+	budget  func(subject) budget
+}
+
+type (
+	prepare func(context.Context, *scene) (step, error)
+	step    func(context.Context) error
+)
+
+// scene is where an operation takes place.
+type scene struct {
+	vault *azblob.Vault
+	size  size
+	// filling is what is in the vault.
+	filling filling
+}
+
+// table is all that is measured: operations on plans, then for each shape of vault those in vaults, so that each vault is
+// filled once.
+func table() (rows []row) {
+	for _, o := range onPlans() {
+		for _, s := range sizes() {
+			rows = append(rows, row{operation: o, size: s})
+		}
+	}
+	for _, v := range shapes() {
+		for _, o := range inVaults() {
+			rows = append(rows, row{operation: o, vault: v})
+		}
+	}
+	return rows
+}
+
+func onPlans() []operation {
+	return []operation{
+		{"Create", create(false), func(s subject) budget { return budget{s.n() + 3, 3 + ceil(s.n(), concurrency)} }},
+		{"Create, first of a day", create(true), func(s subject) budget { return budget{s.n() + 4, 4 + ceil(s.n(), concurrency)} }},
+		{"UpdateAction", onStored(workflow.Running, nobody, updateAction), fixed(1, 1)},
+		{"UpdatePlan, running", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.UpdatePlan(ctx, p)
+		}), fixed(1, 1)},
+		{"UpdatePlan, final", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			p.State.Status = workflow.Completed
+			return v.UpdatePlan(ctx, p)
+		}), fixed(3, 3)},
+		{"Exists", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			_, err := v.Exists(ctx, p.ID)
+			return err
+		}), fixed(1, 1)},
+		{"Read, not started", onStored(workflow.NotStarted, nobody, readPlan), fixed(2, 1)},
+		{"Read, running, few changed", onStored(workflow.Running, few, readPlan), readRunning(few)},
+		{"Read, running, all actions changed", onStored(workflow.Running, all, readPlan), readRunning(all)},
+		{"Read, final", onStored(workflow.Completed, nobody, readPlan), fixed(2, 1)},
+		{"Search by ID", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return exhaust(ctx, v, matching(storage.Filters{ByIDs: []uuid.UUID{p.ID}}), 1)
+		}), fixed(2, 1)},
+		{"Delete", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.Delete(ctx, p.ID)
+		}), func(s subject) budget { return budget{6 + ceil(s.n(), 256), 6} }},
+	}
+}
+
+// create measures a Create: the first of its day, or a later one.
+func create(first bool) prepare {
+	return func(ctx context.Context, s *scene) (step, error) {
+		if !first {
+			if err := s.vault.Create(ctx, plantest.Small()); err != nil {
+				return nil, err
+			}
+		}
+		p := s.size.plan()
+		return func(ctx context.Context) error { return s.vault.Create(ctx, p) }, nil
+	}
+}
+
+// onStored measures do on a plan that is stored in a status, of which as many actions were updated since as changed says.
+func onStored(status workflow.Status, changed func(actions int) int, do func(context.Context, *azblob.Vault, *workflow.Plan) error) prepare {
+	return func(ctx context.Context, s *scene) (step, error) {
+		p := s.size.plan()
+		if err := s.vault.Create(ctx, p); err != nil {
+			return nil, err
+		}
+		if status != workflow.NotStarted {
+			p.State.Status = workflow.Running
+			if err := s.vault.UpdatePlan(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		actions := actionsOf(p)
+		for _, a := range actions[:changed(len(actions))] {
+			a.State.Status = workflow.Running
+			if err := s.vault.UpdateAction(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+		if status.Final() {
+			p.State.Status = status
+			if err := s.vault.UpdatePlan(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		return func(ctx context.Context) error { return do(ctx, s.vault, p) }, nil
+	}
+}
+
+func nobody(int) int { return 0 }
+func few(n int) int  { return ceil(n, 100) }
+func all(n int) int  { return n }
+
+func updateAction(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+	return v.UpdateAction(ctx, actionsOf(p)[0])
+}
+
+func readPlan(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+	_, err := v.Read(ctx, p.ID)
+	return err
+}
+
+func inVaults() []operation {
+	const page = 10
+	return []operation{
+		{"List(10)", found(page, func(filling) query { return list(page) }), fixed(4, 4)},
+		{"BeforeID, page of 10", found(page, func(f filling) query {
+			return matching(storage.Filters{BeforeID: f.id(f.plans / 2), Limit: page})
+		}), fixed(4, 4)},
+		{"Search by ID", found(1, func(f filling) query {
+			return matching(storage.Filters{ByIDs: []uuid.UUID{f.id(f.plans / 2)}})
+		}), fixed(2, 1)},
+		{"Search Running", found(runningPlans, func(filling) query {
+			return matching(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		}), searchRunning},
+		{"Recovery", func(_ context.Context, s *scene) (step, error) { return s.vault.Recovery, nil }, recovery},
+		{"Search by group", found(groupPlans, func(f filling) query {
+			return matching(storage.Filters{ByGroupIDs: []uuid.UUID{f.group(f.plans / 2)}})
+		}), scan},
+		{"List(all)", found(everyPlan, func(filling) query { return list(0) }), scan},
+	}
+}
+
+// query is a List or Search.
+type query func(context.Context, *azblob.Vault) (iter.Seq[storage.Stream[storage.ListResult]], error)
+
+func list(limit int) query {
+	return func(ctx context.Context, v *azblob.Vault) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+		return v.List(ctx, limit)
+	}
+}
+
+func matching(f storage.Filters) query {
+	return func(ctx context.Context, v *azblob.Vault) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+		return v.Search(ctx, f)
+	}
+}
+
+// everyPlan stands for as many as there are.
+const everyPlan = -1
+
+// found measures a query in a filled vault that yields so many plans.
+func found(want int, q func(filling) query) prepare {
+	return func(_ context.Context, s *scene) (step, error) {
+		n := want
+		if n == everyPlan {
+			n = s.filling.plans
+		}
+		return func(ctx context.Context) error { return exhaust(ctx, s.vault, q(s.filling), n) }, nil
+	}
+}
+
+// exhaust takes all that a query yields, and fails unless it is so many plans.
+func exhaust(ctx context.Context, v *azblob.Vault, q query, want int) error {
+	results, err := q(ctx, v)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for r := range results {
+		if r.Err != nil {
+			return r.Err
+		}
+		n++
+	}
+	if n != want {
+		return fmt.Errorf("%d plans were found, not %d", n, want)
+	}
+	return nil
+}
