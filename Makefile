@@ -5,8 +5,12 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: test lint azurite
 
+# Everything once as it is, and once more under the race detector, where the long spaces are cut short; then the
+# costs of all operations, held against their budgets.
 test: azurite lint
-	go test -race -timeout 30m ./...
+	go test -parallel 4 -timeout 20m ./...
+	go test -race -short -timeout 20m ./...
+	go run ./bench -short
 
 lint:
 	go vet ./...
@@ -16,3 +20,13 @@ lint:
 # Azurite, the reference service, at the version that its lock file pins.
 azurite:
 	npm ci --prefix internal/azurite --no-progress --loglevel=error
+
+# Every fuzz target in turn, FUZZTIME each.
+FUZZTIME = 30s
+.PHONY: fuzz
+fuzz:
+	@for p in $$(go list ./...); do \
+		for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz); do \
+			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
