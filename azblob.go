@@ -12,7 +12,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/plugins/registry"
@@ -179,23 +178,25 @@ func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 // begins no more after a failure, but lets the others come to their ends, so that their outcomes are known.
 func (v *Vault) parallel(n int, do func(i int) error) error {
 	var (
-		g      errgroup.Group
+		wg     sync.WaitGroup
+		begun  atomic.Int64
 		failed atomic.Bool
 		errs   = make([]error, n)
 	)
-	g.SetLimit(v.concurrency)
-	for i := range n {
-		if failed.Load() {
-			break
-		}
-		g.Go(func() error {
-			if errs[i] = do(i); errs[i] != nil {
-				failed.Store(true)
+	for range min(n, v.concurrency) { // a goroutine for each item would grow a new stack for each
+		wg.Go(func() {
+			for !failed.Load() {
+				i := int(begun.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if errs[i] = do(i); errs[i] != nil {
+					failed.Store(true)
+				}
 			}
-			return nil
 		})
 	}
-	_ = g.Wait() // the errors are in errs, of which all count
+	wg.Wait()
 	return worst(errs)
 }
 

@@ -196,21 +196,23 @@ func checkSchema(version int) error {
 
 // decode reads a document into o, which must turn out to be the object of that ID and plan.
 func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
-	var d struct { // only the schema is sure to be of a form that we know
-		Schema     int
-		Type, Data json.RawMessage
-	}
+	d := struct {
+		Schema int
+		Type   string
+		Data   workflow.Object // decoded in one go with the rest: to keep it raw first would scan it twice more
+	}{Data: o}
 	if err := json.Unmarshal(body, &d); err != nil {
+		var v struct{ Schema int } // of another schema only this is sure to be of a form that we know
+		if json.Unmarshal(body, &v) == nil && v.Schema > schema {
+			return checkSchema(v.Schema)
+		}
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	if err := checkSchema(d.Schema); err != nil {
 		return err
 	}
-	if string(d.Type) != strconv.Quote(docType) {
-		return fmt.Errorf("%w: it is of type %s, not %q", storage.ErrCorrupt, d.Type, docType)
-	}
-	if err := json.Unmarshal(d.Data, o); err != nil {
-		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+	if d.Type != docType {
+		return fmt.Errorf("%w: it is of type %q, not %q", storage.ErrCorrupt, d.Type, docType)
 	}
 	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
 		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
