@@ -300,6 +300,9 @@ func fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (
 // TestCostOfManyPlans counts what listings and recovery ask for in a vault of many plans, in one day and in fourteen: a few
 // requests, and a few round trips, whatever the number.
 func TestCostOfManyPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: requests are the same under the race detector, and filling the days takes a minute")
+	}
 	const n, latency = 20_000, time.Second
 	for _, span := range []time.Duration{12 * time.Hour, 14 * 24 * time.Hour} {
 		inBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
