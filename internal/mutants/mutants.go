@@ -48,7 +48,7 @@ var mutants = []mutant{
 	{"retry: Retry-After is not heard", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
 	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
 	{"retry: more in flight than slots", "internal/blob/client.go", "slots: make(chan struct{}, o.Concurrency)", "slots: make(chan struct{}, 2*o.Concurrency)", "TestConcurrency"},
-	{"retry: a failed page is the last", "internal/blob/client.go", "if !yield(page, err) || err != nil || deref(next) == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || deref(next) == \"\" {", "TestList"},
+	{"retry: a failed page is the last", "internal/blob/client.go", "if !yield(page, err) || err != nil || next == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || next == \"\" {", "TestList"},
 
 	// The grace period.
 	{"grace: Recovery takes the young", "recovery.go", "at.Sub(item.LastModified) <= v.grace+v.margin()", "at.Sub(item.LastModified) < 0", "TestRecoveryLeaves"},
