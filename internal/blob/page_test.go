@@ -144,6 +144,23 @@ func TestPagesAreReadToTheEnd(t *testing.T) {
 	}
 }
 
+// BenchmarkReadPage decodes a full page of entries and objects.
+func BenchmarkReadPage(b *testing.B) {
+	metadata := "<Metadata><planid>0193472c-5f00-7000-8000-000000000001</planid><groupid>0193472c-5f00-7000-8000-000000000002</groupid>" +
+		"<name>nightly report</name><descr>all regions, one after the other</descr><submittime>2026-11-20T08:30:00Z</submittime>" +
+		"<state>{&quot;status&quot;:&quot;Completed&quot;}</state><plantype>entry</plantype><schema>1</schema>" +
+		"<writeid>6f1c1a58-98a0-4c5e-a5a8-0d2b6b9b7c11</writeid></Metadata>"
+	item := blobNamed("<Name>plans/0193472c-5f00-7000-8000-000000000001-entry.json</Name>", metadata)
+	text := page(strings.Repeat(item, MaxPage))
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := readPage(strings.NewReader(text)); err != nil || len(got.blobs) != MaxPage {
+			b.Fatal(len(got.blobs), err)
+		}
+	}
+}
+
 // watched is a body that knows what was done with it.
 type watched struct {
 	io.Reader

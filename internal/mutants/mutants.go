@@ -77,7 +77,7 @@ var mutants = []mutant{
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
 	{"recovery: stops at what it can't mend", "recovery.go", "\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "\t\t\tif len(errs) > 0 {\n\t\t\t\treturn nil\n\t\t\t}\n\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "TestRecoveryOfLost"},
 	{"list: a page that ends early is a short one", "internal/blob/page.go", "t, err := d.Token() // fails at an early end\n\t\tif err != nil {\n\t\t\treturn err", "t, err := d.Token()\n\t\tif err != nil {\n\t\t\treturn nil", "TestReadPage|TestList"},
-	{"list: an answer without a list is an empty one", "internal/blob/page.go", "if err == nil && !listed {", "if false {", "TestReadPage|TestGarbled"},
+	{"list: an answer without a list is an empty one", "internal/blob/page.go", "if err == nil && !listed {", "if false && !listed {", "TestReadPage|TestGarbled"},
 	{"list: oldest first", "window.go", "for _, e := range slices.Backward(first.items) {", "for _, e := range first.items {", "TestSearch"},
 	{"list: cut texts stay cut", "lister.go", "if p.cut && p.err == nil {", "if false {", "TestStrange"},
 	{"prefix: another one's days", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
