@@ -98,8 +98,8 @@ func open(ctx context.Context, name string, reg *registry.Register, opts []Optio
 	}, nil
 }
 
-// Close waits for the calls under way, until ctx ends at the latest, and gives up the vault's connections. Calls made after
-// it return ErrClosed; a second Close returns nil.
+// Close waits for the calls under way, until ctx ends at the latest, and gives up the vault's connections. With none under way
+// it returns nil, even if ctx has ended. Calls made after it return ErrClosed; a second Close returns nil.
 func (v *Vault) Close(ctx context.Context) error {
 	v.mu.Lock()
 	select {
@@ -117,8 +117,12 @@ func (v *Vault) Close(ctx context.Context) error {
 	defer v.client.Close()
 	select {
 	case <-v.idle:
-		return nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-v.idle: // whether ctx has ended or not
+		return nil
+	default:
 		return edge("Close", uuid.Nil, ctx.Err())
 	}
 }

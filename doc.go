@@ -24,6 +24,11 @@
 // blob each sub-object, an object the whole plan; its presence is what makes it a plan. Markers under open/ lead Recovery to
 // what is not final. A day can be dropped as a whole by deleting its container. docs/protocol.md tells all of it.
 //
+// # Permissions
+//
+// The identity needs the role Storage Blob Data Contributor on the account; Storage Blob Data Reader is enough to read. One
+// that may not list containers takes WithDayProbing: the last days are then asked for by name, and older ones are not seen.
+//
 // # Contexts
 //
 // Requests that fail for a passing reason are tried again until the context ends, and without a deadline for

@@ -1,10 +1,12 @@
 package azblob_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -63,6 +65,21 @@ func TestLife(t *testing.T) {
 			t.Errorf("%d blobs are left after Delete", r.Blobs)
 		}
 	})
+}
+
+// TestCloseOfAnIdleVault: where nothing is waited for, it does not matter that the context has ended.
+func TestCloseOfAnIdleVault(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 64 { // a choice by chance would be right as often
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // same holds what the vault shows of a plan against the plan.

@@ -171,9 +171,9 @@ func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chose
 // are few and looked at one by one, so their pages are small and many days are read at once.
 const markersPage = 500
 
-// maxAhead is how many blobs may be read ahead, about: enough to keep some pages under way while one is used, and a few
-// MiB.
-const maxAhead = 4 * blob.MaxPage
+// maxAhead is how many blobs may be read ahead, about. Each page takes a few MiB: five keep the round trips of a large vault
+// within their budget, and the memory too.
+const maxAhead = 5 * blob.MaxPage
 
 // scan lists plans/ of the days that the filters leave.
 func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {

@@ -205,7 +205,7 @@ func (s *segment[E]) begin() uuid.UUID {
 
 const (
 	// reserve is the part of a page that a window is expected to fill, so that it still fits when there is a little more.
-	reserve = 0.92
+	reserve = 0.93
 	// spare is how many pages a window that has others behind it may fill.
 	spare = 4
 	// growth is how much wider than the last one a window may be.

@@ -98,7 +98,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives up the answer, which the SDK has read whole by then and not decoded yet.
+// Close gives up the answer. If it was a page, then all of it is decoded by now and none is used, so the heap is at its
+// highest. Answers that others still read are counted, though they are the emulator's.
 func (c *counted) Close() error {
 	err := c.ReadCloser.Close()
 	c.ReadCloser = http.NoBody // an emulator's whole answer is not held any longer than a connection would

@@ -114,7 +114,7 @@ func newClient(o Options) *Client {
 }
 
 func (c *Client) options(o Options) *service.ClientOptions {
-	var opts service.ClientOptions
+	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{readPages{}}}}
 	opts.Retry.MaxRetries = -1 // ours is the only retry layer: the SDK's would turn a lost answer into an error
 	opts.Transport = o.Transport
 	if c.own != nil {
@@ -464,26 +464,23 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 	if o.MaxResults > 0 {
 		opts.MaxResults = to.Ptr(int32(o.MaxResults)) //nolint:gosec // at most 5,000
 	}
-	return pages(func(marker *string) (page Page, next *string, err error) {
+	return pages(func(marker *string) (page Page, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			// A pager that has failed once says that there is no more: each try takes a new one, from our own marker.
-			resp, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
+			var seen time.Time
+			got, err := receive(ctx, func(ctx context.Context) error {
+				// A pager that has failed once says that there is no more: each try takes a new one, from our own marker.
+				resp, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
+				seen = deref(resp.Date)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			if resp.Segment == nil {
-				return io.ErrUnexpectedEOF
+			for i := range got.blobs {
+				got.blobs[i].Seen = seen
 			}
-			page = Page{}
-			for _, item := range resp.Segment.BlobItems {
-				if item.Name == nil || item.Properties == nil {
-					return errors.New("a listing names a blob without name or properties")
-				}
-				page.Items = append(page.Items, Item{*item.Name, properties(item.Properties.ETag, item.Properties.LastModified, resp.Date, item.Metadata)})
-			}
-			next = resp.NextMarker
-			page.More = deref(next) != ""
+			page, next = Page{Items: got.blobs, More: got.next != ""}, got.next
 			return nil
 		})
 		return page, next, err
@@ -495,24 +492,17 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimiter string) iter.Seq2[[]string, error] {
 	ref := Ref{containerName, prefix}
 	opts := container.ListBlobsHierarchyOptions{Prefix: &prefix}
-	return pages(func(marker *string) (groups []string, next *string, err error) {
+	return pages(func(marker *string) (groups []string, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			resp, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
+			got, err := receive(ctx, func(ctx context.Context) error {
+				_, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			if resp.Segment == nil {
-				return io.ErrUnexpectedEOF
-			}
-			groups = nil
-			for _, group := range resp.Segment.BlobPrefixes {
-				if group.Name == nil {
-					return errors.New("a listing names a group without name")
-				}
-				groups = append(groups, *group.Name)
-			}
-			next = resp.NextMarker
+			groups, next = got.groups, got.next
 			return nil
 		})
 		return groups, next, err
@@ -540,24 +530,17 @@ func (c *Client) HeadContainer(ctx context.Context, name string) (item Container
 func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]ContainerItem, error] {
 	ref := Ref{Container: prefix}
 	opts := service.ListContainersOptions{Prefix: &prefix, Include: service.ListContainersInclude{Metadata: true}}
-	return pages(func(marker *string) (items []ContainerItem, next *string, err error) {
+	return pages(func(marker *string) (items []ContainerItem, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list containers", ref: ref}, func(ctx context.Context) error {
-			resp, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
+			got, err := receive(ctx, func(ctx context.Context) error {
+				_, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			if resp.ServiceEndpoint == nil { // an empty body is no empty list
-				return io.ErrUnexpectedEOF
-			}
-			items = items[:0]
-			for _, item := range resp.ContainerItems {
-				if item.Name == nil {
-					return errors.New("a listing names a container without name")
-				}
-				items = append(items, ContainerItem{*item.Name, lower(item.Metadata)})
-			}
-			next = resp.NextMarker
+			items, next = got.containers, got.next
 			return nil
 		})
 		return items, next, err
@@ -565,15 +548,15 @@ func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]
 }
 
 // pages yields what fetch returns, from the first page until one has no next marker or fails.
-func pages[P any](fetch func(marker *string) (page P, next *string, err error)) iter.Seq2[P, error] {
+func pages[P any](fetch func(marker *string) (page P, next string, err error)) iter.Seq2[P, error] {
 	return func(yield func(P, error) bool) {
 		var marker *string
 		for {
 			page, next, err := fetch(marker)
-			if !yield(page, err) || err != nil || deref(next) == "" {
+			if !yield(page, err) || err != nil || next == "" {
 				return
 			}
-			marker = next
+			marker = &next
 		}
 	}
 }

@@ -48,7 +48,7 @@ var mutants = []mutant{
 	{"retry: Retry-After is not heard", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
 	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
 	{"retry: more in flight than slots", "internal/blob/client.go", "slots: make(chan struct{}, o.Concurrency)", "slots: make(chan struct{}, 2*o.Concurrency)", "TestConcurrency"},
-	{"retry: a failed page is the last", "internal/blob/client.go", "if !yield(page, err) || err != nil || deref(next) == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || deref(next) == \"\" {", "TestList"},
+	{"retry: a failed page is the last", "internal/blob/client.go", "if !yield(page, err) || err != nil || next == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || next == \"\" {", "TestList"},
 
 	// The grace period.
 	{"grace: Recovery takes the young", "recovery.go", "at.Sub(item.LastModified) <= v.grace+v.margin()", "at.Sub(item.LastModified) < 0", "TestRecoveryLeaves"},
@@ -76,6 +76,8 @@ var mutants = []mutant{
 	{"recovery: goes on past a sub-object that has changed", "internal/blob/client.go", "return c.changed(ctx, containerName, unmatched)", "return nil", "TestRecoveryBeside"},
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
 	{"recovery: stops at what it can't mend", "recovery.go", "\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "\t\t\tif len(errs) > 0 {\n\t\t\t\treturn nil\n\t\t\t}\n\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "TestRecoveryOfLost"},
+	{"list: a page that ends early is a short one", "internal/blob/page.go", "t, err := d.Token() // fails at an early end\n\t\tif err != nil {\n\t\t\treturn err", "t, err := d.Token()\n\t\tif err != nil {\n\t\t\treturn nil", "TestReadPage|TestList"},
+	{"list: an answer without a list is an empty one", "internal/blob/page.go", "if err == nil && !listed {", "if false && !listed {", "TestReadPage|TestGarbled"},
 	{"list: oldest first", "window.go", "for _, e := range slices.Backward(first.items) {", "for _, e := range first.items {", "TestSearch"},
 	{"list: cut texts stay cut", "lister.go", "if p.cut && p.err == nil {", "if false {", "TestStrange"},
 	{"prefix: another one's days", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},

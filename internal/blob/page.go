@@ -1,0 +1,283 @@
+package blob
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+)
+
+// The SDK keeps the body of an answer whole, and decodes all that the service tells of a blob. A page of 5,000 takes tens of
+// megabytes that way. So pages are decoded here, as they arrive, and only what the vault uses of them is kept. The request,
+// its signature and the judgement of its status remain the SDK's.
+
+// listing is a page of List Blobs or List Containers.
+type listing struct {
+	blobs      []Item // Seen is not set
+	groups     []string
+	containers []ContainerItem
+	next       string // the marker of the next page; empty on the last
+}
+
+// pageKey finds the listing that is waited for in a request's context.
+type pageKey struct{}
+
+// receive asks for a page by a request of the SDK's, and decodes the answer.
+func receive(ctx context.Context, ask func(context.Context) error) (*listing, error) {
+	page := new(listing)
+	if err := ask(context.WithValue(ctx, pageKey{}, page)); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// readPages is a policy that decodes the pages which are waited for. What is left for the SDK is an empty body.
+type readPages struct{}
+
+func (readPages) Do(req *policy.Request) (*http.Response, error) {
+	page, wanted := req.Raw().Context().Value(pageKey{}).(*listing)
+	if !wanted {
+		return req.Next()
+	}
+	runtime.SkipBodyDownload(req)
+	resp, err := req.Next()
+	if err != nil {
+		return resp, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_, err := runtime.Payload(resp) // has the error code, and frees the connection
+		return resp, err
+	}
+	defer resp.Body.Close()
+	*page, err = readPage(resp.Body)
+	resp.Body = http.NoBody
+	return resp, err
+}
+
+// readPage decodes a page. What it does not know it skips. A page that ends before its last tag is an error, and so is one
+// that tells of no list: either would pass for a short one.
+func readPage(r io.Reader) (listing, error) {
+	d := pageDecoder{Decoder: xml.NewDecoder(r)}
+	err := d.results()
+	if err == nil {
+		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is used again
+	}
+	if err != nil {
+		return listing{}, fmt.Errorf("read page of listing: %w", err)
+	}
+	return d.page, nil
+}
+
+type pageDecoder struct {
+	*xml.Decoder
+	page listing
+}
+
+// results reads the whole document.
+func (d *pageDecoder) results() error {
+	root, err := d.root()
+	if err != nil {
+		return err
+	}
+	if root.Name.Local != "EnumerationResults" {
+		return fmt.Errorf("the answer is <%s>, not <EnumerationResults>", root.Name.Local)
+	}
+	listed := false
+	err = d.children(func(e xml.StartElement) (err error) {
+		switch e.Name.Local {
+		case "Blobs":
+			listed = true
+			return d.children(d.blob)
+		case "Containers":
+			listed = true
+			return d.children(d.container)
+		case "NextMarker":
+			d.page.next, err = d.text(e)
+			return err
+		}
+		return d.Skip()
+	})
+	if err == nil && !listed {
+		return errors.New("the answer has no list")
+	}
+	return err
+}
+
+// root finds the first element. What may stand before it is a byte order mark, the XML declaration and comments.
+func (d *pageDecoder) root() (xml.StartElement, error) {
+	for {
+		t, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return xml.StartElement{}, err
+		}
+		if e, ok := t.(xml.StartElement); ok {
+			return e, nil
+		}
+	}
+}
+
+// children gives each element within the present one to read, which must read it to its end.
+func (d *pageDecoder) children(read func(xml.StartElement) error) error {
+	for {
+		t, err := d.Token() // fails at an early end
+		if err != nil {
+			return err
+		}
+		switch t := t.(type) {
+		case xml.StartElement:
+			if err := read(t); err != nil {
+				return err
+			}
+		case xml.EndElement:
+			return nil
+		}
+	}
+}
+
+// text reads an element that holds text alone.
+func (d *pageDecoder) text(of xml.StartElement) (string, error) {
+	var text string
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		switch t := t.(type) {
+		case xml.CharData:
+			text += string(t) // in one piece, unless there are CDATA sections
+		case xml.StartElement:
+			return "", fmt.Errorf("<%s> stands within <%s>, which is text", t.Name.Local, of.Name.Local)
+		case xml.EndElement:
+			return text, nil
+		}
+	}
+}
+
+// blob reads a child of Blobs.
+func (d *pageDecoder) blob(e xml.StartElement) error {
+	switch e.Name.Local {
+	case "Blob":
+		var item Item
+		known := false
+		err := d.children(func(e xml.StartElement) error {
+			switch e.Name.Local {
+			case "Name":
+				return d.name(e, &item.Name)
+			case "Properties":
+				known = true
+				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties) })
+			case "Metadata":
+				return d.metadata(&item.Metadata)
+			}
+			return d.Skip()
+		})
+		if err == nil && (item.Name == "" || !known) {
+			err = errors.New("a blob has no name or no properties")
+		}
+		d.page.blobs = append(d.page.blobs, item)
+		return err
+	case "BlobPrefix":
+		var name string
+		err := d.children(func(e xml.StartElement) error {
+			if e.Name.Local == "Name" {
+				return d.name(e, &name)
+			}
+			return d.Skip()
+		})
+		if err == nil && name == "" {
+			err = errors.New("a group of blobs has no name")
+		}
+		d.page.groups = append(d.page.groups, name)
+		return err
+	}
+	return d.Skip()
+}
+
+// name reads a name. One that XML can't carry is percent-encoded, and says so.
+func (d *pageDecoder) name(e xml.StartElement, name *string) error {
+	if *name != "" {
+		return fmt.Errorf("%q has a second name", *name)
+	}
+	encoded := false
+	for _, a := range e.Attr {
+		if a.Name.Local == "Encoded" {
+			var err error
+			if encoded, err = strconv.ParseBool(a.Value); err != nil {
+				return fmt.Errorf("read whether a name is encoded: %w", err)
+			}
+		}
+	}
+	text, err := d.text(e)
+	if err == nil && encoded {
+		text, err = url.QueryUnescape(text)
+	}
+	*name = text
+	return err
+}
+
+// property reads a child of a blob's Properties.
+func (d *pageDecoder) property(e xml.StartElement, p *Properties) error {
+	switch e.Name.Local {
+	case "Etag":
+		text, err := d.text(e)
+		p.ETag = strings.Trim(text, `"`)
+		return err
+	case "Last-Modified":
+		text, err := d.text(e)
+		if err != nil || text == "" {
+			return err
+		}
+		if p.LastModified, err = time.Parse(http.TimeFormat, text); err != nil {
+			return fmt.Errorf("read Last-Modified: %w", err)
+		}
+		return nil
+	}
+	return d.Skip()
+}
+
+// metadata adds what a Metadata element holds, with names in lower case.
+func (d *pageDecoder) metadata(into *map[string]string) error {
+	if *into == nil {
+		*into = map[string]string{}
+	}
+	return d.children(func(e xml.StartElement) error {
+		text, err := d.text(e)
+		(*into)[strings.ToLower(e.Name.Local)] = text
+		return err
+	})
+}
+
+// container reads a child of Containers.
+func (d *pageDecoder) container(e xml.StartElement) error {
+	if e.Name.Local != "Container" {
+		return d.Skip()
+	}
+	var item ContainerItem
+	err := d.children(func(e xml.StartElement) (err error) {
+		switch e.Name.Local {
+		case "Name":
+			item.Name, err = d.text(e)
+			return err
+		case "Metadata":
+			return d.metadata(&item.Metadata)
+		}
+		return d.Skip()
+	})
+	if err == nil && item.Name == "" {
+		err = errors.New("a container has no name")
+	}
+	d.page.containers = append(d.page.containers, item)
+	return err
+}

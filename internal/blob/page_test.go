@@ -1,0 +1,242 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+)
+
+const modified = "Fri, 20 Nov 2026 08:30:00 GMT"
+
+// page is a listing of blobs around what is given.
+func page(blobs string) string {
+	return `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="https://a/" ContainerName="box">` +
+		`<Prefix>p</Prefix><MaxResults>5000</MaxResults><Blobs>` + blobs + `</Blobs><NextMarker>2!bmV4dA</NextMarker></EnumerationResults>`
+}
+
+// blobNamed is a blob with the metadata that is given.
+func blobNamed(name, metadata string) string {
+	return `<Blob>` + name + `<Properties><Creation-Time>` + modified + `</Creation-Time><Last-Modified>` + modified +
+		`</Last-Modified><Etag>0x8D1</Etag><Content-Length>2</Content-Length><Content-MD5 /></Properties>` + metadata + `<OrMetadata /></Blob>`
+}
+
+const containersPage = `<?xml version="1.0"?><EnumerationResults ServiceEndpoint="https://a/"><Containers>` +
+	`<Container><Name>day-1</Name><Properties><Etag>"0x1"</Etag></Properties><Metadata><PlanVaultLayout>1</PlanVaultLayout></Metadata></Container>` +
+	`<Container><Name>day-2</Name></Container></Containers><NextMarker>/a/day-3</NextMarker></EnumerationResults>`
+
+const groupsPage = `<EnumerationResults><Delimiter>-</Delimiter><Blobs><BlobPrefix><Name>plans/0190-</Name></BlobPrefix>` +
+	`<BlobPrefix><Name Encoded="true">a%FFb</Name></BlobPrefix></Blobs><NextMarker/></EnumerationResults>`
+
+func TestReadPage(t *testing.T) {
+	at := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+	one := func(name string, metadata map[string]string) listing {
+		return listing{next: "2!bmV4dA", blobs: []Item{{name, Properties{ETag: "0x8D1", LastModified: at, Metadata: metadata}}}}
+	}
+	const name = "<Name>n</Name>"
+	for _, test := range []struct {
+		what, text string
+		want       listing
+	}{
+		{"a name", page(blobNamed("<Name>plans/a b</Name>", "")), one("plans/a b", nil)},
+		{"an encoded name", page(blobNamed(`<Name Encoded="true">a%EF%BF%BFb%20c</Name>`, "")), one("a\uffffb c", nil)},
+		{"a name that only looks encoded", page(blobNamed(`<Name Encoded="false">a%20b+</Name>`, "")), one("a%20b+", nil)},
+		{"entities", page(blobNamed("<Name>&lt;&amp;&gt;&quot;&#39;&#x20AC;</Name>", "")), one(`<&>"'€`, nil)},
+		{"CDATA", page(blobNamed("<Name>a<![CDATA[<b>&amp;]]>c</Name>", "")), one("a<b>&amp;c", nil)},
+		{"CDATA in metadata", page(blobNamed(name, "<Metadata><A>1<![CDATA[<]]>2</A></Metadata>")), one("n", map[string]string{"a": "1<2"})},
+		{"comments", "<!-- c -->" + page("<!-- c -->"+blobNamed("<Name>a<!-- c -->b</Name>", "")), one("ab", nil)},
+		{"a byte order mark", "\ufeff" + page(blobNamed(name, "")), one("n", nil)},
+		{"what follows the list", page(blobNamed(name, "")) + "\r\n", one("n", nil)},
+		{"metadata in any case", page(blobNamed(name, "<Metadata><PlanID>x</PlanID><_odd.name-1>y</_odd.name-1></Metadata>")), one("n", map[string]string{"planid": "x", "_odd.name-1": "y"})},
+		{"empty metadata", page(blobNamed(name, "<Metadata><a></a><b/> <c> </c></Metadata>")), one("n", map[string]string{"a": "", "b": "", "c": " "})},
+		{"no metadata", page(blobNamed(name, "<Metadata />")), one("n", map[string]string{})},
+		{"encrypted metadata", page(blobNamed(name, `<Metadata Encrypted="true"><a>b</a></Metadata>`)), one("n", map[string]string{"a": "b"})},
+		{"what is new", page("<New>n</New>" + blobNamed("<New><Name>x</Name></New>"+name, "<Tags><TagSet/></Tags>")), one("n", nil)},
+		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x1\"</Etag></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{{"n", Properties{ETag: "0x1"}}}}},
+		{"no properties known", page("<Blob><Name>n</Name><Properties><Last-Modified/></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{{Name: "n"}}}},
+		{"an empty page that is not the last", page(""), listing{next: "2!bmV4dA"}},
+		{"an empty list", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", listing{}},
+		{"groups", groupsPage, listing{groups: []string{"plans/0190-", "a\xffb"}}},
+		{"containers", containersPage, listing{next: "/a/day-3", containers: []ContainerItem{{"day-1", map[string]string{"planvaultlayout": "1"}}, {Name: "day-2"}}}},
+		{"no containers", "<EnumerationResults><Containers/></EnumerationResults>", listing{}},
+	} {
+		for how, r := range map[string]io.Reader{"whole": strings.NewReader(test.text), "byte by byte": iotest.OneByteReader(strings.NewReader(test.text))} {
+			if got, err := readPage(r); err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%s, %s: %+v, %v", test.what, how, got, err)
+			}
+		}
+	}
+}
+
+func TestReadPageRefuses(t *testing.T) {
+	for _, test := range []struct{ what, text, want string }{
+		{"nothing", "", "unexpected EOF"},
+		{"no XML", "404 page not found", "unexpected EOF"},
+		{"JSON", `{"error":{}}`, "unexpected EOF"},
+		{"another answer", "<Error><Code>ServerBusy</Code></Error>", "<Error>"},
+		{"an empty answer", "<EnumerationResults/>", "no list"},
+		{"tags that do not match", page("<Blob><Name>n</Nome></Blob>"), "closed by"},
+		{"a blob without name", page("<Blob><Properties/></Blob>"), "no name"},
+		{"a blob with an empty name", page("<Blob><Name/><Properties/></Blob>"), "no name"},
+		{"a blob without properties", page("<Blob><Name>n</Name></Blob>"), "no properties"},
+		{"a blob with two names", page("<Blob><Name>n</Name><Name>m</Name><Properties/></Blob>"), "second name"},
+		{"a group without name", page("<BlobPrefix/>"), "no name"},
+		{"a container without name", "<EnumerationResults><Containers><Container/></Containers></EnumerationResults>", "no name"},
+		{"a name in pieces", page("<Blob><Name>a<b>c</b></Name><Properties/></Blob>"), "is text"},
+		{"a bad escape", page(blobNamed(`<Name Encoded="true">%zz</Name>`, "")), "%zz"},
+		{"a bad mark of encoding", page(blobNamed(`<Name Encoded="perhaps">n</Name>`, "")), "perhaps"},
+		{"a bad time", page("<Blob><Name>n</Name><Properties><Last-Modified>today</Last-Modified></Properties></Blob>"), "Last-Modified"},
+		{"an entity that nobody knows", page(blobNamed("<Name>&nbsp;</Name>", "")), "entity"},
+		{"a byte that is no text", page(blobNamed("<Name>\xff</Name>", "")), "UTF-8"},
+	} {
+		if got, err := readPage(strings.NewReader(test.text)); err == nil || !strings.Contains(err.Error(), test.want) || !reflect.DeepEqual(got, listing{}) {
+			t.Errorf("%s: %+v, %v", test.what, got, err)
+		}
+	}
+}
+
+// TestReadPageWantsTheEnd cuts pages at every byte, where a connection ends early and looks as if all had come.
+func TestReadPageWantsTheEnd(t *testing.T) {
+	for _, text := range []string{
+		page(blobNamed("<Name>a</Name>", "<Metadata><a>b</a></Metadata>") + blobNamed(`<Name Encoded="true">b</Name>`, "")),
+		page(""), containersPage, groupsPage,
+	} {
+		for n := range len(text) {
+			if got, err := readPage(strings.NewReader(text[:n])); err == nil {
+				t.Fatalf("%q is taken for a page: %+v", text[:n], got)
+			}
+		}
+		broken := io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))
+		if _, err := readPage(broken); err == nil {
+			t.Error("a connection that breaks behind the last tag is no error")
+		}
+	}
+}
+
+// TestPagesAreReadToTheEnd: a connection is used again only when its answer was read to the end and closed.
+func TestPagesAreReadToTheEnd(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden} {
+		inWorld(t, func(t *testing.T, w *world) {
+			body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
+			c := w.over(t, func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Header: http.Header{"X-Ms-Error-Code": {"Whatever"}}, Body: body}, nil
+			})
+			for _, err := range c.List(t.Context(), "box", ListOptions{}) {
+				if (err == nil) != (status == http.StatusOK) {
+					t.Errorf("status %d: %v", status, err)
+				}
+				break
+			}
+			if !body.ended || !body.closed {
+				t.Errorf("status %d: read to the end is %v, closed %v", status, body.ended, body.closed)
+			}
+		})
+	}
+}
+
+// BenchmarkReadPage decodes a full page of entries and objects.
+func BenchmarkReadPage(b *testing.B) {
+	metadata := "<Metadata><planid>0193472c-5f00-7000-8000-000000000001</planid><groupid>0193472c-5f00-7000-8000-000000000002</groupid>" +
+		"<name>nightly report</name><descr>all regions, one after the other</descr><submittime>2026-11-20T08:30:00Z</submittime>" +
+		"<state>{&quot;status&quot;:&quot;Completed&quot;}</state><plantype>entry</plantype><schema>1</schema>" +
+		"<writeid>6f1c1a58-98a0-4c5e-a5a8-0d2b6b9b7c11</writeid></Metadata>"
+	item := blobNamed("<Name>plans/0193472c-5f00-7000-8000-000000000001-entry.json</Name>", metadata)
+	text := page(strings.Repeat(item, MaxPage))
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := readPage(strings.NewReader(text)); err != nil || len(got.blobs) != MaxPage {
+			b.Fatal(len(got.blobs), err)
+		}
+	}
+}
+
+// watched is a body that knows what was done with it.
+type watched struct {
+	io.Reader
+	ended, closed bool
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	w.ended = w.ended || err == io.EOF
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.closed = true
+	return nil
+}
+
+// FuzzReadPage holds the decoder against the SDK's types, as encoding/xml fills them: what both accept they agree on.
+func FuzzReadPage(f *testing.F) {
+	for _, seed := range []string{
+		page(""), containersPage, groupsPage, "", "<EnumerationResults>",
+		page(blobNamed(`<Name Encoded="true">a%20b</Name>`, "<Metadata><A>1</A><b/></Metadata>")),
+		page(blobNamed("<Name>&lt;<![CDATA[<>]]></Name>", "<Metadata><x-1>=?utf-8?b?YQ==?=</x-1></Metadata>")),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := readPage(bytes.NewReader(text))
+		if err != nil {
+			if !reflect.DeepEqual(got, listing{}) {
+				t.Errorf("%+v, and %v", got, err)
+			}
+			return
+		}
+		text = bytes.TrimPrefix(text, []byte("\ufeff"))
+		var flat container.ListBlobsFlatSegmentResponse
+		var groups container.ListBlobsHierarchySegmentResponse
+		var containers service.ListContainersSegmentResponse
+		for _, into := range []any{&flat, &groups, &containers} {
+			if xml.Unmarshal(text, into) != nil {
+				return // it decodes what we skip, too
+			}
+		}
+		want := listing{next: deref(flat.NextMarker)}
+		if flat.Segment != nil {
+			for _, item := range flat.Segment.BlobItems {
+				var etag *azcore.ETag
+				var modified *time.Time
+				if item.Properties != nil {
+					etag, modified = item.Properties.ETag, item.Properties.LastModified
+				}
+				want.blobs = append(want.blobs, Item{deref(item.Name), properties(etag, modified, nil, item.Metadata)})
+			}
+		}
+		if groups.Segment != nil {
+			for _, group := range groups.Segment.BlobPrefixes {
+				want.groups = append(want.groups, deref(group.Name))
+			}
+		}
+		for _, item := range containers.ContainerItems {
+			want.containers = append(want.containers, ContainerItem{deref(item.Name), lower(item.Metadata)})
+		}
+		// The SDK takes the last piece of a value that a comment or CDATA cuts into pieces for all of it.
+		inPieces := bytes.Contains(text, []byte("<!")) || bytes.Contains(bytes.TrimPrefix(text, []byte("<?")), []byte("<?"))
+		sameMetadata := func(a, b map[string]string) bool { return inPieces || maps.Equal(a, b) }
+		same := got.next == want.next && reflect.DeepEqual(got.groups, want.groups) &&
+			len(got.blobs) == len(want.blobs) && len(got.containers) == len(want.containers)
+		for i := 0; same && i < len(got.blobs); i++ {
+			a, b := got.blobs[i], want.blobs[i]
+			same = a.Name == b.Name && a.ETag == b.ETag && a.LastModified.Equal(b.LastModified) && sameMetadata(a.Metadata, b.Metadata)
+		}
+		for i := 0; same && i < len(got.containers); i++ {
+			same = got.containers[i].Name == want.containers[i].Name && sameMetadata(got.containers[i].Metadata, want.containers[i].Metadata)
+		}
+		if !same {
+			t.Errorf("%+v, the SDK reads %+v", got, want)
+		}
+	})
+}
