@@ -66,7 +66,7 @@ func (readPages) Do(req *policy.Request) (*http.Response, error) {
 // readPage decodes a page. What it does not know it skips. A page that ends before its last tag is an error, and so is one
 // that tells of no list: either would pass for a short one.
 func readPage(r io.Reader) (listing, error) {
-	d := pageDecoder{Decoder: xml.NewDecoder(r)}
+	d := pageDecoder{Decoder: xml.NewDecoder(r), names: map[string]string{}}
 	err := d.results()
 	if err == nil {
 		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is used again
@@ -79,7 +79,8 @@ func readPage(r io.Reader) (listing, error) {
 
 type pageDecoder struct {
 	*xml.Decoder
-	page listing
+	page  listing
+	names map[string]string // of metadata: all blobs have the same, so they share them
 }
 
 // results reads the whole document.
@@ -254,7 +255,12 @@ func (d *pageDecoder) metadata(into *map[string]string) error {
 	}
 	return d.children(func(e xml.StartElement) error {
 		text, err := d.text(e)
-		(*into)[strings.ToLower(e.Name.Local)] = text
+		name, known := d.names[e.Name.Local]
+		if !known {
+			name = strings.ToLower(e.Name.Local)
+			d.names[e.Name.Local] = name
+		}
+		(*into)[name] = text
 		return err
 	})
 }
