@@ -26,7 +26,8 @@ import (
 // answered outlives the process and the machine. ETags, times, metadata, content
 // headers, digests and deletions of containers under way are after Open as they
 // were, and no ETag is given out twice. Faults, the log and late requests are not
-// kept. Bodies are held in memory, too.
+// kept. Bodies are held in memory, too. Writes are committed one at a time, and a
+// context that ends does not break a commit off.
 //
 // A write that can't be made durable is answered with 500 InternalError and has
 // no effect, and so are all later ones, since the file is not trusted any more
@@ -87,6 +88,7 @@ type file struct {
 var (
 	errClosed  = errors.New("the server is closed: open its file again")
 	errDamaged = errors.New("the file is damaged, or not the emulator's: put back a copy of it, or remove it to begin anew")
+	errNewer   = errors.New("the file was written by a newer emulator: use that one")
 	errInUse   = errors.New("another server has the file open, in this process or another: close that one, or give each a file of its own")
 )
 
@@ -245,10 +247,10 @@ func (f *file) load(s *state) error {
 		if err == nil {
 			err = checkPages(tx)
 		}
-		if err != nil {
-			return fmt.Errorf("%w (%w)", errDamaged, err)
+		if err != nil && !errors.Is(err, errNewer) {
+			err = fmt.Errorf("%w (%w)", errDamaged, err)
 		}
-		return nil
+		return err
 	})
 	if err != nil || !isNew {
 		return err
@@ -380,7 +382,7 @@ func encodeHead(versions etag, count uint64) []byte {
 func decodeHead(payload []byte) (versions etag, count uint64, err error) {
 	r := fields{rest: payload}
 	if schema := r.number(); schema != fileSchema && !r.bad {
-		return 0, 0, fmt.Errorf("its schema is %d, and this emulator reads %d: use the version that wrote it", schema, fileSchema)
+		return 0, 0, fmt.Errorf("%w (its schema is %d, and this one reads %d)", errNewer, schema, fileSchema)
 	}
 	versions, count = etag(r.number()), r.number()
 	return versions, count, r.end("head")
