@@ -7,7 +7,8 @@
 //	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, reg)
 //	err = vault.Recovery(ctx)
 //
-// The package example shows how a service starts: New, Recovery, Search for what is open, Read, go on.
+// The package examples show how a service starts (New, Recovery, Search for what is open, Read, go on), how it runs a plan, and
+// how it ends. docs/embedding.md tells authors of engines what to write when, and what to do at each error.
 //
 // # Promises
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -55,46 +56,240 @@ func openExample(ctx context.Context, server *emulator.Server) *azblob.Vault {
 	return vault
 }
 
+// act is what an engine does for an action. It may come a second time with the same ID, which is for the other side to know
+// it by.
+type act func(ctx context.Context, action *workflow.Action) (response any, err error)
+
+// sayHello is the work of the examples.
+func sayHello(_ context.Context, action *workflow.Action) (any, error) {
+	said := "hello " + action.Req.(greetRequest).Whom
+	fmt.Println(said)
+	return greetResponse{said}, nil
+}
+
+// runPlan takes a plan from where it stands to its end. Each object is Running in the vault before anything is done for it, and
+// what came of it is in the vault before anything builds on that. (Checks, retries and failures of actions are left out.)
+func runPlan(ctx context.Context, vault storage.Updater, plan *workflow.Plan, do act) error {
+	if err := begin(ctx, vault, plan); err != nil {
+		return err
+	}
+	for _, block := range plan.Blocks {
+		if err := begin(ctx, vault, block); err != nil {
+			return err
+		}
+		for _, sequence := range block.Sequences {
+			if err := begin(ctx, vault, sequence); err != nil {
+				return err
+			}
+			for _, action := range sequence.Actions {
+				if err := runAction(ctx, vault, action, do); err != nil {
+					return err
+				}
+			}
+			if err := end(ctx, vault, sequence); err != nil {
+				return err
+			}
+		}
+		if err := end(ctx, vault, block); err != nil {
+			return err
+		}
+	}
+	return end(ctx, vault, plan)
+}
+
+// runAction runs an action that has no end yet: one that is Running may have been done, or not, so it is done again.
+func runAction(ctx context.Context, vault storage.Updater, action *workflow.Action, do act) error {
+	if action.State.Status.Final() {
+		return nil
+	}
+	if err := begin(ctx, vault, action); err != nil {
+		return err
+	}
+	attempt := workflow.Attempt{Start: time.Now()}
+	response, err := do(ctx, action)
+	if err != nil {
+		return err // it stays Running, and whoever goes on does it again
+	}
+	attempt.Resp, attempt.End = response, time.Now()
+	action.Attempts = append(action.Attempts, attempt)
+	return end(ctx, vault, action)
+}
+
+func begin(ctx context.Context, vault storage.Updater, o workflow.Object) error {
+	state := o.Header().State
+	if err := ctx.Err(); err != nil || state.Status != workflow.NotStarted {
+		return err
+	}
+	state.Status, state.Start = workflow.Running, time.Now()
+	return save(ctx, vault, o)
+}
+
+func end(ctx context.Context, vault storage.Updater, o workflow.Object) error {
+	state := o.Header().State
+	if state.Status.Final() {
+		return nil
+	}
+	state.Status, state.End = workflow.Completed, time.Now()
+	return save(ctx, vault, o)
+}
+
+// save stores an object. A shutdown, which ends ctx, does not cut it off. What is unknown is asked for again, as it is. A
+// conflict is for the caller: the plan is somebody else's.
+func save(ctx context.Context, vault storage.Updater, o workflow.Object) (err error) {
+	for range 3 {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		err = storage.Update(limited, vault, o)
+		cancel()
+		if !errors.Is(err, storage.ErrUnknown) {
+			break
+		}
+	}
+	return err
+}
+
 // A service starts: it opens its vault, lets Recovery clear up, finds what was open, and goes on where it stood.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := account()
 
-	before := openExample(ctx, server) // an engine that runs a plan, and is killed
-	plan := hello("world")
-	if err := before.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
-	plan.State.Status = workflow.Running
-	if err := before.UpdatePlan(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	before := openExample(ctx, server) // an engine that is killed in the middle of the first plan's action
+	first, second := hello("world"), hello("moon")
+	check(before.Create(ctx, first))
+	check(before.Create(ctx, second))
+	killed := errors.New("killed")
+	err := runPlan(ctx, before, first, func(context.Context, *workflow.Action) (any, error) { return nil, killed })
+	fmt.Println(err)
 
 	vault := openExample(ctx, server) // the engine again
 	defer vault.Close(ctx)
 	if err := vault.Recovery(ctx); err != nil {
 		log.Print(err) // what can't be mended does not keep the rest from going on
 	}
-	open, err := vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for found := range open {
-		if found.Err != nil {
-			log.Print(found.Err)
-			continue
+	for _, status := range []workflow.Status{workflow.Running, workflow.NotStarted} { // what was begun comes first
+		open, err := vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{status}})
+		check(err)
+		for found := range open {
+			if found.Err != nil {
+				log.Print(found.Err) // one plan that can't be read
+				continue
+			}
+			plan, err := vault.Read(ctx, found.Result.ID)
+			if err != nil {
+				log.Print(err)
+				continue
+			}
+			fmt.Printf("%s is %s, its action %s\n", plan.Name, plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].State.Status)
+			check(runPlan(ctx, vault, plan, sayHello))
 		}
-		plan, err := vault.Read(ctx, found.Result.ID)
-		if err != nil {
-			log.Print(err)
-			continue
-		}
-		action := plan.Blocks[0].Sequences[0].Actions[0]
-		fmt.Printf("%s is %s, %s of %v is %s\n", plan.Name, plan.State.Status, action.Name, action.Req.(greetRequest).Whom, action.State.Status)
 	}
 	// Output:
-	// hello world is Running, greet of world is NotStarted
+	// killed
+	// hello world is Running, its action Running
+	// hello world
+	// hello moon is NotStarted, its action NotStarted
+	// hello moon
+}
+
+// A plan is run. Before and after each act the vault is told, so that whoever comes later knows what was begun and what is
+// done. Another engine that has an older version learns of it by ErrConflict, and lets go.
+func Example_running() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := account()
+	vault := openExample(ctx, server)
+	defer vault.Close(ctx)
+	plan := hello("world")
+	check(vault.Create(ctx, plan))
+	other, err := vault.Read(ctx, plan.ID)
+	check(err)
+
+	check(runPlan(ctx, vault, plan, func(ctx context.Context, action *workflow.Action) (any, error) {
+		stored, err := vault.Read(ctx, plan.ID)
+		check(err)
+		fmt.Println("while it runs:", stored.State.Status, stored.Blocks[0].Sequences[0].Actions[0].State.Status)
+		return sayHello(ctx, action)
+	}))
+	stored, err := vault.Read(ctx, plan.ID)
+	check(err)
+	fmt.Println("at its end:", stored.State.Status, stored.Blocks[0].Sequences[0].Actions[0].State.Status)
+
+	err = runPlan(ctx, vault, other, sayHello)
+	fmt.Println("the other one:", errors.Is(err, storage.ErrConflict))
+	// Output:
+	// while it runs: Running Running
+	// hello world
+	// at its end: Completed Completed
+	// the other one: true
+}
+
+// A service ends: it takes no new work, ends what is under way or waits for it, and closes the vault, with a deadline for
+// each. What did not come to its end is Running in the vault, for the next start.
+func Example_shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := account()
+	vault := openExample(ctx, server)
+	plan := hello("world")
+	check(vault.Create(ctx, plan))
+
+	working, stop := context.WithCancel(ctx) // signal.NotifyContext(ctx, syscall.SIGTERM), and no new plans once it ends
+	begun := make(chan struct{})
+	var runs sync.WaitGroup
+	runs.Go(func() {
+		err := runPlan(working, vault, plan, func(ctx context.Context, _ *workflow.Action) (any, error) {
+			close(begun)
+			<-ctx.Done() // a long action
+			return nil, ctx.Err()
+		})
+		fmt.Println("run:", err)
+	})
+	<-begun
+	stop()
+	runs.Wait() // updates under way have come to their ends, too
+
+	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println("closed:", vault.Close(closing))
+	fmt.Println("later calls are refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrClosed))
+
+	next := openExample(ctx, server)
+	defer next.Close(ctx)
+	plan, err := next.Read(ctx, plan.ID)
+	check(err)
+	fmt.Println(plan.Blocks[0].Sequences[0].Actions[0].State.Status)
+	check(runPlan(ctx, next, plan, sayHello))
+	// Output:
+	// run: context canceled
+	// closed: <nil>
+	// later calls are refused: true
+	// Running
+	// hello world
+}
+
+// The outcome of an update is not known when its context ends while it is under way. The same object, stored again, settles
+// it: here the vault finds that its first write had taken effect.
+func ExampleVault_UpdateAction_unknown() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := account()
+	vault := openExample(ctx, server)
+	defer vault.Close(ctx)
+	plan := hello("world")
+	check(vault.Create(ctx, plan))
+	plan.State.Status = workflow.Running
+	check(vault.UpdatePlan(ctx, plan))
+
+	impatient, giveUp := context.WithCancel(ctx)
+	server.Inject(emulator.On(emulator.PutBlob).Where(func(emulator.Request) bool { giveUp(); return true }).Nth(1).Do(emulator.Silence().Applied()))
+	action := plan.Blocks[0].Sequences[0].Actions[0]
+	action.State.Status = workflow.Running
+	err := vault.UpdateAction(impatient, action)
+	fmt.Println(errors.Is(err, storage.ErrUnknown), errors.Is(err, context.Canceled))
+	fmt.Println(vault.UpdateAction(ctx, action))
+	// Output:
+	// true true
+	// <nil>
 }
 
 // The parts of a plan are written as they go on, and the plan last.
@@ -146,8 +341,13 @@ func ExampleVault_UpdatePlan_conflict() {
 	mine.State.Status = workflow.Stopped
 	err = vault.UpdatePlan(ctx, mine)
 	fmt.Println(errors.Is(err, storage.ErrConflict))
+
+	mine, err = vault.Read(ctx, plan.ID) // and decide anew
+	check(err)
+	fmt.Println(mine.State.Status)
 	// Output:
 	// true
+	// Running
 }
 
 // Pages for a web page: the next one begins below the last plan of the one before.

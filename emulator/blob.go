@@ -38,7 +38,9 @@ func (s *Server) putBlob(c *call) *answer {
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
 	b.created = b.modified
-	ct.blobs.ReplaceOrInsert(b)
+	if err := s.state.putBlob(ct, b); err != nil {
+		return notDurable(err)
+	}
 
 	a := newAnswer(http.StatusCreated)
 	b.describe(a.header)
@@ -221,7 +223,9 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	b.metadata = packMetadata(c.metadata)
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
-	ct.blobs.ReplaceOrInsert(&b)
+	if err := s.state.putBlob(ct, &b); err != nil {
+		return notDurable(err)
+	}
 	a := newAnswer(http.StatusOK)
 	b.describe(a.header)
 	a.header.Set("X-Ms-Request-Server-Encrypted", "true")
@@ -242,7 +246,9 @@ func (s *Server) deleteBlob(c *call) *answer {
 	if old == nil {
 		return fail(codeBlobNotFound)
 	}
-	ct.blobs.Delete(old)
+	if err := s.state.removeBlob(ct, old); err != nil {
+		return notDurable(err)
+	}
 	a := newAnswer(http.StatusAccepted)
 	a.header.Set("X-Ms-Delete-Type-Permanent", "true")
 	return a

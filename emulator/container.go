@@ -8,11 +8,7 @@ import (
 // beingDeleted tells whether a container of that name was deleted a moment ago.
 func (s *Server) beingDeleted(name string, now time.Time) bool {
 	until, ok := s.state.deleted[name]
-	if ok && !now.Before(until) {
-		delete(s.state.deleted, name)
-		return false
-	}
-	return ok
+	return ok && now.Before(until)
 }
 
 func (s *Server) createContainer(c *call) *answer {
@@ -25,7 +21,9 @@ func (s *Server) createContainer(c *call) *answer {
 	ct := newContainer(c.container)
 	ct.metadata = packMetadata(c.metadata)
 	ct.touch(s, c.now)
-	s.state.containers.ReplaceOrInsert(ct)
+	if err := s.state.putContainer(ct); err != nil {
+		return notDurable(err)
+	}
 	a := newAnswer(http.StatusCreated)
 	ct.describe(a)
 	return a
@@ -46,9 +44,12 @@ func (s *Server) deleteContainer(c *call) *answer {
 	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
-	s.state.containers.Delete(ct)
+	var until time.Time
 	if s.deletion > 0 {
-		s.state.deleted[c.container] = c.now.Add(s.deletion)
+		until = c.now.Add(s.deletion)
+	}
+	if err := s.state.removeContainer(ct, until); err != nil {
+		return notDurable(err)
 	}
 	return newAnswer(http.StatusAccepted)
 }
@@ -82,10 +83,14 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
-	ct.metadata = packMetadata(c.metadata)
-	ct.touch(s, c.now)
+	changed := *ct
+	changed.metadata = packMetadata(c.metadata)
+	changed.touch(s, c.now)
+	if err := s.state.putContainer(&changed); err != nil {
+		return notDurable(err)
+	}
 	a := newAnswer(http.StatusOK)
-	ct.describe(a)
+	changed.describe(a)
 	return a
 }
 

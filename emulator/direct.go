@@ -108,7 +108,7 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 	b.version = s.state.nextVersion(now)
 	b.modified = second(now)
 	b.created = b.modified
-	ct.blobs.ReplaceOrInsert(b)
+	mustBeDurable(s.state.putBlob(ct, b))
 }
 
 // Restore puts a blob back as it was when [Server.Blobs] or [Server.Blob] showed
@@ -127,7 +127,7 @@ func (s *Server) Restore(container string, old Blob) {
 	defer s.mu.Unlock()
 	// No later write may have this version again.
 	s.state.versions = max(s.state.versions, b.version)
-	s.makeContainer(container, s.clock()).blobs.ReplaceOrInsert(b)
+	mustBeDurable(s.state.putBlob(s.makeContainer(container, s.clock()), b))
 }
 
 // makeContainer returns a container, made if it is missing.
@@ -137,9 +137,15 @@ func (s *Server) makeContainer(name string, now time.Time) *container {
 	}
 	ct := newContainer(name)
 	ct.touch(s, now)
-	s.state.containers.ReplaceOrInsert(ct)
-	delete(s.state.deleted, name)
+	mustBeDurable(s.state.putContainer(ct))
 	return ct
+}
+
+// mustBeDurable panics where there is no answer to tell it by (see [Open]).
+func mustBeDurable(err error) {
+	if err != nil {
+		panic("emulator: " + err.Error())
+	}
 }
 
 // PutContainer makes a container without a request, or replaces the metadata of
@@ -148,9 +154,10 @@ func (s *Server) PutContainer(name string, metadata map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	ct := s.makeContainer(name, now)
-	ct.metadata = packMetadata(metadata)
-	ct.touch(s, now)
+	changed := *s.makeContainer(name, now)
+	changed.metadata = packMetadata(metadata)
+	changed.touch(s, now)
+	mustBeDurable(s.state.putContainer(&changed))
 }
 
 // Remove deletes a blob without a request, and tells whether it was there.
@@ -161,8 +168,12 @@ func (s *Server) Remove(container, name string) bool {
 	if ct == nil {
 		return false
 	}
-	_, ok := ct.blobs.Delete(&blob{name: name})
-	return ok
+	b := ct.blob(name)
+	if b == nil {
+		return false
+	}
+	mustBeDurable(s.state.removeBlob(ct, b))
+	return true
 }
 
 // RemoveContainer deletes a container without a request, and tells whether it
@@ -170,8 +181,12 @@ func (s *Server) Remove(container, name string) bool {
 func (s *Server) RemoveContainer(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.state.containers.Delete(&container{name: name})
-	return ok
+	ct := s.state.container(name)
+	if ct == nil {
+		return false
+	}
+	mustBeDurable(s.state.removeContainer(ct, time.Time{}))
+	return true
 }
 
 // Corrupt changes the bytes of a blob and nothing else: MD5, ETag and times stay,
@@ -195,6 +210,6 @@ func (s *Server) Corrupt(container, name string, damage func([]byte) []byte) boo
 	}
 	damaged := *b
 	damaged.body = body
-	ct.blobs.ReplaceOrInsert(&damaged)
+	mustBeDurable(s.state.putBlob(ct, &damaged))
 	return true
 }

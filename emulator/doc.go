@@ -22,6 +22,9 @@
 // ([Server.Clone]), and direct access to what is stored ([Server.Blobs],
 // [Server.Put], [Server.Corrupt]).
 //
+// A server from [New] is in memory. One from [Open] is in a file, too, and comes
+// back with all that was answered, whatever became of its process.
+//
 // # What it does not do
 //
 // Page and append blobs, blocks, snapshots, versions, soft delete, copies,

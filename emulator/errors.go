@@ -156,6 +156,9 @@ func failWith(code, detail string) *answer {
 	return errorAnswer(status, code, message)
 }
 
+// notDurable answers a write whose effect could not be kept.
+func notDurable(err error) *answer { return failWith(codeInternalError, err.Error()) }
+
 // errorAnswer is an error in the service's form.
 func errorAnswer(status int, code, message string) *answer {
 	var body strings.Builder

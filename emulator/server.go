@@ -25,7 +25,8 @@ type Server struct {
 	table     []operation
 	handler   *client
 
-	// mu guards what follows. It is never held while sleeping or waiting.
+	// mu guards what follows. It is never held while sleeping or waiting, but for
+	// the disk, where there is one.
 	mu    sync.Mutex
 	state state
 	n     int // of the last request
@@ -41,7 +42,7 @@ type Server struct {
 	clients atomic.Int64
 }
 
-// New returns an empty account.
+// New returns an empty account in memory; see [Open] for one that lasts.
 func New(opts ...Option) *Server {
 	key, err := base64.StdEncoding.DecodeString(DefaultKey)
 	if err != nil {
@@ -68,7 +69,7 @@ func New(opts ...Option) *Server {
 // Clone returns an independent copy of everything stored, with the same options:
 // what a client would find after a crash. Fault rules, the ban, the log, late
 // requests and clients are not copied. It costs little: bodies are shared, since
-// they never change.
+// they never change. The copy is in memory, also that of a server from [Open].
 func (s *Server) Clone() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,6 +20,9 @@ type state struct {
 
 	// versions is the last ETag given out.
 	versions etag
+
+	// file is told of each change before it takes effect. nil is none.
+	file *file
 }
 
 func newState() state {
@@ -32,7 +35,7 @@ func newState() state {
 // degree of the trees: wide enough that a million blobs are four levels.
 const degree = 32
 
-// clone copies the state. Trees are copied on write, blobs are never changed:
+// clone copies the state, without its file. Trees are copied on write, blobs are never changed:
 // the cost grows with the number of containers alone.
 func (s *state) clone() state {
 	c := newState()
@@ -59,10 +62,61 @@ func (s *state) container(name string) *container {
 	return ct
 }
 
-// container is a container and its blobs.
+// putContainer stores a container: a new one, or another version of one with the
+// same blobs.
+func (s *state) putContainer(ct *container) error {
+	added := 0
+	if s.container(ct.name) == nil {
+		added = 1
+	}
+	if err := s.file.putContainer(ct, s.versions, added); err != nil {
+		return err
+	}
+	s.containers.ReplaceOrInsert(ct)
+	delete(s.deleted, ct.name)
+	return nil
+}
+
+// removeContainer removes a container. Its name is held until then; the zero time
+// does not hold it.
+func (s *state) removeContainer(ct *container, until time.Time) error {
+	if err := s.file.removeContainer(ct, s.versions, until); err != nil {
+		return err
+	}
+	s.containers.Delete(ct)
+	if !until.IsZero() {
+		s.deleted[ct.name] = until
+	}
+	return nil
+}
+
+// putBlob stores a version of a blob.
+func (s *state) putBlob(ct *container, b *blob) error {
+	added := 0
+	if ct.blob(b.name) == nil {
+		added = 1
+	}
+	if err := s.file.putBlob(ct, b, s.versions, added); err != nil {
+		return err
+	}
+	ct.blobs.ReplaceOrInsert(b)
+	return nil
+}
+
+// removeBlob removes a blob that is there.
+func (s *state) removeBlob(ct *container, b *blob) error {
+	if err := s.file.removeBlob(ct, b.name, s.versions); err != nil {
+		return err
+	}
+	ct.blobs.Delete(b)
+	return nil
+}
+
+// container is a container and its blobs. It is not changed once it is stored,
+// but for its blobs.
 type container struct {
 	name     string
-	metadata metadata // never changed, only replaced
+	metadata metadata
 	version  etag
 	modified time.Time
 	blobs    *btree.BTreeG[*blob]
