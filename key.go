@@ -149,6 +149,9 @@ func plain(r role, idText string) (parsed, bool) {
 	return parsed{role: r, plan: id}, ok
 }
 
+// isEntry says whether a blob's name is that of an entry.
+func isEntry(name string) bool { return strings.HasSuffix(name, entryTail) }
+
 // parseID reads an ID in the one form that names use; uuid.Parse accepts others.
 func parseID(s string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(s)

@@ -186,7 +186,7 @@ func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[found, er
 
 // plans lists plans/ for the plans that the filters choose.
 func (v *Vault) plans(f storage.Filters) source[found] {
-	return directory(v, plansDir, func(b belongings) (found, bool) {
+	return directory(v, plansDir, isEntry, func(b belongings) (found, bool) {
 		if !b.committed() {
 			return found{}, false
 		}
@@ -197,7 +197,7 @@ func (v *Vault) plans(f storage.Filters) source[found] {
 // scanOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days that this layout
 // did not make may have plans without markers, so these are listed.
 func (v *Vault) scanOpen(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
-	markers := directory(v, openDir, func(b belongings) (found, bool) {
+	markers := directory(v, openDir, nil, func(b belongings) (found, bool) {
 		return found{keys: b.keys, deleting: b.deleteMarker != nil}, true
 	})
 	plans := v.plans(f)
@@ -290,10 +290,11 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 	return w, bytes.Compare(w.from[:], w.to[:]) < 0
 }
 
-// directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted.
-func directory[E any](v *Vault, dir string, take func(belongings) (e E, wanted bool)) source[E] {
+// directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted, for which it needs the
+// metadata of the blobs that metadataOf says; nil is all.
+func directory[E any](v *Vault, dir string, metadataOf func(name string) bool, take func(belongings) (e E, wanted bool)) source[E] {
 	return source[E]{
-		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, w, take) },
+		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, metadataOf, w, take) },
 		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return v.last(ctx, dir, w) },
 	}
 }
@@ -318,7 +319,7 @@ func (v *Vault) last(ctx context.Context, dir string, w window) (from, to uuid.U
 
 // list reads a window of a directory. A listing that is longer than thought goes on where the pages are short, and else is
 // left to another window.
-func list[E any](ctx context.Context, v *Vault, dir string, w window, take func(belongings) (e E, wanted bool)) (reading[E], error) {
+func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name string) bool, w window, take func(belongings) (e E, wanted bool)) (reading[E], error) {
 	got := reading[E]{from: w.from, to: w.to}
 	name := func(id uuid.UUID) string { return dir + id.String() }
 	from, to, floor := name(w.from), name(w.to), name(w.floor)
@@ -326,7 +327,7 @@ func list[E any](ctx context.Context, v *Vault, dir string, w window, take func(
 	if limit == 0 || limit > blob.MaxPage {
 		limit = blob.MaxPage
 	}
-	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: dir == plansDir, MaxResults: limit}
+	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: dir == plansDir, MetadataOf: metadataOf, MaxResults: limit}
 	if w.from == firstID(w.date) {
 		opts.StartFrom = "" // all of it
 	}

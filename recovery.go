@@ -160,7 +160,7 @@ func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, 
 // inDays lists a directory of days, many at once.
 func (r *recovery) inDays(ctx context.Context, days []day, dir string, page int, take func(belongings) (suspect, bool)) iter.Seq2[suspect, error] {
 	ahead := func(int) int { return r.v.ahead(page) }
-	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, take))
+	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, nil, take))
 }
 
 func isFinal(item *blob.Item) bool {

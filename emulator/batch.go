@@ -111,7 +111,7 @@ func (s *Server) doItem(item *call) *answer {
 // batchAnswer wraps the outcomes of the items.
 func batchAnswer(c *call, outcomes []*answer) *answer {
 	boundary := "batchresponse_" + requestID(c.n)
-	var body strings.Builder
+	var body bytes.Buffer
 	for i, outcome := range outcomes {
 		id := ""
 		if i < len(c.items) {
@@ -122,7 +122,7 @@ func batchAnswer(c *call, outcomes []*answer) *answer {
 	body.WriteString("--" + boundary + "--\r\n")
 	a := newAnswer(http.StatusAccepted)
 	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
-	a.body = []byte(body.String())
+	a.body = body.Bytes()
 	a.items = outcomes
 	return a
 }
@@ -143,15 +143,15 @@ func (a *answer) wrapFailure(c *call) {
 	part.header.Set("Content-Length", strconv.Itoa(len(part.body)))
 	part.header.Set("X-Ms-Request-Id", requestID(c.n))
 	part.header.Set("X-Ms-Version", c.version)
-	var body strings.Builder
+	var body bytes.Buffer
 	writePart(&body, boundary, "", part)
 	body.WriteString("--" + boundary + "--\r\n")
 	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
-	a.body = []byte(body.String())
+	a.body = body.Bytes()
 }
 
 // writePart writes one answer as a part of the batch's.
-func writePart(w *strings.Builder, boundary, id string, a *answer) {
+func writePart(w *bytes.Buffer, boundary, id string, a *answer) {
 	w.WriteString("--" + boundary + "\r\nContent-Type: application/http\r\n")
 	if id != "" {
 		w.WriteString("Content-ID: " + id + "\r\n")

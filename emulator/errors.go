@@ -1,10 +1,10 @@
 package emulator
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"net/http"
-	"strings"
 )
 
 // ErrCrashed is what every request of a [Transport] fails with once it crashed.
@@ -161,7 +161,7 @@ func notDurable(err error) *answer { return failWith(codeInternalError, err.Erro
 
 // errorAnswer is an error in the service's form.
 func errorAnswer(status int, code, message string) *answer {
-	var body strings.Builder
+	var body bytes.Buffer
 	body.WriteString(xmlProlog + "<Error><Code>")
 	escapeXML(&body, code)
 	body.WriteString("</Code><Message>")
@@ -171,7 +171,7 @@ func errorAnswer(status int, code, message string) *answer {
 	a.code = code
 	a.header.Set("X-Ms-Error-Code", code)
 	a.header.Set("Content-Type", "application/xml")
-	a.body = []byte(body.String())
+	a.body = body.Bytes()
 	return a
 }
 
@@ -188,7 +188,7 @@ const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
 
 // escapeXML writes text as the content of an XML element. What XML can't carry
 // becomes U+FFFD.
-func escapeXML(w *strings.Builder, text string) {
-	// A strings.Builder does not fail.
+func escapeXML(w *bytes.Buffer, text string) {
+	// A bytes.Buffer does not fail.
 	_ = xml.EscapeText(w, []byte(text))
 }

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"maps"
@@ -126,7 +127,7 @@ func (m metadata) set(h http.Header) {
 }
 
 // write writes it as listings have it.
-func (m metadata) write(w *strings.Builder) {
+func (m metadata) write(w *bytes.Buffer) {
 	if m == "" {
 		w.WriteString("<Metadata/>")
 		return

@@ -449,6 +449,8 @@ type ListOptions struct {
 	StartFrom string
 	// Metadata asks for each blob's metadata.
 	Metadata bool
+	// MetadataOf says by its name of which blobs it is kept: a page of thousands holds most of its memory in it. Nil is all.
+	MetadataOf func(name string) bool
 	// MaxResults is the largest number of blobs on a page; 0 is MaxPage.
 	MaxResults int
 }
@@ -468,7 +470,7 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
 			var seen time.Time
-			got, err := receive(ctx, func(ctx context.Context) error {
+			got, err := receive(ctx, o.MetadataOf, func(ctx context.Context) error {
 				// A pager that has failed once says that there is no more: each try takes a new one, from our own marker.
 				resp, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
 				seen = deref(resp.Date)
@@ -495,7 +497,7 @@ func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimite
 	return pages(func(marker *string) (groups []string, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			got, err := receive(ctx, func(ctx context.Context) error {
+			got, err := receive(ctx, nil, func(ctx context.Context) error {
 				_, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
 				return err
 			})
@@ -533,7 +535,7 @@ func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]
 	return pages(func(marker *string) (items []ContainerItem, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list containers", ref: ref}, func(ctx context.Context) error {
-			got, err := receive(ctx, func(ctx context.Context) error {
+			got, err := receive(ctx, nil, func(ctx context.Context) error {
 				_, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
 				return err
 			})

@@ -141,6 +141,19 @@ func TestListTellsProperties(t *testing.T) {
 	}
 }
 
+// TestListKeepsTheMetadataThatIsWanted lists two blobs of which one's is.
+func TestListKeepsTheMetadataThatIsWanted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.fill(2, false)
+		wanted := func(name string) bool { return name == "001" }
+		for page, err := range w.List(t.Context(), "box", ListOptions{Metadata: true, MetadataOf: wanted}) {
+			if err != nil || len(page.Items) != 2 || len(page.Items[0].Metadata) != 0 || len(page.Items[1].Metadata) == 0 {
+				t.Errorf("%+v, %v", page, err)
+			}
+		}
+	})
+}
+
 // TestListMayBeRangedOverAgain breaks off a first range anywhere.
 func TestListMayBeRangedOverAgain(t *testing.T) {
 	for stop := 1; stop <= 4; stop++ {

@@ -28,23 +28,29 @@ type listing struct {
 	next       string // the marker of the next page; empty on the last
 }
 
-// pageKey finds the listing that is waited for in a request's context.
-type pageKey struct{}
+// receiver waits for a page.
+type receiver struct {
+	metadataOf func(name string) bool // of which blobs metadata is kept; nil for all
+	page       listing
+}
+
+// receiverKey finds the receiver in a request's context.
+type receiverKey struct{}
 
 // receive asks for a page by a request of the SDK's, and decodes the answer.
-func receive(ctx context.Context, ask func(context.Context) error) (*listing, error) {
-	page := new(listing)
-	if err := ask(context.WithValue(ctx, pageKey{}, page)); err != nil {
+func receive(ctx context.Context, metadataOf func(name string) bool, ask func(context.Context) error) (*listing, error) {
+	r := &receiver{metadataOf: metadataOf}
+	if err := ask(context.WithValue(ctx, receiverKey{}, r)); err != nil {
 		return nil, err
 	}
-	return page, nil
+	return &r.page, nil
 }
 
 // readPages is a policy that decodes the pages which are waited for. What is left for the SDK is an empty body.
 type readPages struct{}
 
 func (readPages) Do(req *policy.Request) (*http.Response, error) {
-	page, wanted := req.Raw().Context().Value(pageKey{}).(*listing)
+	r, wanted := req.Raw().Context().Value(receiverKey{}).(*receiver)
 	if !wanted {
 		return req.Next()
 	}
@@ -58,15 +64,15 @@ func (readPages) Do(req *policy.Request) (*http.Response, error) {
 		return resp, err
 	}
 	defer resp.Body.Close()
-	*page, err = readPage(resp.Body)
+	r.page, err = readPage(resp.Body, r.metadataOf)
 	resp.Body = http.NoBody
 	return resp, err
 }
 
 // readPage decodes a page. What it does not know it skips. A page that ends before its last tag is an error, and so is one
 // that tells of no list: either would pass for a short one.
-func readPage(r io.Reader) (listing, error) {
-	d := pageDecoder{Decoder: xml.NewDecoder(r), names: map[string]string{}}
+func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
+	d := pageDecoder{Decoder: xml.NewDecoder(r), metadataOf: metadataOf, names: map[string]string{}}
 	err := d.results()
 	if err == nil {
 		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is used again
@@ -79,8 +85,9 @@ func readPage(r io.Reader) (listing, error) {
 
 type pageDecoder struct {
 	*xml.Decoder
-	page  listing
-	names map[string]string // of metadata: all blobs have the same, so they share them
+	metadataOf func(name string) bool
+	page       listing
+	names      map[string]string // of metadata: all blobs have the same, so they share them
 }
 
 // results reads the whole document.
@@ -180,6 +187,9 @@ func (d *pageDecoder) blob(e xml.StartElement) error {
 				known = true
 				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties) })
 			case "Metadata":
+				if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
+					return d.Skip()
+				}
 				return d.metadata(&item.Metadata)
 			}
 			return d.Skip()

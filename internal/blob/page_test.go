@@ -71,7 +71,7 @@ func TestReadPage(t *testing.T) {
 		{"no containers", "<EnumerationResults><Containers/></EnumerationResults>", listing{}},
 	} {
 		for how, r := range map[string]io.Reader{"whole": strings.NewReader(test.text), "byte by byte": iotest.OneByteReader(strings.NewReader(test.text))} {
-			if got, err := readPage(r); err != nil || !reflect.DeepEqual(got, test.want) {
+			if got, err := readPage(r, nil); err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s, %s: %+v, %v", test.what, how, got, err)
 			}
 		}
@@ -99,7 +99,7 @@ func TestReadPageRefuses(t *testing.T) {
 		{"an entity that nobody knows", page(blobNamed("<Name>&nbsp;</Name>", "")), "entity"},
 		{"a byte that is no text", page(blobNamed("<Name>\xff</Name>", "")), "UTF-8"},
 	} {
-		if got, err := readPage(strings.NewReader(test.text)); err == nil || !strings.Contains(err.Error(), test.want) || !reflect.DeepEqual(got, listing{}) {
+		if got, err := readPage(strings.NewReader(test.text), nil); err == nil || !strings.Contains(err.Error(), test.want) || !reflect.DeepEqual(got, listing{}) {
 			t.Errorf("%s: %+v, %v", test.what, got, err)
 		}
 	}
@@ -112,12 +112,12 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 		page(""), containersPage, groupsPage,
 	} {
 		for n := range len(text) {
-			if got, err := readPage(strings.NewReader(text[:n])); err == nil {
+			if got, err := readPage(strings.NewReader(text[:n]), nil); err == nil {
 				t.Fatalf("%q is taken for a page: %+v", text[:n], got)
 			}
 		}
 		broken := io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))
-		if _, err := readPage(broken); err == nil {
+		if _, err := readPage(broken, nil); err == nil {
 			t.Error("a connection that breaks behind the last tag is no error")
 		}
 	}
@@ -155,7 +155,7 @@ func BenchmarkReadPage(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := readPage(strings.NewReader(text)); err != nil || len(got.blobs) != MaxPage {
+		if got, err := readPage(strings.NewReader(text), nil); err != nil || len(got.blobs) != MaxPage {
 			b.Fatal(len(got.blobs), err)
 		}
 	}
@@ -188,7 +188,7 @@ func FuzzReadPage(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := readPage(bytes.NewReader(text))
+		got, err := readPage(bytes.NewReader(text), nil)
 		if err != nil {
 			if !reflect.DeepEqual(got, listing{}) {
 				t.Errorf("%+v, and %v", got, err)
