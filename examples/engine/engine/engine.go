@@ -24,10 +24,10 @@
 //   - A block's entrance delay is between its start and its bypass checks. The exit delay follows the end of a block that is
 //     Completed, also of the last one. Delays count from the stored times, so a restart does not make them longer.
 //   - What is deferred runs on every way out of a plan or block that has begun, also after a bypass or a stop. First come the
-//     checks, whose failure counts, and then a plan's deferred actions: batches in order, those for OnFailure also when the plan
+//     checks, and then a plan's deferred actions: batches in order, those for OnFailure also when the plan
 //     was stopped. A batch that fails does not keep the others from running.
 //   - An attempt without an end was cut off by a crash. It does not count against Retries. A wait comes before each retry.
-//   - The failure that came first gives the plan's Reason.
+//   - The failure that came first gives the plan's Reason; a stop does where nothing fails.
 //
 // # Stop and shutdown
 //
@@ -276,7 +276,7 @@ func (e *Engine) finish(ctx context.Context, r *run) {
 }
 
 // Stop halts a plan for good. When it returns nil the request is stored and survives a crash; the plan ends as Stopped, or as
-// Failed where something failed. ErrNotRunning says that this engine does not work on the plan, or that only its deferred
+// Failed where something fails. ErrNotRunning says that this engine does not work on the plan, or that only its deferred
 // actions are left. ctx bounds the storing.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Lock()
