@@ -26,6 +26,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/planvault/azblob/examples/engine/engine"
 	"github.com/planvault/azblob/examples/engine/view"
 	"github.com/planvault/azblob/storage"
@@ -71,6 +73,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitDone
 }
 
+// terminal returns what tells the size of the terminal that w is, or nil where it is none.
+func terminal(w io.Writer) func() (width, height int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (width, height int) {
+		width, height, err := term.GetSize(int(f.Fd()))
+		if err != nil || width == 0 || height == 0 {
+			return 80, 24
+		}
+		return width, height
+	}
+}
+
 // readPlan reads a plan as an author writes it.
 func readPlan(path string) (*workflow.Plan, error) {
 	text, err := os.ReadFile(path)
@@ -94,7 +111,7 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	v := view.New(stdout)
+	v := view.New(stdout, terminal(stdout))
 	e, err := engine.New(o, o.reg, engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()})
 	if err != nil {
 		return false, err
@@ -110,7 +127,7 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, another -data has a vault of its own", c.data)
 	}
 	v.Say("plans are in " + o.title)
-	if err := submitUnlessOpen(ctx, e, o, c, plan, v); err != nil {
+	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
 		return false, err
 	}
 	v.Start()
@@ -120,7 +137,7 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 
 // submitUnlessOpen stores the plan, but where a start goes on with an earlier one: with any for the built-in plan, with the
 // one of its name for a plan from a file.
-func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan, v *view.View) error {
+func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
 	if c.serve && c.planFile == "" {
 		return nil
 	}
@@ -136,9 +153,5 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 			return nil
 		}
 	}
-	if err := e.Submit(ctx, plan); err != nil {
-		return err
-	}
-	v.Say(fmt.Sprintf("nothing to go on with: new plan %q", plan.Name))
-	return nil
+	return e.Submit(ctx, plan)
 }

@@ -53,7 +53,7 @@ func release(version string) *workflow.Plan {
 					put("install", "/regions/canary", version),
 					// A cold cache fails once: the retry is part of the story.
 					shell("warm the cache", "test -e cache || { touch cache; echo the cache is cold; exit 1; }", 2),
-					pause("watch", 3*time.Second),
+					pause("watch", 4*time.Second),
 				}}},
 			},
 			{
@@ -66,8 +66,8 @@ func release(version string) *workflow.Plan {
 				Name: "verify",
 				Sequences: []*workflow.Sequence{{Name: "end to end", Actions: []*workflow.Action{
 					shell("smoke test", "sleep 2; echo passed", 1),
-					pause("soak", 3*time.Second),
-					shell("load test", "sleep 3; echo passed", 1),
+					pause("soak", 4*time.Second),
+					shell("load test", "sleep 4; echo passed", 1),
 				}}},
 			},
 		},
