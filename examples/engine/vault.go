@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
 )
 
 // opened is a vault with all that is to be closed after it.
@@ -114,11 +115,52 @@ func (o *opened) openFolder(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// openData opens the emulator in the folder.
-func (o *opened) openData(ctx context.Context, c config) (err error) {
-	server := emulator.New(emulator.WithoutLog())
-	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, server.ConnectionString(), o.reg, azblob.WithTransport(server.Transport()))
-	return err
+// openData opens the emulator in the folder, and lets other processes reach it. Where another process has the folder, this one
+// reaches the vault by way of that.
+func (o *opened) openData(ctx context.Context, c config) error {
+	server, openErr := emulator.Open(filepath.Join(c.data, "account.db"), emulator.WithoutLog())
+	if openErr == nil {
+		o.closers = append(o.closers, server.Close)
+		if err := o.offer(server, filepath.Join(c.data, addressFile)); err != nil {
+			return err
+		}
+		var err error
+		o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, server.ConnectionString(), o.reg, azblob.WithTransport(server.Transport()))
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(c.data, addressFile))
+	if err != nil {
+		return openErr // nobody says that the folder is in use
+	}
+	o.title, o.beside = "the process that works on "+c.data, true
+	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
+	if err != nil {
+		return errors.Join(openErr, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := o.Exists(ctx, workflow.NewV7()); err != nil {
+		_ = o.Vault.Close(ctx)
+		return fmt.Errorf("%w (and nobody answers at the address in the folder: %w)", openErr, err)
+	}
+	return nil
+}
+
+// addressFile holds the connection string by which other processes reach the emulator of the one that has the folder.
+const addressFile = "address"
+
+// offer listens for other processes until the emulator is closed.
+func (o *opened) offer(server *emulator.Server, path string) error {
+	l, err := server.Listen("127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen for other processes: %w", err)
+	}
+	o.closers = append(o.closers, l.Close, func() error { return os.Remove(path) })
+	temporary := path + ".new" // so that nobody reads half of it
+	if err := os.WriteFile(temporary, []byte(l.ConnectionString()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 // credential finds who to sign in as. An ID with slashes is a resource ID.

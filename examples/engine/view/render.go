@@ -70,9 +70,9 @@ func render(trees []*tree, width, height int, now time.Time) []string {
 			break
 		}
 	}
-	if room := max(height-2, 1); len(lines) > room {
-		hidden := len(lines) - room
-		lines = append(lines[:room], line{plainMark: " ", text: fmt.Sprintf("%d more lines do not fit", hidden)})
+	if room := max(height-1, 1); len(lines) > room { // below the picture is the cursor
+		text := fmt.Sprintf("%d more lines do not fit", len(lines)-room+1)
+		lines = append(lines[:room-1], line{plainMark: " ", text: text})
 	}
 	drawn := make([]string, len(lines))
 	for i, l := range lines {
