@@ -127,19 +127,28 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, another -data has a vault of its own", c.data)
 	}
 	v.Say("plans are in " + o.title)
+	v.Say(fmt.Sprintf("to see it survive: kill -9 %d, and then the same command again", os.Getpid()))
 	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
 		return false, err
 	}
 	v.Start()
 	err = e.Run(ctx)
-	return v.End(), err
+	done = v.End()
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		fmt.Fprintln(stdout, "interrupted: the same command goes on where it stands")
+	case done && c.planFile == "":
+		fmt.Fprintln(stdout, "the same command makes the next release; -plan FILE runs a plan of your own, such as examples/engine/hello.json")
+	}
+	return done, err
 }
 
 // submitUnlessOpen stores the plan, but where a start goes on with an earlier one: with any for the built-in plan, with the
 // one of its name for a plan from a file.
 func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
 	if c.serve && c.planFile == "" {
-		return nil
+		return nil // it waits for the plans of others
 	}
 	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {
