@@ -139,7 +139,7 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 	case ctx.Err() != nil:
 		fmt.Fprintln(stdout, "interrupted: the same command goes on where it stands")
 	case done && c.planFile == "":
-		fmt.Fprintln(stdout, "the same command makes the next release; -plan FILE runs a plan of your own, such as examples/engine/hello.json")
+		fmt.Fprintln(stdout, "the same command makes the next release; -plan examples/engine/hello.json runs a plan from a file")
 	}
 	return done, err
 }

@@ -80,7 +80,7 @@ func release(version string) *workflow.Plan {
 }
 
 // newVersion is different each time, or the bypass checks would find the release done.
-func newVersion(now time.Time) string { return now.Format("2006.01.02-150405") }
+func newVersion(now time.Time) string { return now.Format("0102.150405") }
 
 func shell(name, run string, retries int) *workflow.Action {
 	return &workflow.Action{Name: name, Plugin: "command", Timeout: time.Minute, Retries: retries, Req: plugins.CommandRequest{Run: run}}

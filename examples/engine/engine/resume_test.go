@@ -116,7 +116,7 @@ func (st story) play(s *stage, hook func(update func() error) error) string {
 	p := st.plan()
 	s.create(p)
 	var stopped atomic.Bool
-	life := func(v storage.Vault) {
+	life := func(v *hooked) {
 		e := s.engine(v, engine.Options{})
 		ended := make(chan error)
 		go func() { ended <- e.Run(context.Background()) }()
@@ -355,6 +355,54 @@ func TestAttemptCutOff(t *testing.T) {
 	})
 }
 
+// TestContinuousCheckHadFailed: a check that failed before a death halts the work before any of it goes on.
+func TestContinuousCheckHadFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "work", For: 5 * time.Second}), second("never"))))
+		p.ContChecks = checks(bad("check"))
+		s.create(p)
+		v := s.vault(func(o workflow.Object, update func() error) error {
+			if o.Kind() == workflow.KindChecks && o.Header().State.Status == workflow.Failed {
+				return errKilled
+			}
+			return update()
+		})
+		for _, v := range []*hooked{v, s.vault(nil)} {
+			if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if s.ran["check"] != 1 || s.ran["work"] != 1 || len(s.ran) != 2 {
+			t.Errorf("ran %v", s.ran)
+		}
+		if got := s.read(p.ID); got.Reason != workflow.ContCheckFailed || got.Blocks[0].Sequences[0].Actions[0].State.Status != workflow.Stopped {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
+// TestSequencesUnderWayGoOn: what has begun is ended after a restart, too, where too many others had failed before.
+func TestSequencesUnderWayGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		b := block("b", sequence("bad", bad("bad")), sequence("long", do(job{Name: "long", For: 5 * time.Second}), second("more")), sequence("never", second("never")))
+		b.Concurrency = 2
+		p := plan(b)
+		s.create(p)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			if err := s.engine(s.vault(nil), engine.Options{}).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.read(p.ID); s.done["more"] != 1 || s.ran["never"] != 0 || got.Reason != workflow.BlockFailed {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
 // TestConflict: where somebody else writes the plan, the engine leaves it, and begins nothing more.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -363,18 +411,102 @@ func TestConflict(t *testing.T) {
 		s.create(p)
 		var left error
 		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
-		go func() { _ = e.Run(context.Background()) }()
+		ended := make(chan error)
+		go func() { ended <- e.Run(context.Background()) }()
 		time.Sleep(500 * time.Millisecond)
 		other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
 		other.Attempts[0].End = time.Now()
 		if err := s.store.Open(s.reg).UpdateAction(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		if !errors.Is(left, storage.ErrConflict) {
-			t.Errorf("left with %v", left)
+		if err := <-ended; err != nil || !errors.Is(left, storage.ErrConflict) {
+			t.Errorf("%v, left with %v", err, left)
 		}
 		s.wantNames("a")
+	})
+}
+
+// TestGivenUp: when one write is refused nothing more begins anywhere in the plan, and plugins under way are cancelled.
+func TestGivenUp(t *testing.T) {
+	for name, refused := range map[string]func(o workflow.Object) bool{
+		"the beginning of a sequence": func(o workflow.Object) bool { return nameOf(o) == "s1" },
+		"the beginning of an attempt": func(o workflow.Object) bool { return nameOf(o) == "a" },
+		"the end of an attempt": func(o workflow.Object) bool {
+			return nameOf(o) == "a" && o.Header().State.Status.Final()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				b := block("b", sequence("s1", second("a")), sequence("s2", do(job{Name: "long", For: 10 * time.Second}), second("never")))
+				b.Concurrency = 2
+				p := plan(b)
+				s.create(p)
+				v := s.vault(func(o workflow.Object, update func() error) error {
+					if refused(o) {
+						return errKilled
+					}
+					return update()
+				})
+				var left error
+				if err := s.engine(v, engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}}).Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
+					t.Errorf("left with %v after %v; done %v", left, time.Since(s.began), s.done)
+				}
+			})
+		})
+	}
+}
+
+// TestSubmitLostAnswer: a plan whose making was not known to have succeeded is there once.
+func TestSubmitLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		v, calls := s.vault(nil), 0
+		v.create = func(create func() error) error {
+			err := create()
+			if calls++; calls == 1 {
+				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
+			}
+			return err
+		}
+		p := plan(block("b", sequence("s", second("a"))))
+		e := s.engine(v, engine.Options{})
+		if err := e.Submit(t.Context(), p); err != nil || calls != 2 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		if err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("the same again: %v", err)
+		}
+	})
+}
+
+// TestBegunByAnother: a plan that somebody else begins between the engine's search and its reading is left alone.
+func TestBegunByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		mine, others := plan(block("b", sequence("s", do(job{Name: "mine", For: 5 * time.Second})))), plan(block("b", sequence("s", second("another's"))))
+		s.create(mine)
+		v := s.vault(nil)
+		v.beforeRead = func(id uuid.UUID) {
+			if id == others.ID {
+				p := s.read(id)
+				p.State.Status = workflow.Running
+				if err := s.store.Open(s.reg).UpdatePlan(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		time.AfterFunc(2500*time.Millisecond, func() { s.create(others) })
+		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("mine")
+		if got := s.read(others.ID); got.State.Status != workflow.Running {
+			t.Errorf("the other's plan is %s", got.State.Status)
+		}
 	})
 }
 

@@ -110,7 +110,7 @@ func (s *stage) isRunning(action uuid.UUID, name string) {
 }
 
 // vault is the stage's, with each update given to hook, which makes it or not. A nil hook makes all.
-func (s *stage) vault(hook func(o workflow.Object, update func() error) error) storage.Vault {
+func (s *stage) vault(hook func(o workflow.Object, update func() error) error) *hooked {
 	return &hooked{Vault: s.store.Open(s.reg), stage: s, hook: hook}
 }
 
@@ -119,6 +119,9 @@ type hooked struct {
 	storage.Vault
 	stage *stage
 	hook  func(o workflow.Object, update func() error) error
+
+	create     func(create func() error) error
+	beforeRead func(id uuid.UUID)
 }
 
 func (h *hooked) update(o workflow.Object, update func() error) error {
@@ -135,6 +138,20 @@ func (h *hooked) update(o workflow.Object, update func() error) error {
 		return noted()
 	}
 	return h.hook(o, noted)
+}
+
+func (h *hooked) Create(ctx context.Context, p *workflow.Plan) error {
+	if h.create != nil {
+		return h.create(func() error { return h.Vault.Create(ctx, p) })
+	}
+	return h.Vault.Create(ctx, p)
+}
+
+func (h *hooked) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	if h.beforeRead != nil {
+		h.beforeRead(id)
+	}
+	return h.Vault.Read(ctx, id)
 }
 
 func (h *hooked) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
@@ -218,6 +235,8 @@ func (s *stage) read(id uuid.UUID) *workflow.Plan {
 
 // names are the jobs that began, in order.
 func (s *stage) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []string
 	for _, line := range s.log {
 		_, name, _ := strings.Cut(line, " ")

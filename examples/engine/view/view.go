@@ -18,6 +18,9 @@ import (
 // frame is the time between two pictures.
 const frame = 100 * time.Millisecond
 
+// mostSaid is for how many lines above the picture there is room.
+const mostSaid = 4
+
 // View is what a person sees of an engine. It is safe for concurrent use.
 type View struct {
 	// size gives the columns and lines of the terminal; nil where there is none.
@@ -28,6 +31,7 @@ type View struct {
 	w     io.Writer
 	trees []*tree
 	byID  map[uuid.UUID]*tree // those whose plans are under way, and those that have ended
+	said  int                 // lines that stay above the picture
 	drawn int                 // lines of the present picture
 	stop  chan struct{}
 	ended sync.WaitGroup
@@ -102,6 +106,7 @@ func (v *View) say(text string) {
 		fmt.Fprintln(v.w, text)
 		return
 	}
+	v.said++
 	v.draw(text + "\n")
 }
 
@@ -114,7 +119,7 @@ func (v *View) draw(text string) {
 	b.WriteString("\r\x1b[J" + text)
 	b.WriteString("\x1b[?7l") // a line that is too wide after all is cut and not wrapped
 	width, height := v.size()
-	lines := render(v.trees, width, height-strings.Count(text, "\n"), v.now())
+	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // what was said last stays in sight
 	for _, l := range lines {
 		b.WriteString(l + "\n")
 	}
