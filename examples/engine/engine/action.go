@@ -62,9 +62,6 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	}
 	t := &a.Attempts[len(a.Attempts)-1]
 	t.Resp, t.Err = r.call(a)
-	if r.owned.Err() != nil {
-		return false, context.Cause(r.owned) // the plugin was cancelled, which is not its failure
-	}
 	t.End = time.Now().UTC()
 	status := workflow.Running
 	switch {
@@ -79,7 +76,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 		}
 	}
 	settle(status)
-	err = r.store(a)
+	err = r.store(a) // not of a plan that was given up, where the plugin was cancelled
 	if errors.Is(err, storage.ErrInvalid) {
 		// A response that can't be stored is the plugin's mistake. Left at that, the action would run again at each start.
 		t.Resp, t.Err = nil, &plugins.Error{Message: "the vault refuses the plugin's response: " + err.Error(), Permanent: true}

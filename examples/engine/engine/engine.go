@@ -64,7 +64,7 @@ import (
 var (
 	// ErrDraining is why a plan is left when the context of Run ends: the next Run goes on with it.
 	ErrDraining = errors.New("engine: it is shutting down")
-	// ErrNotRunning says that a plan can't be stopped, since this engine does not work on it or it is coming to its end.
+	// ErrNotRunning says that a plan can't be stopped, since this engine has not picked it up or it is coming to its end.
 	ErrNotRunning = errors.New("engine: the plan is not running")
 )
 
@@ -276,8 +276,8 @@ func (e *Engine) finish(ctx context.Context, r *run) {
 }
 
 // Stop halts a plan for good. When it returns nil the request is stored and survives a crash; the plan ends as Stopped, or as
-// Failed where something fails. ErrNotRunning says that this engine does not work on the plan, or that only its deferred
-// actions are left. ctx bounds the storing.
+// Failed where something fails. ErrNotRunning says that this engine has not picked the plan up, or that only its
+// deferred actions are left. ctx bounds the storing.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Lock()
 	r := e.runs[id]

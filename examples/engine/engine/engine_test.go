@@ -302,6 +302,21 @@ ContCheckFailed
 	})
 }
 
+// TestRoundsHaveTheirOwnRetries: failures that a retry mends do not add up over the rounds.
+func TestRoundsHaveTheirOwnRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "work", For: time.Minute}))))
+		check := do(job{Name: "check", FailsEvery: 3})
+		check.Retries = 1
+		p.ContChecks = checks(check)
+		p.ContChecks.Delay = time.Second
+		if got := s.play(p); got.State.Status != workflow.Completed || s.ran["check"] < 30 {
+			t.Errorf("%s after %d runs: %s", got.State.Status, s.ran["check"], got.Reason)
+		}
+	})
+}
+
 func TestDeferredActions(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -402,6 +417,48 @@ StopRequested
 	})
 }
 
+// TestStopEarlyAndLate: a stop that was accepted makes the plan end as Stopped, whether it comes before the work or after it.
+func TestStopEarlyAndLate(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		at   time.Duration
+		ran  []string
+	}{
+		{"early", 0, []string{"deferred", "no"}},
+		{"late", 1500 * time.Millisecond, []string{"a", "deferred", "no"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := plan(block("b", sequence("s", second("a"))))
+				p.DeferredChecks = checks(second("deferred"))
+				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no"))}}
+				s.create(p)
+				var e *engine.Engine
+				stop := func() {
+					if err := e.Stop(t.Context(), p.ID); err != nil {
+						t.Error(err)
+					}
+				}
+				e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+					if test.at == 0 {
+						stop()
+					} else {
+						time.AfterFunc(test.at, stop)
+					}
+				}}})
+				if err := e.Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				s.wantNames(test.ran...)
+				if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested {
+					t.Errorf("%s", outline(got))
+				}
+			})
+		})
+	}
+}
+
 // TestStopEndsWaits: a retry that was to come is not made, and its action is Stopped.
 func TestStopEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -429,10 +486,12 @@ func TestShutdown(t *testing.T) {
 		s := newStage(t)
 		p := full()
 		s.create(p)
+		var left error
+		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
 		for n := 0; s.read(p.ID).State.Status != workflow.Completed; n++ {
+			left = nil
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			var left error
-			err := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}}).Run(ctx)
+			err := e.Run(ctx)
 			cancel()
 			if status := s.read(p.ID).State.Status; err != nil || !status.Final() && !errors.Is(left, engine.ErrDraining) {
 				t.Fatalf("%v; the plan is %s, and left with %v", err, status, left)
@@ -489,6 +548,28 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestRunningComesFirst: what an earlier engine had begun is not kept waiting by what is new.
+func TestRunningComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var plans []*workflow.Plan
+		for _, name := range []string{"old", "new", "begun"} {
+			p := plan(block("b", sequence("s", second(name))))
+			s.create(p)
+			plans = append(plans, p)
+			time.Sleep(time.Second)
+		}
+		plans[2].State.Status = workflow.Running
+		if err := s.vault(nil).UpdatePlan(t.Context(), plans[2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("begun", "old", "new")
 	})
 }
 

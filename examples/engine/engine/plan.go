@@ -63,7 +63,7 @@ func (r *run) stop(ctx context.Context) error {
 		return err
 	}
 	defer r.own.Release(1)
-	if r.ending || r.owned.Err() != nil || r.plan.State.Status != workflow.Running {
+	if r.ending || r.owned.Err() != nil {
 		return ErrNotRunning
 	}
 	was := r.plan.Reason

@@ -403,6 +403,42 @@ func TestSequencesUnderWayGoOn(t *testing.T) {
 	})
 }
 
+// TestStopComesTooLate: deferred actions were chosen by the outcome before a death, so a stop after it must not change that.
+func TestStopComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", second("a"))))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+			batch("ok", workflow.OnSuccess, do(job{Name: "ok", For: 5 * time.Second})), batch("no", workflow.OnFailure, second("no")),
+		}}
+		s.create(p)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		v := s.vault(func(o workflow.Object, update func() error) error {
+			if nameOf(o) == "ok" && o.Header().State.Status.Final() {
+				return errKilled
+			}
+			return update()
+		})
+		if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		var e *engine.Engine
+		e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+			if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+				t.Errorf("Stop: %v", err)
+			}
+		}}})
+		if err := e.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("a", "ok", "ok")
+		if got := s.read(p.ID); got.State.Status != workflow.Completed {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
 // TestConflict: where somebody else writes the plan, the engine leaves it, and begins nothing more.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -465,16 +501,20 @@ func TestSubmitLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		v, calls := s.vault(nil), 0
-		v.create = func(create func() error) error {
-			err := create()
-			if calls++; calls == 1 {
+		v.create = func(ctx context.Context, create func() error) error {
+			switch calls++; calls {
+			case 1: // one call that hangs does not use up all the time
+				<-ctx.Done()
+				return ctx.Err()
+			case 2:
+				_ = create()
 				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
 			}
-			return err
+			return create()
 		}
 		p := plan(block("b", sequence("s", second("a"))))
 		e := s.engine(v, engine.Options{})
-		if err := e.Submit(t.Context(), p); err != nil || calls != 2 {
+		if err := e.Submit(t.Context(), p); err != nil || calls != 3 {
 			t.Errorf("%v after %d calls", err, calls)
 		}
 		if err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {

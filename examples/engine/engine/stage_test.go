@@ -24,9 +24,10 @@ import (
 type job struct {
 	Name string
 	For  time.Duration
-	// Fails is how many attempts fail, of all that are made; -1 is all. FailsFrom is the first one to fail; 0 is none.
-	Fails, FailsFrom int
-	Permanent, Panic bool
+	// Fails is how many attempts fail, of all that are made; -1 is all. FailsFrom is the first one to fail, and each that is a
+	// multiple of FailsEvery does; 0 is none.
+	Fails, FailsFrom, FailsEvery int
+	Permanent, Panic             bool
 	// Odd makes it respond with what the vault refuses.
 	Odd bool
 }
@@ -89,7 +90,7 @@ func (s *stage) Run(ctx context.Context, action uuid.UUID, req any) (any, error)
 		panic("oh")
 	case j.Odd:
 		return 7, nil
-	case j.Fails < 0 || n <= j.Fails || j.FailsFrom > 0 && n >= j.FailsFrom:
+	case j.Fails < 0 || n <= j.Fails || j.FailsFrom > 0 && n >= j.FailsFrom, j.FailsEvery > 0 && n%j.FailsEvery == 0:
 		return nil, &plugins.Error{Code: n, Message: "no \xff", Permanent: j.Permanent}
 	}
 	s.mu.Lock()
@@ -120,7 +121,7 @@ type hooked struct {
 	stage *stage
 	hook  func(o workflow.Object, update func() error) error
 
-	create     func(create func() error) error
+	create     func(ctx context.Context, create func() error) error
 	beforeRead func(id uuid.UUID)
 }
 
@@ -142,7 +143,7 @@ func (h *hooked) update(o workflow.Object, update func() error) error {
 
 func (h *hooked) Create(ctx context.Context, p *workflow.Plan) error {
 	if h.create != nil {
-		return h.create(func() error { return h.Vault.Create(ctx, p) })
+		return h.create(ctx, func() error { return h.Vault.Create(ctx, p) })
 	}
 	return h.Vault.Create(ctx, p)
 }
