@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -115,7 +114,9 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 	})
 	reason, err := work(scope)
 	close(done)
-	err = errors.Join(err, checks.Wait())
+	if checksErr := checks.Wait(); err == nil {
+		err = checksErr
+	}
 	if cont.State.Status == workflow.Failed && (reason == workflow.NoFailure || reason == workflow.StopRequested) {
 		reason = workflow.ContCheckFailed
 	}

@@ -67,14 +67,15 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	for _, st := range stories() {
 		t.Run(st.name, func(t *testing.T) {
 			var want string
-			writes := 0
+			var counted atomic.Int64
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
 				want = st.play(s, func(update func() error) error {
-					writes++
+					counted.Add(1)
 					return update()
 				})
 			})
+			writes := int(counted.Load())
 			if writes < 10 {
 				t.Fatalf("only %d writes", writes)
 			}

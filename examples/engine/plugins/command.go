@@ -40,7 +40,8 @@ func (Command) Request() any { return CommandRequest{} }
 // Response is a CommandResponse.
 func (Command) Response() any { return CommandResponse{} }
 
-// Run runs the command and kills it when ctx ends. An exit code other than 0 is a failure of that code.
+// Run runs the command, and kills it with its children when ctx ends. Where the engine itself is killed the command goes on,
+// beside its repetition. An exit code other than 0 is a failure of that code.
 func (c Command) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
 	r, ok := req.(CommandRequest)
 	if !ok || strings.TrimSpace(r.Run) == "" {
@@ -49,7 +50,8 @@ func (c Command) Run(ctx context.Context, action uuid.UUID, req any) (any, error
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.Run)
 	cmd.Dir = c.Dir
 	cmd.Env = append(os.Environ(), "ACTION_ID="+action.String())
-	cmd.WaitDelay = time.Second // its own children may hold the outputs
+	cmd.WaitDelay = time.Second // where a child of its own left the group, and holds the outputs
+	apart(cmd)
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

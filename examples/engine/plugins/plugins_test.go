@@ -103,16 +103,6 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandEnds: the end of the context ends the command, also where its own children hold the outputs.
-func TestCommandEnds(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(nil)
-	_, err := plugins.Command{}.Run(ctx, uuid.New(), plugins.CommandRequest{Run: "sleep 1000 & sleep 1000"})
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
 func TestHTTP(t *testing.T) {
 	action := uuid.New()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
