@@ -26,6 +26,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/term"
 
 	"github.com/planvault/azblob/examples/engine/engine"
@@ -131,6 +132,9 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
 		return false, err
 	}
+	if c.serve {
+		v.Say("waiting for plans, until an interrupt")
+	}
 	v.Start()
 	err = e.Run(ctx)
 	done = v.End()
@@ -144,19 +148,29 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 	return done, err
 }
 
+// startUp is how long it may take to look for open plans and to store the new one.
+const startUp = 30 * time.Second
+
 // submitUnlessOpen stores the plan, but where a start goes on with an earlier one: with any for the built-in plan, with the
 // one of its name for a plan from a file.
 func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
 	if c.serve && c.planFile == "" {
 		return nil // it waits for the plans of others
 	}
+	// The vault itself would try for much longer to reach an endpoint, which may be a wrong one.
+	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: is it the right endpoint?", startUp))
+	defer cancel()
 	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {
 		return err
 	}
 	for found := range open {
-		if found.Err != nil {
-			continue // the engine reports it
+		var about *storage.Error
+		switch {
+		case errors.As(found.Err, &about) && about.Plan != uuid.Nil:
+			continue // one plan, of which the engine tells
+		case found.Err != nil:
+			return found.Err
 		}
 		if c.planFile == "" || found.Result.Name == plan.Name {
 			return nil

@@ -31,8 +31,11 @@ type View struct {
 	w     io.Writer
 	trees []*tree
 	byID  map[uuid.UUID]*tree // those whose plans are under way, and those that have ended
-	said  int                 // lines that stay above the picture
-	drawn int                 // lines of the present picture
+	// troubled says that something went wrong apart from the plans that are shown.
+	troubled bool
+
+	said  int // lines that stay above the picture
+	drawn int // lines of the present picture
 	stop  chan struct{}
 	ended sync.WaitGroup
 }
@@ -44,7 +47,7 @@ func New(w io.Writer, size func() (width, height int)) *View {
 
 // Observer is what tells the view.
 func (v *View) Observer() engine.Observer {
-	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: func(err error) { v.Say("problem: " + err.Error()) }}
+	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem}
 }
 
 // Start begins to draw, where there is a terminal.
@@ -68,13 +71,13 @@ func (v *View) Start() {
 	})
 }
 
-// End draws the last picture, and sums up. It returns whether all plans are Completed. Nothing may be told to the view any more.
+// End draws the last picture, and sums up. It returns whether all plans are Completed, and there was no problem. Nothing may be told to the view any more.
 func (v *View) End() (completed bool) {
 	close(v.stop)
 	v.ended.Wait()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	completed = true
+	completed = !v.troubled
 	if v.size != nil {
 		v.draw("")
 	}
@@ -126,6 +129,13 @@ func (v *View) draw(text string) {
 	b.WriteString("\x1b[?7h")
 	v.drawn = len(lines)
 	_, _ = io.WriteString(v.w, b.String())
+}
+
+func (v *View) problem(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.troubled = true
+	v.say("problem: " + err.Error())
 }
 
 func (v *View) pickedUp(p *workflow.Plan) {

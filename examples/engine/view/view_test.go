@@ -175,6 +175,19 @@ func TestLeftIsNoSuccess(t *testing.T) {
 	}
 }
 
+// TestProblemIsNoSuccess: a plan that could not be picked up is not among those that are shown.
+func TestProblemIsNoSuccess(t *testing.T) {
+	for _, err := range []error{nil, errors.New("why")} {
+		v := New(&bytes.Buffer{}, nil)
+		if err != nil {
+			v.Observer().Problem(err)
+		}
+		if got := v.End(); got != (err == nil) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
 // TestPictures: each picture takes the place of the one before, and what is said stays above.
 func TestPictures(t *testing.T) {
 	var out bytes.Buffer
