@@ -113,7 +113,11 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 		return err
 	})
 	reason, err := work(scope)
-	close(done)
+	if err == nil && reason != workflow.StopRequested {
+		close(done)
+	} else {
+		halt() // as the work is: for good, or until the next engine goes on with both
+	}
 	if checksErr := checks.Wait(); err == nil {
 		err = checksErr
 	}

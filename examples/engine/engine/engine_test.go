@@ -510,6 +510,53 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// TestContinuousChecksOutliveShutdowns: they end with the work, and not with an engine.
+func TestContinuousChecksOutliveShutdowns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		work := sequence("s")
+		for i := range 10 {
+			work.Actions = append(work.Actions, second(fmt.Sprint(i)))
+		}
+		p := plan(block("b", work))
+		p.ContChecks = checks(do(job{Name: "check", For: 2 * time.Second})) // its round ends after the work has come to rest
+		s.create(p)
+		e := s.engine(s.vault(nil), engine.Options{})
+		for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			if err := e.Run(ctx); err != nil || lives > 20 {
+				t.Fatalf("after %d lives: %v", lives, err)
+			}
+			cancel()
+		}
+		if got := s.read(p.ID); got.ContChecks.State.Status != workflow.Completed || got.ContChecks.State.End.Before(got.Blocks[0].State.End) {
+			t.Errorf("the checks are %s at %v, and the block ended at %v", got.ContChecks.State.Status, got.ContChecks.State.End, got.Blocks[0].State.End)
+		}
+	})
+}
+
+// TestShutdownBeginsNothing: a plan that waits for its turn at a shutdown stays as it is.
+func TestShutdownBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var plans []*workflow.Plan
+		for _, name := range []string{"first", "second"} {
+			plans = append(plans, plan(block("b", sequence("s", second(name)))))
+			s.create(plans[len(plans)-1])
+			time.Sleep(time.Second)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("first")
+		if got := s.read(plans[1].ID).State.Status; got != workflow.NotStarted {
+			t.Errorf("the second plan is %s", got)
+		}
+	})
+}
+
 func TestPlansComeLaterAndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -29,6 +29,9 @@ func (r *run) runPlan() error {
 }
 
 func (r *run) beginPlan() error {
+	if _, err := r.halted(r.scope); err != nil {
+		return err // it waited for its turn until the shutdown
+	}
 	if err := r.own.Acquire(r.owned, 1); err != nil {
 		return err
 	}

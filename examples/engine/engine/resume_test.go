@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -184,7 +185,8 @@ func countFailed(a *workflow.Action) (n int) {
 	return n
 }
 
-// TestKilledAgainAndAgain kills engines at random writes of random plans until they are through.
+// TestKilledAgainAndAgain kills engines at random writes of random plans, or shuts them down at random times, until the plans
+// are through.
 func TestKilledAgainAndAgain(t *testing.T) {
 	plans, deaths := 100, 0
 	if testing.Short() {
@@ -210,9 +212,15 @@ func TestKilledAgainAndAgain(t *testing.T) {
 					}
 					return update()
 				})
-				if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+				ctx, cancel := t.Context(), func() {}
+				if r.IntN(2) == 0 {
+					left.Store(math.MaxInt64)
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(1+r.IntN(5000))*time.Millisecond)
+				}
+				if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
 					t.Fatal(err)
 				}
+				cancel()
 				deaths++
 				if lives > 1000 {
 					t.Fatalf("seed %d: it does not come to an end:\n%s", seed, outline(s.read(p.ID)))
@@ -221,7 +229,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			s.held(seed, s.read(p.ID))
 		})
 	}
-	t.Logf("%d deaths", deaths)
+	t.Logf("%d deaths and shutdowns", deaths)
 }
 
 // held says what is wrong with an end, by the rules alone.
@@ -266,6 +274,14 @@ func (s *stage) held(seed uint64, p *workflow.Plan) {
 			stopped := i == 4 && status == workflow.Stopped // before the deferred checks
 			if i != 0 && !stopped && *c != nil && (*c).State.Status == workflow.Failed && status != workflow.Failed {
 				wrong("checks %d of %s %s failed, which is %s", i, o.Kind(), nameOf(o), status)
+			}
+			if i == 2 && *c != nil && (*c).State.Status == workflow.Completed {
+				for part, parent := range workflow.Walk(p) {
+					work := part.Kind() == workflow.KindBlock || part.Kind() == workflow.KindSequence
+					if end := part.Header().State.End; parent == o && work && end.After((*c).State.End) {
+						wrong("the continuous checks of %s %s ended at %v, and %s at %v", o.Kind(), nameOf(o), (*c).State.End, nameOf(part), end)
+					}
+				}
 			}
 			if i == 4 && *c != nil && status != workflow.NotStarted && !(*c).State.Status.Final() {
 				wrong("the deferred checks of %s %s are %s", o.Kind(), nameOf(o), (*c).State.Status)

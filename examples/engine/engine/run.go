@@ -48,6 +48,9 @@ func newRun(e *Engine, plan *workflow.Plan) *run {
 func (r *run) work(ctx context.Context) error {
 	defer r.giveUp(nil)
 	defer context.AfterFunc(ctx, func() { r.die(ErrDraining) })()
+	if ctx.Err() != nil {
+		r.die(ErrDraining) // the function above runs at its own time
+	}
 	return r.runPlan()
 }
 
