@@ -276,8 +276,9 @@ func (e *Engine) finish(ctx context.Context, r *run) {
 }
 
 // Stop halts a plan for good. When it returns nil the request is stored and survives a crash; the plan ends as Stopped, or as
-// Failed where something fails. ErrNotRunning says that this engine has not picked the plan up, or that only its
-// deferred actions are left. ctx bounds the storing.
+// Failed where something fails. ErrNotRunning says that this engine has not picked the plan up, or that only its deferred
+// actions are left. ctx bounds the wait for another write of the plan; the request itself is tried for Options.Patience, and
+// the plan is given up if it can't be stored.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Lock()
 	r := e.runs[id]

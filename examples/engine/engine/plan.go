@@ -69,10 +69,8 @@ func (r *run) stop(ctx context.Context) error {
 	if r.ending || r.owned.Err() != nil {
 		return ErrNotRunning
 	}
-	was := r.plan.Reason
 	r.plan.Reason = workflow.StopRequested
 	if err := r.write(r.plan); err != nil {
-		r.plan.Reason = was
 		return err
 	}
 	r.halt()
