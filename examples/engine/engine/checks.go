@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// keptAttempts is how many attempts the action of a continuous check keeps.
+const keptAttempts = 10
+
+// within does the work of a plan or a block inside its checks, and says what made it fail.
+func (r *run) within(scope context.Context, o workflow.Object, work func(context.Context) (workflow.FailureReason, error)) (workflow.FailureReason, error) {
+	checks := workflow.ChecksOf(o)
+	bypass, pre, cont, post, deferred := *checks[0], *checks[1], *checks[2], *checks[3], *checks[4]
+	reason, err := r.guarded(scope, bypass, pre, cont, post, work)
+	if err != nil {
+		return reason, err
+	}
+	status, err := r.runChecks(r.life, deferred) // whatever has halted the scope
+	if status == workflow.Failed && reason == workflow.NoFailure {
+		reason = workflow.DeferredCheckFailed
+	}
+	return reason, err
+}
+
+// guarded is within without the deferred checks.
+func (r *run) guarded(scope context.Context, bypass, pre, cont, post *workflow.Checks, work func(context.Context) (workflow.FailureReason, error)) (workflow.FailureReason, error) {
+	if bypass != nil {
+		status, err := r.runChecks(scope, bypass)
+		if err != nil || status == workflow.Completed {
+			return workflow.NoFailure, err
+		}
+	}
+	status, err := r.runChecks(scope, pre)
+	if reason := reasonOf(status, workflow.PreCheckFailed); err != nil || reason != workflow.NoFailure {
+		return reason, err
+	}
+	reason, err := r.beside(scope, cont, work)
+	if err != nil || reason != workflow.NoFailure {
+		return reason, err
+	}
+	status, err = r.runChecks(scope, post)
+	return reasonOf(status, workflow.PostCheckFailed), err
+}
+
+// reasonOf says what the end of checks means for what they judge.
+func reasonOf(status workflow.Status, failure workflow.FailureReason) workflow.FailureReason {
+	switch status {
+	case workflow.Completed:
+		return workflow.NoFailure
+	case workflow.Failed:
+		return failure
+	}
+	return workflow.StopRequested
+}
+
+// runChecks runs all actions of a group at once. No checks are Completed.
+func (r *run) runChecks(scope context.Context, c *workflow.Checks) (workflow.Status, error) {
+	if c == nil {
+		return workflow.Completed, nil
+	}
+	if c.State.Status.Final() {
+		return c.State.Status, nil
+	}
+	if halted, err := r.halted(scope); err != nil || halted && c.State.Status == workflow.NotStarted {
+		return c.State.Status, err
+	}
+	if err := r.begin(c); err != nil {
+		return c.State.Status, err
+	}
+	sleepUntil(scope, c.State.Start.Add(c.Delay))
+	if err := r.runAtOnce(scope, c, workflow.Completed); err != nil {
+		return c.State.Status, err
+	}
+	err := r.end(c, verdict(c.Actions))
+	return c.State.Status, err
+}
+
+func (r *run) runAtOnce(scope context.Context, c *workflow.Checks, passed workflow.Status) error {
+	var g errgroup.Group
+	for _, a := range c.Actions {
+		since := 0
+		if passed != workflow.Completed {
+			since = len(a.Attempts) // each round is judged for itself
+		}
+		g.Go(func() error { return r.runAction(scope, a, passed, since) })
+	}
+	return g.Wait()
+}
+
+// beside does the work with the continuous checks beside it.
+func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(context.Context) (workflow.FailureReason, error)) (workflow.FailureReason, error) {
+	if cont == nil {
+		return work(scope)
+	}
+	scope, halt := context.WithCancel(scope)
+	defer halt()
+	if verdict(cont.Actions) == workflow.Failed {
+		halt() // it failed before a restart
+	}
+	var checks errgroup.Group
+	done := make(chan struct{})
+	checks.Go(func() error {
+		err := r.runRounds(scope, cont, done)
+		if cont.State.Status == workflow.Failed {
+			halt()
+		}
+		return err
+	})
+	reason, err := work(scope)
+	if err == nil && reason != workflow.StopRequested {
+		close(done)
+	} else {
+		halt() // as the work is: for good, or until the next engine goes on with both
+	}
+	if checksErr := checks.Wait(); err == nil {
+		err = checksErr
+	}
+	if cont.State.Status == workflow.Failed && (reason == workflow.NoFailure || reason == workflow.StopRequested) {
+		reason = workflow.ContCheckFailed
+	}
+	return reason, err
+}
+
+// runRounds runs checks again and again until the work is done, or a check fails.
+func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan struct{}) error {
+	for !c.State.Status.Final() {
+		if verdict(c.Actions) == workflow.Failed {
+			return r.endRounds(c, workflow.Completed, workflow.Failed)
+		}
+		halted, err := r.halted(scope)
+		switch {
+		case err != nil:
+			return err
+		case halted && c.State.Status == workflow.NotStarted:
+			return nil
+		case halted:
+			return r.endRounds(c, workflow.Stopped, workflow.Stopped)
+		}
+		if err := r.begin(c); err != nil {
+			return err
+		}
+		for _, a := range c.Actions {
+			a.Attempts = slices.Delete(a.Attempts, 0, max(0, len(a.Attempts)-keptAttempts+1))
+		}
+		if err := r.runAtOnce(scope, c, workflow.Running); err != nil {
+			return err
+		}
+		if verdict(c.Actions) == workflow.Failed {
+			continue
+		}
+		delay := c.Delay
+		if delay == 0 {
+			delay = r.engine.opts.ContDelay
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-scope.Done():
+		case <-done:
+			timer.Stop()
+			return r.endRounds(c, workflow.Completed, workflow.Completed)
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// endRounds ends continuous checks, and those of their actions that are not final.
+func (r *run) endRounds(c *workflow.Checks, actions, checks workflow.Status) error {
+	for _, a := range c.Actions {
+		if a.State.Status == workflow.Running {
+			if err := r.end(a, actions); err != nil {
+				return err
+			}
+		}
+	}
+	return r.end(c, checks)
+}

@@ -1,0 +1,654 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// full is a plan with everything in it, of which all succeeds.
+func full() *workflow.Plan {
+	bypass := func(name string) *workflow.Checks { return checks(do(job{Name: name, Fails: -1})) }
+	b := block("b1", sequence("s1", second("a1"), second("a2")), sequence("s2", second("a3")), sequence("s3", second("a4")))
+	b.Concurrency, b.EntranceDelay, b.ExitDelay = 2, 10*time.Second, 20*time.Second
+	b.BypassChecks, b.PreChecks, b.PostChecks, b.DeferredChecks = bypass("b-bypass"), checks(second("b-pre")), checks(second("b-post")), checks(second("b-deferred"))
+	b.ContChecks = checks(do(job{Name: "b-cont"}))
+	p := plan(b, block("b2", sequence("s4", second("a5"))))
+	p.BypassChecks, p.PreChecks, p.PostChecks, p.DeferredChecks = bypass("bypass"), checks(second("pre"), second("pre")), checks(second("post")), checks(second("deferred"))
+	p.PreChecks.Delay = 5 * time.Second
+	p.ContChecks = checks(do(job{Name: "cont"}))
+	p.ContChecks.Delay = 25 * time.Second
+	p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+		batch("ok", workflow.OnSuccess, second("d1"), second("d2")), batch("no", workflow.OnFailure, second("d3")), batch("any", workflow.Always, second("d4")),
+	}}
+	return p
+}
+
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		got := s.play(full())
+		want := []string{
+			"0s bypass", "5s pre", "5s pre", // after the delay of the checks, both at once
+			"6s cont", "16s b-bypass", // after the entrance delay of 10s
+			"16s b-pre", "17s a1", "17s a3", "17s b-cont", // two sequences at once, and the checks beside them
+			"18s a2", "18s a4", "19s b-post", "20s b-deferred",
+			"31s cont",                                                         // 25s after the first
+			"41s a5", "42s post", "43s deferred", "44s d1", "45s d2", "46s d4", // after the exit delay of 20s
+		}
+		slices.SortFunc(s.log, byTime)
+		slices.SortFunc(want, byTime)
+		if !slices.Equal(s.log, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(s.log, "\n"), strings.Join(want, "\n"))
+		}
+		for o := range workflow.Walk(got) {
+			want := workflow.Completed
+			switch nameOf(o) {
+			case "bypass", "b-bypass":
+				want = workflow.Failed
+			case "no", "d3":
+				want = workflow.NotStarted
+			}
+			if o == workflow.Object(got.BypassChecks) || o == workflow.Object(got.Blocks[0].BypassChecks) {
+				want = workflow.Failed
+			}
+			h := o.Header()
+			if h.State.Status != want {
+				t.Errorf("%s %s is %s, want %s", o.Kind(), nameOf(o), h.State.Status, want)
+			}
+			if began := want != workflow.NotStarted; h.State.Start.IsZero() == began || h.State.End.IsZero() == began || h.State.End.Before(h.State.Start) {
+				t.Errorf("%s %s is from %v to %v", o.Kind(), nameOf(o), h.State.Start, h.State.End)
+			}
+		}
+		if a := got.Blocks[0].Sequences[0].Actions[0]; len(a.Attempts) != 1 || a.Attempts[0].Resp != "ok" || a.Attempts[0].End.Sub(a.Attempts[0].Start) != time.Second {
+			t.Errorf("attempts %+v", a.Attempts)
+		}
+	})
+}
+
+func byTime(a, b string) int {
+	var at [2]time.Duration
+	for i, line := range []string{a, b} {
+		text, _, _ := strings.Cut(line, " ")
+		at[i], _ = time.ParseDuration(text)
+	}
+	if at[0] != at[1] {
+		return int(at[0] - at[1])
+	}
+	return strings.Compare(a, b)
+}
+
+func TestConcurrency(t *testing.T) {
+	for _, test := range []struct {
+		concurrency, most int
+		took              time.Duration
+	}{{0, 1, 5 * time.Second}, {1, 1, 5 * time.Second}, {2, 2, 3 * time.Second}, {5, 5, time.Second}, {9, 5, time.Second}} {
+		t.Run(fmt.Sprint(test.concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				b := block("b")
+				for i := range 5 {
+					b.Sequences = append(b.Sequences, sequence("", second(fmt.Sprint(i))))
+				}
+				b.Concurrency = test.concurrency
+				got := s.play(plan(b)).State
+				if took := got.End.Sub(got.Start); s.most != test.most || took != test.took {
+					t.Errorf("%d at once, in %v", s.most, took)
+				}
+			})
+		})
+	}
+}
+
+func TestToleratedFailures(t *testing.T) {
+	for _, test := range []struct {
+		tolerated, concurrency int
+		kinds                  string // of sequences: good, bad, long and good
+		want                   workflow.Status
+		ran                    int
+	}{
+		{0, 1, "ggg", workflow.Completed, 3},
+		{0, 1, "bgg", workflow.Failed, 1},
+		{1, 1, "bgg", workflow.Completed, 3},
+		{1, 1, "bbg", workflow.Failed, 2},
+		{2, 1, "bbg", workflow.Completed, 3},
+		{-1, 1, "bbb", workflow.Completed, 3},
+		{0, 2, "blgg", workflow.Failed, 2}, // what is under way goes on to its end
+	} {
+		t.Run(fmt.Sprintf("%d of %s by %d", test.tolerated, test.kinds, test.concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				b := block("b")
+				b.Concurrency, b.ToleratedFailures = test.concurrency, test.tolerated
+				for i, kind := range test.kinds {
+					name := fmt.Sprint(i)
+					actions := map[rune][]*workflow.Action{'g': {second(name)}, 'b': {bad(name), second(name)}, 'l': {second(name), second(name)}}
+					b.Sequences = append(b.Sequences, sequence(name, actions[kind]...))
+				}
+				got := s.play(plan(b))
+				if got.Blocks[0].State.Status != test.want || len(s.ran) != test.ran {
+					t.Errorf("%s, and %d ran:\n%s", got.Blocks[0].State.Status, len(s.ran), outline(got))
+				}
+				for i, kind := range test.kinds {
+					if kind == 'l' && got.Blocks[0].Sequences[i].State.Status != workflow.Completed {
+						t.Errorf("sequence %d did not go on to its end", i)
+					}
+				}
+				want := workflow.NoFailure
+				if test.want == workflow.Failed {
+					want = workflow.BlockFailed
+				}
+				if got.Reason != want || got.State.Status != test.want {
+					t.Errorf("the plan is %s, %s", got.State.Status, got.Reason)
+				}
+			})
+		})
+	}
+}
+
+func TestAttempts(t *testing.T) {
+	hour := job{For: time.Hour}
+	for _, test := range []struct {
+		name     string
+		job      job
+		retries  int
+		timeout  time.Duration
+		want     workflow.Status
+		attempts int
+		took     time.Duration
+		message  string // in the last attempt
+	}{
+		{"at once", job{}, 0, 0, workflow.Completed, 1, 0, ""},
+		{"no retry", job{Fails: 1}, 0, 0, workflow.Failed, 1, 0, "no \uFFFD (code 1)"},
+		{"the third time", job{Fails: 2}, 2, 0, workflow.Completed, 3, 3 * time.Second, ""},
+		{"not the third time", job{Fails: -1}, 2, 0, workflow.Failed, 3, 3 * time.Second, "no \uFFFD (code 3)"},
+		{"waits of a minute at most", job{Fails: 9}, 9, 0, workflow.Completed, 10, (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60) * time.Second, ""},
+		{"permanent", job{Fails: -1, Permanent: true}, 2, 0, workflow.Failed, 1, 0, "no \uFFFD (code 1)"},
+		{"a panic", job{Panic: true}, 2, 0, workflow.Failed, 1, 0, "the plugin panicked: oh (code 0)"},
+		{"an odd response", job{Odd: true}, 2, 0, workflow.Failed, 1, 0, "the vault refuses the plugin's response: "},
+		{"its timeout", hour, 1, time.Minute, workflow.Failed, 2, 2*time.Minute + time.Second, "timed out after 1m0s (code 0)"},
+		{"the default timeout", hour, 0, 0, workflow.Failed, 1, 5 * time.Minute, "timed out after 5m0s (code 0)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				a := do(test.job)
+				a.Retries, a.Timeout = test.retries, test.timeout
+				p := s.play(plan(block("", sequence("", a))))
+				got := p.Blocks[0].Sequences[0].Actions[0]
+				if took := got.State.End.Sub(got.State.Start); got.State.Status != test.want || len(got.Attempts) != test.attempts || took != test.took {
+					t.Errorf("%s with %d attempts in %v", got.State.Status, len(got.Attempts), took)
+				}
+				var message string
+				if failure := got.Attempts[len(got.Attempts)-1].Err; failure != nil {
+					message = failure.Error()
+				}
+				if !strings.HasPrefix(message, test.message) || (message == "") != (test.message == "") {
+					t.Errorf("message %q", message)
+				}
+			})
+		})
+	}
+}
+
+// TestChecks lets each group of checks succeed and fail, of a plan and of a block.
+func TestChecks(t *testing.T) {
+	const bypass, pre, cont, post, deferred = 0, 1, 2, 3, 4
+	for _, test := range []struct {
+		name   string
+		group  int
+		fails  bool
+		reason workflow.FailureReason // of a plan; a block has failed if it is a failure
+		ran    []string
+	}{
+		{"bypass passes", bypass, false, workflow.NoFailure, []string{"check"}},
+		{"bypass fails", bypass, true, workflow.NoFailure, []string{"check", "work", "more"}},
+		{"pre passes", pre, false, workflow.NoFailure, []string{"check", "work", "more"}},
+		{"pre fails", pre, true, workflow.PreCheckFailed, []string{"check"}},
+		{"cont passes", cont, false, workflow.NoFailure, []string{"check", "work", "more"}},
+		{"cont fails", cont, true, workflow.ContCheckFailed, []string{"check", "work"}},
+		{"post passes", post, false, workflow.NoFailure, []string{"work", "more", "check"}},
+		{"post fails", post, true, workflow.PostCheckFailed, []string{"work", "more", "check"}},
+		{"deferred passes", deferred, false, workflow.NoFailure, []string{"work", "more", "check"}},
+		{"deferred fails", deferred, true, workflow.DeferredCheckFailed, []string{"work", "more", "check"}},
+	} {
+		for _, ofBlock := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, of a block %v", test.name, ofBlock), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t)
+					p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
+					var of workflow.Object = p
+					if ofBlock {
+						of = p.Blocks[0]
+					}
+					c := checks(do(job{Name: "check", For: time.Second}))
+					if test.fails {
+						c = checks(bad("check"))
+					}
+					*workflow.ChecksOf(of)[test.group] = c
+					// What is deferred must run on every way out.
+					ran := slices.Clone(test.ran)
+					if test.group != deferred {
+						*workflow.ChecksOf(of)[deferred] = checks(second("last"))
+						ran = append(ran, "last")
+					}
+					got := s.play(p)
+					names := s.names()
+					slices.Sort(names)
+					want := slices.Sorted(slices.Values(ran))
+					if !slices.Equal(names, want) {
+						t.Errorf("ran %q, want %q", names, want)
+					}
+					reason, status := test.reason, workflow.Completed
+					if reason != workflow.NoFailure {
+						status = workflow.Failed
+						if ofBlock {
+							reason = workflow.BlockFailed
+						}
+					}
+					if got.Reason != reason || got.State.Status != status || ofBlock && got.Blocks[0].State.Status != status {
+						t.Errorf("%s, %s, want %s, %s:\n%s", got.State.Status, got.Reason, status, reason, outline(got))
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestContinuousChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "work", For: 95 * time.Second}), second("never"))))
+		failing := do(job{Name: "check", FailsFrom: 15})
+		failing.Retries = 2 // each round has its own
+		p.ContChecks = checks(failing, do(job{Name: "fine"}))
+		p.ContChecks.Delay = 5 * time.Second
+		got := s.play(p)
+		// Rounds at 0s, 5s, ... 65s; the 15th run fails at 70s, with retries at 71s and 73s.
+		if s.ran["check"] != 17 || s.ran["fine"] != 15 || s.ran["never"] != 0 || s.done["work"] != 1 {
+			t.Errorf("ran %v", s.ran)
+		}
+		want := `plan - Failed
+checks - Failed
+action check Failed
+action fine Completed
+block b Stopped
+sequence s Stopped
+action work Completed
+action never NotStarted
+ContCheckFailed
+`
+		if o := outline(got); o != want {
+			t.Errorf("got\n%s\nwant\n%s", o, want)
+		}
+		if n := len(got.ContChecks.Actions[1].Attempts); n != 10 {
+			t.Errorf("%d attempts are kept", n)
+		}
+		if at := s.log[len(s.log)-1]; at != "1m13s check" {
+			t.Errorf("last of all, %s", at)
+		}
+	})
+}
+
+// TestRoundsHaveTheirOwnRetries: failures that a retry mends do not add up over the rounds.
+func TestRoundsHaveTheirOwnRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "work", For: time.Minute}))))
+		check := do(job{Name: "check", FailsEvery: 3})
+		check.Retries = 1
+		p.ContChecks = checks(check)
+		p.ContChecks.Delay = time.Second
+		if got := s.play(p); got.State.Status != workflow.Completed || s.ran["check"] < 30 {
+			t.Errorf("%s after %d runs: %s", got.State.Status, s.ran["check"], got.Reason)
+		}
+	})
+}
+
+func TestDeferredActions(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		fails      bool
+		batchFails string
+		failPlan   bool
+		reason     workflow.FailureReason
+		ran        []string
+	}{
+		{"success", false, "", false, workflow.NoFailure, []string{"work", "ok", "any"}},
+		{"failure", true, "", false, workflow.BlockFailed, []string{"work", "no", "any"}},
+		{"a batch fails", false, "ok", false, workflow.NoFailure, []string{"work", "ok", "any"}},
+		{"a batch fails the plan", false, "ok", true, workflow.DeferredActionFailed, []string{"work", "ok", "any"}},
+		{"the first failure counts", true, "any", true, workflow.BlockFailed, []string{"work", "no", "any"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := plan(block("b", sequence("s", second("work"))))
+				if test.fails {
+					p = plan(block("b", sequence("s", bad("work"))), block("never", sequence("s", second("never"))))
+				}
+				p.DeferredActions = &workflow.DeferredActions{}
+				for name, when := range map[string]workflow.When{"ok": workflow.OnSuccess, "no": workflow.OnFailure} {
+					p.DeferredActions.Batches = append(p.DeferredActions.Batches, batch(name, when, second(name)))
+				}
+				p.DeferredActions.Batches = append(p.DeferredActions.Batches, batch("any", workflow.Always, second("any")))
+				for _, b := range p.DeferredActions.Batches {
+					if b.Name == test.batchFails {
+						b.FailElement = test.failPlan
+						b.Actions = []*workflow.Action{bad(b.Name), second("never")}
+					}
+				}
+				got := s.play(p)
+				s.wantNames(test.ran...)
+				if got.Reason != test.reason || (got.State.Status == workflow.Failed) != (test.reason != workflow.NoFailure) {
+					t.Errorf("%s, %s", got.State.Status, got.Reason)
+				}
+				if failed := got.DeferredActions.State.Status == workflow.Failed; failed != (test.batchFails != "") {
+					t.Errorf("the deferred actions are %s", got.DeferredActions.State.Status)
+				}
+			})
+		})
+	}
+}
+
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b1", sequence("s1", second("a"), second("b"), second("c")), sequence("s2", second("d"))), block("b2", sequence("s3", second("e"))))
+		p.Blocks[0].PostChecks = checks(second("post"))
+		p.DeferredChecks = checks(second("deferred"))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no"))}}
+		s.create(p)
+		e := s.engine(s.vault(nil), engine.Options{})
+		if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+			t.Errorf("before: %v", err)
+		}
+		go func() { _ = e.Run(context.Background()) }()
+		time.Sleep(1500 * time.Millisecond)
+		if err := e.Stop(t.Context(), p.ID); err != nil {
+			t.Error(err)
+		}
+		if got := s.read(p.ID); got.Reason != workflow.StopRequested || got.State.Status != workflow.Running {
+			t.Errorf("the request is not stored: %s, %s", got.State.Status, got.Reason)
+		}
+		time.Sleep(2 * time.Second) // the deferred actions have begun
+		if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+			t.Errorf("at the end: %v", err)
+		}
+		time.Sleep(time.Minute)
+		s.wantNames("a", "b", "deferred", "no")
+		want := `plan - Stopped
+checks - Completed
+action deferred Completed
+block b1 Stopped
+checks - NotStarted
+action post NotStarted
+sequence s1 Stopped
+action a Completed
+action b Completed
+action c NotStarted
+sequence s2 NotStarted
+action d NotStarted
+block b2 NotStarted
+sequence s3 NotStarted
+action e NotStarted
+deferredActions - Completed
+deferBatch ok NotStarted
+action ok NotStarted
+deferBatch no Completed
+action no Completed
+StopRequested
+`
+		if o := outline(s.read(p.ID)); o != want {
+			t.Errorf("got\n%s\nwant\n%s", o, want)
+		}
+	})
+}
+
+// TestStopEarlyAndLate: a stop that was accepted makes the plan end as Stopped, whether it comes before the work or after it.
+func TestStopEarlyAndLate(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		at   time.Duration
+		ran  []string
+	}{
+		{"early", 0, []string{"deferred", "no"}},
+		{"late", 1500 * time.Millisecond, []string{"a", "deferred", "no"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := plan(block("b", sequence("s", second("a"))))
+				p.DeferredChecks = checks(second("deferred"))
+				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no"))}}
+				s.create(p)
+				var e *engine.Engine
+				stop := func() {
+					if err := e.Stop(t.Context(), p.ID); err != nil {
+						t.Error(err)
+					}
+				}
+				e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+					if test.at == 0 {
+						stop()
+					} else {
+						time.AfterFunc(test.at, stop)
+					}
+				}}})
+				if err := e.Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				s.wantNames(test.ran...)
+				if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested {
+					t.Errorf("%s", outline(got))
+				}
+			})
+		})
+	}
+}
+
+// TestStopEndsWaits: a retry that was to come is not made, and its action is Stopped.
+func TestStopEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a := do(job{Name: "a", Fails: -1})
+		a.Retries = 5
+		p := plan(block("b", sequence("s", a)))
+		s.create(p)
+		e := s.engine(s.vault(nil), engine.Options{RetryDelay: 50 * time.Second})
+		go func() { _ = e.Run(context.Background()) }()
+		time.Sleep(time.Second)
+		if err := e.Stop(t.Context(), p.ID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		got := s.read(p.ID)
+		if a := got.Blocks[0].Sequences[0].Actions[0]; got.State.Status != workflow.Stopped || a.State.Status != workflow.Stopped || len(a.Attempts) != 1 {
+			t.Errorf("%s\n%+v", outline(got), a.Attempts)
+		}
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := full()
+		s.create(p)
+		var left error
+		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+		for n := 0; s.read(p.ID).State.Status != workflow.Completed; n++ {
+			left = nil
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			err := e.Run(ctx)
+			cancel()
+			if status := s.read(p.ID).State.Status; err != nil || !status.Final() && !errors.Is(left, engine.ErrDraining) {
+				t.Fatalf("%v; the plan is %s, and left with %v", err, status, left)
+			}
+			if n > 100 {
+				t.Fatal("it does not come to an end")
+			}
+		}
+		for name, n := range s.ran {
+			if want := map[string]int{"pre": 2}[name] + 1; strings.Contains(name, "cont") {
+				continue
+			} else if n != max(1, want-1) || n != s.done[name] && !strings.Contains(name, "bypass") {
+				t.Errorf("%s ran %d times", name, n)
+			}
+		}
+	})
+}
+
+// TestContinuousChecksOutliveShutdowns: they end with the work, and not with an engine.
+func TestContinuousChecksOutliveShutdowns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		work := sequence("s")
+		for i := range 10 {
+			work.Actions = append(work.Actions, second(fmt.Sprint(i)))
+		}
+		p := plan(block("b", work))
+		p.ContChecks = checks(do(job{Name: "check", For: 2 * time.Second})) // its round ends after the work has come to rest
+		s.create(p)
+		e := s.engine(s.vault(nil), engine.Options{})
+		for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			if err := e.Run(ctx); err != nil || lives > 20 {
+				t.Fatalf("after %d lives: %v", lives, err)
+			}
+			cancel()
+		}
+		if got := s.read(p.ID); got.ContChecks.State.Status != workflow.Completed || got.ContChecks.State.End.Before(got.Blocks[0].State.End) {
+			t.Errorf("the checks are %s at %v, and the block ended at %v", got.ContChecks.State.Status, got.ContChecks.State.End, got.Blocks[0].State.End)
+		}
+	})
+}
+
+// TestShutdownBeginsNothing: a plan that waits for its turn at a shutdown stays as it is.
+func TestShutdownBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var plans []*workflow.Plan
+		for _, name := range []string{"first", "second"} {
+			plans = append(plans, plan(block("b", sequence("s", second(name)))))
+			s.create(plans[len(plans)-1])
+			time.Sleep(time.Second)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("first")
+		if got := s.read(plans[1].ID).State.Status; got != workflow.NotStarted {
+			t.Errorf("the second plan is %s", got)
+		}
+	})
+}
+
+func TestPlansComeLaterAndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		v := s.vault(nil)
+		e, err := engine.New(v, s.reg, engine.Options{Plans: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- e.Run(ctx) }()
+		time.Sleep(10500 * time.Millisecond) // between two looks for new plans
+		var plans []*workflow.Plan
+		for i := range 3 {
+			p := plan(block("", sequence("", do(job{Name: fmt.Sprint(i), For: 10 * time.Second}))))
+			if err := e.Submit(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+			s.noteTree(p)
+			plans = append(plans, p)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		for _, p := range plans {
+			if got := s.read(p.ID); got.State.Status != workflow.Completed {
+				t.Errorf("a plan is %s", got.State.Status)
+			}
+		}
+		if names := s.names(); len(names) != 3 || names[2] != "2" {
+			t.Errorf("ran %q, want the newest last", names)
+		}
+		if s.most != 2 {
+			t.Errorf("%d plans at once", s.most)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRunningComesFirst: what an earlier engine had begun is not kept waiting by what is new.
+func TestRunningComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var plans []*workflow.Plan
+		for _, name := range []string{"old", "new", "begun"} {
+			p := plan(block("b", sequence("s", second(name))))
+			s.create(p)
+			plans = append(plans, p)
+			time.Sleep(time.Second)
+		}
+		plans[2].State.Status = workflow.Running
+		if err := s.vault(nil).UpdatePlan(t.Context(), plans[2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("begun", "old", "new")
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	s := newStage(t)
+	if err := s.reg.Register(mute{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.New(nil, s.reg, engine.Options{}); err == nil {
+		t.Error("no vault")
+	}
+	_, err := engine.New(s.vault(nil), s.reg, engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
+	for _, field := range []string{"Timeout", "RetryDelay", "ContDelay", "Poll", "Patience", "Plans"} {
+		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	e := s.engine(s.vault(nil), engine.Options{})
+	for _, plugin := range []string{"nobody", "mute"} {
+		p := plan(block("", sequence("", &workflow.Action{Name: "a", Plugin: plugin})))
+		if err := e.Submit(t.Context(), p); err == nil || !strings.Contains(err.Error(), plugin) {
+			t.Errorf("%s: %v", plugin, err)
+		}
+	}
+	if err := e.Submit(t.Context(), plan(block("", sequence("", &workflow.Action{Plugin: "job", Retries: -1})))); !errors.Is(err, storage.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// mute is a plugin that can't be run.
+type mute struct{ plugins.Plugin }
+
+func (mute) Name() string  { return "mute" }
+func (mute) Request() any  { return nil }
+func (mute) Response() any { return nil }

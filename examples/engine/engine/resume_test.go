@@ -1,0 +1,626 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// story is a plan with what becomes of it when nothing happens to the engine.
+type story struct {
+	name string
+	plan func() *workflow.Plan
+	// stopAt is when a stop is asked for; 0 is never.
+	stopAt time.Duration
+}
+
+func stories() []story {
+	// with changes a full plan.
+	with := func(change func(p *workflow.Plan)) func() *workflow.Plan {
+		return func() *workflow.Plan {
+			p := full()
+			change(p)
+			return p
+		}
+	}
+	return []story{
+		{"all succeeds", full, 0},
+		{"bypass", with(func(p *workflow.Plan) { p.BypassChecks = checks(second("bypass")) }), 0},
+		{"bypass of a block", with(func(p *workflow.Plan) { p.Blocks[0].BypassChecks = checks(second("b-bypass")) }), 0},
+		{"pre fails", with(func(p *workflow.Plan) { p.PreChecks = checks(bad("pre")) }), 0},
+		{"cont fails", with(func(p *workflow.Plan) { p.ContChecks = checks(bad("cont"), second("cont2")) }), 0},
+		{"cont of a block fails", with(func(p *workflow.Plan) { p.Blocks[0].ContChecks = checks(bad("b-cont")) }), 0},
+		{"post fails", with(func(p *workflow.Plan) { p.PostChecks = checks(bad("post")) }), 0},
+		{"deferred fails", with(func(p *workflow.Plan) { p.DeferredChecks = checks(bad("deferred")) }), 0},
+		{"a batch fails the plan", with(func(p *workflow.Plan) {
+			b := p.DeferredActions.Batches[0]
+			b.Actions[0], b.FailElement = bad("d1"), true
+		}), 0},
+		{"retries", with(func(p *workflow.Plan) {
+			a := p.Blocks[0].Sequences[0].Actions[0]
+			a.Req, a.Retries = job{Name: "a1", For: time.Second, Fails: 2}, 2
+		}), 0},
+		{"a sequence fails and is tolerated", with(func(p *workflow.Plan) {
+			p.Blocks[0].Sequences[0].Actions[0], p.Blocks[0].ToleratedFailures = bad("a1"), 1
+		}), 0},
+		{"a sequence fails", with(func(p *workflow.Plan) { p.Blocks[1].Sequences[0].Actions[0] = bad("a5") }), 0},
+		{"stopped", full, 17500 * time.Millisecond},
+	}
+}
+
+// TestKilledAtEveryWrite kills the engine at each write of each story, before or after it takes effect, and lets a new engine
+// go on. Whatever the moment, the plan must end as it does without a death; and the stage holds every run against the vault.
+func TestKilledAtEveryWrite(t *testing.T) {
+	deaths := 0
+	for _, st := range stories() {
+		t.Run(st.name, func(t *testing.T) {
+			var want string
+			var counted atomic.Int64
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				want = st.play(s, func(update func() error) error {
+					counted.Add(1)
+					return update()
+				})
+			})
+			writes := int(counted.Load())
+			if writes < 10 {
+				t.Fatalf("only %d writes", writes)
+			}
+			step := 1
+			if testing.Short() {
+				step = 7
+			}
+			for n := 0; n < writes; n += step {
+				for _, takesEffect := range []bool{false, true} {
+					synctest.Test(t, func(t *testing.T) {
+						deaths++
+						s := newStage(t)
+						var at atomic.Int64
+						got := st.play(s, func(update func() error) error {
+							switch i := at.Add(1) - 1; {
+							case i > int64(n):
+								return errKilled
+							case i == int64(n) && takesEffect:
+								_ = update()
+								return errKilled
+							case i == int64(n):
+								return errKilled
+							}
+							return update()
+						})
+						if got != want {
+							t.Errorf("killed at write %d (in effect: %v) it ends as\n%s\nand otherwise as\n%s", n, takesEffect, got, want)
+						}
+					})
+				}
+			}
+		})
+	}
+	t.Logf("%d deaths", deaths)
+}
+
+// play runs the story with an engine whose updates are given to the hook, and then with a new one, and says how it ended.
+func (st story) play(s *stage, hook func(update func() error) error) string {
+	p := st.plan()
+	s.create(p)
+	var stopped atomic.Bool
+	life := func(v *hooked) {
+		e := s.engine(v, engine.Options{})
+		ended := make(chan error)
+		go func() { ended <- e.Run(context.Background()) }()
+		if st.stopAt > 0 {
+			time.Sleep(st.stopAt - time.Since(s.began))
+			if !stopped.Load() {
+				stopped.Store(e.Stop(context.Background(), p.ID) == nil)
+			}
+		}
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	}
+	life(s.vault(func(o workflow.Object, update func() error) error { return hook(update) }))
+	if s.read(p.ID).State.Status.Final() {
+		return s.verdict(p.ID)
+	}
+	if st.stopAt > 0 {
+		st.stopAt = time.Since(s.began) + time.Millisecond // again, unless it was stored
+		if s.read(p.ID).Reason == workflow.StopRequested {
+			st.stopAt = 0
+		}
+	}
+	life(s.vault(nil))
+	return s.verdict(p.ID)
+}
+
+// verdict is how the plan ended. All that must be true of any end is held here. Which parts a stop, or a failed check beside
+// the work, cuts off depends on the moment; then it is the plan's end alone.
+func (s *stage) verdict(id uuid.UUID) string {
+	s.t.Helper()
+	p := s.read(id)
+	if !p.State.Status.Final() {
+		s.t.Errorf("the plan is not final:\n%s", outline(p))
+	}
+	for o := range workflow.Walk(p) {
+		h := o.Header()
+		if h.State.Status == workflow.Running {
+			s.t.Errorf("%s %s is still Running:\n%s", o.Kind(), nameOf(o), outline(p))
+		}
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			continue
+		}
+		if a.State.Status == workflow.Completed && s.done[a.Name] == 0 {
+			s.t.Errorf("%s is Completed and has never run to its end", a.Name)
+		}
+		if failures := countFailed(a); failures > a.Retries+1 && !strings.Contains(a.Name, "cont") {
+			s.t.Errorf("%s has %d failed attempts", a.Name, failures)
+		}
+	}
+	if p.Reason == workflow.StopRequested || p.Reason == workflow.ContCheckFailed || p.Blocks[0].ContChecks.State.Status == workflow.Failed {
+		return fmt.Sprint(p.State.Status, p.Reason, p.Blocks[0].State.Status == workflow.Completed)
+	}
+	return outline(p)
+}
+
+func countFailed(a *workflow.Action) (n int) {
+	for _, t := range a.Attempts {
+		if t.Err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestKilledAgainAndAgain kills engines at random writes of random plans, or shuts them down at random times, until the plans
+// are through.
+func TestKilledAgainAndAgain(t *testing.T) {
+	plans, deaths := 100, 0
+	if testing.Short() {
+		plans = 15
+	}
+	for seed := range uint64(plans) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			s := newStage(t)
+			p := randomPlan(r)
+			s.create(p)
+			for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
+				var left atomic.Int64
+				left.Store(1 + r.Int64N(25))
+				takesEffect := r.IntN(2) == 0
+				v := s.vault(func(_ workflow.Object, update func() error) error {
+					switch n := left.Add(-1); {
+					case n == 0 && takesEffect:
+						_ = update()
+						return errKilled
+					case n <= 0:
+						return errKilled
+					}
+					return update()
+				})
+				ctx, cancel := t.Context(), func() {}
+				if r.IntN(2) == 0 {
+					left.Store(math.MaxInt64)
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(1+r.IntN(5000))*time.Millisecond)
+				}
+				if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				deaths++
+				if lives > 1000 {
+					t.Fatalf("seed %d: it does not come to an end:\n%s", seed, outline(s.read(p.ID)))
+				}
+			}
+			s.held(seed, s.read(p.ID))
+		})
+	}
+	t.Logf("%d deaths and shutdowns", deaths)
+}
+
+// held says what is wrong with an end, by the rules alone.
+func (s *stage) held(seed uint64, p *workflow.Plan) {
+	s.t.Helper()
+	wrong := func(format string, args ...any) {
+		s.t.Helper()
+		s.t.Errorf("seed %d: %s:\n%s", seed, fmt.Sprintf(format, args...), outline(p))
+	}
+	inOrder := func(name string, status workflow.Status, actions []*workflow.Action) {
+		for i, a := range actions {
+			if i > 0 && a.State.Status != workflow.NotStarted && actions[i-1].State.Status != workflow.Completed {
+				wrong("%s has begun after one that is not Completed", a.Name)
+			}
+			if a.State.Status != workflow.Completed && status == workflow.Completed {
+				wrong("%s is Completed, and %s is not", name, a.Name)
+			}
+		}
+	}
+	for o := range workflow.Walk(p) {
+		status := o.Header().State.Status
+		if status == workflow.Running {
+			wrong("%s %s is Running", o.Kind(), nameOf(o))
+		}
+		switch o := o.(type) {
+		case *workflow.Sequence:
+			inOrder(o.Name, status, o.Actions)
+		case *workflow.DeferBatch:
+			inOrder(o.Name, status, o.Actions)
+		case *workflow.Block:
+			failures := 0
+			for _, q := range o.Sequences {
+				if q.State.Status == workflow.Failed {
+					failures++
+				}
+			}
+			if tooMany := o.ToleratedFailures >= 0 && failures > o.ToleratedFailures; tooMany && status != workflow.Failed {
+				wrong("block %s has %d failures and is %s", o.Name, failures, status)
+			}
+		}
+		for i, c := range workflow.ChecksOf(o) {
+			stopped := i == 4 && status == workflow.Stopped // before the deferred checks
+			if i != 0 && !stopped && *c != nil && (*c).State.Status == workflow.Failed && status != workflow.Failed {
+				wrong("checks %d of %s %s failed, which is %s", i, o.Kind(), nameOf(o), status)
+			}
+			if i == 2 && *c != nil && (*c).State.Status == workflow.Completed {
+				for part, parent := range workflow.Walk(p) {
+					work := part.Kind() == workflow.KindBlock || part.Kind() == workflow.KindSequence
+					if end := part.Header().State.End; parent == o && work && end.After((*c).State.End) {
+						wrong("the continuous checks of %s %s ended at %v, and %s at %v", o.Kind(), nameOf(o), (*c).State.End, nameOf(part), end)
+					}
+				}
+			}
+			if i == 4 && *c != nil && status != workflow.NotStarted && !(*c).State.Status.Final() {
+				wrong("the deferred checks of %s %s are %s", o.Kind(), nameOf(o), (*c).State.Status)
+			}
+		}
+	}
+}
+
+// randomPlan has any of the groups, some failures, and delays.
+func randomPlan(r *rand.Rand) *workflow.Plan {
+	n := 0
+	action := func() *workflow.Action {
+		n++
+		j := job{Name: fmt.Sprint("j", n), For: time.Duration(r.IntN(3)) * time.Second}
+		a := do(j)
+		if r.IntN(4) == 0 {
+			j.Fails = r.IntN(3)
+			a.Retries = r.IntN(3)
+		}
+		a.Req = j
+		return a
+	}
+	actions := func() (all []*workflow.Action) {
+		for range 1 + r.IntN(3) {
+			all = append(all, action())
+		}
+		return all
+	}
+	groups := func(o workflow.Object) {
+		for i, c := range workflow.ChecksOf(o) {
+			if r.IntN(3) > 0 {
+				continue
+			}
+			*c = checks(actions()...)
+			(*c).Delay = time.Duration(r.IntN(2)) * time.Second
+			if i == 0 { // a bypass that succeeds leaves little to look at
+				(*c).Actions[0].Req = job{Name: "bypass", Fails: -1}
+			}
+		}
+	}
+	p := plan()
+	groups(p)
+	for range 1 + r.IntN(3) {
+		b := block(fmt.Sprint("b", len(p.Blocks)))
+		b.Concurrency, b.ToleratedFailures = r.IntN(4), r.IntN(4)-1
+		b.EntranceDelay, b.ExitDelay = time.Duration(r.IntN(2))*time.Second, time.Duration(r.IntN(2))*time.Second
+		groups(b)
+		for range 1 + r.IntN(4) {
+			b.Sequences = append(b.Sequences, sequence(fmt.Sprint("s", len(b.Sequences)), actions()...))
+		}
+		p.Blocks = append(p.Blocks, b)
+	}
+	if r.IntN(2) == 0 {
+		p.DeferredActions = &workflow.DeferredActions{}
+		for when := range workflow.Always + 1 {
+			b := batch(when.String(), when, actions()...)
+			b.FailElement = r.IntN(2) == 0
+			p.DeferredActions.Batches = append(p.DeferredActions.Batches, b)
+		}
+	}
+	return p
+}
+
+// TestAttemptCutOff: an attempt that a death cut off has no end, and does not count against the retries.
+func TestAttemptCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", second("a"))))
+		s.create(p)
+		for range 3 {
+			v := s.vault(func(o workflow.Object, update func() error) error {
+				if a, ok := o.(*workflow.Action); ok && a.Attempts[len(a.Attempts)-1].End != (time.Time{}) {
+					return errKilled
+				}
+				return update()
+			})
+			if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.engine(s.vault(nil), engine.Options{}).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
+		if a.State.Status != workflow.Completed || len(a.Attempts) != 4 || !a.Attempts[2].End.IsZero() || a.Attempts[3].End.IsZero() {
+			t.Errorf("%s, %+v", a.State.Status, a.Attempts)
+		}
+	})
+}
+
+// TestContinuousCheckHadFailed: a check that failed before a death halts the work before any of it goes on.
+func TestContinuousCheckHadFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "work", For: 5 * time.Second}), second("never"))))
+		p.ContChecks = checks(bad("check"))
+		s.create(p)
+		v := s.vault(func(o workflow.Object, update func() error) error {
+			if o.Kind() == workflow.KindChecks && o.Header().State.Status == workflow.Failed {
+				return errKilled
+			}
+			return update()
+		})
+		for _, v := range []*hooked{v, s.vault(nil)} {
+			if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if s.ran["check"] != 1 || s.ran["work"] != 1 || len(s.ran) != 2 {
+			t.Errorf("ran %v", s.ran)
+		}
+		if got := s.read(p.ID); got.Reason != workflow.ContCheckFailed || got.Blocks[0].Sequences[0].Actions[0].State.Status != workflow.Stopped {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
+// TestSequencesUnderWayGoOn: what has begun is ended after a restart, too, where too many others had failed before.
+func TestSequencesUnderWayGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		b := block("b", sequence("bad", bad("bad")), sequence("long", do(job{Name: "long", For: 5 * time.Second}), second("more")), sequence("never", second("never")))
+		b.Concurrency = 2
+		p := plan(b)
+		s.create(p)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			if err := s.engine(s.vault(nil), engine.Options{}).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.read(p.ID); s.done["more"] != 1 || s.ran["never"] != 0 || got.Reason != workflow.BlockFailed {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
+// TestStopComesTooLate: deferred actions were chosen by the outcome before a death, so a stop after it must not change that.
+func TestStopComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", second("a"))))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+			batch("ok", workflow.OnSuccess, do(job{Name: "ok", For: 5 * time.Second})), batch("no", workflow.OnFailure, second("no")),
+		}}
+		s.create(p)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		v := s.vault(func(o workflow.Object, update func() error) error {
+			if nameOf(o) == "ok" && o.Header().State.Status.Final() {
+				return errKilled
+			}
+			return update()
+		})
+		if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		var e *engine.Engine
+		e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+			if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+				t.Errorf("Stop: %v", err)
+			}
+		}}})
+		if err := e.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("a", "ok", "ok")
+		if got := s.read(p.ID); got.State.Status != workflow.Completed {
+			t.Errorf("%s", outline(got))
+		}
+	})
+}
+
+// TestConflict: where somebody else writes the plan, the engine leaves it, and begins nothing more.
+func TestConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", second("a"), second("never"))))
+		s.create(p)
+		var left error
+		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+		ended := make(chan error)
+		go func() { ended <- e.Run(context.Background()) }()
+		time.Sleep(500 * time.Millisecond)
+		other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
+		other.Attempts[0].End = time.Now()
+		if err := s.store.Open(s.reg).UpdateAction(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil || !errors.Is(left, storage.ErrConflict) {
+			t.Errorf("%v, left with %v", err, left)
+		}
+		s.wantNames("a")
+	})
+}
+
+// TestGivenUp: when one write is refused nothing more begins anywhere in the plan, and plugins under way are cancelled.
+func TestGivenUp(t *testing.T) {
+	for name, refused := range map[string]func(o workflow.Object) bool{
+		"the beginning of a sequence": func(o workflow.Object) bool { return nameOf(o) == "s1" },
+		"the beginning of an attempt": func(o workflow.Object) bool { return nameOf(o) == "a" },
+		"the end of an attempt": func(o workflow.Object) bool {
+			return nameOf(o) == "a" && o.Header().State.Status.Final()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				b := block("b", sequence("s1", second("a")), sequence("s2", do(job{Name: "long", For: 10 * time.Second}), second("never")))
+				b.Concurrency = 2
+				p := plan(b)
+				s.create(p)
+				v := s.vault(func(o workflow.Object, update func() error) error {
+					if refused(o) {
+						return errKilled
+					}
+					return update()
+				})
+				var left error
+				if err := s.engine(v, engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}}).Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
+					t.Errorf("left with %v after %v; done %v", left, time.Since(s.began), s.done)
+				}
+			})
+		})
+	}
+}
+
+// TestSubmitLostAnswer: a plan whose making was not known to have succeeded is there once.
+func TestSubmitLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		v, calls := s.vault(nil), 0
+		v.create = func(ctx context.Context, create func() error) error {
+			switch calls++; calls {
+			case 1: // one call that hangs does not use up all the time
+				<-ctx.Done()
+				return ctx.Err()
+			case 2:
+				_ = create()
+				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
+			}
+			return create()
+		}
+		p := plan(block("b", sequence("s", second("a"))))
+		e := s.engine(v, engine.Options{})
+		if err := e.Submit(t.Context(), p); err != nil || calls != 3 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		if err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("the same again: %v", err)
+		}
+	})
+}
+
+// TestBegunByAnother: a plan that somebody else begins between the engine's search and its reading is left alone.
+func TestBegunByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		mine, others := plan(block("b", sequence("s", do(job{Name: "mine", For: 5 * time.Second})))), plan(block("b", sequence("s", second("another's"))))
+		s.create(mine)
+		v := s.vault(nil)
+		v.beforeRead = func(id uuid.UUID) {
+			if id == others.ID {
+				p := s.read(id)
+				p.State.Status = workflow.Running
+				if err := s.store.Open(s.reg).UpdatePlan(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		time.AfterFunc(2500*time.Millisecond, func() { s.create(others) })
+		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames("mine")
+		if got := s.read(others.ID); got.State.Status != workflow.Running {
+			t.Errorf("the other's plan is %s", got.State.Status)
+		}
+	})
+}
+
+// TestVaultFails: what passes is ridden out, whether the write had an effect or not; what lasts leaves the plan to the next engine.
+func TestVaultFails(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		lost bool // the write takes effect at first
+		fail int  // how often each write fails
+		left bool
+	}{
+		{"unavailable twice", storage.ErrUnavailable, false, 2, false},
+		{"unknown, without effect", storage.ErrUnknown, false, 1, false},
+		{"too slow", context.DeadlineExceeded, false, 1, false},
+		{"unavailable", storage.ErrUnavailable, false, 1 << 30, true},
+		{"denied", storage.ErrDenied, false, 1, true},
+		{"unknown, and then another's", storage.ErrUnknown, true, 1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := plan(block("b", sequence("s", second("a"), second("b"))))
+				s.create(p)
+				failed := map[workflow.Object]int{}
+				var left error
+				hook := func(o workflow.Object, update func() error) error {
+					if o.Kind() != workflow.KindAction || failed[o] >= test.fail {
+						failed[o] = 0
+						return update()
+					}
+					failed[o]++
+					if test.lost {
+						etag := o.Header().State.ETag
+						_ = update()
+						o.Header().State.ETag = etag // which the caller never learnt
+					}
+					return fmt.Errorf("hooked: %w", test.err)
+				}
+				began := time.Now()
+				e := s.engine(s.vault(hook), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+				if err := e.Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := s.read(p.ID).State.Status; test.left != (left != nil) || test.left != (got == workflow.Running) || time.Since(began) > 3*time.Minute {
+					t.Errorf("the plan is %s, left with %v, after %v", got, left, time.Since(began))
+				}
+				if test.left && !test.lost && !errors.Is(left, test.err) {
+					t.Errorf("left with %v", left)
+				}
+				if err := s.engine(s.vault(nil), engine.Options{}).Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := s.read(p.ID).State.Status; got != workflow.Completed {
+					t.Errorf("after another start the plan is %s", got)
+				}
+			})
+		})
+	}
+}

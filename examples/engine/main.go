@@ -1,0 +1,180 @@
+// Command engine is a small durable engine on a vault: it runs plans, and when it is killed at any moment and started again
+// it goes on where it stood.
+//
+//	go run ./examples/engine                          the built-in plan, on an emulator inside that keeps its data in a folder
+//	go run ./examples/engine -plan FILE               a plan from JSON
+//	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the process that works on the vault, or to the next one
+//	go run ./examples/engine -serve                   waits for plans, until an interrupt
+//	go run ./examples/engine -endpoint URL            on an account, with the identity that azidentity finds
+//	go run ./examples/engine -connection-string TEXT
+//
+// The first interrupt lets the actions under way come to their ends and leaves the plans for the next start. The second one
+// ends the process at once, which loses nothing either: what was under way is run again.
+//
+// The exit code is 0, or 1 when a plan was left or did not end as Completed, or 2 for wrong flags.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/term"
+
+	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/examples/engine/view"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+const (
+	exitDone   = 0
+	exitFail   = 1
+	exitMisuse = 2
+)
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	c, err := parse(args, getenv, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitDone
+	case err != nil:
+		fmt.Fprintln(stderr, "engine:", err)
+		fmt.Fprintln(stderr, "engine: run with -h to see the flags")
+		return exitMisuse
+	}
+	plan := release(newVersion(time.Now()))
+	if c.planFile != "" {
+		if plan, err = readPlan(c.planFile); err != nil {
+			fmt.Fprintln(stderr, "engine:", err)
+			return exitMisuse
+		}
+	}
+	done, err := work(ctx, c, plan, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "engine:", err)
+	}
+	if err != nil || !done {
+		return exitFail
+	}
+	return exitDone
+}
+
+// terminal returns what tells the size of the terminal that w is, or nil where it is none.
+func terminal(w io.Writer) func() (width, height int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (width, height int) {
+		width, height, err := term.GetSize(int(f.Fd()))
+		if err != nil || width == 0 || height == 0 {
+			return 80, 24
+		}
+		return width, height
+	}
+}
+
+// readPlan reads a plan as an author writes it.
+func readPlan(path string) (*workflow.Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("-plan: %w", err)
+	}
+	plan := new(workflow.Plan)
+	if err := json.Unmarshal(text, plan); err != nil {
+		return nil, fmt.Errorf("-plan: %s is no plan: %w", path, err)
+	}
+	if len(plan.Blocks) == 0 {
+		return nil, fmt.Errorf(`-plan: %s has no "blocks", so there is nothing to run`, path)
+	}
+	return plan, nil
+}
+
+// work opens the vault and does what the flags say. done is false when a plan is not Completed.
+func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) (done bool, err error) {
+	o, err := open(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	v := view.New(stdout, terminal(stdout))
+	e, err := engine.New(o, o.reg, engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()})
+	if err != nil {
+		return false, err
+	}
+	if c.submit {
+		if err := e.Submit(ctx, plan); err != nil {
+			return false, err
+		}
+		fmt.Fprintf(stdout, "submitted plan %s, %q, to %s\n", plan.ID, plan.Name, o.title)
+		return true, nil
+	}
+	if o.beside {
+		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, another -data has a vault of its own", c.data)
+	}
+	v.Say("plans are in " + o.title)
+	v.Say(fmt.Sprintf("to see it survive: kill -9 %d, and then the same command again", os.Getpid()))
+	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
+		return false, err
+	}
+	if c.serve {
+		v.Say("waiting for plans, until an interrupt")
+	}
+	v.Start()
+	err = e.Run(ctx)
+	done = v.End()
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		fmt.Fprintln(stdout, "interrupted: the same command goes on where it stands")
+	case done && c.planFile == "":
+		fmt.Fprintln(stdout, "the same command makes the next release; -plan examples/engine/hello.json runs a plan from a file")
+	}
+	return done, err
+}
+
+// startUp is how long it may take to look for open plans and to store the new one.
+const startUp = 30 * time.Second
+
+// submitUnlessOpen stores the plan, but where a start goes on with an earlier one: with any for the built-in plan, with the
+// one of its name for a plan from a file.
+func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
+	if c.serve && c.planFile == "" {
+		return nil // it waits for the plans of others
+	}
+	// The vault itself would try for much longer to reach an endpoint, which may be a wrong one.
+	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: is it the right endpoint?", startUp))
+	defer cancel()
+	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	if err != nil {
+		return err
+	}
+	for found := range open {
+		var about *storage.Error
+		switch {
+		case errors.As(found.Err, &about) && about.Plan != uuid.Nil:
+			continue // one plan, of which the engine tells
+		case found.Err != nil:
+			return found.Err
+		}
+		if c.planFile == "" || found.Result.Name == plan.Name {
+			return nil
+		}
+	}
+	return e.Submit(ctx, plan)
+}

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/examples/engine/plugins"
+	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/workflow"
+)
+
+// engineProcess makes the test's program the engine.
+const engineProcess = "-engine-process"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == engineProcess {
+		os.Exit(run(context.Background(), os.Args[2:], func(string) string { return "" }, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// TestSurvive kills engines with SIGKILL at random moments, and starts the next one, until there were so many kills and all
+// plans are through. Nothing that the vault had as Completed may run again, and nothing may run that it had as NotStarted.
+func TestSurvive(t *testing.T) {
+	t.Run("emulator", func(t *testing.T) {
+		kills := 100
+		if testing.Short() {
+			kills = 15
+		}
+		s := newSurvival(t)
+		s.survive(kills)
+	})
+	t.Run("azurite", func(t *testing.T) {
+		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())
+		s.survive(10)
+	})
+}
+
+// survival is a vault, and what was seen of it between the lives of its engines.
+type survival struct {
+	t     *testing.T
+	args  []string // of all processes
+	data  string
+	rand  *rand.Rand
+	plans int
+	// completed has the actions that were Completed when no engine was alive, with the lines of each in the log then.
+	completed map[uuid.UUID]int
+	kills     int
+	wanted    int // kills; with so many the engines live longer
+	resumed   int // lives that picked a plan up
+}
+
+func newSurvival(t *testing.T, args ...string) *survival {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	data := t.TempDir()
+	return &survival{
+		t: t, args: append(args, "-data", data), data: data,
+		rand: rand.New(rand.NewPCG(seed, 0)), completed: map[uuid.UUID]int{},
+	}
+}
+
+func (s *survival) survive(kills int) {
+	s.wanted = kills
+	s.submit()
+	for {
+		s.life()
+		through := s.look()
+		switch {
+		case through && s.kills >= kills:
+			s.check()
+			s.t.Logf("%d kills, %d plans, %d actions Completed, of which %d ran more than once; %d lives picked a plan up",
+				s.kills, s.plans, len(s.completed), s.repeated(), s.resumed)
+			if s.resumed == 0 {
+				s.t.Error("no engine picked a plan up")
+			}
+			return
+		case through:
+			s.submit()
+		}
+		if s.t.Failed() {
+			s.t.FailNow()
+		}
+	}
+}
+
+// submit leaves a new plan to the next engine.
+func (s *survival) submit() {
+	s.t.Helper()
+	s.plans++
+	file := filepath.Join(s.t.TempDir(), "plan.json")
+	text, err := json.Marshal(manyActions(fmt.Sprint("plan ", s.plans)))
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run(s.t.Context(), append([]string{"-submit", "-plan", file}, s.args...), os.Getenv, &out, &out); code != exitDone {
+		s.t.Fatalf("-submit: code %d: %s", code, out.String())
+	}
+}
+
+// manyActions is a plan of many short actions, each of which adds a line with its ID to a log.
+func manyActions(name string) *workflow.Plan {
+	n := 0
+	action := func() *workflow.Action {
+		n++
+		return &workflow.Action{Name: fmt.Sprint(n), Plugin: "file", Retries: 1, Req: plugins.FileRequest{Path: "runs.log", Content: fmt.Sprint(n), Append: true}}
+	}
+	group := func(n int) *workflow.Checks {
+		c := &workflow.Checks{Delay: time.Millisecond}
+		for range n {
+			c.Actions = append(c.Actions, action())
+		}
+		return c
+	}
+	p := &workflow.Plan{Name: name, PreChecks: group(2), ContChecks: group(1), PostChecks: group(2), DeferredChecks: group(2)}
+	p.ContChecks.Delay = 50 * time.Millisecond
+	for range 4 {
+		b := &workflow.Block{Name: fmt.Sprint("block ", len(p.Blocks)), Concurrency: 3, PreChecks: group(1), DeferredChecks: group(1)}
+		for i := range 4 {
+			q := &workflow.Sequence{Name: fmt.Sprint("sequence ", i)}
+			for range 4 {
+				q.Actions = append(q.Actions, action())
+			}
+			b.Sequences = append(b.Sequences, q)
+		}
+		p.Blocks = append(p.Blocks, b)
+	}
+	p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+		{When: workflow.OnSuccess, Actions: group(3).Actions}, {When: workflow.Always, Actions: group(3).Actions},
+	}}
+	return p
+}
+
+// life starts an engine and kills it: on its way up, or when it has told of so many transitions, or at the end of the plan.
+func (s *survival) life() {
+	s.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(program, append([]string{engineProcess, "-serve", "-poll", "20ms"}, s.args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines := s.rand.IntN(16)
+	if s.kills >= s.wanted {
+		lines = math.MaxInt
+	}
+	if lines == 0 {
+		time.Sleep(time.Duration(s.rand.IntN(50)) * time.Millisecond) // any moment will do
+	} else {
+		in := bufio.NewScanner(stdout)
+		for lines > 0 && in.Scan() {
+			if strings.Contains(in.Text(), "picked up plan ") {
+				s.resumed++
+			}
+			if lines--; strings.HasSuffix(in.Text(), fmt.Sprintf("plan %d: Completed", s.plans)) {
+				break
+			}
+		}
+		time.Sleep(time.Duration(s.rand.IntN(3000)) * time.Microsecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		s.t.Fatalf("it ended by itself: %s", stderr.String())
+	}
+	_, _ = io.Copy(io.Discard, stdout)
+	if err := cmd.Wait(); err != nil && !cmd.ProcessState.Exited() {
+		s.kills++
+		return
+	}
+	s.t.Fatalf("it ended by itself: %s", stderr.String())
+}
+
+// look holds the vault against the log, while no engine is alive, and says whether all plans are through.
+func (s *survival) look() (through bool) {
+	s.t.Helper()
+	runs := s.runs()
+	s.onVault(func(ctx context.Context, v *azblob.Vault) {
+		for id, before := range s.completed {
+			if runs[id] != before {
+				s.t.Errorf("action %s was Completed, and ran %d times more", id, runs[id]-before)
+			}
+		}
+		listed, err := v.List(ctx, 0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		seen := 0
+		through = true
+		for l := range listed {
+			if l.Err != nil {
+				s.t.Fatal(l.Err)
+			}
+			seen++
+			plan, err := v.Read(ctx, l.Result.ID)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			through = through && plan.State.Status == workflow.Completed
+			s.lookAt(plan, runs)
+		}
+		if seen != s.plans {
+			s.t.Errorf("the vault has %d plans, and %d were submitted", seen, s.plans)
+		}
+	})
+	return through
+}
+
+func (s *survival) lookAt(plan *workflow.Plan, runs map[uuid.UUID]int) {
+	s.t.Helper()
+	if status := plan.State.Status; status == workflow.Failed || status == workflow.Stopped {
+		s.t.Errorf("plan %s is %s, %s", plan.Name, status, plan.Reason)
+	}
+	for o := range workflow.Walk(plan) {
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			continue
+		}
+		switch a.State.Status {
+		case workflow.Completed:
+			if runs[a.ID] == 0 {
+				s.t.Errorf("action %s is Completed, and has never run", a.Name)
+			}
+			s.completed[a.ID] = runs[a.ID]
+		case workflow.NotStarted:
+			if runs[a.ID] > 0 {
+				s.t.Errorf("action %s is NotStarted, and has run", a.Name)
+			}
+		}
+		if plan.State.Status == workflow.Completed && a.State.Status != workflow.Completed {
+			s.t.Errorf("plan %s is Completed, and its action %s is %s", plan.Name, a.Name, a.State.Status)
+		}
+	}
+}
+
+// runs counts the runs of each action by the lines in the log. The last line may be cut off.
+func (s *survival) runs() map[uuid.UUID]int {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.data, "work", "runs.log"))
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	runs := map[uuid.UUID]int{}
+	for line := range strings.Lines(string(text)) {
+		id, _, _ := strings.Cut(line, " ")
+		action, err := uuid.Parse(id)
+		if err != nil {
+			s.t.Fatalf("a line of the log is %q", line)
+		}
+		runs[action]++
+	}
+	return runs
+}
+
+func (s *survival) repeated() (n int) {
+	for count := range maps.Values(s.completed) {
+		if count > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// check looks for anything left over.
+func (s *survival) check() {
+	s.t.Helper()
+	s.onVault(func(ctx context.Context, v *azblob.Vault) {
+		if err := v.Recovery(ctx); err != nil {
+			s.t.Error(err)
+		}
+		report, err := v.Check(ctx, azblob.CheckOptions{})
+		if err != nil || len(report.Problems) > 0 || report.InProgress > 0 || report.Plans != s.plans {
+			s.t.Errorf("%v, %+v", err, report)
+		}
+	})
+}
+
+// onVault opens the vault as an engine does.
+func (s *survival) onVault(do func(ctx context.Context, v *azblob.Vault)) {
+	s.t.Helper()
+	c, err := parse(s.args, func(string) string { return "" }, io.Discard)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o, err := open(s.t.Context(), c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	do(s.t.Context(), o.Vault)
+	if err := o.close(); err != nil {
+		s.t.Fatal(err)
+	}
+}

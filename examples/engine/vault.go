@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/examples/engine/plugins"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
+)
+
+// opened is a vault with all that is to be closed after it.
+type opened struct {
+	*azblob.Vault
+	reg *registry.Register
+	// title says where the plans are, without any secret.
+	title string
+	// beside says that another process has the data, and this one reaches the vault by way of it.
+	beside  bool
+	closers []func() error
+}
+
+// close closes what was opened, the last first.
+func (o *opened) close() error {
+	var errs []error
+	for i := range o.closers {
+		errs = append(errs, o.closers[len(o.closers)-1-i]())
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the vault that the flags ask for, with plugins that write into the folder of -data.
+func open(ctx context.Context, c config) (_ *opened, err error) {
+	o := &opened{reg: registry.New()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.close())
+		}
+	}()
+	if err := o.registerPlugins(c.data); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.endpoint != "":
+		o.title = "the account at " + c.endpoint
+		cred, err := credential(c.msi)
+		if err != nil {
+			return nil, err
+		}
+		o.Vault, err = azblob.New(ctx, c.prefix, c.endpoint, cred, o.reg)
+		if err != nil {
+			return nil, err
+		}
+	case c.connectionString != "":
+		o.title = "the account of the connection string"
+		if o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, o.reg); err != nil {
+			return nil, err
+		}
+	default:
+		o.title = "the emulator in this process, data in " + c.data
+		if err := o.openData(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	o.closers = append(o.closers, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return o.Vault.Close(ctx)
+	})
+	return o, nil
+}
+
+// registerPlugins starts the service that the built-in plan releases, and registers the plugins.
+func (o *opened) registerPlugins(data string) error {
+	work, err := o.openFolder(filepath.Join(data, "work"))
+	if err != nil {
+		return err
+	}
+	regions, err := o.openFolder(filepath.Join(data, "service"))
+	if err != nil {
+		return err
+	}
+	url, closeService, err := service{regions}.listen()
+	if err != nil {
+		return fmt.Errorf("serve the demonstration's service: %w", err)
+	}
+	o.closers = append(o.closers, closeService)
+	return errors.Join(
+		o.reg.Register(plugins.Command{Dir: work.Name()}),
+		o.reg.Register(plugins.HTTP{Base: url}),
+		o.reg.Register(plugins.File{Root: work}),
+		o.reg.Register(plugins.Sleep{}),
+	)
+}
+
+func (o *opened) openFolder(path string) (*os.Root, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of -data: %w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of -data: %w", err)
+	}
+	o.closers = append(o.closers, root.Close)
+	return root, nil
+}
+
+// openData opens the emulator in the folder, and lets other processes reach it. Where another process has the folder, this one
+// reaches the vault by way of that.
+func (o *opened) openData(ctx context.Context, c config) error {
+	server, openErr := emulator.Open(filepath.Join(c.data, "account.db"), emulator.WithoutLog())
+	if openErr == nil {
+		o.closers = append(o.closers, server.Close)
+		if err := o.offer(server, filepath.Join(c.data, addressFile)); err != nil {
+			return err
+		}
+		var err error
+		o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, server.ConnectionString(), o.reg, azblob.WithTransport(server.Transport()))
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(c.data, addressFile))
+	if err != nil {
+		return openErr // nobody says that the folder is in use
+	}
+	o.title, o.beside = "the process that works on "+c.data, true
+	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
+	if err != nil {
+		return errors.Join(openErr, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := o.Exists(ctx, workflow.NewV7()); err != nil {
+		_ = o.Vault.Close(ctx)
+		return fmt.Errorf("%w (and nobody answers at the address in the folder: %w)", openErr, err)
+	}
+	return nil
+}
+
+// addressFile holds the connection string by which other processes reach the emulator of the one that has the folder.
+const addressFile = "address"
+
+// offer listens for other processes until the emulator is closed.
+func (o *opened) offer(server *emulator.Server, path string) error {
+	l, err := server.Listen("127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen for other processes: %w", err)
+	}
+	o.closers = append(o.closers, l.Close, func() error { return os.Remove(path) })
+	temporary := path + ".new" // so that nobody reads half of it
+	if err := os.WriteFile(temporary, []byte(l.ConnectionString()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// credential finds who to sign in as. An ID with slashes is a resource ID.
+func credential(msi string) (azcore.TokenCredential, error) {
+	if msi == "" {
+		return azidentity.NewDefaultAzureCredential(nil)
+	}
+	var id azidentity.ManagedIDKind = azidentity.ClientID(msi)
+	if strings.Contains(msi, "/") {
+		id = azidentity.ResourceID(msi)
+	}
+	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id})
+}

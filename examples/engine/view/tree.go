@@ -1,0 +1,192 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// tree is a plan as it was last seen. It is a copy: the engine's own changes all the time.
+type tree struct {
+	name   string
+	reason workflow.FailureReason
+	root   *node
+	nodes  map[uuid.UUID]*node
+	// before is what was done and under way when the engine picked the plan up.
+	resumed            bool
+	doneBefore, cutOff int
+	left               error
+}
+
+// node is an object of a plan.
+type node struct {
+	kind workflow.Kind
+	// name is the author's, or says which checks these are.
+	name     string
+	group    group
+	parent   *node
+	children []*node
+	state    workflow.State
+	attempts int
+	// failure is of the last attempt.
+	failure string
+}
+
+// group says which checks a node is, or is among.
+type group int
+
+const (
+	noChecks group = iota
+	bypassChecks
+	preChecks
+	contChecks
+	postChecks
+	deferredChecks
+)
+
+func (g group) String() string {
+	return [...]string{"", "bypass checks", "pre checks", "continuous checks", "post checks", "deferred checks"}[g]
+}
+
+func newTree(p *workflow.Plan) *tree {
+	t := &tree{name: plain(p.Name), nodes: map[uuid.UUID]*node{}, resumed: p.State.Status != workflow.NotStarted}
+	for o, parent := range workflow.Walk(p) {
+		n := &node{kind: o.Kind(), name: nameOf(o)}
+		if parent == nil {
+			t.root = n
+		} else {
+			n.parent = t.nodes[*parent.Header().ID]
+			n.parent.children = append(n.parent.children, n)
+			n.group = n.parent.group
+			for i, c := range workflow.ChecksOf(parent) {
+				if *c != nil && workflow.Object(*c) == o {
+					n.group = bypassChecks + group(i)
+					n.name = n.group.String()
+				}
+			}
+		}
+		t.nodes[*o.Header().ID] = n
+		t.note(o)
+	}
+	for _, n := range t.nodes {
+		slices.SortStableFunc(n.children, func(a, b *node) int { return a.turn() - b.turn() })
+	}
+	t.doneBefore, _ = t.progress()
+	for n := range t.actions() {
+		if n.state.Status == workflow.Running {
+			t.cutOff++
+		}
+	}
+	return t
+}
+
+// turn sorts the parts of a plan or block by when they run: some checks come after the work.
+func (n *node) turn() int {
+	switch {
+	case n.kind == workflow.KindDeferredActions:
+		return 2
+	case n.group >= postChecks:
+		return 1
+	}
+	return 0
+}
+
+// note takes over an object's own fields, and says what they were.
+func (t *tree) note(o workflow.Object) (n *node, before node) {
+	n = t.nodes[*o.Header().ID]
+	before = *n
+	n.state = *o.Header().State
+	switch o := o.(type) {
+	case *workflow.Plan:
+		t.reason = o.Reason
+	case *workflow.Action:
+		n.attempts, n.failure = len(o.Attempts), ""
+		for _, a := range o.Attempts {
+			if a.Err != nil {
+				n.failure = plain(a.Err.Message)
+			}
+		}
+		if n.state.Status == workflow.Completed {
+			n.failure = ""
+		}
+	}
+	return n, before
+}
+
+// actions yields those that are done once: the ones of continuous checks go on and on.
+func (t *tree) actions() func(yield func(*node) bool) {
+	return func(yield func(*node) bool) {
+		for _, n := range t.nodes {
+			if n.kind == workflow.KindAction && n.group != contChecks && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// progress counts the actions that are final, of all.
+func (t *tree) progress() (done, all int) {
+	for n := range t.actions() {
+		all++
+		if n.state.Status.Final() {
+			done++
+		}
+	}
+	return done, all
+}
+
+// path is a node's name with those that it is part of.
+func (n *node) path() string {
+	if n.parent == nil {
+		return ""
+	}
+	return strings.TrimPrefix(n.parent.path()+" / "+n.name, " / ")
+}
+
+// took is how long a node has been or was at work.
+func (n *node) took(now time.Time) time.Duration {
+	switch {
+	case n.state.Start.IsZero():
+		return 0
+	case n.state.Status.Final():
+		now = n.state.End
+	}
+	return max(0, now.Sub(n.state.Start))
+}
+
+func nameOf(o workflow.Object) string {
+	name := ""
+	switch o := o.(type) {
+	case *workflow.Plan:
+		name = o.Name
+	case *workflow.Block:
+		name = o.Name
+	case *workflow.Sequence:
+		name = o.Name
+	case *workflow.Action:
+		name = o.Name
+	case *workflow.DeferBatch:
+		name = o.Name
+	case *workflow.DeferredActions:
+		name = "deferred actions"
+	}
+	if name == "" {
+		name = o.Kind().String()
+	}
+	return plain(name)
+}
+
+// plain is a text on one line, without what a terminal would take for an order.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

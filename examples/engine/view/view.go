@@ -1,0 +1,193 @@
+// Package view shows a person how an engine's plans go on: in a terminal as trees that are drawn in place, elsewhere as a line
+// for each transition.
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/workflow"
+)
+
+// frame is the time between two pictures.
+const frame = 100 * time.Millisecond
+
+// mostSaid is for how many lines above the picture there is room.
+const mostSaid = 4
+
+// View is what a person sees of an engine. It is safe for concurrent use.
+type View struct {
+	// size gives the columns and lines of the terminal; nil where there is none.
+	size func() (width, height int)
+	now  func() time.Time
+
+	mu    sync.Mutex
+	w     io.Writer
+	trees []*tree
+	byID  map[uuid.UUID]*tree // those whose plans are under way, and those that have ended
+	// troubled says that something went wrong apart from the plans that are shown.
+	troubled bool
+
+	said  int // lines that stay above the picture
+	drawn int // lines of the present picture
+	stop  chan struct{}
+	ended sync.WaitGroup
+}
+
+// New returns a view that writes to w: pictures for a terminal of the size that is given, or lines where size is nil.
+func New(w io.Writer, size func() (width, height int)) *View {
+	return &View{w: w, size: size, now: time.Now, byID: map[uuid.UUID]*tree{}, stop: make(chan struct{})}
+}
+
+// Observer is what tells the view.
+func (v *View) Observer() engine.Observer {
+	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem}
+}
+
+// Start begins to draw, where there is a terminal.
+func (v *View) Start() {
+	if v.size == nil {
+		return
+	}
+	v.ended.Go(func() {
+		tick := time.NewTicker(frame)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				v.mu.Lock()
+				v.draw("")
+				v.mu.Unlock()
+			case <-v.stop:
+				return
+			}
+		}
+	})
+}
+
+// End draws the last picture, and sums up. It returns whether all plans are Completed, and there was no problem. Nothing may be told to the view any more.
+func (v *View) End() (completed bool) {
+	close(v.stop)
+	v.ended.Wait()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	completed = !v.troubled
+	if v.size != nil {
+		v.draw("")
+	}
+	for _, t := range v.trees {
+		status := t.root.state.Status
+		completed = completed && status == workflow.Completed
+		line := fmt.Sprintf("%s is %s after %s", t.name, status, seconds(t.root.took(v.now())))
+		if t.reason != workflow.NoFailure {
+			line += ", " + t.reason.String()
+		}
+		if t.left != nil {
+			line = fmt.Sprintf("%s is left as it stands (%v): the next start goes on with it", t.name, t.left)
+		}
+		fmt.Fprintln(v.w, plain(line))
+	}
+	return completed
+}
+
+// Say writes a line, above the picture where there is one.
+func (v *View) Say(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.say(text)
+}
+
+func (v *View) say(text string) {
+	text = plain(text)
+	if v.size == nil {
+		fmt.Fprintln(v.w, text)
+		return
+	}
+	v.said++
+	v.draw(text + "\n")
+}
+
+// draw replaces the picture by text that stays, and a new one below it. It is one write, so that nothing flickers.
+func (v *View) draw(text string) {
+	var b strings.Builder
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	}
+	b.WriteString("\r\x1b[J" + text)
+	b.WriteString("\x1b[?7l") // a line that is too wide after all is cut and not wrapped
+	width, height := v.size()
+	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // what was said last stays in sight
+	for _, l := range lines {
+		b.WriteString(l + "\n")
+	}
+	b.WriteString("\x1b[?7h")
+	v.drawn = len(lines)
+	_, _ = io.WriteString(v.w, b.String())
+}
+
+func (v *View) problem(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.troubled = true
+	v.say("problem: " + err.Error())
+}
+
+func (v *View) pickedUp(p *workflow.Plan) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := newTree(p)
+	v.trees = append(v.trees, t)
+	v.byID[p.ID] = t
+	if !t.resumed {
+		_, all := t.progress()
+		v.say(fmt.Sprintf("new plan %s: %d actions", t.name, all))
+		return
+	}
+	_, all := t.progress()
+	text := fmt.Sprintf("picked up plan %s: %d of %d actions done", t.name, t.doneBefore, all)
+	switch {
+	case t.cutOff == 1:
+		text += ", 1 was running and runs again"
+	case t.cutOff > 1:
+		text += fmt.Sprintf(", %d were running and run again", t.cutOff)
+	}
+	v.say(text)
+}
+
+func (v *View) changed(o workflow.Object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := v.byID[*o.Header().PlanID]
+	if t == nil {
+		return
+	}
+	n, before := t.note(o)
+	if v.size != nil {
+		return // the next picture shows it
+	}
+	name := strings.TrimSuffix(t.name+": "+n.path(), ": ")
+	text := v.now().Format(time.TimeOnly) + " " + name + ": " + n.state.Status.String()
+	switch {
+	case n.state.Status == before.state.Status && (n.group == contChecks || n.kind != workflow.KindAction):
+		return // a round more
+	case n.attempts > before.attempts && n.attempts > 1:
+		text += fmt.Sprintf(", attempt %d", n.attempts)
+	case n.failure != "":
+		text += ", " + n.failure
+	}
+	fmt.Fprintln(v.w, text)
+}
+
+func (v *View) left(id uuid.UUID, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if t := v.byID[id]; t != nil {
+		t.left = err
+	}
+}

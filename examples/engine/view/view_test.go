@@ -1,0 +1,207 @@
+package view
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// sample is a plan in the middle of its work.
+func sample() *workflow.Plan {
+	action := func(name string, s workflow.Status, attempts ...workflow.Attempt) *workflow.Action {
+		return &workflow.Action{Name: name, Plugin: "p", Attempts: attempts, State: state(s)}
+	}
+	failed := workflow.Attempt{Err: &plugins.Error{Message: "it\x1b[31m is\ncold"}}
+	p := &workflow.Plan{
+		Name: "re\x1blease", State: state(workflow.Running),
+		BypassChecks: &workflow.Checks{State: state(workflow.Failed), Actions: []*workflow.Action{action("released?", workflow.Failed, failed)}},
+		ContChecks:   &workflow.Checks{State: state(workflow.Running), Actions: []*workflow.Action{action("healthy", workflow.Running)}},
+		PostChecks:   &workflow.Checks{Actions: []*workflow.Action{action("there", workflow.NotStarted)}},
+		Blocks: []*workflow.Block{
+			{Name: "build", State: state(workflow.Completed), Sequences: []*workflow.Sequence{
+				{Name: "binary", State: state(workflow.Completed), Actions: []*workflow.Action{action("compile", workflow.Completed)}},
+			}},
+			{Name: "roll out", State: state(workflow.Running), Sequences: []*workflow.Sequence{
+				{Name: "eu", State: state(workflow.Running), Actions: []*workflow.Action{
+					action("drain", workflow.Completed), action("install", workflow.Running, failed, workflow.Attempt{}), action("probe", workflow.NotStarted),
+				}},
+			}},
+		},
+	}
+	storage.Complete(p)
+	return p
+}
+
+func state(s workflow.Status) workflow.State {
+	st := workflow.State{Status: s}
+	if s != workflow.NotStarted {
+		st.Start = noon.Add(-12 * time.Second)
+	}
+	if s.Final() {
+		st.End = noon.Add(-10 * time.Second)
+	}
+	return st
+}
+
+var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+
+func TestRender(t *testing.T) {
+	for _, test := range []struct {
+		width, height int
+		want          string
+	}{
+		{100, 40, `▶ re lease  Running  12s  ████████████░░░░░░░░░░░░  3 of 6 actions
+  – bypass checks  2.0s  no, so it goes on
+    – released?  2.0s
+  ▶ continuous checks  12s
+    ▶ healthy  12s
+  ✓ build  2.0s
+    ✓ binary  2.0s
+      ✓ compile  2.0s
+  ▶ roll out  12s
+    ▶ eu  12s
+      ✓ drain  2.0s
+      ▶ install  12s  2 attempts  it [31m is cold
+      · probe
+  · post checks
+    · there
+`},
+		{100, 13, `▶ re lease  Running  12s  ████████████░░░░░░░░░░░░  3 of 6 actions
+  – bypass checks  2.0s  no, so it goes on  (1 of 1)
+  ▶ continuous checks  12s
+    ▶ healthy  12s
+  ✓ build  2.0s  (1 of 1)
+  ▶ roll out  12s
+    ▶ eu  12s
+      ✓ drain  2.0s
+      ▶ install  12s  2 attempts  it [31m is cold
+      · probe
+  · post checks
+    · there
+`},
+		{100, 9, `▶ re lease  Running  12s  ████████████░░░░░░░░░░░░  3 of 6 actions
+  – bypass checks  2.0s  no, so it goes on  (1 of 1)
+  ▶ continuous checks  12s  healthy
+  ✓ build  2.0s  (1 of 1)
+  ▶ roll out  12s
+    ▶ eu  12s  install  (1 of 3)
+  · post checks  (0 of 1)
+`},
+		{30, 5, `▶ re lease  Running  12s  ██…
+  – bypass checks  2.0s  no,…
+  ▶ continuous checks  12s  …
+  3 more lines do not fit
+`},
+	} {
+		t.Run(fmt.Sprintf("%d by %d", test.width, test.height), func(t *testing.T) {
+			lines := render([]*tree{newTree(sample())}, test.width, test.height, noon)
+			got := colours.ReplaceAllString(strings.Join(lines, "\n")+"\n", "")
+			if got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRenderFits: no line is wider than the terminal, and the picture is not higher, whatever the size.
+func TestRenderFits(t *testing.T) {
+	trees := []*tree{newTree(sample()), newTree(sample())}
+	for width := 0; width < 120; width += 7 {
+		for height := range 40 {
+			lines := render(trees, width, height, noon)
+			if len(lines) > max(1, height-1) {
+				t.Errorf("%d lines in %d by %d", len(lines), width, height)
+			}
+			for _, l := range lines {
+				if n := utf8.RuneCountInString(colours.ReplaceAllString(l, "")); width > 20 && n > width {
+					t.Errorf("%d characters in %d by %d: %q", n, width, height, l)
+				}
+			}
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	var out bytes.Buffer
+	v := New(&out, nil)
+	v.now = func() time.Time { return noon }
+	o := v.Observer()
+	p := sample()
+	v.Start()
+	o.PickedUp(p)
+	a := p.Blocks[1].Sequences[0].Actions[1]
+	a.Attempts = append(a.Attempts, workflow.Attempt{})
+	o.Changed(a)
+	a.State.Status = workflow.Completed
+	o.Changed(a)
+	o.Changed(p.ContChecks.Actions[0]) // a round is no news
+	p.State.Status, p.Reason, p.State.End = workflow.Failed, workflow.BlockFailed, noon
+	o.Changed(p)
+	o.Problem(errors.New("two\nlines"))
+	if v.End() {
+		t.Error("a plan that failed is no success")
+	}
+	want := `picked up plan re lease: 3 of 6 actions done, 1 was running and runs again
+12:00:00 re lease: roll out / eu / install: Running, attempt 3
+12:00:00 re lease: roll out / eu / install: Completed
+12:00:00 re lease: Failed
+problem: two lines
+re lease is Failed after 12s, BlockFailed
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestLeftIsNoSuccess(t *testing.T) {
+	var out bytes.Buffer
+	v := New(&out, nil)
+	p := sample()
+	v.Observer().PickedUp(p)
+	v.Observer().Left(p.ID, errors.New("why"))
+	if v.End() || !strings.Contains(out.String(), "left as it stands (why)") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// TestProblemIsNoSuccess: a plan that could not be picked up is not among those that are shown.
+func TestProblemIsNoSuccess(t *testing.T) {
+	for _, err := range []error{nil, errors.New("why")} {
+		v := New(&bytes.Buffer{}, nil)
+		if err != nil {
+			v.Observer().Problem(err)
+		}
+		if got := v.End(); got != (err == nil) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+// TestPictures: each picture takes the place of the one before, and what is said stays above.
+func TestPictures(t *testing.T) {
+	var out bytes.Buffer
+	v := New(&out, func() (int, int) { return 80, 24 })
+	v.now = func() time.Time { return noon }
+	p := sample()
+	v.Observer().PickedUp(p)
+	n := v.drawn
+	out.Reset()
+	v.Say("hello")
+	if want := fmt.Sprintf("\x1b[%dA\r\x1b[Jhello\n", n); n == 0 || !strings.HasPrefix(out.String(), want) || v.drawn != n {
+		t.Errorf("%q, want a beginning %q", out.String(), want)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != n+1 {
+		t.Errorf("%d lines, want %d and one", lines, n)
+	}
+}
