@@ -180,6 +180,9 @@ func (s *survival) life() {
 			if strings.Contains(in.Text(), "picked up plan ") {
 				s.resumed++
 			}
+			if strings.Contains(in.Text(), " is left as it stands ") {
+				break // a write of the last life arrived beside this one's: only the next start goes on
+			}
 			if lines--; strings.HasSuffix(in.Text(), fmt.Sprintf("plan %d: Completed", s.plans)) {
 				break
 			}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -189,4 +190,9 @@ func plain(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// leftAsItStands says why the engine has stopped to work on it.
+func (t *tree) leftAsItStands() string {
+	return fmt.Sprintf("%s is left as it stands (%v): the next start goes on with it", t.name, t.left)
 }

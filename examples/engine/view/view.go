@@ -3,6 +3,7 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -89,7 +90,7 @@ func (v *View) End() (completed bool) {
 			line += ", " + t.reason.String()
 		}
 		if t.left != nil {
-			line = fmt.Sprintf("%s is left as it stands (%v): the next start goes on with it", t.name, t.left)
+			line = t.leftAsItStands()
 		}
 		fmt.Fprintln(v.w, plain(line))
 	}
@@ -187,7 +188,12 @@ func (v *View) changed(o workflow.Object) {
 func (v *View) left(id uuid.UUID, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if t := v.byID[id]; t != nil {
-		t.left = err
+	t := v.byID[id]
+	if t == nil {
+		return
+	}
+	t.left = err
+	if !errors.Is(err, engine.ErrDraining) { // else the end is near, and tells of all
+		v.say(t.leftAsItStands())
 	}
 }

@@ -170,6 +170,10 @@ func TestLeftIsNoSuccess(t *testing.T) {
 	p := sample()
 	v.Observer().PickedUp(p)
 	v.Observer().Left(p.ID, errors.New("why"))
+	if !strings.Contains(out.String(), "left as it stands (why)") {
+		t.Errorf("nothing tells of it before the end: %s", out.String())
+	}
+	out.Reset()
 	if v.End() || !strings.Contains(out.String(), "left as it stands (why)") {
 		t.Errorf("%s", out.String())
 	}
