@@ -3,6 +3,10 @@
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# The tests make much garbage and keep little: to collect less often saves a quarter of the processor time.
+export GOGC       = 400
+export GOMEMLIMIT = 6GiB
+
 .PHONY: test lint azurite
 
 # Everything once as it is, and once more under the race detector, where the long spaces are cut short; then the
