@@ -536,6 +536,9 @@ func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, e
 // crashEverywhere lets the process die before and after each request of each scenario.
 func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape) {
 	t.Helper()
+	if testing.Short() { // under the race detector all shapes take minutes
+		shapes = smallOnly
+	}
 	everywhere(t, newWorld, scenarios, shapes, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, err error) { c.judge(t, w, err) })
 	})
