@@ -22,12 +22,17 @@ type Effect struct {
 	status  int
 	code    string
 	retry   time.Duration
+
+	mediaType, text string // of a foreign answer
+	location        string
+	header          string // that is stripped
 }
 
 type kind int
 
 const (
 	kindAnswer kind = iota
+	kindForeign
 	kindLost
 	kindReset
 	kindSilence
@@ -36,6 +41,8 @@ const (
 	kindFlip
 	kindDuplicate
 	kindEmptyPage
+	kindStrip
+	kindCutBatch
 )
 
 // Answer answers with an error instead of doing what is asked, such as
@@ -43,6 +50,25 @@ const (
 func Answer(status int, code string) Effect {
 	return Effect{kind: kindAnswer, status: status, code: code}
 }
+
+// Foreign answers in place of the service, as a proxy, a captive portal or a load
+// balancer does: the answer carries none of the service's headers. With
+// [Effect.Applied] the service did the request, and only its answer was replaced.
+func Foreign(status int, contentType, body string) Effect {
+	return Effect{kind: kindForeign, status: status, mediaType: contentType, text: body}
+}
+
+// Redirect is [Foreign] with a Location.
+func Redirect(status int, location string) Effect {
+	return Effect{kind: kindForeign, status: status, location: location}
+}
+
+// Strip takes a header out of the service's own answer, such as Strip("ETag").
+func Strip(header string) Effect { return Effect{kind: kindStrip, header: header} }
+
+// CutBatch ends the answer to a batch after n items, as if there had been no
+// more. All items take effect. Other answers stay whole.
+func CutBatch(n int) Effect { return Effect{kind: kindCutBatch, n: int64(max(n, 0))} }
 
 // LostRequest loses the request: it never takes effect, and the client sees the
 // connection end without an answer (io.EOF, as from net/http). Over a socket,
@@ -88,8 +114,8 @@ func Duplicate(k int) Effect { return Effect{kind: kindDuplicate, n: int64(max(k
 func EmptyPage() Effect { return Effect{kind: kindEmptyPage} }
 
 // Applied lets the request take effect before the fault shows: the client learns
-// nothing of it. It is for [Answer], [LostRequest], [Reset], [Silence] and
-// [Crash]; for others it panics.
+// nothing of it. It is for [Answer], [Foreign], [Redirect], [LostRequest],
+// [Reset], [Silence] and [Crash]; for others it panics.
 func (e Effect) Applied() Effect {
 	e.mustHide()
 	e.applied, e.late = true, false
@@ -128,6 +154,14 @@ func (e Effect) String() string {
 		if e.retry > 0 {
 			s += fmt.Sprintf(" retry after %s", e.retry)
 		}
+	case kindForeign:
+		s = fmt.Sprintf("foreign %d", e.status)
+		if e.mediaType != "" {
+			s += " " + e.mediaType
+		}
+		if e.location != "" {
+			s += " to " + e.location
+		}
 	case kindLost:
 		if e.applied {
 			return "lost answer"
@@ -147,6 +181,10 @@ func (e Effect) String() string {
 		return fmt.Sprintf("duplicate after %d", e.n)
 	case kindEmptyPage:
 		return "empty page"
+	case kindStrip:
+		return "without " + e.header
+	case kindCutBatch:
+		return fmt.Sprintf("batch cut after %d items", e.n)
 	}
 	if e.applied {
 		s += ", applied"
@@ -173,6 +211,8 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 	switch e.kind {
 	case kindAnswer:
 		out.answer = e.answer()
+	case kindForeign:
+		out.answer = e.foreign()
 	case kindLost:
 		out.err = io.EOF
 	case kindReset:
@@ -186,7 +226,11 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 		out.cut = e.n
 	case kindDuplicate:
 		s.late = append(s.late, lateCall{call: c.again(), wait: int(e.n), why: "duplicate"})
-	case kindFlip, kindEmptyPage:
+	case kindCutBatch:
+		if own != nil && int64(len(own.items)) > e.n {
+			out.answer = batchAnswer(c, own.items[:e.n])
+		}
+	case kindFlip, kindEmptyPage, kindStrip:
 	}
 	return out
 }
@@ -201,8 +245,25 @@ func (e *Effect) answer() *answer {
 	return a
 }
 
+// foreign is an answer of somebody else.
+func (e *Effect) foreign() *answer {
+	a := newAnswer(e.status)
+	a.foreign = true
+	a.body = []byte(e.text)
+	if e.mediaType != "" {
+		a.header.Set("Content-Type", e.mediaType)
+	}
+	if e.location != "" {
+		a.header.Set("Location", e.location)
+	}
+	return a
+}
+
 // damage does to a finished answer what the network or a disk does.
 func (e *Effect) damage(a *answer) {
+	if e.kind == kindStrip {
+		a.header.Del(e.header)
+	}
 	if e.kind != kindFlip || e.n/8 >= int64(len(a.body)) {
 		return
 	}

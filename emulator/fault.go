@@ -250,6 +250,14 @@ func (t *Transport) Inject(rules ...*Rule) {
 	t.client.rules = append(t.client.rules, rules...)
 }
 
+// Inject adds rules for the requests that come over the listener.
+func (l *Listener) Inject(rules ...*Rule) {
+	checkRules(rules)
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	l.client.rules = append(l.client.rules, rules...)
+}
+
 // ClearFaults removes the rules that were given to [Transport.Inject].
 func (t *Transport) ClearFaults() {
 	t.client.mu.Lock()

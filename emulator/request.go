@@ -300,6 +300,9 @@ type answer struct {
 
 	// failure is why a batch is not done at all.
 	failure *answer
+
+	// foreign says that somebody else answers.
+	foreign bool
 }
 
 func newAnswer(status int) *answer {
@@ -315,7 +318,11 @@ func (a *answer) copy() *answer {
 
 // finish makes the answer complete, and must be called once.
 func (a *answer) finish(c *call) {
-	stampAnswer(a.header, c)
+	if a.foreign {
+		a.header.Set("Date", stamp(c.now))
+	} else {
+		stampAnswer(a.header, c)
+	}
 	if a.failure != nil {
 		a.wrapFailure(c)
 	}
