@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -65,19 +67,21 @@ type Options struct {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
-	service *service.Client
-	slots   chan struct{}
-	retry   Retry
-	onRetry func(RetryEvent)
-	own     *http.Client // nil when the caller gave a transport
+	service   *service.Client
+	host      string // of the account
+	slots     chan struct{}
+	retry     Retry
+	onRetry   func(RetryEvent)
+	own       *http.Client // nil when the caller gave a transport
+	noBatches atomic.Bool  // they are refused here
 }
 
-// New returns a client for the account at endpoint.
+// New returns a client for the account at endpoint. Its errors do not quote the endpoint, which may hold a secret.
 func New(endpoint string, cred azcore.TokenCredential, o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
 	c.service, err = service.NewClient(endpoint, cred, c.options(o))
-	return c, err
+	return c, c.findHost(err)
 }
 
 // NewFromConnectionString returns a client for the account and key, or shared access signature, of a connection string.
@@ -85,41 +89,77 @@ func NewFromConnectionString(connectionString string, o Options) (*Client, error
 	c := newClient(o)
 	var err error
 	c.service, err = service.NewClientFromConnectionString(connectionString, c.options(o))
-	if err != nil {
+	if err := c.findHost(err); err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(c.service.URL())
-	if err != nil || u.Host == "" {
-		return nil, errors.New("the connection string names no usable endpoint")
-	}
 	return c, nil
+}
+
+// findHost finishes a client that was made with err.
+func (c *Client) findHost(err error) error {
+	var u *url.URL
+	if err == nil {
+		u, err = url.Parse(c.service.URL())
+	}
+	if bad := (*url.Error)(nil); errors.As(err, &bad) || err == nil && u.Host == "" {
+		return errors.New("it names no usable endpoint") // what is wrong with it quotes it
+	}
+	if err != nil {
+		return err
+	}
+	c.host = u.Host
+	return nil
 }
 
 func newClient(o Options) *Client {
 	c := &Client{slots: make(chan struct{}, o.Concurrency), retry: o.Retry, onRetry: o.OnRetry}
 	if o.Transport == nil {
-		// The SDK's default keeps 10 idle connections to a host and can't be closed by us. The service speaks HTTP/1.1 only, so
-		// each request in flight takes a connection; where something between us and it offers HTTP/2, all requests would share
-		// one, and wait for each other's lost packets.
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.Protocols = new(http.Protocols)
-		t.Protocols.SetHTTP1(true)
-		t.MaxIdleConns = o.Concurrency
-		t.MaxIdleConnsPerHost = o.Concurrency
-		t.DisableCompression = true
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		c.own = &http.Client{Transport: t}
+		c.own = &http.Client{Transport: newTransport(o.Concurrency), CheckRedirect: stay}
 	}
 	return c
 }
 
-func (c *Client) options(o Options) *service.ClientOptions {
-	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{readPages{}}}}
-	opts.Retry.MaxRetries = -1 // ours is the only retry layer: the SDK's would turn a lost answer into an error
-	opts.Transport = o.Transport
-	if c.own != nil {
-		opts.Transport = c.own
+// newTransport returns a transport with an idle connection for each request that may be in flight. The SDK's default keeps 10
+// to a host and can't be closed by us. The service speaks HTTP/1.1 only, so each request in flight takes a connection; where
+// something between us and it offers HTTP/2, all requests would share one, and wait for each other's lost packets.
+func newTransport(connections int) *http.Transport {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Protocols:             new(http.Protocols),
+		MaxIdleConns:          connections,
+		MaxIdleConnsPerHost:   connections,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// stay is for http.Client.CheckRedirect. The service never redirects, and a request that went elsewhere would take a token or a
+// signature there.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// transport is what sends requests. A given http.Client is used without its redirects; what else is given must follow none.
+func (c *Client) transport(given policy.Transporter) policy.Transporter {
+	if c.own != nil {
+		return c.own
+	}
+	if client, ok := given.(*http.Client); ok {
+		own := *client
+		own.CheckRedirect = stay
+		return &own
+	}
+	return given
+}
+
+func (c *Client) options(o Options) *service.ClientOptions {
+	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}}}}
+	opts.Retry.MaxRetries = -1 // ours is the only retry layer: the SDK's would turn a lost answer into an error
+	opts.Transport = wire{c.transport(o.Transport)}
 	if o.ServiceVersion != "" {
 		opts.PerCallPolicies = append(opts.PerCallPolicies, serviceVersion(o.ServiceVersion))
 	}
@@ -146,6 +186,9 @@ func (o observe) Do(req *policy.Request) (*http.Response, error) {
 	event := RequestEvent{Method: req.Raw().Method, URL: req.Raw().URL, Took: time.Since(started), Err: explain(err)}
 	if call, ok := req.Raw().Context().Value(callKey{}).(call); ok {
 		event.Op, event.Ref = call.op, call.ref
+	}
+	if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+		event.Status = foreign.status
 	}
 	if resp != nil {
 		event.Status, event.RequestID = resp.StatusCode, resp.Header.Get("x-ms-request-id")
@@ -265,15 +308,14 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 			return err
 		}
 		defer resp.Body.Close()
-		length := deref(resp.ContentLength)
 		var b bytes.Buffer
-		b.Grow(int(min(max(length, 0), 1<<20))) // a header is not to be believed with all the memory there is
-		if _, err := io.Copy(&b, io.LimitReader(resp.Body, length+1)); err != nil {
+		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20))) // a header is not to be believed with all the memory there is
+		if _, err := io.Copy(&b, resp.Body); err != nil {
 			return err
 		}
 		body = b.Bytes()
-		if int64(len(body)) < length {
-			return fmt.Errorf("%d of %d bytes came: %w", len(body), length, io.ErrUnexpectedEOF)
+		if length := resp.ContentLength; length != nil && int64(len(body)) < *length {
+			return fmt.Errorf("%d of %d bytes came: %w", len(body), *length, io.ErrUnexpectedEOF)
 		}
 		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) { //nolint:gosec // as above
 			return fmt.Errorf("%w: it is %x, the blob's is %x", errDamaged, sum, resp.ContentMD5)
@@ -326,71 +368,6 @@ type Target struct {
 	Name string
 	// ETag is the only version to delete; empty for any. A blob of another version is left alone.
 	ETag string
-}
-
-// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. Blobs that are not there are
-// removed already. The error is Mismatch when one of them is there in another version; the others are removed then.
-func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
-	ref := Ref{Container: containerName}
-	client := c.container(ref)
-	left := targets
-	var unmatched []Target
-	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) (err error) {
-		// The SDK indexes what it sent by numbers that it was answered, so a garbled answer would be a panic.
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("the answer to a batch can't be read: %v", r)
-			}
-		}()
-		batch, err := client.NewBatchBuilder()
-		if err != nil {
-			return err
-		}
-		for _, t := range left {
-			var opts container.BatchDeleteOptions
-			if t.ETag != "" {
-				opts.AccessConditions = IfMatch(t.ETag).sdk()
-			}
-			if err := batch.Delete(t.Name, &opts); err != nil {
-				return err
-			}
-		}
-		resp, err := client.SubmitBatch(ctx, batch, nil)
-		if err != nil {
-			return err
-		}
-		var failed []Target
-		var worst error
-		for i, item := range resp.Responses {
-			at := i
-			if item.ContentID != nil {
-				at = *item.ContentID
-			}
-			if item.Error == nil {
-				continue
-			}
-			switch v := judge(item.Error); {
-			case v.reason == Absent, v.reason == AbsentContainer:
-				continue
-			case v.reason == Mismatch && left[at].ETag != "":
-				unmatched = append(unmatched, left[at])
-			default:
-				failed = append(failed, left[at])
-				if worst == nil || !v.again {
-					worst = fmt.Errorf("%s: %w", left[at].Name, explain(item.Error))
-				}
-			}
-		}
-		left = failed
-		return worst
-	})
-	if Is(err, AbsentContainer) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return c.changed(ctx, containerName, unmatched)
 }
 
 // changed says which of the blobs that did not match their versions is there in another one. One that is not there does not

@@ -22,8 +22,8 @@ type Reason int
 
 // The reasons.
 const (
-	Unreachable     Reason = iota // not served, after all retries
-	Ended                         // the context ended first
+	Unreachable     Reason = iota // not served, after all retries or by the context's deadline
+	Ended                         // the context was cancelled, or ended before anything was sent
 	Absent                        // there is no such blob
 	AbsentContainer               // there is no such container
 	Mismatch                      // the write's condition does not hold: another version is there
@@ -85,8 +85,7 @@ type verdict struct {
 	after time.Duration
 }
 
-// judge is the one place that reads errors of the service, the SDK and the network. Status codes decide, and error codes
-// only where a status means several things: the service has been seen to vary its codes.
+// judge is the one place that reads errors of the service, the SDK and the network.
 func judge(err error) verdict {
 	if errors.Is(err, errVanished) {
 		return verdict{reason: Mismatch, again: true}
@@ -95,6 +94,13 @@ func judge(err error) verdict {
 		v := judge(look.error)
 		v.applied = false
 		return v
+	}
+	if errors.Is(err, errNoBatches) {
+		return verdict{reason: Refused, applied: true}
+	}
+	var foreign *foreignError
+	if errors.As(err, &foreign) {
+		return verdict{reason: Unreachable, again: true, applied: true, after: foreign.after}
 	}
 	var answer *azcore.ResponseError
 	if errors.As(err, &answer) {
@@ -106,6 +112,8 @@ func judge(err error) verdict {
 		dial        *net.OpError
 	)
 	switch {
+	case errors.Is(err, errTooLarge):
+		return verdict{reason: Damaged}
 	case errors.Is(err, errDamaged):
 		return verdict{reason: Damaged, again: true, once: true}
 	case errors.As(err, &final), errors.As(err, &certificate):
@@ -117,41 +125,37 @@ func judge(err error) verdict {
 	}
 }
 
+// judgeAnswer judges a refusal of the service's. Where the code is documented it decides. The service has been seen to vary
+// its codes, and then the status decides.
 func judgeAnswer(answer *azcore.ResponseError) verdict {
-	code := bloberror.Code(answer.ErrorCode)
-	switch code {
-	case bloberror.ContainerBeingDeleted:
-		return verdict{reason: Unreachable, again: true, after: retryAfter(answer)}
-	case bloberror.LeaseIDMissing, bloberror.BlobImmutableDueToPolicy:
-		return verdict{reason: Refused}
-	case bloberror.MD5Mismatch:
-		return verdict{reason: Damaged, again: true, once: true}
+	v := judgeCode(answer.StatusCode, bloberror.Code(answer.ErrorCode))
+	if v.again && answer.RawResponse != nil {
+		v.after = retryAfter(answer.RawResponse.Header)
 	}
-	switch answer.StatusCode {
-	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return verdict{reason: Unreachable, again: true, applied: true, after: retryAfter(answer)}
+	return v
+}
+
+func judgeCode(status int, code bloberror.Code) verdict {
+	if status >= http.StatusInternalServerError || status == http.StatusRequestTimeout {
+		return passing.verdict
+	}
+	if m, known := meanings[code]; known {
+		return m.verdict
+	}
+	switch status {
 	case http.StatusTooManyRequests:
-		return verdict{reason: Unreachable, again: true, after: retryAfter(answer)}
+		return verdict{reason: Unreachable, again: true}
 	case http.StatusNotFound:
-		if code == bloberror.ContainerNotFound {
-			return verdict{reason: AbsentContainer}
-		}
 		return verdict{reason: Absent}
-	case http.StatusConflict, http.StatusPreconditionFailed:
+	case http.StatusPreconditionFailed:
 		return verdict{reason: Mismatch}
-	default:
-		return verdict{reason: Refused}
 	}
+	return verdict{reason: Refused}
 }
 
 // retryAfter reads how long the service asks to wait: seconds or a date (RFC 9110, section 10.2.3), the latter taken by
 // the service's own clock, or milliseconds in headers that Azure adds.
-func retryAfter(answer *azcore.ResponseError) time.Duration {
-	if answer.RawResponse == nil {
-		return 0
-	}
-	h := answer.RawResponse.Header
+func retryAfter(h http.Header) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
 			return time.Duration(ms) * time.Millisecond
@@ -174,16 +178,19 @@ type answerError struct{ *azcore.ResponseError }
 
 func (e answerError) Error() string {
 	text := fmt.Sprintf("the service answers %d %s", e.StatusCode, e.ErrorCode)
-	if e.RawResponse == nil {
-		return text
-	}
-	if id := e.RawResponse.Header.Get("x-ms-request-id"); id != "" {
-		text += " (request " + id + ")"
+	var server time.Time
+	if e.RawResponse != nil {
+		if id := e.RawResponse.Header.Get("x-ms-request-id"); id != "" {
+			text += " (request " + id + ")"
+		}
+		server, _ = http.ParseTime(e.RawResponse.Header.Get("Date"))
 	}
 	// A clock that is wrong is refused as a bad signature.
-	server, err := http.ParseTime(e.RawResponse.Header.Get("Date"))
-	if skew := time.Since(server); err == nil && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
-		text += fmt.Sprintf(": this machine's clock is %v off the service's, which refuses more than 15m", skew.Round(time.Second))
+	if skew := time.Since(server); !server.IsZero() && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
+		return text + fmt.Sprintf(": this machine's clock is %v off the service's, which refuses more than 15m", skew.Round(time.Second))
+	}
+	if remedy := meanings[bloberror.Code(e.ErrorCode)].remedy; remedy != "" {
+		text += ": " + remedy
 	}
 	return text
 }
@@ -198,7 +205,7 @@ func explain(err error) error {
 	case *lookError:
 		return explain(err.error)
 	case *url.Error:
-		return err.Err // the URL may carry a signature, and the blob is named anyway
+		return explain(err.Err) // the URL may carry a signature, and the blob is named anyway
 	}
 	return err
 }
@@ -210,7 +217,7 @@ func contextError(ctx context.Context, last error) error {
 		return cause
 	}
 	if cause != ctx.Err() {
-		cause = errors.Join(ctx.Err(), cause)
+		return fmt.Errorf("%w: %w; last try: %w", ctx.Err(), cause, last)
 	}
 	return fmt.Errorf("%w; last try: %w", cause, last)
 }

@@ -38,21 +38,22 @@ func TestJudge(t *testing.T) {
 		{answer(403, "AuthorizationFailure"), verdict{reason: Refused}},
 		{answer(404, "BlobNotFound"), verdict{reason: Absent}},
 		{answer(404, "ResourceNotFound"), verdict{reason: Absent}},
-		{answer(404, ""), verdict{reason: Absent}}, // HEAD has no body to tell a code
+		{answer(404, "UnspecifiedAbsence"), verdict{reason: Absent}},
 		{answer(404, "ContainerNotFound"), verdict{reason: AbsentContainer}},
 		{answer(408, ""), open},
 		{answer(409, "BlobAlreadyExists"), verdict{reason: Mismatch}},
-		{answer(409, "UnspecifiedConflict"), verdict{reason: Mismatch}},
+		{answer(409, "UnspecifiedConflict"), verdict{reason: Refused}},
 		{answer(409, "ContainerBeingDeleted"), again},
 		{answer(409, "BlobImmutableDueToPolicy"), verdict{reason: Refused}},
 		{answer(412, "ConditionNotMet"), verdict{reason: Mismatch}},
-		{answer(412, ""), verdict{reason: Mismatch}},
+		{answer(412, "UnspecifiedCondition"), verdict{reason: Mismatch}},
 		{answer(412, "LeaseIdMissing"), verdict{reason: Refused}},
 		{answer(413, ""), verdict{reason: Refused}},
 		{answer(429, ""), again},
 		{answer(500, "InternalError"), open},
 		{answer(500, "OperationTimedOut"), open},
-		{answer(501, ""), verdict{reason: Refused}},
+		{answer(501, ""), open},
+		{answer(507, ""), open},
 		{answer(502, ""), open},
 		{answer(503, "ServerBusy"), open},
 		{answer(503, "ServerBusy", "Retry-After", "7"), verdict{reason: Unreachable, again: true, applied: true, after: 7 * time.Second}},
@@ -60,6 +61,11 @@ func TestJudge(t *testing.T) {
 		{answer(409, "ContainerBeingDeleted", "Retry-After", "7"), verdict{reason: Unreachable, again: true, after: 7 * time.Second}},
 		{answer(504, ""), open},
 		{&azcore.ResponseError{StatusCode: 503}, open},
+		{&azcore.ResponseError{StatusCode: 409, ErrorCode: "SystemInUse"}, again},
+		{&foreignError{status: 404}, open},
+		{&foreignError{status: 404, after: time.Minute}, verdict{reason: Unreachable, again: true, applied: true, after: time.Minute}},
+		{fmt.Errorf("%w: %w", errNoBatches, &foreignError{status: 500}), verdict{reason: Refused, applied: true}},
+		{errTooLarge, verdict{reason: Damaged}},
 		{errDamaged, verdict{reason: Damaged, again: true, once: true}},
 		{fmt.Errorf("%w: %w", errVanished, answer(409, "")), verdict{reason: Mismatch, again: true}},
 		{io.EOF, open},
@@ -93,12 +99,9 @@ func TestRetryAfter(t *testing.T) {
 		{[]string{"Retry-After", "Sat, 01 Jan 2000 00:01:00 GMT", "Date", "Sat, 01 Jan 2000 00:02:00 GMT"}, 0},
 		{[]string{"Retry-After", "Sat, 01 Jan 2000 00:01:00 GMT"}, 0},
 	} {
-		if got := retryAfter(answer(503, "", test.headers...)); got != test.want {
+		if got := retryAfter(answer(503, "", test.headers...).RawResponse.Header); got != test.want {
 			t.Errorf("%q: %v", test.headers, got)
 		}
-	}
-	if got := retryAfter(&azcore.ResponseError{}); got != 0 {
-		t.Errorf("no response: %v", got)
 	}
 }
 

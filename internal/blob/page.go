@@ -11,9 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
 // The SDK keeps the body of an answer whole, and decodes all that the service tells of a blob. A page of 5,000 takes tens of
@@ -34,39 +31,18 @@ type receiver struct {
 	page       listing
 }
 
-// receiverKey finds the receiver in a request's context.
-type receiverKey struct{}
-
 // receive asks for a page by a request of the SDK's, and decodes the answer.
 func receive(ctx context.Context, metadataOf func(name string) bool, ask func(context.Context) error) (*listing, error) {
 	r := &receiver{metadataOf: metadataOf}
-	if err := ask(context.WithValue(ctx, receiverKey{}, r)); err != nil {
+	if err := ask(context.WithValue(ctx, decoderKey{}, decoder(r))); err != nil {
 		return nil, err
 	}
 	return &r.page, nil
 }
 
-// readPages is a policy that decodes the pages which are waited for. What is left for the SDK is an empty body.
-type readPages struct{}
-
-func (readPages) Do(req *policy.Request) (*http.Response, error) {
-	r, wanted := req.Raw().Context().Value(receiverKey{}).(*receiver)
-	if !wanted {
-		return req.Next()
-	}
-	runtime.SkipBodyDownload(req)
-	resp, err := req.Next()
-	if err != nil {
-		return resp, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		_, err := runtime.Payload(resp) // has the error code, and frees the connection
-		return resp, err
-	}
-	defer resp.Body.Close()
+func (r *receiver) decode(resp *http.Response) (err error) {
 	r.page, err = readPage(resp.Body, r.metadataOf)
-	resp.Body = http.NoBody
-	return resp, err
+	return err
 }
 
 // readPage decodes a page. What it does not know it skips. A page that ends before its last tag is an error, and so is one
@@ -178,13 +154,11 @@ func (d *pageDecoder) blob(e xml.StartElement) error {
 	switch e.Name.Local {
 	case "Blob":
 		var item Item
-		known := false
 		err := d.children(func(e xml.StartElement) error {
 			switch e.Name.Local {
 			case "Name":
 				return d.name(e, &item.Name)
 			case "Properties":
-				known = true
 				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties) })
 			case "Metadata":
 				if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
@@ -194,8 +168,8 @@ func (d *pageDecoder) blob(e xml.StartElement) error {
 			}
 			return d.Skip()
 		})
-		if err == nil && (item.Name == "" || !known) {
-			err = errors.New("a blob has no name or no properties")
+		if err == nil && (item.Name == "" || item.ETag == "" || item.LastModified.IsZero()) {
+			err = errors.New("a blob has no name, ETag or time")
 		}
 		d.page.blobs = append(d.page.blobs, item)
 		return err

@@ -62,8 +62,7 @@ func TestReadPage(t *testing.T) {
 		{"no metadata", page(blobNamed(name, "<Metadata />")), one("n", map[string]string{})},
 		{"encrypted metadata", page(blobNamed(name, `<Metadata Encrypted="true"><a>b</a></Metadata>`)), one("n", map[string]string{"a": "b"})},
 		{"what is new", page("<New>n</New>" + blobNamed("<New><Name>x</Name></New>"+name, "<Tags><TagSet/></Tags>")), one("n", nil)},
-		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x1\"</Etag></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{{"n", Properties{ETag: "0x1"}}}}},
-		{"no properties known", page("<Blob><Name>n</Name><Properties><Last-Modified/></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{{Name: "n"}}}},
+		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x8D1\"</Etag><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
 		{"an empty page that is not the last", page(""), listing{next: "2!bmV4dA"}},
 		{"an empty list", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", listing{}},
 		{"groups", groupsPage, listing{groups: []string{"plans/0190-", "a\xffb"}}},
@@ -88,7 +87,9 @@ func TestReadPageRefuses(t *testing.T) {
 		{"tags that do not match", page("<Blob><Name>n</Nome></Blob>"), "closed by"},
 		{"a blob without name", page("<Blob><Properties/></Blob>"), "no name"},
 		{"a blob with an empty name", page("<Blob><Name/><Properties/></Blob>"), "no name"},
-		{"a blob without properties", page("<Blob><Name>n</Name></Blob>"), "no properties"},
+		{"a blob without properties", page("<Blob><Name>n</Name></Blob>"), "no name, ETag or time"},
+		{"a blob without ETag", page("<Blob><Name>n</Name><Properties><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), "no name, ETag or time"},
+		{"a blob without time", page("<Blob><Name>n</Name><Properties><Etag>0x1</Etag><Last-Modified/></Properties></Blob>"), "no name, ETag or time"},
 		{"a blob with two names", page("<Blob><Name>n</Name><Name>m</Name><Properties/></Blob>"), "second name"},
 		{"a group without name", page("<BlobPrefix/>"), "no name"},
 		{"a container without name", "<EnumerationResults><Containers><Container/></Containers></EnumerationResults>", "no name"},
@@ -125,11 +126,13 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 
 // TestPagesAreReadToTheEnd: a connection is used again only when its answer was read to the end and closed.
 func TestPagesAreReadToTheEnd(t *testing.T) {
-	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden} {
+	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden, http.StatusConflict} {
 		inWorld(t, func(t *testing.T, w *world) {
 			body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
 			c := w.over(t, func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-				return &http.Response{StatusCode: status, Header: http.Header{"X-Ms-Error-Code": {"Whatever"}}, Body: body}, nil
+				return &http.Response{StatusCode: status, Body: body, Header: http.Header{
+					"X-Ms-Error-Code": {"AuthorizationFailure"}, "X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-02-06"},
+				}}, nil
 			})
 			for _, err := range c.List(t.Context(), "box", ListOptions{}) {
 				if (err == nil) != (status == http.StatusOK) {

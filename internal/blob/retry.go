@@ -3,6 +3,7 @@ package blob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 type Retry struct {
 	InitialInterval time.Duration // before the second try; doubled for each one after it
 	MaxInterval     time.Duration
-	MaxElapsed      time.Duration // for contexts without a deadline
+	MaxElapsed      time.Duration // for contexts without a deadline of the caller's
 }
 
 // RequestEvent tells of one HTTP request.
@@ -57,7 +58,7 @@ const (
 
 // do is the one retry layer. It tries until try succeeds, fails for good, or ctx ends, waiting between tries with
 // exponential back-off and jitter, and at least as long as the service asks. A try holds one of the client's slots.
-// The error is an *Error.
+// The error is an *Error that names the account's host.
 func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context) error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(c.retry.InitialInterval),
@@ -65,7 +66,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(c.retry.MaxElapsed),
 	)
-	if _, bounded := ctx.Deadline(); bounded {
+	if bounded(ctx) {
 		wait.MaxElapsedTime = 0 // the caller's deadline is the bound
 	}
 	wait.Reset()
@@ -79,13 +80,13 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			return nil
 		}
 		if err == errNotStarted {
-			return &Error{Ended, unknown, contextError(ctx, last)}
+			return ended(ctx, unknown, last)
 		}
 		v := judge(err)
 		unknown = unknown || call.write && v.applied
-		last = explain(err)
+		last = fmt.Errorf("%s: %w", c.host, explain(err))
 		if ctx.Err() != nil {
-			return &Error{Ended, call.write, contextError(ctx, last)}
+			return ended(ctx, call.write, last)
 		}
 		next := wait.NextBackOff()
 		tooLong := next == backoff.Stop || wait.MaxElapsedTime > 0 && wait.GetElapsedTime()+v.after > wait.MaxElapsedTime
@@ -98,9 +99,37 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			c.onRetry(RetryEvent{call.op, call.ref, n, next, last})
 		}
 		if !sleep(ctx, next) {
-			return &Error{Ended, unknown, contextError(ctx, last)}
+			return ended(ctx, unknown, last)
 		}
 	}
+}
+
+// ended is the error of a call whose context has ended, after a last try if there was one. A deadline that passed while the
+// service did not serve the call is an outage, too.
+func ended(ctx context.Context, unknown bool, last error) *Error {
+	reason := Ended
+	if last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		reason = Unreachable
+	}
+	return &Error{reason, unknown, contextError(ctx, last)}
+}
+
+// ownKey marks contexts whose deadline is the vault's own.
+type ownKey struct{}
+
+// Within returns a context that ends at a time, with a cause. Other than a deadline of the caller's it leaves
+// [Retry.MaxElapsed] in force.
+func Within(ctx context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
+	if !bounded(ctx) {
+		ctx = context.WithValue(ctx, ownKey{}, true)
+	}
+	return context.WithDeadlineCause(ctx, at, cause)
+}
+
+// bounded says whether the caller gave a deadline.
+func bounded(ctx context.Context) bool {
+	_, deadline := ctx.Deadline()
+	return deadline && ctx.Value(ownKey{}) == nil
 }
 
 // errNotStarted says that the context ended before a try was sent.

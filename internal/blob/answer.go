@@ -1,0 +1,227 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+)
+
+// wire is the client's transport. It sends a request and returns what the service answers. Proxies, captive portals and load
+// balancers answer, too: whatever lacks the service's marks is a *foreignError, which says nothing about what is stored.
+type wire struct{ next policy.Transporter }
+
+// Limits of bodies, beside MaxBody for a blob or a page of a listing.
+const (
+	maxRefusal = 64 << 10
+	maxAnswer  = 1 << 20 // the answer to a full batch is about a tenth of it
+)
+
+// Do implements policy.Transporter.
+func (w wire) Do(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	code := resp.Header.Get("x-ms-error-code")
+	if resp.StatusCode >= http.StatusBadRequest {
+		// Taken here, so that a refusal whose body breaks off is a failure of the connection.
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+		resp.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		if code == "" {
+			code = codeOf(body)
+		}
+	}
+	if why := stranger(req, resp, code); why != "" {
+		return nil, newForeignError(resp, why)
+	}
+	if err := limit(req, resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// codeOf reads the error code out of the service's XML; empty when it is something else.
+func codeOf(body []byte) string {
+	var e struct {
+		XMLName xml.Name `xml:"Error"`
+		Code    string
+	}
+	if xml.Unmarshal(body, &e) != nil {
+		return ""
+	}
+	return e.Code
+}
+
+// stranger says why an answer is not the service's; empty when it is. Code is the error code of a refusal.
+//
+// An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version, and the headers that are
+// documented for it. A refusal has an error code; it may lack x-ms-version, because the service leaves that out where it refuses
+// before it looks at the request, and Azurite always does.
+func stranger(req *http.Request, resp *http.Response, code string) string {
+	status := resp.StatusCode
+	needed := []string{"x-ms-request-id"}
+	switch {
+	case resp.Request != nil && resp.Request.URL.Host != req.URL.Host:
+		return "it comes from " + resp.Request.URL.Host + " after a redirect"
+	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
+		return "a redirect" + target(resp) + " is not followed"
+	case status >= http.StatusBadRequest:
+		if !documented(status) {
+			return "the service has no such status"
+		}
+		if code == "" && status < http.StatusInternalServerError {
+			return "it has no error code"
+		}
+	case status != success(req.Method):
+		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
+	default:
+		needed = append(needed, "x-ms-version")
+		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && req.URL.Query().Get("comp") != "list" {
+			needed = append(needed, "ETag", "Last-Modified")
+		}
+	}
+	for _, name := range needed {
+		if resp.Header.Get(name) == "" {
+			return "it has no " + name
+		}
+	}
+	return ""
+}
+
+// target says where a redirect leads, without what may be secret.
+func target(resp *http.Response) string {
+	u, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return " to " + u.Host
+}
+
+// success is the status of a request that was done; each method that the client uses has one.
+func success(method string) int {
+	switch method {
+	case http.MethodPut:
+		return http.StatusCreated
+	case http.MethodDelete, http.MethodPost:
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+// documented says whether the service refuses with a status.
+func documented(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusConflict, http.StatusLengthRequired, http.StatusPreconditionFailed,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusRequestedRangeNotSatisfiable, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusNotImplemented, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// errTooLarge is a body that no Put of this client has written.
+var errTooLarge = errors.New("the body is larger than any that the vault writes")
+
+// limit refuses a body by the length that is announced, and bounds what is read of one without.
+func limit(req *http.Request, resp *http.Response) error {
+	most := int64(maxAnswer)
+	switch {
+	case req.Method == http.MethodHead: // announces what a GET would send
+		return nil
+	case req.Method == http.MethodGet:
+		most = MaxBody
+	}
+	if resp.ContentLength > most {
+		return fmt.Errorf("%w: %d bytes, %d are the most", errTooLarge, resp.ContentLength, most)
+	}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: most}
+	return nil
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// foreignError is an answer that is not the service's.
+type foreignError struct {
+	status int
+	text   string
+	after  time.Duration // that it asks to wait
+}
+
+// newForeignError describes an answer, and gives up its body.
+func newForeignError(resp *http.Response, why string) *foreignError {
+	defer resp.Body.Close()
+	text := fmt.Sprintf("%d, which is not the service's: %s", resp.StatusCode, why)
+	const words = 60
+	start, _ := io.ReadAll(io.LimitReader(resp.Body, words))
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err == nil {
+		text += ": " + kind
+		if len(start) > 0 && strings.HasPrefix(kind, "text/") {
+			text += fmt.Sprintf(" %q", start)
+		}
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // only a connection that was read to the end is used again
+	return &foreignError{resp.StatusCode, text, retryAfter(resp.Header)}
+}
+
+func (e *foreignError) Error() string { return "the answer is " + e.text }
+
+// decoder reads the body of a success in place of the SDK.
+type decoder interface {
+	decode(resp *http.Response) error
+}
+
+// decoderKey finds the decoder in a request's context.
+type decoderKey struct{}
+
+// decode is a policy that gives bodies to the decoders that wait for them. What is left for the SDK is an empty body.
+type decode struct{}
+
+func (decode) Do(req *policy.Request) (*http.Response, error) {
+	d, wanted := req.Raw().Context().Value(decoderKey{}).(decoder)
+	if !wanted {
+		return req.Next()
+	}
+	runtime.SkipBodyDownload(req)
+	resp, err := req.Next()
+	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	err = d.decode(resp)
+	resp.Body = http.NoBody
+	return resp, err
+}

@@ -1,0 +1,629 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+const portalPage = "<html><body>Please\nsign in.</body></html>"
+
+// lies are answers that are not the service's, or are not all of it.
+func lies() []emulator.Effect {
+	var effects []emulator.Effect
+	for _, status := range []int{200, 201, 202, 204, 206, 301, 302, 304, 307, 308, 400, 401, 403, 404, 407, 409, 410, 412, 418, 429, 451, 500, 502, 503, 507, 511, 520} {
+		for _, e := range []emulator.Effect{emulator.Foreign(status, "text/html", portalPage), emulator.Foreign(status, "", "")} {
+			effects = append(effects, e, e.Applied())
+		}
+	}
+	return append(effects,
+		emulator.Redirect(302, "http://portal.invalid/login?secret"),
+		emulator.Redirect(307, "https://elsewhere.invalid/").Applied(),
+		emulator.Strip("X-Ms-Request-Id"),
+	)
+}
+
+// operations are one of each, on a world that has blobs "b" and "c", and none "new". Each says whether it did what it should.
+func operations() map[string]func(ctx context.Context, w *world) error {
+	wrong := func(err error, ok bool) error {
+		if err == nil && !ok {
+			return errors.New("it did something else")
+		}
+		return err
+	}
+	return map[string]func(ctx context.Context, w *world) error{
+		"put": func(ctx context.Context, w *world) error {
+			etag, err := w.Put(ctx, Ref{"box", "new"}, []byte("new"), mine(), IfNew)
+			b, there := w.server.Blob("box", "new")
+			return wrong(err, there && etag == b.ETag)
+		},
+		"put over": func(ctx context.Context, w *world) error {
+			old, _ := w.server.Blob("box", "b")
+			etag, err := w.Put(ctx, ref, []byte("new"), map[string]string{WriteID: "other"}, IfMatch(old.ETag))
+			b, _ := w.server.Blob("box", "b")
+			return wrong(err, etag == b.ETag && string(b.Body) == "new")
+		},
+		"get": func(ctx context.Context, w *world) error {
+			body, p, err := w.Get(ctx, ref)
+			return wrong(err, string(body) == "abc" && p.ETag != "" && !p.LastModified.IsZero() && p.Metadata[WriteID] == "mine")
+		},
+		"head": func(ctx context.Context, w *world) error {
+			p, err := w.Head(ctx, ref)
+			return wrong(err, p.ETag != "" && !p.LastModified.IsZero() && p.Metadata[WriteID] == "mine")
+		},
+		"delete": func(ctx context.Context, w *world) error {
+			return wrong(w.Delete(ctx, ref, Always), !slices.Contains(w.names(), "b"))
+		},
+		"delete batch": func(ctx context.Context, w *world) error {
+			return wrong(w.DeleteBatch(ctx, "box", []Target{{Name: "b"}, {Name: "c"}}), len(w.names()) == 0)
+		},
+		"create container": func(ctx context.Context, w *world) error {
+			return wrong(w.CreateContainer(ctx, "other", nil), len(slices.Collect(w.server.Containers())) == 2)
+		},
+		"head container": func(ctx context.Context, w *world) error {
+			c, err := w.HeadContainer(ctx, "box")
+			return wrong(err, c.Metadata["layout"] == "1")
+		},
+		"list": func(ctx context.Context, w *world) error {
+			var names []string
+			for page, err := range w.List(ctx, "box", ListOptions{}) {
+				if err != nil {
+					return err
+				}
+				for _, item := range page.Items {
+					names = append(names, item.Name)
+				}
+			}
+			return wrong(nil, slices.Equal(names, []string{"b", "c"}))
+		},
+		"list containers": func(ctx context.Context, w *world) error {
+			n := 0
+			for page, err := range w.ListContainers(ctx, "b") {
+				if err != nil {
+					return err
+				}
+				n += len(page)
+			}
+			return wrong(nil, n == 1)
+		},
+	}
+}
+
+func writes(op string) bool {
+	return strings.HasPrefix(op, "put") || strings.HasPrefix(op, "delete") || strings.HasPrefix(op, "create")
+}
+
+// inFilledWorld is inWorld with the blobs that operations are about.
+func inFilledWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.PutContainer("box", map[string]string{"layout": "1"})
+		w.server.Put("box", "b", []byte("abc"), mine())
+		w.server.Put("box", "c", []byte("abc"), mine())
+		test(t, w)
+	})
+}
+
+// TestAnswersOfOthersAreNotBelieved puts an answer that is not the service's in place of each operation's: it is asked again,
+// and nothing is concluded from the first.
+func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
+	for op, do := range operations() {
+		for _, lie := range lies() {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.server.Inject(emulator.On().Nth(1).Do(lie))
+				if err := do(t.Context(), w); err != nil {
+					t.Errorf("%s, %s: %v", op, lie, err)
+				}
+				if len(w.retries) != 1 {
+					t.Errorf("%s, %s: %d retries", op, lie, len(w.retries))
+				}
+			})
+		}
+	}
+}
+
+// TestAnswersOfOthersThatLast ends in an error that names who answered what, and for a write leaves its outcome open.
+func TestAnswersOfOthersThatLast(t *testing.T) {
+	for op, do := range operations() {
+		for _, lie := range lies() {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.server.Inject(emulator.On().Do(lie))
+				err := do(t.Context(), w)
+				wantError(t, op+", "+lie.String(), err, Unreachable, writes(op))
+				var foreign *foreignError
+				if !errors.As(err, &foreign) {
+					t.Fatalf("%s, %s: %v", op, lie, err)
+				}
+				for _, want := range []string{"blob.emulator.invalid: ", strconv.Itoa(foreign.status)} {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%s, %s: %q lacks %q", op, lie, err, want)
+					}
+				}
+				if strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%s, %s: %q", op, lie, err)
+				}
+				if strings.Contains(lie.String(), "text/html") && op != "head" && !strings.Contains(err.Error(), `text/html "<html><body>Please\nsign`) {
+					t.Errorf("%s, %s: %q does not quote the page", op, lie, err)
+				}
+				last := w.requests[len(w.requests)-1]
+				if last.Status != foreign.status {
+					t.Errorf("%s, %s: the observer is told of %d", op, lie, last.Status)
+				}
+			})
+		}
+	}
+}
+
+// TestMarksOfTheService: what is documented for an operation must be there, and what is not must not be asked for.
+func TestMarksOfTheService(t *testing.T) {
+	needed := map[string][]string{
+		"put": {"Etag", "Last-Modified"}, "put over": {"Etag", "Last-Modified"}, "get": {"Etag", "Last-Modified"},
+		"head": {"Etag", "Last-Modified"}, "create container": {"Etag", "Last-Modified"}, "head container": {"Etag", "Last-Modified"},
+	}
+	for op, do := range operations() {
+		for _, header := range []string{"Etag", "Last-Modified", "X-Ms-Request-Id", "X-Ms-Version", "Server", "X-Ms-Client-Request-Id", "X-Ms-Request-Server-Encrypted", "Accept-Ranges"} {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.server.Inject(emulator.On().Nth(1).Do(emulator.Strip(header)))
+				if err := do(t.Context(), w); err != nil {
+					t.Errorf("%s without %s: %v", op, header, err)
+				}
+				want := 0
+				if header == "X-Ms-Request-Id" || header == "X-Ms-Version" || slices.Contains(needed[op], header) {
+					want = 1
+				}
+				if len(w.retries) != want {
+					t.Errorf("%s without %s: %d retries, want %d", op, header, len(w.retries), want)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusalsHaveACode: one without it is nobody's; one that says it in its body alone is the service's, and so is one
+// without x-ms-version, which the service leaves out where it refuses early.
+func TestRefusalsHaveACode(t *testing.T) {
+	for _, test := range []struct {
+		strip   string
+		retries int
+	}{{"X-Ms-Error-Code", 0}, {"X-Ms-Version", 0}, {"X-Ms-Request-Id", 1}} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On().Nth(1).Do(emulator.Strip(test.strip)))
+			_, _, err := w.Get(t.Context(), ref)
+			wantError(t, "without "+test.strip, err, Absent, false)
+			if len(w.retries) != test.retries {
+				t.Errorf("without %s: %d retries", test.strip, len(w.retries))
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Inject(emulator.On().Nth(1).Do(emulator.Strip("X-Ms-Error-Code")))
+		_, err := w.Head(t.Context(), ref) // has no body
+		wantError(t, "HEAD", err, Absent, false)
+		if len(w.retries) != 1 {
+			t.Errorf("a HEAD without a code: %d retries", len(w.retries))
+		}
+	})
+}
+
+// TestStatusesThatAreNotDocumented are believed of nobody, and after one of them a write may have taken effect.
+func TestStatusesThatAreNotDocumented(t *testing.T) {
+	for _, status := range []int{402, 410, 418, 422, 431, 451, 499, 501, 505, 507, 520, 599} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Answer(status, "Odd").Applied()))
+			_, err := w.Put(t.Context(), ref, []byte("new"), mine(), IfNew)
+			if err != nil || len(w.retries) != 1 {
+				t.Errorf("%d after the effect: %v, %d retries", status, err, len(w.retries))
+			}
+			w.server.Inject(emulator.On().Do(emulator.Answer(status, "Odd").Applied()))
+			_, err = w.Put(t.Context(), ref, []byte("newer"), others(), Always)
+			wantError(t, fmt.Sprintf("%d that lasts", status), err, Unreachable, true)
+		})
+	}
+}
+
+// TestListedBlobsHaveVersions: an ETag or a time that is missing from a page would make a blob look old, or of no version.
+func TestListedBlobsHaveVersions(t *testing.T) {
+	for _, tag := range []string{"Etag", "Last-Modified"} {
+		inFilledWorld(t, func(t *testing.T, w *world) {
+			n := 0
+			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+				resp, err := next(req)
+				if n++; n > 1 || err != nil {
+					return resp, err
+				}
+				body, err := io.ReadAll(resp.Body)
+				body = []byte(strings.ReplaceAll(strings.ReplaceAll(string(body), "<"+tag+">", "<Other>"), "</"+tag+">", "</Other>"))
+				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(string(body))), int64(len(body))
+				return resp, err
+			})
+			for page, err := range c.List(t.Context(), "box", ListOptions{}) {
+				must(t, err)
+				for _, item := range page.Items {
+					if item.ETag == "" || item.LastModified.IsZero() {
+						t.Errorf("without %s: %+v", tag, item)
+					}
+				}
+			}
+			if n != 2 {
+				t.Errorf("without %s: %d requests", tag, n)
+			}
+		})
+	}
+}
+
+// TestBatchCutShort: what was answered counts, and the rest is asked for again.
+func TestBatchCutShort(t *testing.T) {
+	for k := range 4 {
+		inWorld(t, func(t *testing.T, w *world) {
+			targets := w.fill(4, true)
+			w.server.Inject(emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBatch(k)))
+			if err := w.DeleteBatch(t.Context(), "box", targets); err != nil || len(w.names()) > 0 {
+				t.Errorf("cut after %d: %q are left, %v", k, w.names(), err)
+			}
+			batches := slices.DeleteFunc(w.server.Requests(), func(r emulator.Request) bool { return r.Op != emulator.BatchDelete })
+			if len(batches) != 2 || len(batches[1].Items) != 4-k {
+				t.Errorf("cut after %d: %v", k, batches)
+			}
+		})
+	}
+}
+
+// TestBatchAnswerThatBreaksOff is over a socket, where the end of the body is noticed.
+func TestBatchAnswerThatBreaksOff(t *testing.T) {
+	server := emulator.New()
+	l, err := server.Listen("127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	c, err := NewFromConnectionString(l.ConnectionString(), Options{Concurrency: 4, Retry: Retry{time.Millisecond, time.Millisecond, time.Minute}})
+	must(t, err)
+	defer c.Close()
+	for _, n := range []int{0, 1, 300, 700} {
+		for i := range 3 {
+			server.Put("box", fmt.Sprint(i), nil, nil)
+		}
+		l.Inject(emulator.On(emulator.BatchDelete).Times(1).Do(emulator.CutBody(n)))
+		if err := c.DeleteBatch(t.Context(), "box", []Target{{Name: "0"}, {Name: "1"}, {Name: "2"}}); err != nil || server.Len("box") > 0 {
+			t.Errorf("cut after %d bytes: %d are left, %v", n, server.Len("box"), err)
+		}
+	}
+}
+
+// TestBatchesThatAreRefused: an account or a signature that may not batch deletes blobs one by one, and does not try again.
+func TestBatchesThatAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		what    string
+		effect  emulator.Effect
+		op      emulator.Op
+		batches int
+	}{
+		{"as a whole", emulator.Answer(403, "AuthorizationPermissionMismatch"), emulator.BatchDelete, 1},
+		{"not known", emulator.Answer(400, "UnsupportedQueryParameter"), emulator.BatchDelete, 1},
+		{"each item", emulator.Answer(403, "AuthorizationFailure"), emulator.BatchItem, 1},
+		{"by Azurite of a shared access signature", emulator.Foreign(500, "", ""), emulator.BatchDelete, 3},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On(test.op).Do(test.effect))
+			for range 2 {
+				targets := w.fill(4, true)
+				w.server.Put("box", "001", []byte("another version"), others())
+				w.server.Remove("box", "002")
+				wantError(t, test.what, w.DeleteBatch(t.Context(), "box", targets), Mismatch, false)
+				if names := w.names(); !slices.Equal(names, []string{"001"}) {
+					t.Errorf("%s: %q are left", test.what, names)
+				}
+			}
+			if n := w.count(emulator.BatchDelete); n != test.batches {
+				t.Errorf("%s: %d batches were sent, want %d", test.what, n, test.batches)
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		targets := w.fill(4, true)
+		w.server.Inject(emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Times(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		wantError(t, "nothing may be deleted", w.DeleteBatch(t.Context(), "box", targets[:1]), Refused, false)
+		must(t, w.DeleteBatch(t.Context(), "box", targets))
+		if n := w.count(emulator.BatchDelete); n != 2 {
+			t.Errorf("%d batches were sent: the first refusal was of deletes", n)
+		}
+	})
+}
+
+// TestBodiesBeyondTheLimitAreNotRead announces, or sends, more than any Put could have written.
+func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
+	for _, test := range []struct {
+		what      string
+		announced int64
+		most      int64 // bytes that may be taken
+	}{{"announced", 300 << 20, 0}, {"not announced", -1, MaxBody + 1<<20}} {
+		t.Run(test.what, func(t *testing.T) {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				var taken endless
+				n := 0
+				c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+					resp, err := next(req)
+					n++
+					resp.Header.Del("Content-Length")
+					if test.announced > 0 {
+						resp.Header.Set("Content-Length", strconv.FormatInt(test.announced, 10))
+					}
+					resp.Body, resp.ContentLength = &taken, test.announced
+					return resp, err
+				})
+				_, _, err := c.Get(t.Context(), ref)
+				wantError(t, test.what, err, Damaged, false)
+				if taken.n > test.most || n != 1 {
+					t.Errorf("%d bytes were read in %d requests", taken.n, n)
+				}
+				// An answer that is no blob is smaller still.
+				taken.n, n = 0, 0
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_ = c.DeleteBatch(ctx, "box", []Target{{Name: "b"}})
+				if taken.n > 2<<20 {
+					t.Errorf("%d bytes of a batch's answer were read", taken.n)
+				}
+			})
+		})
+	}
+}
+
+// endless is a body that counts what is read of it.
+type endless struct{ n int64 }
+
+func (e *endless) Read(p []byte) (int, error) { e.n += int64(len(p)); return len(p), nil }
+func (*endless) Close() error                 { return nil }
+
+// TestLengthMayBeUnknown is a body that comes without its length, as some proxies send it: its MD5 says whether it is whole.
+func TestLengthMayBeUnknown(t *testing.T) {
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		w.server.Inject(emulator.On(emulator.GetBlob).Do(emulator.Strip("Content-Length")))
+		if body, _, err := w.Get(t.Context(), ref); err != nil || string(body) != "abc" {
+			t.Errorf("%q, %v", body, err)
+		}
+	})
+}
+
+// TestRedirectsAreNotFollowed is over sockets: neither the client's own transport nor a given http.Client sends anything to where
+// it is sent.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var followed []*http.Request
+	portal := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { followed = append(followed, r) }))
+	defer portal.Close()
+	asked := 0
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, portal.URL+"/login", http.StatusTemporaryRedirect)
+	}))
+	defer front.Close()
+	given := &http.Client{}
+	for what, o := range map[string]Options{"own transport": {}, "given client": {Transport: given}} {
+		o.Concurrency, o.Retry = 1, Retry{time.Millisecond, time.Millisecond, 5 * time.Millisecond}
+		c, err := NewFromConnectionString("BlobEndpoint="+front.URL+";SharedAccessSignature=sig=secret", o)
+		must(t, err)
+		_, err = c.Head(t.Context(), ref)
+		wantError(t, what, err, Unreachable, false)
+		if len(followed) > 0 || asked == 0 {
+			t.Errorf("%s: %d requests followed the redirect of %d", what, len(followed), asked)
+		}
+		if host := strings.TrimPrefix(portal.URL, "http://"); err == nil || !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", what, err)
+		}
+		c.Close()
+	}
+	if given.CheckRedirect != nil {
+		t.Error("the caller's client was changed")
+	}
+}
+
+// TestReplacedDefaultTransport: programs put their own transport into net/http.
+func TestReplacedDefaultTransport(t *testing.T) {
+	old := http.DefaultTransport
+	defer func() { http.DefaultTransport = old }()
+	http.DefaultTransport = http.NewFileTransport(http.Dir("."))
+	c, err := NewFromConnectionString(emulator.New().ConnectionString(), Options{Concurrency: 1, Retry: retry})
+	must(t, err)
+	c.Close()
+}
+
+// TestHostsThatAreNotThere: the first try's failure is told of before anything is waited for, with its cause.
+func TestHostsThatAreNotThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	nobody := l.Addr().String()
+	must(t, l.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	var told []RetryEvent
+	c, err := NewFromConnectionString("AccountName=a;AccountKey=a2V5;BlobEndpoint=http://"+nobody+"/a", Options{
+		Concurrency: 1, Retry: Retry{time.Hour, time.Hour, 24 * time.Hour},
+		OnRetry: func(e RetryEvent) { told = append(told, e); cancel() },
+	})
+	must(t, err)
+	_, err = c.Head(ctx, ref)
+	wantError(t, "refused", err, Ended, false)
+	if len(told) != 1 || told[0].Try != 1 || !strings.Contains(told[0].Err.Error(), "refused") || !strings.Contains(told[0].Err.Error(), nobody) {
+		t.Errorf("%+v", told)
+	}
+}
+
+// TestEveryCodeHasAMeaning reads the codes from the SDK's source, which has no list of them.
+func TestEveryCodeHasAMeaning(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror").Output()
+	must(t, err)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "error_codes.go"), nil, 0)
+	must(t, err)
+	n := 0
+	ast.Inspect(f, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		lit, ok := spec.Values[0].(*ast.BasicLit)
+		if !ok {
+			return true
+		}
+		text, err := strconv.Unquote(lit.Value)
+		must(t, err)
+		n++
+		m, known := meanings[bloberror.Code(text)]
+		if !known {
+			t.Errorf("%s has no meaning", text)
+		}
+		if m.reason == Refused && m.remedy == "" {
+			t.Errorf("%s has no remedy", text)
+		}
+		if strings.Contains(m.remedy, "list containers") {
+			t.Errorf("the remedy of %s is that of one operation", text)
+		}
+		return true
+	})
+	if n < 110 {
+		t.Errorf("%d codes were found", n)
+	}
+}
+
+// TestOnlyFailedConditionsAreMismatches walks all codes with the statuses that the service gives refusals.
+func TestOnlyFailedConditionsAreMismatches(t *testing.T) {
+	mismatches := []bloberror.Code{"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet", "ResourceAlreadyExists", "ContainerAlreadyExists"}
+	absences := []bloberror.Code{"BlobNotFound", "ContainerNotFound", "ResourceNotFound"}
+	for code := range meanings {
+		for _, status := range []int{400, 403, 404, 409, 412} {
+			v := judge(answer(status, string(code)))
+			if (v.reason == Mismatch) != slices.Contains(mismatches, code) {
+				t.Errorf("%d %s: %+v", status, code, v)
+			}
+			if (v.reason == Absent || v.reason == AbsentContainer) != slices.Contains(absences, code) {
+				t.Errorf("%d %s: %+v", status, code, v)
+			}
+			if v.applied != slices.Contains([]bloberror.Code{"ServerBusy", "OperationTimedOut", "InternalError"}, code) {
+				t.Errorf("%d %s: applied is %v", status, code, v.applied)
+			}
+		}
+	}
+}
+
+// TestRefusalsNameTheRemedy looks at the texts of what operators meet.
+func TestRefusalsNameTheRemedy(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		code   string
+		want   string
+	}{
+		{403, "AuthenticationFailed", "key"},
+		{403, "AuthorizationPermissionMismatch", "Storage Blob Data Contributor"},
+		{403, "AuthorizationFailure", "firewall"},
+		{403, "AuthorizationSourceIPMismatch", "address"},
+		{403, "InsufficientAccountPermissions", "account"},
+		{403, "AccountIsDisabled", "account is disabled"},
+		{409, "ContainerDisabled", "container is disabled"},
+		{409, "SnapshotsPresent", "snapshots"},
+		{409, "BlobArchived", "archive"},
+		{409, "BlobBeingRehydrated", "archive"},
+		{409, "BlobImmutableDueToPolicy", "immutability"},
+		{412, "LeaseIdMissing", "lease"},
+		{409, "LeaseAlreadyPresent", "lease"},
+		{400, "InvalidHeaderValue", "WithServiceVersion"},
+		{409, "NobodyKnowsThis", "409 NobodyKnowsThis"},
+	} {
+		for op, do := range operations() {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.server.Inject(emulator.On().Do(emulator.Answer(test.status, test.code)))
+				err := do(t.Context(), w)
+				wantError(t, op+", "+test.code, err, Refused, false)
+				if text := err.Error(); !strings.Contains(text, test.want) || !strings.Contains(text, "blob.emulator.invalid: ") || strings.Contains(text, "\n") {
+					t.Errorf("%s: %q lacks %q", op, text, test.want)
+				}
+				if strings.Contains(err.Error(), "list containers") {
+					t.Errorf("%s: %v", op, err)
+				}
+				if len(w.retries) > 0 {
+					t.Errorf("%s, %s: it was tried again", op, test.code)
+				}
+			})
+		}
+	}
+}
+
+// TestWithin: a deadline of the vault's own leaves MaxElapsed in force, and one of the caller's lifts it.
+func TestWithin(t *testing.T) {
+	errOwn := errors.New("the vault's own limit")
+	for _, test := range []struct {
+		what     string
+		caller   time.Duration // 0 is none
+		own      time.Duration
+		want     time.Duration
+		is       error
+		deadline bool
+	}{
+		{"no caller's, MaxElapsed is sooner", 0, time.Hour, 15 * time.Minute, nil, false},
+		{"no caller's, the own is sooner", 0, time.Minute, time.Minute, errOwn, true},
+		{"the caller's is sooner", time.Minute, time.Hour, time.Minute, nil, true},
+		{"the caller's is later than MaxElapsed", 2 * time.Hour, time.Hour, time.Hour, errOwn, true},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
+			ctx := t.Context()
+			if test.caller > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.caller)
+				defer cancel()
+			}
+			started := time.Now()
+			ctx, cancel := Within(ctx, started.Add(test.own), errOwn)
+			defer cancel()
+			ctx, cancel = Within(ctx, started.Add(2*test.own), nil) // they may be nested
+			defer cancel()
+			_, err := w.Head(ctx, ref)
+			wantError(t, test.what, err, Unreachable, false)
+			if took := time.Since(started); took > test.want || took < test.want-2*retry.MaxInterval {
+				t.Errorf("%s: it took %v", test.what, took)
+			}
+			if test.is != nil && !errors.Is(err, test.is) || errors.Is(err, context.DeadlineExceeded) != test.deadline {
+				t.Errorf("%s: %v", test.what, err)
+			}
+		})
+	}
+}
+
+// TestDeadlinesInAnOutage: the error is both the service's and the deadline's. A cancelled call was not kept from anything.
+func TestDeadlinesInAnOutage(t *testing.T) {
+	for _, effect := range []emulator.Effect{
+		emulator.Answer(503, "ServerBusy"), emulator.LostRequest(), emulator.Silence(), emulator.Foreign(502, "text/html", portalPage),
+		emulator.Answer(429, "TooManyRequests").RetryAfter(10 * time.Minute),
+	} {
+		for op, do := range operations() {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.server.Inject(emulator.On().Do(effect))
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				err := do(ctx, w)
+				if !Is(err, Unreachable) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s, %s: %v", op, effect, err)
+				}
+				ctx, cancelNow := context.WithCancel(t.Context())
+				time.AfterFunc(40*time.Second, cancelNow)
+				err = do(ctx, w)
+				if !Is(err, Ended) || !errors.Is(err, context.Canceled) {
+					t.Errorf("%s, %s, cancelled: %v", op, effect, err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package blob
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// The SDK takes the answer to a batch all or nothing, and indexes what it sent by numbers that it was answered. Answers are
+// decoded here, so that the outcomes which came count when the rest of an answer is lost.
+
+// maxForeign is how many answers in a row that are not the service's make a client give up batches: proxies may not know them,
+// and Azurite does not know those of a shared access signature.
+const maxForeign = 3
+
+// errNoBatches is a batch that was given up.
+var errNoBatches = errors.New("batches are not served here")
+
+// errUnanswered is an item of a batch that the answer does not tell of.
+var errUnanswered = errors.New("the answer to a batch lacks an item")
+
+// batchAnswer is what the service says of a batch.
+type batchAnswer struct {
+	decoded bool
+	whole   error         // the refusal of the batch as a whole
+	items   map[int]error // the outcomes of those that were answered
+}
+
+// of returns the outcome of an item.
+func (b *batchAnswer) of(i int) error {
+	err, answered := b.items[i]
+	if !answered {
+		return errUnanswered
+	}
+	return err
+}
+
+// submit sends a batch of deletes.
+func submit(ctx context.Context, client *container.Client, targets []Target) (*batchAnswer, error) {
+	batch, err := client.NewBatchBuilder()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		var opts container.BatchDeleteOptions
+		if t.ETag != "" {
+			opts.AccessConditions = IfMatch(t.ETag).sdk()
+		}
+		if err := batch.Delete(t.Name, &opts); err != nil {
+			return nil, err
+		}
+	}
+	answer := &batchAnswer{items: map[int]error{}}
+	_, err = client.SubmitBatch(context.WithValue(ctx, decoderKey{}, decoder(answer)), batch, nil)
+	if answer.decoded {
+		return answer, answer.whole // the SDK's error is that it was left no body
+	}
+	return nil, err
+}
+
+// decode reads the parts of an answer. It ends at the first that can't be read: what it has by then was answered.
+func (b *batchAnswer) decode(resp *http.Response) error {
+	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || params["boundary"] == "" {
+		return errors.New("the answer to a batch has no parts")
+	}
+	b.decoded = true
+	for r := multipart.NewReader(resp.Body, params["boundary"]); ; {
+		part, err := r.NextRawPart()
+		if err != nil {
+			break
+		}
+		outcome, ok := decodeItem(part, resp.Request)
+		if !ok {
+			continue
+		}
+		if id := strings.TrimSpace(part.Header.Get("Content-ID")); id == "" {
+			b.whole = outcome // of no item
+		} else if i, err := strconv.Atoi(id); err == nil {
+			b.items[i] = outcome
+		}
+	}
+	if len(b.items) > 0 {
+		b.whole = nil
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // only a connection that was read to the end is used again
+	return nil
+}
+
+// decodeItem reads the answer to one item: nil, or the service's error. Without the service's marks it is none.
+func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
+	// An item without a body may lack the empty line after its headers.
+	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(part, strings.NewReader("\r\n\r\n"))), req)
+	if err != nil || resp.Header.Get("x-ms-request-id") == "" {
+		return nil, false
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil, resp.StatusCode == http.StatusAccepted && resp.Header.Get("x-ms-version") != ""
+	}
+	var refusal *azcore.ResponseError
+	outcome = runtime.NewResponseError(resp)
+	return outcome, errors.As(outcome, &refusal) && refusal.ErrorCode != ""
+}
+
+// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. Blobs that are not there are
+// removed already. The error is Mismatch when one of them is there in another version; the others are removed then.
+// Where batches are refused it removes the blobs one by one.
+func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
+	if c.noBatches.Load() {
+		_, err := c.deleteEach(ctx, containerName, targets)
+		return err
+	}
+	ref := Ref{Container: containerName}
+	client := c.container(ref)
+	left := targets
+	var unmatched []Target
+	foreign, served := 0, false
+	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) error {
+		answer, err := submit(ctx, client, left)
+		if stranger := (*foreignError)(nil); errors.As(err, &stranger) {
+			if foreign++; foreign == maxForeign {
+				return fmt.Errorf("%w: %w", errNoBatches, err)
+			}
+			return err
+		}
+		foreign = 0
+		if err != nil {
+			return err
+		}
+		var failed []Target
+		var worst error
+		for i, t := range left {
+			err := answer.of(i)
+			if err == nil {
+				served = true
+				continue
+			}
+			v := judge(err)
+			served = served || v.reason != Refused
+			switch {
+			case v.reason == Absent, v.reason == AbsentContainer:
+				continue
+			case v.reason == Mismatch && t.ETag != "":
+				unmatched = append(unmatched, t)
+			default:
+				failed = append(failed, t)
+				if worst == nil || !v.again {
+					worst = fmt.Errorf("%s: %w", t.Name, explain(err))
+				}
+			}
+		}
+		left = failed
+		return worst
+	})
+	if Is(err, Refused) && !served {
+		worked, err := c.deleteEach(ctx, containerName, left)
+		if worked {
+			c.noBatches.Store(true)
+		}
+		return err
+	}
+	if Is(err, AbsentContainer) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.changed(ctx, containerName, unmatched)
+}
+
+// deleteEach removes blobs one by one, as many at a time as there are slots. Worked says that one of them was not refused.
+// The error is Mismatch only if there is no other.
+func (c *Client) deleteEach(ctx context.Context, containerName string, targets []Target) (worked bool, err error) {
+	var (
+		wg   sync.WaitGroup
+		done atomic.Bool
+		errs = make([]error, len(targets))
+	)
+	for i, t := range targets {
+		wg.Go(func() {
+			cond := Always
+			if t.ETag != "" {
+				cond = IfMatch(t.ETag)
+			}
+			err := c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, cond)
+			if Is(err, Absent, AbsentContainer) {
+				err = nil
+			}
+			if err == nil || Is(err, Mismatch) {
+				done.Store(true)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	for _, e := range errs {
+		if e != nil && (err == nil || Is(err, Mismatch)) {
+			err = e
+		}
+	}
+	return done.Load(), err
+}
