@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -49,8 +50,8 @@ var _ storage.Vault = (*Vault)(nil)
 // What is wrong with the arguments is ErrInvalid, all of it at once.
 func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
 	var errs []error
-	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" {
-		errs = append(errs, storage.Invalid("endpoint", "%q is not like https://account.blob.core.windows.net (a token is sent over https only)", endpoint))
+	if problem := checkEndpoint(endpoint); problem != "" {
+		errs = append(errs, storage.Invalid("endpoint", "%s", problem))
 	}
 	if cred == nil {
 		errs = append(errs, storage.Invalid("cred", "is nil"))
@@ -58,6 +59,20 @@ func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredenti
 	return open(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
 		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
 	})
+}
+
+// checkEndpoint says what is wrong with an endpoint for tokens; empty when it is fine. It quotes no part of it that may be secret.
+func checkEndpoint(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil:
+		return "is not like https://account.blob.core.windows.net"
+	case u.Scheme != "https" || u.Host == "":
+		return fmt.Sprintf("with scheme %q and host %q is not like https://account.blob.core.windows.net (a token is sent over https only)", u.Scheme, u.Host)
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return fmt.Sprintf("of %s has more than a host and a path (a shared access signature is for NewFromConnectionString)", u.Host)
+	}
+	return ""
 }
 
 // NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as the portal and

@@ -85,7 +85,7 @@ func (p Problem) String() string {
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = v.call("Check", uuid.Nil, func() error {
 		if !o.After.IsZero() && !o.Before.IsZero() && !o.After.Before(o.Before) {
-			return storage.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After, o.Before)
+			return storage.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After.Format(time.RFC3339Nano), o.Before.Format(time.RFC3339Nano))
 		}
 		days, err := v.days(ctx)
 		if err != nil {

@@ -105,9 +105,9 @@ func (c *creation) run(caller context.Context) error {
 	// Recovery leaves a marker alone for the grace period and a margin. What is sent here comes to its end before that, by this
 	// machine's monotonic clock.
 	started := time.Now()
-	ctx, cancel := context.WithDeadlineCause(caller, started.Add(c.v.grace), errGrace)
+	ctx, cancel := blob.Within(caller, started.Add(c.v.grace), errGrace)
 	defer cancel()
-	commit, cancelCommit := context.WithDeadlineCause(caller, started.Add(c.v.grace+c.v.margin()/2), errGrace)
+	commit, cancelCommit := blob.Within(caller, started.Add(c.v.grace+c.v.margin()/2), errGrace)
 	defer cancelCommit()
 
 	// A failure leaves nothing, or a marker of nothing. It is not removed: it may be another Create's of the same ID.
@@ -223,7 +223,7 @@ func (c *creation) undo(ctx context.Context, cause error) error {
 // tooLate says of an error without effect which the end of the grace period brought about that it was not the caller's end.
 func tooLate(ctx context.Context, err error) error {
 	ended := errors.Is(err, errGrace) || errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errGrace)
-	if !ended || errors.Is(err, storage.ErrUnknown) {
+	if !ended || errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)

@@ -31,8 +31,8 @@ type Retry struct {
 	InitialInterval time.Duration
 	// MaxInterval is the longest wait. Default: 20s.
 	MaxInterval time.Duration
-	// MaxElapsed ends the tries of a request when the call's context has no deadline; a context with a deadline is the only
-	// bound otherwise. Default: 15m.
+	// MaxElapsed ends the tries of a request when the caller's context has no deadline. A deadline is the only bound
+	// otherwise. Default: 15m.
 	MaxElapsed time.Duration
 }
 
@@ -46,8 +46,10 @@ func WithGracePeriod(d time.Duration) Option { return func(o *options) { o.grace
 // WithRetry sets how failed requests are tried again. Default: as Retry says.
 func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 
-// WithTransport sets what sends HTTP requests, for tests, proxies and instrumentation; it is called from many goroutines, and
-// Close leaves it alone. Default: an own HTTP client with an idle connection for each request that may be in flight.
+// WithTransport sets what sends HTTP requests, for tests, proxies and instrumentation. It is called from many goroutines, and
+// Close leaves it alone. It must not follow redirects: the service sends none, and a request that followed one would take its
+// token or signature along. The redirects of an *http.Client are switched off in a copy of it. Default: an own HTTP client
+// with an idle connection for each request that may be in flight.
 func WithTransport(t policy.Transporter) Option { return func(o *options) { o.transport = t } }
 
 // WithServiceVersion sets the version of the service's interface to ask for, such as "2026-06-06", where the service (or an

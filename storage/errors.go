@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,7 +26,8 @@ var (
 	ErrCorrupt = errors.New("corrupt")
 	// ErrDenied: the service refuses the request: the identity, its rights, or the account's settings do not allow it.
 	ErrDenied = errors.New("denied")
-	// ErrUnavailable: the store could not be reached or did not serve the request, after all retries.
+	// ErrUnavailable: the store could not be reached or did not serve the request, after all retries. If a deadline ended them
+	// the error is context.DeadlineExceeded, too.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnknown: whether a write took effect could not be learnt. The same call again, or Recovery, settles it.
 	ErrUnknown = errors.New("outcome unknown")
@@ -48,7 +50,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns all of it on one line.
+// Error returns it on one line. Of many faults, as a plan may have, it names the first ten and counts the rest.
 func (e *Error) Error() string {
 	what := e.Op
 	if e.Plan != uuid.Nil {
@@ -58,8 +60,20 @@ func (e *Error) Error() string {
 	if e.Blob != "" {
 		doing = strings.TrimPrefix(doing+" ("+e.Blob+")", " ")
 	}
-	parts := slices.DeleteFunc([]string{what, doing, e.Err.Error()}, func(s string) bool { return s == "" })
+	parts := slices.DeleteFunc([]string{what, doing, oneLine(e.Err.Error())}, func(s string) bool { return s == "" })
 	return strings.Join(parts, ": ")
+}
+
+// maxFaults is how many of the errors that were joined an error's text names.
+const maxFaults = 10
+
+// oneLine puts the text of joined errors on one line. All of them remain for errors.Is and errors.As.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	if more := len(lines) - maxFaults; more > 0 {
+		lines = append(lines[:maxFaults], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "; ")
 }
 
 // Unwrap returns the cause.

@@ -54,7 +54,7 @@ func (f Filters) Check() error {
 	case f.BeforeID != uuid.Nil && !workflow.IsV7(f.BeforeID):
 		return Invalid("Filters.BeforeID", "%s is not a UUIDv7", f.BeforeID)
 	case !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before):
-		return Invalid("Filters.After", "%v is not before Before, %v", f.After, f.Before)
+		return Invalid("Filters.After", "%v is not before Before, %v", f.After.Format(time.RFC3339Nano), f.Before.Format(time.RFC3339Nano))
 	case f.Limit < 0:
 		return Invalid("Filters.Limit", "%d is negative", f.Limit)
 	}

@@ -213,8 +213,11 @@ func explain(err error) error {
 // contextError is what a call returns whose context ended: the context's error, with the last try's for the cause.
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
-	if last == nil || errors.Is(last, cause) {
+	switch {
+	case last == nil:
 		return cause
+	case errors.Is(last, cause):
+		return last
 	}
 	if cause != ctx.Err() {
 		return fmt.Errorf("%w: %w; last try: %w", ctx.Err(), cause, last)

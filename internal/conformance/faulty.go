@@ -186,6 +186,7 @@ func answerOf(req *http.Request, status int, code string) *http.Response {
 			"Content-Type":    {"application/xml"},
 			"X-Ms-Error-Code": {code},
 			"Date":            {time.Now().UTC().Format(http.TimeFormat)},
+			"X-Ms-Request-Id": {"injected"},
 		},
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
 	}

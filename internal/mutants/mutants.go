@@ -25,7 +25,7 @@ var mutants = []mutant{
 	{"writeid: forgotten after an unknown outcome", "azblob.go", "if blob.IsUnknown(err) {", "if false {", "TestUpdateUnknown"},
 	{"writeid: kept for all that do the same", "azblob.go", "\tdelete(u.ids, w)\n\treturn id", "\treturn id", "TestUpdate"},
 	{"writeid: a Create goes on with an earlier one", "creator.go", "call: uuid.NewString()", "call: plan.ID.String()", "TestCreate|TestRecovery"},
-	{"unknown: a context's end is certain", "internal/blob/retry.go", "return &Error{Ended, call.write, contextError(ctx, last)}", "return &Error{Ended, false, contextError(ctx, last)}", "TestCreateCancelled"},
+	{"unknown: a context's end is certain", "internal/blob/retry.go", "return ended(ctx, call.write, last)", "return ended(ctx, false, last)", "TestCreateCancelled"},
 	{"unknown: a lost answer is forgotten", "internal/blob/retry.go", "unknown = unknown || call.write && v.applied", "unknown = false", "TestUpdateUnknown"},
 	{"unknown: a broken connection has no effect", "internal/blob/errors.go", "return verdict{reason: Unreachable, again: true, applied: true}\n", "return verdict{reason: Unreachable, again: true}\n", "TestUpdateUnknown"},
 
@@ -40,10 +40,30 @@ var mutants = []mutant{
 	// Bytes.
 	{"MD5: not checked", "internal/blob/client.go", "!bytes.Equal(sum[:], resp.ContentMD5)", "false", "TestReadDamage"},
 	{"MD5: a mismatch is not read again", "internal/blob/errors.go", "return verdict{reason: Damaged, again: true, once: true}\n\tcase errors.As(err, &final)", "return verdict{reason: Damaged}\n\tcase errors.As(err, &final)", "TestReadRidesOut"},
-	{"MD5: a short body is whole", "internal/blob/client.go", "if int64(len(body)) < length {", "if false {", "TestGet|TestRead"},
+	{"MD5: a short body is whole", "internal/blob/client.go", "if length := resp.ContentLength; length != nil && int64(len(body)) < *length {", "if length := resp.ContentLength; length != nil && int64(len(body)) < 0*(*length) {", "TestGet|TestRead"},
 	{"MD5: not sent", "internal/blob/client.go", "\t\tTransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),\n\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:]},", "\t\tHTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(\"application/json\"), BlobContentMD5: sum[:0]},", "TestPut"},
 
+	// Answers.
+	{"answer: anybody's is believed", "internal/blob/answer.go", "if why := stranger(req, resp, code); why != \"\" {", "if why := stranger(req, resp, code); why == \"?\" {", "TestAnswers"},
+	{"answer: a write without an ETag", "internal/blob/answer.go", "needed = append(needed, \"ETag\", \"Last-Modified\")", "needed = append(needed, \"Last-Modified\")", "TestMarks"},
+	{"answer: a blob without its time", "internal/blob/answer.go", "needed = append(needed, \"ETag\", \"Last-Modified\")", "needed = append(needed, \"ETag\")", "TestMarks"},
+	{"answer: a refusal without a code", "internal/blob/answer.go", "if code == \"\" && status < http.StatusInternalServerError {", "if false {", "TestRefusals"},
+	{"answer: any status", "internal/blob/answer.go", "if !documented(status) {", "if false {", "TestStatuses"},
+	{"answer: of another host", "internal/blob/answer.go", "resp.Request.URL.Host != req.URL.Host:", "resp.Request.URL.Host != req.URL.Host && false:", "TestRedirects"},
+	{"answer: a stranger's says that nothing was written", "internal/blob/errors.go", "again: true, applied: true, after: foreign.after}", "again: true, after: foreign.after}", "TestAnswers"},
+	{"answer: an http.Client follows redirects", "internal/blob/client.go", "own.CheckRedirect = stay", "own.CheckRedirect = client.CheckRedirect", "TestRedirects"},
+	{"answer: a body of any announced length", "internal/blob/answer.go", "if resp.ContentLength > most {", "if false {", "TestBodiesBeyond"},
+	{"answer: a body of any length", "internal/blob/answer.go", "if b.left -= int64(n); b.left < 0 {", "if b.left -= int64(n) / (1 << 40); b.left < 0 {", "TestBodiesBeyond"},
+	{"answer: a listed blob without its time", "internal/blob/page.go", " || item.LastModified.IsZero()", "", "TestListed|TestReadPage"},
+	{"batch: what was not answered is done", "internal/blob/batch.go", "return errUnanswered", "return nil", "TestBatch"},
+	{"batch: what was answered is asked for again", "internal/blob/batch.go", "left = failed", "", "TestBatch"},
+	{"batch: asked for again where it is refused", "internal/blob/batch.go", "c.noBatches.Store(true)", "c.noBatches.Store(false)", "TestBatches"},
+	{"code: snapshots are a changed version", "internal/blob/codes.go", "refused(\"the blob has snapshots, which the vault does not remove: delete them\")", "mismatch", "TestOnlyFailed"},
+	{"code: a lease is a changed version", "internal/blob/codes.go", "refused(\"somebody holds a lease on it, which the vault never does: break the lease\")", "mismatch", "TestOnlyFailed"},
+
 	// Retries and slots.
+	{"retry: a deadline of the vault's own lifts MaxElapsed", "internal/blob/retry.go", "return deadline && ctx.Value(ownKey{}) == nil", "return deadline", "TestWithin|TestCreateKeeps"},
+	{"retry: a deadline in an outage is no outage", "internal/blob/retry.go", "reason = Unreachable", "reason = Ended", "TestDeadlines"},
 	{"retry: never", "internal/blob/retry.go", "if !v.again || v.once && !onceMore", "if true || v.once && !onceMore", "TestCreateLost"},
 	{"retry: Retry-After is not heard", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
 	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
@@ -58,7 +78,7 @@ var mutants = []mutant{
 	{"grace: by the time of the look", "recovery.go", "return r.v.young(item, s.seen)", "return item != nil && r.v.young(item, item.Seen)", "TestRecoveryLooks"},
 	{"grace: Recovery removes what was written since it looked", "recovery.go", "if !item.LastModified.Before(s.seen) {", "if false {", "TestRecoveryBeside"},
 	{"grace: a late Create succeeds", "creator.go", "if time.Since(started) > c.v.grace {", "if false {", "TestCreateBeyond"},
-	{"grace: a Create goes on for ever", "creator.go", "context.WithDeadlineCause(caller, started.Add(c.v.grace), errGrace)", "context.WithDeadlineCause(caller, started.Add(1000*c.v.grace), errGrace)", "TestCreateBeyond"},
+	{"grace: a Create goes on for ever", "creator.go", "blob.Within(caller, started.Add(c.v.grace), errGrace)", "blob.Within(caller, started.Add(1000*c.v.grace), errGrace)", "TestCreateBeyond"},
 
 	// What readers and Recovery conclude.
 	{"read: an entry alone is a plan in listings", "lister.go", "return s.entry != nil && s.object != nil", "return s.entry != nil", "TestCrashInCreate"},
@@ -73,7 +93,7 @@ var mutants = []mutant{
 	{"delete: an interrupted one is not found", "deleter.go", "if _, headErr := v.client.Head(ctx, keys.deleteMarker()); headErr != nil {", "if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {", "TestDelete"},
 	{"recovery: a dry run works", "recovery.go", "if !r.opts.DryRun {", "if true {", "TestRecovery"},
 	{"recovery: repairs unasked", "recovery.go", "if !r.opts.Repair {", "if false {", "TestRecoveryOfLost"},
-	{"recovery: goes on past a sub-object that has changed", "internal/blob/client.go", "return c.changed(ctx, containerName, unmatched)", "return nil", "TestRecoveryBeside"},
+	{"recovery: goes on past a sub-object that has changed", "internal/blob/batch.go", "return c.changed(ctx, containerName, unmatched)", "return nil", "TestRecoveryBeside"},
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
 	{"recovery: stops at what it can't mend", "recovery.go", "\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "\t\t\tif len(errs) > 0 {\n\t\t\t\treturn nil\n\t\t\t}\n\t\t\tif err := r.settle(ctx, s); err != nil {\n\t\t\t\tfailed(", "TestRecoveryOfLost"},
 	{"list: a page that ends early is a short one", "internal/blob/page.go", "t, err := d.Token() // fails at an early end\n\t\tif err != nil {\n\t\t\treturn err", "t, err := d.Token()\n\t\tif err != nil {\n\t\t\treturn nil", "TestReadPage|TestList"},
