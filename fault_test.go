@@ -40,6 +40,10 @@ var rideable = []emulator.Effect{
 	emulator.FlipBit(0),
 	emulator.FlipBit(1001),
 	emulator.FlipBit(3002),
+	emulator.Foreign(200, "text/html", portal),
+	emulator.Foreign(404, "text/html", portal).Applied(),
+	emulator.Foreign(520, "", "").Applied(),
+	emulator.Strip("ETag"),
 }
 
 // smallOnly is enough for most faults.

@@ -16,7 +16,8 @@
 // delimiter, with prefix, marker and startFrom). Conditions on every blob
 // operation. Batches of deletes. Account information.
 //
-// Beyond the service it has what tests need: faults ([Rule]), a request log
+// Beyond the service it has what tests need: faults ([Rule]), lies as proxies
+// tell them ([Foreign], [Strip], [Lies]), a request log
 // ([Server.Requests]), a gate for schedulers ([Gate]), a ban on requests that a
 // protocol forbids ([Server.Forbid]), copies of everything stored
 // ([Server.Clone]), and direct access to what is stored ([Server.Blobs],

@@ -66,7 +66,20 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	case c.azurite:
 		return onAzurite(ctx, stderr, c.soak > 0)
 	}
-	return onEmulator(newEmulator())
+	server, advance := newEmulator()
+	if c.faults {
+		lie(server, c.seed)
+	}
+	return onEmulator(server, advance)
+}
+
+// lie has an emulator answer the clients of a soak as proxies do, now and then. They come over a listener; who judges them does
+// not.
+func lie(server *emulator.Server, seed uint64) {
+	const chance = 0.002 // of each of some twenty lies
+	for _, rule := range emulator.Lies(chance, seed) {
+		server.Inject(rule.Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }))
+	}
 }
 
 // newEmulator returns an emulator, and what moves its clock on.

@@ -1,0 +1,125 @@
+package emulator_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestForeignAnswers looks at the headers of answers that are not the service's, or lack one of its own.
+func TestForeignAnswers(t *testing.T) {
+	for _, tc := range []struct {
+		effect  emulator.Effect
+		text    string
+		applied bool
+		status  int
+		has     string
+		lacks   []string
+	}{
+		{emulator.Foreign(200, "text/html", "<html>"), "foreign 200 text/html", false, 200, "Content-Type", []string{"X-Ms-Request-Id", "X-Ms-Version", "Etag"}},
+		{emulator.Foreign(404, "", "").Applied(), "foreign 404, applied", true, 404, "Date", []string{"X-Ms-Request-Id", "X-Ms-Version", "X-Ms-Error-Code"}},
+		{emulator.Redirect(302, "http://portal.invalid/"), "foreign 302 to http://portal.invalid/", false, 302, "Location", []string{"X-Ms-Request-Id"}},
+		{emulator.Strip("ETag"), "without ETag", true, 201, "X-Ms-Request-Id", []string{"Etag"}},
+		{emulator.Strip("X-Ms-Version"), "without X-Ms-Version", true, 201, "Etag", []string{"X-Ms-Version"}},
+		{emulator.CutBatch(0), "batch cut after 0 items", true, 201, "Etag", nil},
+	} {
+		t.Run(tc.text, func(t *testing.T) {
+			if tc.effect.String() != tc.text {
+				t.Errorf("it prints as %s", tc.effect)
+			}
+			s := emulator.New()
+			s.PutContainer("plans", nil)
+			s.Inject(emulator.On(emulator.PutBlob).Do(tc.effect))
+			var resp *http.Response
+			c := plans(t, s.Transport())
+			_, _ = upload(policy.WithCaptureResponse(t.Context(), &resp), c, "a", "body", nil)
+			if applied := s.Len("plans") == 1; applied != tc.applied {
+				t.Errorf("applied: %t", applied)
+			}
+			if resp.StatusCode != tc.status || resp.Header.Get(tc.has) == "" {
+				t.Errorf("got %d with %v", resp.StatusCode, resp.Header)
+			}
+			for _, name := range tc.lacks {
+				if resp.Header.Get(name) != "" {
+					t.Errorf("it has %s: %v", name, resp.Header)
+				}
+			}
+		})
+	}
+}
+
+// TestCutBatch deletes all blobs of a batch, and answers for the first of them.
+func TestCutBatch(t *testing.T) {
+	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
+		names := []string{"a", "b", "c"}
+		batch, err := c.NewBatchBuilder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			s.Put("plans", name, nil, nil)
+			if err := batch.Delete(name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Inject(emulator.On(emulator.BatchDelete).Do(emulator.CutBatch(2)))
+		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		if err == nil || !strings.Contains(err.Error(), "expected 3 responses, got 2") {
+			t.Errorf("got %v", err)
+		}
+		if s.Len("plans") != 0 {
+			t.Errorf("%d blobs are left", s.Len("plans"))
+		}
+	})
+}
+
+// TestListenersHaveFaultsOfTheirOwn: clients that are in the process don't meet them.
+func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
+	s := emulator.New()
+	s.PutContainer("plans", nil)
+	l, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.Inject(emulator.On().Do(emulator.Foreign(418, "", "")))
+	if _, err := upload(t.Context(), plans(t, s.Transport()), "a", "body", nil); err != nil {
+		t.Error(err)
+	}
+	resp, err := http.Get(l.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 418 {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+}
+
+// TestLiesAreRepeatable: the same seed lies about the same requests, another about others.
+func TestLiesAreRepeatable(t *testing.T) {
+	told := func(seed uint64) (faults []string) {
+		s := emulator.New()
+		s.Inject(slices.Concat(emulator.Lies(0.01, seed), emulator.FalseAbsences(0.1, seed))...)
+		for range 20 {
+			tenPuts(t, s)
+		}
+		for _, r := range s.Requests() {
+			faults = append(faults, r.Fault)
+		}
+		return faults
+	}
+	one := told(1)
+	if !slices.Equal(one, told(1)) || slices.Equal(one, told(2)) {
+		t.Error("the seed does not choose")
+	}
+	if n := len(slices.DeleteFunc(one, func(f string) bool { return f == "" })); n < 10 || n > 80 {
+		t.Errorf("%d of 200 requests were lied about", n)
+	}
+}
