@@ -32,14 +32,6 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 		return nil
 	}
 	s.out.step("suite", "the promises of storage.Vault, each on containers of its own")
-	var together, alone []storagetest.Case
-	for _, c := range cases {
-		if c.Alone || s.casesAtOnce == 1 {
-			alone = append(alone, c)
-		} else {
-			together = append(together, c)
-		}
-	}
 	play := func(c storagetest.Case) {
 		if ctx.Err() != nil {
 			return // interrupted: what has not begun is left out
@@ -52,13 +44,10 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(s.casesAtOnce)
-	for _, c := range together {
+	for _, c := range cases {
 		g.Go(func() error { play(c); return nil })
 	}
 	_ = g.Wait()
-	for _, c := range alone {
-		play(c)
-	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("suite: interrupted: %w", ctx.Err())
 	}

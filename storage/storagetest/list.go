@@ -3,7 +3,6 @@ package storagetest
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -102,28 +101,26 @@ func listCases() []Case {
 				}
 			}
 		}),
-		alone("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
+		on("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
 			want := s.ages(20)
-			s.must(s.vault.Close(s.ctx)) // and with it its connections
-			before := runtime.NumGoroutine()
-			v := s.Open(s.T)
-			for _, f := range everyFilter(want) {
-				for stop := 1; stop < 4; stop++ {
-					n := 0
-					seq, err := v.Search(s.ctx, f)
-					s.must(err)
-					for r := range seq {
-						s.must(r.Err)
-						if n++; n == stop {
-							break
+			s.leavesNoGoroutine(func() {
+				v := s.Open(s.T)
+				for _, f := range everyFilter(want) {
+					for stop := 1; stop < 4; stop++ {
+						n := 0
+						seq, err := v.Search(s.ctx, f)
+						s.must(err)
+						for r := range seq {
+							s.must(r.Err)
+							if n++; n == stop {
+								break
+							}
 						}
 					}
+					s.yields("Search afterwards", ids(want)[:3], s.search(v, storage.Filters{Limit: 3}))
 				}
-				s.yields("Search afterwards", ids(want)[:3], s.search(v, storage.Filters{Limit: 3}))
-			}
-			s.must(v.Close(s.ctx))
-			s.noGoroutines(before)
-			s.vault = s.open()
+				s.must(v.Close(s.ctx))
+			})
 		}),
 		on("list/the body of the loop may use the vault", func(s *stage) {
 			s.ages(10)
@@ -140,35 +137,36 @@ func listCases() []Case {
 				}
 			}
 		}),
-		alone("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
+		on("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
 			s.ages(20)
-			before := runtime.NumGoroutine()
-			v := s.Open(s.T)
-			for _, f := range everyFilter(s.plansOf(s.list(s.vault))) {
-				for _, stop := range []int{1, 10, 19} {
-					ctx, cancel := context.WithCancel(s.ctx)
-					seq, err := v.Search(ctx, f)
-					s.must(err)
-					n := 0
-					var last storage.Stream[storage.ListResult]
-					for last = range seq {
-						if n++; n == stop {
-							cancel()
+			all := s.plansOf(s.list(s.vault))
+			s.leavesNoGoroutine(func() {
+				v := s.Open(s.T)
+				for _, f := range everyFilter(all) {
+					for _, stop := range []int{1, 10, 19} {
+						ctx, cancel := context.WithCancel(s.ctx)
+						seq, err := v.Search(ctx, f)
+						s.must(err)
+						n := 0
+						var last storage.Stream[storage.ListResult]
+						for last = range seq {
+							if n++; n == stop {
+								cancel()
+							}
 						}
+						cancel()
+						if n < stop {
+							s.Fatalf("only %d plans match %+v", n, f)
+						}
+						if last.Err == nil {
+							s.Errorf("the context ended after %d plans; the listing yielded %d and no Err", stop, n)
+							continue
+						}
+						s.want(context.Canceled, "Search", uuid.Nil, last.Err)
 					}
-					cancel()
-					if n < stop {
-						s.Fatalf("only %d plans match %+v", n, f)
-					}
-					if last.Err == nil {
-						s.Errorf("the context ended after %d plans; the listing yielded %d and no Err", stop, n)
-						continue
-					}
-					s.want(context.Canceled, "Search", uuid.Nil, last.Err)
 				}
-			}
-			s.must(v.Close(s.ctx))
-			s.noGoroutines(before)
+				s.must(v.Close(s.ctx))
+			})
 		}),
 		on("list/a listing whose service dies on the way ends with an Err, and never like a short list", func(s *stage) {
 			want := ids(s.ages(20))

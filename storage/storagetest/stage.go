@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"sync"
 	"time"
 
@@ -34,13 +33,6 @@ func on(name string, run func(s *stage)) Case {
 		run(s)
 		s.sound()
 	}}
-}
-
-// alone makes a case of what it does while no other case runs.
-func alone(name string, run func(s *stage)) Case {
-	c := on(name, run)
-	c.Alone = true
-	return c
 }
 
 // open opens another vault on the store, for as long as the case runs.
@@ -313,19 +305,6 @@ func (s *stage) needs(offered bool, what string) {
 	if !offered {
 		s.Skipf("the harness offers no %s", what)
 	}
-}
-
-// noGoroutines says that no more goroutines run than before, after those that are ending had time to.
-func (s *stage) noGoroutines(before int) {
-	s.Helper()
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<20)
-	s.Errorf("%d goroutines became %d:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 }
 
 // start creates a plan and moves it to Running.

@@ -64,8 +64,6 @@ type Case struct {
 	Name string
 	// Run breaks the test where the vault does not keep it.
 	Run func(t T, h Harness)
-	// Alone says that the case counts the goroutines of the process, so that no other may run beside it.
-	Alone bool
 }
 
 // Cases returns all cases, sorted by verb.
@@ -84,7 +82,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			if h.Parallel && !c.Alone {
+			if h.Parallel {
 				t.Parallel()
 			}
 			skipped := false

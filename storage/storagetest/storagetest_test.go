@@ -55,6 +55,37 @@ func TestSoundVaultPasses(t *testing.T) {
 	}
 }
 
+// TestGoroutinesOfOthers runs the cases that look for goroutines left behind while another goroutine of the process appears.
+// In virtual time no wait would outlast it.
+func TestGoroutinesOfOthers(t *testing.T) {
+	begin, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	go func() {
+		for range begin {
+			go func() { <-end }()
+		}
+	}()
+	defer close(begin)
+	h := harness(sound)
+	unbroken := h.New
+	h.New = func(t storagetest.T) storagetest.Store {
+		s := unbroken(t)
+		opens := s.Open
+		s.Open = func(t storagetest.T) storage.Vault {
+			begin <- struct{}{}
+			return opens(t)
+		}
+		return s
+	}
+	for _, c := range storagetest.Cases() {
+		if strings.HasPrefix(c.Name, "list/breaking off") || strings.HasPrefix(c.Name, "list/a listing whose context ends") {
+			t.Run(c.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { c.Run(t, h) })
+			})
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "check", "model"}
 	last := 0
@@ -128,7 +159,10 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		{"the limit is one too many", searches(func(f *storage.Filters) { f.Limit += min(f.Limit, 1) }), "search/by IDs yields each plan once and passes over those of no plan"},
 	} {
 		t.Run(b.breakage, func(t *testing.T) {
-			fails(t, b.caughtBy, harness(b.vault))
+			synctest.Test(t, func(t *testing.T) {
+				fails(t, b.caughtBy, harness(b.vault))
+				time.Sleep(time.Minute) // for what leaks to end
+			})
 		})
 	}
 }
