@@ -7,45 +7,60 @@ import (
 	"io"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"time"
 )
-
-// connectionStringVariable is where the Azure tools, too, look for a connection string.
-const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
 // config is what the flags say.
 type config struct {
 	endpoint, msi    string
 	connectionString string
-	fromEnvironment  bool // the connection string is
 	azurite          bool
 	prefix           string
 	keep, json       bool
 	seed             uint64
 	list             bool
+	all              bool
 	grace            time.Duration // zero for the default
 	soak             time.Duration
 	clients          int
 	faults           bool
-	// picks says which steps and cases to play; nil for all.
+	// picks reports whether -run names a step or case; nil without -run.
 	picks func(name string) bool
 }
 
-// plays says whether a step or case is to be played.
-func (c config) plays(name string) bool { return c.picks == nil || c.picks(name) }
+// plays reports whether a step or case is played: what -run picks, or else everything but the long cases, or all with -all.
+func (c config) plays(name string) bool {
+	if c.picks != nil {
+		return c.picks(name)
+	}
+	return c.all || c.list || !slices.Contains(long, name)
+}
 
-func parse(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
+// long are the cases that only -all and -run play. They take a minute together; all others take seconds.
+var long = []string{
+	"suite/create/a plan of 5,000 actions comes back whole in every state",
+	"suite/create/requests and responses of 1 MB come back unchanged",
+	"suite/recovery/one that dies at any request is finished by another",
+	"suite/recovery/by two nodes at once, and again, leaves nothing half done",
+	"suite/model/a vault answers random operations as a plain map does",
+	"suite/model/passing faults do not show",
+	"suite/model/what a dying process did is done whole or not at all",
+	"suite/model/concurrent histories are linearizable for each plan",
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("integration", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
-		fmt.Fprintln(stderr, "usage: integration [flags]\n\nWithout -endpoint, -connection-string, -azurite and "+connectionStringVariable+
-			" it uses the emulator, in this process.\n\nflags:")
+		fmt.Fprintln(stderr, "usage: integration [flags]\n\nWithout -endpoint, -connection-string and -azurite it uses the emulator in this process,\n"+
+			"whatever the environment says. It plays the story and the short cases of the suite; -all plays everything.\n\nflags:")
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.endpoint, "endpoint", "", "blob endpoint of an account, `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
 	f.StringVar(&c.msi, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
-	f.StringVar(&c.connectionString, "connection-string", "", "connection string of an account, as `text`; default "+connectionStringVariable+" when no other target is given")
+	f.StringVar(&c.connectionString, "connection-string", "", "connection string of an account, as `text`")
 	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if needed, start it, stop it afterwards")
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none may exist")
 	f.BoolVar(&c.keep, "keep", false, "keep the containers, with the plans of the listings in them, and those of cases that fail, to be looked at (those of the emulator and of -azurite end with the program)")
@@ -55,8 +70,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	f.IntVar(&c.clients, "clients", 16, "with -soak, how many processes")
 	f.BoolVar(&c.faults, "faults", false, "with -soak, let their connections fail now and then")
 	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak, grace `period` of the vaults; slow connections and busy machines take more than the default (%v)", soakGrace))
+	f.BoolVar(&c.all, "all", false, "play the long cases, too, which take a minute more")
 	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and do nothing")
-	f.Func("run", "play only the steps and cases whose names match the `regexp`", func(text string) error {
+	f.Func("run", "play only the steps and cases, long ones too, whose names match the `regexp`", func(text string) error {
 		re, err := regexp.Compile(text)
 		if err == nil {
 			c.picks = re.MatchString
@@ -89,9 +105,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 		return c, errors.New("-grace is for -soak: elsewhere nothing waits for a grace period")
 	case c.soak > 0 && c.picks != nil:
 		return c, errors.New("-run is not for -soak, which plays neither steps nor cases")
-	case targets == 0:
-		c.connectionString = getenv(connectionStringVariable)
-		c.fromEnvironment = c.connectionString != ""
+	case c.all && (c.soak > 0 || c.picks != nil):
+		return c, errors.New("-all plays all steps and cases: leave out -run and -soak")
 	}
 	return c, nil
 }

@@ -1,8 +1,10 @@
 // Command integration takes plans through their whole lives on an Azure Blob service and checks at each step that the vault
 // keeps its promises: create, read, run, complete, list, search, conflicts of two writers, crashes in the middle of writes,
-// recovery, check, delete. Then it runs all cases of the conformance suite, storage/storagetest.
+// recovery, check, delete. Then it runs the conformance suite, storage/storagetest, without its long cases unless -all is
+// given. The last lines say how many were left out. Only flags choose an account; environment variables don't.
 //
-//	go run ./integration                    against the emulator, in this process
+//	go run ./integration                    against the emulator, in this process, within 20 seconds
+//	go run ./integration -all               with the long cases, which take a minute more
 //	go run ./integration -azurite           against the pinned Azurite, which it installs, starts and stops
 //	go run ./integration -endpoint URL      against an account, with the identity that azidentity finds
 //	go run ./integration -connection-string TEXT
@@ -44,7 +46,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once, without clearing up
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 const (
@@ -53,8 +55,8 @@ const (
 	exitMisuse = 2
 )
 
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	cfg, err := parse(args, getenv, stderr)
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitPass

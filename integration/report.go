@@ -53,6 +53,7 @@ type verdict struct {
 	Requests int      `json:"requests"`
 	Seconds  float64  `json:"seconds"`
 	Soak     *figures `json:"soak,omitempty"`
+	LeftOut  []string `json:"leftOut,omitempty"` // cases that only -all plays
 	Deleted  []string `json:"deleted,omitempty"` // containers
 	Kept     []string `json:"kept,omitempty"`    // containers
 
@@ -137,6 +138,9 @@ func (p *people) end(v verdict) {
 			fmt.Fprintf(p.w, "%d failed, ", v.Failed)
 		}
 		fmt.Fprintf(p.w, "%d skipped\n", v.Skipped)
+	}
+	if len(v.LeftOut) > 0 {
+		fmt.Fprintf(p.w, "Left out: %s of the suite; -all plays them, too.\n", count(len(v.LeftOut), "long case"))
 	}
 	if len(v.Deleted) > 0 {
 		fmt.Fprintf(p.w, "Deleted %s.\n", strings.Join(v.Deleted, ", "))

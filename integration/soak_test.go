@@ -16,7 +16,7 @@ var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak works on A
 // soaked runs a soak of some clients, which are processes of this test's own program.
 func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
 	t.Helper()
-	cfg, err := parse(args, bare, t.Output())
+	cfg, err := parse(args, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

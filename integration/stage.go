@@ -40,6 +40,7 @@ type stage struct {
 	deleted  []string     // containers
 	stores   atomic.Int64 // that cases had
 	outcomes []outcome    // of cases
+	leftOut  []string     // long cases
 	soaked   *figures
 
 	mu       sync.Mutex
@@ -169,7 +170,7 @@ func (s *stage) playStep(ctx context.Context, st step) error {
 
 func (s *stage) verdict(err error) verdict {
 	v := verdict{
-		Result: "PASS", Target: s.title, Prefix: s.cfg.prefix, Seed: s.cfg.seed, Steps: len(s.sums), Deleted: s.deleted,
+		Result: "PASS", Target: s.title, Prefix: s.cfg.prefix, Seed: s.cfg.seed, Steps: len(s.sums), Deleted: s.deleted, LeftOut: s.leftOut,
 		Seconds: time.Since(s.started).Seconds(), sums: s.sums,
 	}
 	if s.cfg.keep {

@@ -27,6 +27,13 @@ const longestPrefix = 52 - len("-s99999")
 
 // playCases runs the picked ones of the cases, to the end whatever fails, and says which did.
 func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
+	if s.cfg.picks == nil {
+		for _, c := range cases {
+			if name := suiteName(c); !s.cfg.plays(name) {
+				s.leftOut = append(s.leftOut, name)
+			}
+		}
+	}
 	cases = slices.DeleteFunc(slices.Clone(cases), func(c storagetest.Case) bool { return !s.cfg.plays(suiteName(c)) })
 	if len(cases) == 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -187,7 +188,7 @@ func TestList(t *testing.T) {
 	listed := func(args ...string) []string {
 		var out strings.Builder
 		// Nothing answers there, so nothing can be sent.
-		if code := run(t.Context(), append(args, "-list", "-connection-string", unreachable), bare, &out, t.Output()); code != exitPass {
+		if code := run(t.Context(), append(args, "-list", "-connection-string", unreachable), &out, t.Output()); code != exitPass {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 		return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -206,9 +207,39 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestLong sees that only existing cases are left out of a first run, and that -all and -run play them.
+func TestLong(t *testing.T) {
+	plays := func(args ...string) []string {
+		c, err := parse(args, t.Output())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names(c, storagetest.Cases())
+	}
+	all := plays("-all")
+	if want := len(story(config{})) + len(storagetest.Cases()); len(all) != want {
+		t.Errorf("-all plays %d steps and cases, want %d", len(all), want)
+	}
+	short := plays()
+	for _, name := range long {
+		if !slices.Contains(all, name) {
+			t.Errorf("there is no case %q", name)
+		}
+		if slices.Contains(short, name) {
+			t.Errorf("a first run plays %q", name)
+		}
+		if !slices.Equal(plays("-run", "^"+regexp.QuoteMeta(name)+"$"), []string{name}) {
+			t.Errorf("-run does not pick %q", name)
+		}
+	}
+	if len(short)+len(long) != len(all) {
+		t.Errorf("a first run plays %d of %d steps and cases, without %d", len(short), len(all), len(long))
+	}
+}
+
 func TestPicked(t *testing.T) {
 	var out strings.Builder
-	code := run(t.Context(), []string{"-run", "^nothing$|suite/read/a plan that is not there"}, bare, &out, t.Output())
+	code := run(t.Context(), []string{"-run", "^nothing$|suite/read/a plan that is not there"}, &out, t.Output())
 	if code != exitPass || strings.Count(out.String(), "\n== ") != 2 || !strings.Contains(out.String(), "\n1 case, 0 skipped\n") {
 		t.Errorf("exit code %d:\n%s", code, out.String())
 	}

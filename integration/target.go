@@ -38,7 +38,7 @@ type target struct {
 	reach func() (o order, end func() error, err error)
 	// wait lets time pass on the service's clock.
 	wait func(ctx context.Context, d time.Duration) error
-	// casesAtOnce is how many cases run at the same time: more than one where each waits for a network.
+	// casesAtOnce is how many cases run at the same time. Most of them wait: for a network, or for their own retries.
 	casesAtOnce int
 	close       func() error
 	// between is called before each step, for tests that do damage; it may be nil.
@@ -58,11 +58,7 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 		}
 		return t, err
 	case c.connectionString != "":
-		t, err := onConnectionString(c.connectionString, newHTTPClient)
-		if err == nil && c.fromEnvironment {
-			t.title += ", of " + connectionStringVariable
-		}
-		return t, err
+		return onConnectionString(c.connectionString, newHTTPClient)
 	case c.azurite:
 		return onAzurite(ctx, stderr, c.soak > 0)
 	}
@@ -98,7 +94,7 @@ func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, 
 	if err != nil {
 		return nil, err
 	}
-	t.title, t.casesAtOnce = "the emulator in this process", 1
+	t.title = "the emulator in this process"
 	t.reach = func() (order, func() error, error) {
 		l, err := server.Listen("127.0.0.1:0")
 		if err != nil {
