@@ -209,7 +209,7 @@ func TestBudgets(t *testing.T) {
 		"Read, running, few changed, S":            {5, 2},
 		"Read, running, few changed, M":            {79, 3},
 		"Read, running, few changed, L":            {18, 3},
-		"Delete, L":                                {11, 6},
+		"Delete, L":                                {10, 6},
 		"List(10), 1000000 plans in 14 days":       {4, 4},
 		"Search by ID, 1000000 plans in 1 day":     {2, 1},
 		"Search Running, 1000000 plans in 14 days": {30, 3},
