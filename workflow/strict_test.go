@@ -15,7 +15,6 @@ type wish struct {
 	Text  string         `json:"text"`
 	Count int            `json:"count,omitempty"`
 	Any   map[string]any `json:"any"`
-	inner int            //nolint:unused // no field of the JSON
 }
 
 // wishes is a registry with one plugin.

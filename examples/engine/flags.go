@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// connectionStringVariable is where the Azure tools, too, look for a connection string.
-const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
-
 // config is what the flags say.
 type config struct {
 	data             string
@@ -24,19 +21,19 @@ type config struct {
 	poll             time.Duration
 }
 
-func parse(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
+func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("engine", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
-		fmt.Fprintln(stderr, "usage: engine [flags]\n\nRuns plans, and goes on where it stood when it was killed. Without -endpoint, -connection-string and "+
-			connectionStringVariable+"\nit keeps them in an emulator inside, in the folder of -data.\n\nflags:")
+		fmt.Fprintln(stderr, "usage: engine [flags]\n\nRuns plans, and goes on where it stood when it was killed. Without -endpoint and -connection-string\n"+
+			"it keeps them in an emulator inside, in the folder of -data, whatever the environment says.\n\nflags:")
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.data, "data", "engine-data", "`folder` for the emulator's data and the files that plans write")
 	f.StringVar(&c.endpoint, "endpoint", "", "keep the plans in an account, at the blob endpoint `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
 	f.StringVar(&c.msi, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
-	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string, as `text`; default "+connectionStringVariable+" when -endpoint and -data are not given")
+	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string, as `text`")
 	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; one engine works on it at a time")
 	f.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one; a plan of its name that is open is gone on with")
 	f.BoolVar(&c.submit, "submit", false, "store the plan for an engine that works on the same vault, or for the next one, and end")
@@ -60,8 +57,6 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 		return c, errors.New("-submit ends when the plan is stored, and -serve does not end: give one of them")
 	case c.poll <= 0:
 		return c, fmt.Errorf("-poll must be more than 0, not %v", c.poll)
-	case !given["endpoint"] && !given["connection-string"] && !given["data"]:
-		c.connectionString = getenv(connectionStringVariable)
 	}
 	return c, nil
 }

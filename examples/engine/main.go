@@ -8,21 +8,23 @@
 //	go run ./examples/engine -endpoint URL            on an account, with the identity that azidentity finds
 //	go run ./examples/engine -connection-string TEXT
 //
-// The first interrupt lets the actions under way come to their ends and leaves the plans for the next start. The second one
-// ends the process at once, which loses nothing either: what was under way is run again.
+// The first interrupt lets the actions that are running end, and leaves the plans for the next start. A second one ends the
+// process at once, which loses nothing either: what was running is run again.
+//
+// Only flags choose an account; environment variables don't. NO_COLOR turns colours off.
 //
 // The exit code is 0, or 1 when a plan was left or did not end as Completed, or 2 for wrong flags.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -48,7 +50,7 @@ const (
 )
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	c, err := parse(args, getenv, stderr)
+	c, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitDone
@@ -60,11 +62,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	plan := release(newVersion(time.Now()))
 	if c.planFile != "" {
 		if plan, err = readPlan(c.planFile); err != nil {
-			fmt.Fprintln(stderr, "engine:", err)
+			for problem := range strings.Lines(err.Error()) {
+				fmt.Fprintf(stderr, "engine: -plan %s: %s\n", c.planFile, strings.TrimSuffix(problem, "\n"))
+			}
 			return exitMisuse
 		}
 	}
-	done, err := work(ctx, c, plan, stdout)
+	v := view.New(stdout, terminal(stdout, getenv))
+	v.Plain = getenv("NO_COLOR") != ""
+	done, err := work(ctx, c, plan, v, stdout)
 	if err != nil {
 		fmt.Fprintln(stderr, "engine:", err)
 	}
@@ -74,10 +80,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitDone
 }
 
-// terminal returns what tells the size of the terminal that w is, or nil where it is none.
-func terminal(w io.Writer) func() (width, height int) {
+// terminal returns what tells the size of the terminal that w is, or nil where it is none, or one that can't draw.
+func terminal(w io.Writer, getenv func(string) string) func() (width, height int) {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !ok || !term.IsTerminal(int(f.Fd())) || getenv("TERM") == "dumb" {
 		return nil
 	}
 	return func() (width, height int) {
@@ -89,30 +95,22 @@ func terminal(w io.Writer) func() (width, height int) {
 	}
 }
 
-// readPlan reads a plan as an author writes it.
+// readPlan reads a plan as an author writes it, and says everything that is wrong with it.
 func readPlan(path string) (*workflow.Plan, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("-plan: %w", err)
+		return nil, err
 	}
-	plan := new(workflow.Plan)
-	if err := json.Unmarshal(text, plan); err != nil {
-		return nil, fmt.Errorf("-plan: %s is no plan: %w", path, err)
-	}
-	if len(plan.Blocks) == 0 {
-		return nil, fmt.Errorf(`-plan: %s has no "blocks", so there is nothing to run`, path)
-	}
-	return plan, nil
+	return workflow.ParsePlan(text, requestOf)
 }
 
 // work opens the vault and does what the flags say. done is false when a plan is not Completed.
-func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) (done bool, err error) {
-	o, err := open(ctx, c)
+func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdout io.Writer) (done bool, err error) {
+	o, err := open(ctx, c, v.Say)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	v := view.New(stdout, terminal(stdout))
 	e, err := engine.New(o, o.reg, engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()})
 	if err != nil {
 		return false, err
@@ -141,7 +139,7 @@ func work(ctx context.Context, c config, plan *workflow.Plan, stdout io.Writer) 
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:
-		fmt.Fprintln(stdout, "interrupted: the same command goes on where it stands")
+		fmt.Fprintln(stdout, "interrupted: the same command goes on from here")
 	case done && c.planFile == "":
 		fmt.Fprintln(stdout, "the same command makes the next release; -plan examples/engine/hello.json runs a plan from a file")
 	}
@@ -158,7 +156,7 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 		return nil // it waits for the plans of others
 	}
 	// The vault itself would try for much longer to reach an endpoint, which may be a wrong one.
-	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: is it the right endpoint?", startUp))
+	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: check the account, the network and the identity", startUp))
 	defer cancel()
 	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {

@@ -25,13 +25,6 @@ func command(t *testing.T, data string, args ...string) (code int, stdout, stder
 
 func TestWrongFlags(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	for _, test := range []struct {
 		args []string
 		code int
@@ -45,11 +38,7 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"-data", ""}, exitMisuse, "-data is empty"},
 		{[]string{"-submit", "-serve"}, exitMisuse, "give one of them"},
 		{[]string{"-poll", "0s"}, exitMisuse, "-poll must be more than 0"},
-		{[]string{"-plan", filepath.Join(dir, "none")}, exitMisuse, "-plan: open"},
-		{[]string{"-plan", write("text", "hello")}, exitMisuse, "is no plan"},
-		{[]string{"-plan", write("empty", "{}")}, exitMisuse, `has no "blocks"`},
-		{[]string{"-plan", write("plugin", `{"blocks":[{"sequences":[{"actions":[{"name":"a","plugin":"nobody"}]}]}]}`), "-data", dir}, exitFail, `needs plugin "nobody"`},
-		{[]string{"-plan", write("request", `{"blocks":[{"sequences":[{"actions":[{"plugin":"sleep","req":7}]}]}]}`), "-data", dir}, exitFail, "Blocks[0].Sequences[0].Actions[0].Req"},
+		{[]string{"-plan", filepath.Join(dir, "none")}, exitMisuse, "none: open"},
 		{[]string{"-prefix", "No Good", "-data", dir}, exitFail, "prefix"},
 		{[]string{"-connection-string", "nonsense", "-data", dir}, exitFail, "connectionString"},
 	} {
@@ -63,20 +52,93 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-func TestConnectionStringOfTheEnvironment(t *testing.T) {
-	env := func(string) string { return "from the environment" }
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "from the environment"},
-		{[]string{"-data", "x"}, ""},
-		{[]string{"-endpoint", "x"}, ""},
-		{[]string{"-connection-string", "given"}, "given"},
+// unsaid is for vaults of which nobody hears.
+func unsaid(string) {}
+
+// TestEnvironment sets the variable that Azure's own tools read. Nothing may reach the account in it.
+func TestEnvironment(t *testing.T) {
+	env := func(name string) string {
+		return map[string]string{"AZURE_STORAGE_CONNECTION_STRING": unreachable}[name]
+	}
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", unreachable)
+	t.Chdir(t.TempDir())
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"-submit"}, env, &out, &errs)
+	if code != exitDone || !strings.Contains(out.String(), "to the folder engine-data (an emulator in this process), prefix engine\n") {
+		t.Errorf("code %d: %s%s", code, out.String(), errs.String())
+	}
+}
+
+// TestBadPlanFile: what is wrong with a plan is said with its place, and nothing is stored or made.
+func TestBadPlanFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct{ name, text, want string }{
+		{"a misspelt field", "{\"blocks\":[{\n  \"seqences\":[]}]}", "line 2, column 3: blocks[0].seqences: there is no such field; known are bypassChecks, "},
+		{"a misspelt field of a request", action(`"plugin":"command","req":{"rum":"ls"}`), "actions[0].req.rum: there is no such field; known are run\n"},
+		{"an unknown plugin", action(`"plugin":"comand"`), `actions[0].plugin: there is no plugin "comand"; known are command, file, http, sleep` + "\n"},
+		{"a name twice", action(`"plugin":"sleep","plugin":"file"`), "actions[0].plugin: is given twice\n"},
+		{"a wrong type", action(`"plugin":"sleep","retries":"2"`), "actions[0].retries: is of the wrong type: string, want a whole number\n"},
+		{"another document", `{"schema":1,"type":"object","data":{}}`, "schema: there is no such field"},
+		{"nothing to do", `{"name":"x","blocks":[]}`, "blocks: is empty\n"},
+		{"no JSON", "hello", "line 1, column 1: invalid character 'h'"},
 	} {
-		c, err := parse(test.args, env, &bytes.Buffer{})
-		if err != nil || c.connectionString != test.want {
-			t.Errorf("%q: %q, %v", test.args, c.connectionString, err)
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(dir, "plan.json")
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			data := filepath.Join(dir, "data")
+			for _, args := range [][]string{{"-plan", file}, {"-submit", "-plan", file}} {
+				code, out, errs := command(t, data, args...)
+				if code != exitMisuse || out != "" || !strings.Contains(errs, test.want) || !strings.HasPrefix(errs, "engine: -plan "+file+": line ") {
+					t.Errorf("code %d: %s%s", code, out, errs)
+				}
+			}
+			if _, err := os.Stat(data); !os.IsNotExist(err) {
+				t.Errorf("the folder of -data was made: %v", err)
+			}
+		})
+	}
+}
+
+// action is a plan of one action with these fields.
+func action(fields string) string {
+	return `{"blocks":[{"sequences":[{"actions":[{` + fields + `}]}]}]}`
+}
+
+// unreachable is an account on port 1, where nothing listens.
+const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
+
+// TestUnreachable: an account that does not answer is named soon, while the program goes on trying.
+func TestUnreachable(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	out := &watched{wait: "127.0.0.1:1/a has not answered for 2s; trying again: ", then: interrupt}
+	var errs bytes.Buffer
+	code := run(ctx, []string{"-connection-string", unreachable, "-prefix", "mine", "-data", t.TempDir()}, noEnv, out, &errs)
+	text := out.text.String()
+	if code != exitFail || !strings.Contains(text, out.wait) || !strings.Contains(text, "connection refused") {
+		t.Errorf("code %d: %s%s", code, text, errs.String())
+	}
+	if !strings.HasPrefix(text, "plans are in the account 127.0.0.1:1/a, prefix mine\n") || strings.Contains(text+errs.String(), "c2VjcmV0") {
+		t.Errorf("%s%s", text, errs.String())
+	}
+}
+
+func TestAccounts(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://name.blob.core.windows.net/":                                "name.blob.core.windows.net",
+		"https://name.blob.core.windows.net?sv=1&sig=secret":                 "name.blob.core.windows.net",
+		"https://user:secret@name.blob.core.windows.net":                     "name.blob.core.windows.net",
+		"DefaultEndpointsProtocol=https;AccountName=name;AccountKey=k":       "name.blob.core.windows.net",
+		"AccountName=name;AccountKey=k;EndpointSuffix=core.chinacloudapi.cn": "name.blob.core.chinacloudapi.cn",
+		"BlobEndpoint=https://a.example/x?y=z;SharedAccessSignature=sig=k":   "a.example/x",
+	} {
+		name := accountOf
+		if strings.HasPrefix(text, "https:") {
+			name = accountAt
+		}
+		if got := name(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }
@@ -114,14 +176,14 @@ func TestSubmitThenRun(t *testing.T) {
 // TestSubmitBeside: where one process has the folder, others reach its vault: to leave a plan, not to work on it.
 func TestSubmitBeside(t *testing.T) {
 	data := t.TempDir()
-	first, err := open(t.Context(), config{data: data, prefix: "engine"})
+	first, err := open(t.Context(), config{data: data, prefix: "engine"}, unsaid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if code, _, errs := command(t, data); code != exitFail || !strings.Contains(errs, "another process works on") {
 		t.Errorf("code %d: %s", code, errs)
 	}
-	if code, out, errs := command(t, data, "-submit"); code != exitDone || !strings.Contains(out, "the process that works on") {
+	if code, out, errs := command(t, data, "-submit"); code != exitDone || !strings.Contains(out, "to the folder "+data+" (by way of the process that works on it), prefix engine") {
 		t.Errorf("code %d: %s%s", code, out, errs)
 	}
 	found, err := first.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
@@ -159,7 +221,7 @@ func TestInterrupt(t *testing.T) {
 	out := &watched{wait: "compile: Running", then: interrupt}
 	var errs bytes.Buffer
 	code := run(ctx, []string{"-data", t.TempDir()}, noEnv, out, &errs)
-	for _, want := range []string{"compile: Completed", "left as it stands", "the same command goes on"} {
+	for _, want := range []string{"interrupted: waiting for what is running to end: ", "build / binary / compile, ", "; a second interrupt ends the process now", "compile: Completed", "left as it stands", "the same command goes on"} {
 		if code != exitFail || !strings.Contains(out.text.String(), want) {
 			t.Errorf("code %d, without %q:\n%s%s", code, want, out.text.String(), errs.String())
 		}
@@ -189,7 +251,7 @@ func TestPlansAreGood(t *testing.T) {
 	}
 	built := release(newVersion(time.Now()))
 	for _, p := range []*workflow.Plan{hello, built} {
-		o, err := open(t.Context(), config{data: t.TempDir(), prefix: "engine"})
+		o, err := open(t.Context(), config{data: t.TempDir(), prefix: "engine"}, unsaid)
 		if err != nil {
 			t.Fatal(err)
 		}

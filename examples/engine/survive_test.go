@@ -307,11 +307,11 @@ func (s *survival) check() {
 // onVault opens the vault as an engine does.
 func (s *survival) onVault(do func(ctx context.Context, v *azblob.Vault)) {
 	s.t.Helper()
-	c, err := parse(s.args, func(string) string { return "" }, io.Discard)
+	c, err := parse(s.args, io.Discard)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	o, err := open(s.t.Context(), c)
+	o, err := open(s.t.Context(), c, unsaid)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/examples/engine/engine"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
@@ -39,8 +41,9 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens the vault that the flags ask for, with plugins that write into the folder of -data.
-func open(ctx context.Context, c config) (_ *opened, err error) {
+// open opens the vault that the flags ask for, with plugins that write into the folder of -data. It says when an account does
+// not answer.
+func open(ctx context.Context, c config, say func(string)) (_ *opened, err error) {
 	o := &opened{reg: registry.New()}
 	defer func() {
 		if err != nil {
@@ -52,22 +55,22 @@ func open(ctx context.Context, c config) (_ *opened, err error) {
 	}
 	switch {
 	case c.endpoint != "":
-		o.title = "the account at " + c.endpoint
+		account := o.watch(accountAt(c.endpoint), c.prefix, say)
 		cred, err := credential(c.msi)
 		if err != nil {
 			return nil, err
 		}
-		o.Vault, err = azblob.New(ctx, c.prefix, c.endpoint, cred, o.reg)
+		o.Vault, err = azblob.New(ctx, c.prefix, c.endpoint, cred, o.reg, account)
 		if err != nil {
 			return nil, err
 		}
 	case c.connectionString != "":
-		o.title = "the account of the connection string"
-		if o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, o.reg); err != nil {
+		account := o.watch(accountOf(c.connectionString), c.prefix, say)
+		if o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, o.reg, account); err != nil {
 			return nil, err
 		}
 	default:
-		o.title = "the emulator in this process, data in " + c.data
+		o.title = fmt.Sprintf("the folder %s (an emulator in this process), prefix %s", c.data, c.prefix)
 		if err := o.openData(ctx, c); err != nil {
 			return nil, err
 		}
@@ -90,17 +93,63 @@ func (o *opened) registerPlugins(data string) error {
 	if err != nil {
 		return err
 	}
-	url, closeService, err := service{regions}.listen()
+	base, closeService, err := service{regions}.listen()
 	if err != nil {
 		return fmt.Errorf("serve the demonstration's service: %w", err)
 	}
 	o.closers = append(o.closers, closeService)
-	return errors.Join(
-		o.reg.Register(plugins.Command{Dir: work.Name()}),
-		o.reg.Register(plugins.HTTP{Base: url}),
-		o.reg.Register(plugins.File{Root: work}),
-		o.reg.Register(plugins.Sleep{}),
-	)
+	var errs []error
+	for _, p := range pluginsIn(work.Name(), work, base) {
+		errs = append(errs, o.reg.Register(p))
+	}
+	return errors.Join(errs...)
+}
+
+// pluginsIn are the plugins that plans may name: they work in a folder, and reach the demonstration's service.
+func pluginsIn(dir string, root *os.Root, service string) []engine.Plugin {
+	return []engine.Plugin{plugins.Command{Dir: dir}, plugins.File{Root: root}, plugins.HTTP{Base: service}, plugins.Sleep{}}
+}
+
+// requestOf returns an empty request of a plugin.
+func requestOf(name string) (any, error) {
+	var known []string
+	for _, p := range pluginsIn("", nil, "") {
+		if p.Name() == name {
+			return p.Request(), nil
+		}
+		known = append(known, p.Name())
+	}
+	return nil, fmt.Errorf("there is no plugin %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// watch names an account, and returns the option by which the vault tells whether it answers.
+func (o *opened) watch(account, prefix string, say func(string)) azblob.Option {
+	o.title = fmt.Sprintf("the account %s, prefix %s", account, prefix)
+	w := newWatch(account, say)
+	o.closers = append(o.closers, w.stop)
+	return azblob.WithObserver(w.observer())
+}
+
+// accountAt names the account of an endpoint, without what may be a secret in it.
+func accountAt(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "of -endpoint"
+	}
+	return strings.TrimSuffix(u.Host+u.Path, "/")
+}
+
+// accountOf names the account of a connection string.
+func accountOf(connectionString string) string {
+	fields := map[string]string{"EndpointSuffix": "core.windows.net"}
+	for field := range strings.SplitSeq(connectionString, ";") {
+		name, value, _ := strings.Cut(field, "=")
+		fields[strings.TrimSpace(name)] = value
+	}
+	if endpoint := fields["BlobEndpoint"]; endpoint != "" {
+		return accountAt(endpoint)
+	}
+	return fields["AccountName"] + ".blob." + fields["EndpointSuffix"]
 }
 
 func (o *opened) openFolder(path string) (*os.Root, error) {
@@ -132,7 +181,7 @@ func (o *opened) openData(ctx context.Context, c config) error {
 	if err != nil {
 		return openErr // nobody says that the folder is in use
 	}
-	o.title, o.beside = "the process that works on "+c.data, true
+	o.title, o.beside = fmt.Sprintf("the folder %s (by way of the process that works on it), prefix %s", c.data, c.prefix), true
 	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
 	if err != nil {
 		return errors.Join(openErr, err)

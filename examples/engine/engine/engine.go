@@ -147,7 +147,20 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Unlock()
 	var plans errgroup.Group
 	plans.SetLimit(e.opts.Plans)
-	defer func() { _ = plans.Wait() }()
+	ended := make(chan struct{})
+	var draining sync.WaitGroup
+	draining.Go(func() {
+		select {
+		case <-ctx.Done():
+			e.opts.Observer.Draining()
+		case <-ended:
+		}
+	})
+	defer func() {
+		_ = plans.Wait()
+		close(ended)
+		draining.Wait()
+	}()
 
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {

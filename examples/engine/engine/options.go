@@ -42,6 +42,8 @@ type Observer struct {
 	Left func(plan uuid.UUID, err error)
 	// Problem is called with what went wrong apart from a plan under way: in Recovery, in looking for plans, in reading one.
 	Problem func(err error)
+	// Draining is called once when the context of Run ends, before Run waits for the actions that are running.
+	Draining func()
 }
 
 // withDefaults fills in what is not set, and says everything that is wrong.
@@ -77,6 +79,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Observer.Problem == nil {
 		o.Observer.Problem = func(error) {}
+	}
+	if o.Observer.Draining == nil {
+		o.Observer.Draining = func() {}
 	}
 	return o, errors.Join(errs...)
 }

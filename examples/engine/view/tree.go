@@ -141,6 +141,18 @@ func (t *tree) progress() (done, all int) {
 	return done, all
 }
 
+// runningNow names the actions that are running, in order.
+func (t *tree) runningNow() []string {
+	var names []string
+	for _, n := range t.nodes {
+		if n.kind == workflow.KindAction && n.state.Status == workflow.Running {
+			names = append(names, n.path())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // path is a node's name with those that it is part of.
 func (n *node) path() string {
 	if n.parent == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ const mostSaid = 4
 
 // View is what a person sees of an engine. It is safe for concurrent use.
 type View struct {
+	// Plain leaves out colours. Set it before the first call.
+	Plain bool
+
 	// size gives the columns and lines of the terminal; nil where there is none.
 	size func() (width, height int)
 	now  func() time.Time
@@ -48,7 +52,7 @@ func New(w io.Writer, size func() (width, height int)) *View {
 
 // Observer is what tells the view.
 func (v *View) Observer() engine.Observer {
-	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem}
+	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem, Draining: v.draining}
 }
 
 // Start begins to draw, where there is a terminal.
@@ -125,11 +129,33 @@ func (v *View) draw(text string) {
 	width, height := v.size()
 	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // what was said last stays in sight
 	for _, l := range lines {
+		if v.Plain {
+			l = styles.ReplaceAllString(l, "")
+		}
 		b.WriteString(l + "\n")
 	}
 	b.WriteString("\x1b[?7h")
 	v.drawn = len(lines)
 	_, _ = io.WriteString(v.w, b.String())
+}
+
+// styles matches what sets colours and weights.
+var styles = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// draining says what an interrupt waits for.
+func (v *View) draining() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var names []string
+	for _, t := range v.trees {
+		names = append(names, t.runningNow()...)
+	}
+	if len(names) == 0 {
+		v.say("interrupted: no action is running")
+		return
+	}
+	v.say(fmt.Sprintf("interrupted: waiting for what is running to end: %s; a second interrupt ends the process now, and the next start runs it again",
+		strings.Join(names, ", ")))
 }
 
 func (v *View) problem(err error) {

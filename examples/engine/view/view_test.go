@@ -209,3 +209,37 @@ func TestPictures(t *testing.T) {
 		t.Errorf("%d lines, want %d and one", lines, n)
 	}
 }
+
+// TestPlain: NO_COLOR leaves marks and the cursor's movements.
+func TestPlain(t *testing.T) {
+	picture := func(plain bool) string {
+		var out bytes.Buffer
+		v := New(&out, func() (int, int) { return 80, 24 })
+		v.now = func() time.Time { return noon }
+		v.Plain = plain
+		v.Observer().PickedUp(sample())
+		v.Say("hello")
+		return out.String()
+	}
+	with, without := picture(false), picture(true)
+	if !styles.MatchString(with) || styles.MatchString(without) || styles.ReplaceAllString(with, "") != without {
+		t.Errorf("with colours %q, without %q", with, without)
+	}
+}
+
+// TestDraining: an interrupt says what it waits for.
+func TestDraining(t *testing.T) {
+	var out bytes.Buffer
+	v := New(&out, nil)
+	v.Observer().Draining()
+	v.Observer().PickedUp(sample())
+	v.Observer().Draining()
+	for _, want := range []string{
+		"interrupted: no action is running\n",
+		"interrupted: waiting for what is running to end: continuous checks / healthy, roll out / eu / install; a second interrupt ends the process now",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q lacks %q", out.String(), want)
+		}
+	}
+}
