@@ -221,7 +221,7 @@ func TestInterrupt(t *testing.T) {
 	out := &watched{wait: "compile: Running", then: interrupt}
 	var errs bytes.Buffer
 	code := run(ctx, []string{"-data", t.TempDir()}, noEnv, out, &errs)
-	for _, want := range []string{"interrupted: waiting for what is running to end: ", "build / binary / compile, ", "; a second interrupt ends the process now", "compile: Completed", "left as it stands", "the same command goes on"} {
+	for _, want := range []string{"interrupted: waiting for what is running to end: ", "build / binary / compile, ", "a second interrupt ends the process now", "compile: Completed", "left as it stands", "the same command goes on"} {
 		if code != exitFail || !strings.Contains(out.text.String(), want) {
 			t.Errorf("code %d, without %q:\n%s%s", code, want, out.text.String(), errs.String())
 		}

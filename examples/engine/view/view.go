@@ -154,8 +154,8 @@ func (v *View) draining() {
 		v.say("interrupted: no action is running")
 		return
 	}
-	v.say(fmt.Sprintf("interrupted: waiting for what is running to end: %s; a second interrupt ends the process now, and the next start runs it again",
-		strings.Join(names, ", ")))
+	v.say("interrupted: waiting for what is running to end: " + strings.Join(names, ", "))
+	v.say("a second interrupt ends the process now; what is running then runs again at the next start")
 }
 
 func (v *View) problem(err error) {

@@ -236,7 +236,8 @@ func TestDraining(t *testing.T) {
 	v.Observer().Draining()
 	for _, want := range []string{
 		"interrupted: no action is running\n",
-		"interrupted: waiting for what is running to end: continuous checks / healthy, roll out / eu / install; a second interrupt ends the process now",
+		"interrupted: waiting for what is running to end: continuous checks / healthy, roll out / eu / install\n",
+		"a second interrupt ends the process now",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q lacks %q", out.String(), want)
