@@ -1,4 +1,4 @@
-# `make test` is all that CI runs. It needs Go and Node.js, and installs what else it needs.
+# `make test` is all that CI runs. It needs Go and Node.js 20 or later, and installs what else it needs.
 
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -21,7 +21,8 @@ lint:
 	@unformatted=$$($(GOFUMPT) -l .); test -z "$$unformatted" || { echo "gofumpt would change:"; echo "$$unformatted"; exit 1; }
 	$(STATICCHECK) ./...
 
-# Azurite, the reference service, at the version that its lock file pins.
+# Azurite, the reference service, at the version that its lock file pins. Its package asks for Node.js 22, about which npm
+# only warns; 20.20 and 22.23 are tested.
 azurite:
 	npm ci --prefix internal/azurite --no-progress --loglevel=error
 

@@ -4,8 +4,15 @@
 // # Start
 //
 //	cred, err := azidentity.NewDefaultAzureCredential(nil)
+//	if err != nil {
+//		return err
+//	}
 //	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, reg)
-//	err = vault.Recovery(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer vault.Close(ctx)
+//	err = vault.Recovery(ctx) // names what it could not settle; everything else is settled
 //
 // The package examples show how a service starts (New, Recovery, Search for what is open, Read, go on), how it runs a plan, and
 // how it ends. docs/embedding.md tells authors of engines what to write when, and what to do at each error.
@@ -16,8 +23,14 @@
 // durable; any other means that it had no effect, unless errors.Is finds storage.ErrUnknown, and then the same call again, or
 // Recovery, settles it. An update never overwrites a version that its caller does not know. What was deleted does not come
 // back. Reads never write. Whatever a crash leaves half done is finished or removed by Recovery, which never touches what may
-// still be under way. Every blob is read back with its length and MD5 checked. No clock of a client takes part in any of
-// this.
+// still be under way. Every blob is read back with its length and MD5 checked.
+//
+// # Clocks
+//
+// Three clocks matter. A plan's ID carries the time of its creator's clock, which decides the plan's day, the order of
+// listings, and what filters by time find; an ID more than a day ahead is refused. A Create or Delete has a deadline by the
+// monotonic clock of its machine, within the grace period. How old unfinished work is, Recovery learns from the service's
+// clock alone. The service refuses requests whose time is 15 minutes off.
 //
 // # Layout
 //
@@ -44,7 +57,7 @@
 // # Cost
 //
 // For N sub-objects: Create N+3 requests, an update 1, the update to a final status 3, Exists 1, Read 2, or up to N+2 while
-// the plan is Running, of which large plans take as many as parts have changed, Delete 5 and one for each 256 sub-objects.
+// the plan is Running, of which large plans take as many as parts have changed, Delete 5 + ⌈N/256⌉.
 // Search by ID is 2 for each. The newest ten plans are four requests at most, however many there are; what is open is one for
 // each day and one or two for each plan. Recovery lists each day's markers, and looks at each open plan. docs/protocol.md has
 // the table.

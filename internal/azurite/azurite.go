@@ -6,8 +6,9 @@
 //
 //	npm ci --prefix internal/azurite
 //
-// in the module's root folder, puts it into node_modules. Node.js 20 and later
-// works, even though Azurite's own manifest asks for 22 and npm warns about it.
+// in the module's root folder, puts it into node_modules. Node.js 20 or later is
+// needed; 20.20 and 22.23 are tested. Azurite's own manifest asks for 22, about
+// which npm only warns.
 //
 // The folder is found through the path of this source file that the compiler
 // recorded. Where that path does not exist (a binary built with -trimpath, or

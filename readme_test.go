@@ -1,0 +1,153 @@
+package azblob_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// readmeBlocks returns the blocks of Go in README.md.
+func readmeBlocks(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range goBlock.FindAllSubmatch(text, -1) {
+		blocks = append(blocks, string(m[1]))
+	}
+	return blocks
+}
+
+// TestReadmeProgram runs the program in README.md as a reader would, and holds what it prints against the comment in it.
+func TestReadmeProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it compiles programs")
+	}
+	t.Parallel()
+	blocks := readmeBlocks(t)
+	i := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "package main\n") })
+	if i < 0 {
+		t.Fatal("README.md has no program")
+	}
+	_, want, found := strings.Cut(blocks[i], "// Output: ")
+	if !found {
+		t.Fatal("the program does not say what it prints")
+	}
+	want, _, _ = strings.Cut(want, "\n")
+	if got := goCommand(t, map[string]string{"main.go": blocks[i]}, "run"); got != want+"\n" {
+		t.Errorf("the program prints %q, and says %q", got, want)
+	}
+}
+
+// readmeMain calls the functions of README.md.
+const readmeMain = `package main
+
+func main() {
+	ctx := context.Background()
+	store := memvault.NewStore()
+	vault := store.Open(nil)
+	action := &workflow.Action{Name: "a", Plugin: "p"}
+	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
+	if err := vault.Create(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	resumed := make(chan string)
+	go func() {
+		if err := start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	fmt.Println(<-resumed)
+	if _, err := open(ctx, "http://no-token-without-tls.example", registry.New()); err == nil {
+		log.Fatal("a token would be sent in clear")
+	}
+}
+`
+
+// TestReadmeFunctions compiles the other blocks of README.md, runs the functions in them, and the test with them.
+func TestReadmeFunctions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it compiles programs")
+	}
+	t.Parallel()
+	files := map[string]string{"main.go": withImports(readmeMain)}
+	for i, block := range readmeBlocks(t) {
+		switch {
+		case strings.HasPrefix(block, "package "):
+		case strings.HasPrefix(block, "func Test"):
+			files[fmt.Sprintf("block%d_test.go", i)] = withImports("package main\n\n" + block)
+		default:
+			files[fmt.Sprintf("block%d.go", i)] = withImports("package main\n\n" + block)
+		}
+	}
+	if got := goCommand(t, files, "run"); got != "found\n" {
+		t.Errorf("got %q", got)
+	}
+	// The folder of the package does not exist, so a test can be compiled there, and run elsewhere.
+	tests := filepath.Join(t.TempDir(), "readme.test")
+	goCommand(t, files, "test", "-c", "-vet=off", "-o", tests)
+	out, err := exec.CommandContext(t.Context(), tests, "-test.v").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestLostAnswer") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// withImports adds the imports that a file needs, as an editor does.
+func withImports(source string) string {
+	var imports []string
+	for _, path := range []string{
+		"context", "errors", "fmt", "log", "testing", "testing/synctest",
+		"github.com/Azure/azure-sdk-for-go/sdk/azidentity",
+		module, module + "/emulator", module + "/plugins/registry", module + "/storage", module + "/storage/memvault", module + "/workflow",
+	} {
+		name := path[strings.LastIndexByte(path, '/')+1:]
+		if regexp.MustCompile(`\b` + name + `\.`).MatchString(source) {
+			imports = append(imports, fmt.Sprintf("%q", path))
+		}
+	}
+	return strings.Replace(source, "package main\n", "package main\n\nimport (\n"+strings.Join(imports, "\n")+"\n)\n", 1)
+}
+
+// goCommand runs a go command on a package of this module whose files exist for the compiler alone.
+func goCommand(t *testing.T, files map[string]string, command ...string) string {
+	t.Helper()
+	root, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	dir := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[filepath.Join(root, "readme", name)] = file
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", append(command, "-overlay", file, "./readme")...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("go %s: %v\n%s%s", command[0], err, out.String(), errs.String())
+	}
+	return out.String()
+}
