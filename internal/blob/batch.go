@@ -116,9 +116,9 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 	return outcome, errors.As(outcome, &refusal) && refusal.ErrorCode != ""
 }
 
-// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. Blobs that are not there are
-// removed already. The error is Mismatch when one of them is there in another version; the others are removed then.
-// Where batches are refused it removes the blobs one by one.
+// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is Mismatch when one of
+// them is there in another version, else Absent or AbsentContainer when the service says that one is not there; in both cases
+// the others are removed. Where batches are refused it removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
 	if c.noBatches.Load() {
 		_, err := c.deleteEach(ctx, containerName, targets)
@@ -128,6 +128,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 	client := c.container(ref)
 	left := targets
 	var unmatched []Target
+	var absent error
 	foreign, served := 0, false
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) error {
 		answer, err := submit(ctx, client, left)
@@ -153,7 +154,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 			served = served || v.reason != Refused
 			switch {
 			case v.reason == Absent, v.reason == AbsentContainer:
-				continue
+				absent = absence(t)
 			case v.reason == Mismatch && t.ETag != "":
 				unmatched = append(unmatched, t)
 			default:
@@ -173,17 +174,17 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 		}
 		return err
 	}
-	if Is(err, AbsentContainer) {
-		return nil
+	if err == nil {
+		err = c.changed(ctx, containerName, unmatched)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = absent
 	}
-	return c.changed(ctx, containerName, unmatched)
+	return err
 }
 
 // deleteEach removes blobs one by one, as many at a time as there are slots. Worked says that one of them was not refused.
-// The error is Mismatch only if there is no other.
+// The error is Mismatch only if there is no other but Absent, and Absent only if there is no other at all.
 func (c *Client) deleteEach(ctx context.Context, containerName string, targets []Target) (worked bool, err error) {
 	var (
 		wg   sync.WaitGroup
@@ -196,21 +197,20 @@ func (c *Client) deleteEach(ctx context.Context, containerName string, targets [
 			if t.ETag != "" {
 				cond = IfMatch(t.ETag)
 			}
-			err := c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, cond)
-			if Is(err, Absent, AbsentContainer) {
-				err = nil
-			}
-			if err == nil || Is(err, Mismatch) {
+			errs[i] = c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, cond)
+			if answered(errs[i]) {
 				done.Store(true)
 			}
-			errs[i] = err
 		})
 	}
 	wg.Wait()
 	for _, e := range errs {
-		if e != nil && (err == nil || Is(err, Mismatch)) {
+		if e != nil && (err == nil || Is(err, Absent, AbsentContainer) || Is(err, Mismatch) && !answered(e)) {
 			err = e
 		}
 	}
 	return done.Load(), err
 }
+
+// answered says whether a delete was done, or not needed, or met another version: nothing kept it from being tried.
+func answered(err error) bool { return err == nil || Is(err, Absent, AbsentContainer, Mismatch) }

@@ -344,10 +344,11 @@ func head(ctx context.Context, client *blockblob.Client) (Properties, error) {
 	return properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata), err
 }
 
-// Delete removes a blob; one that is not there is removed already. The error is Mismatch when the condition does not hold.
+// Delete removes a blob. The error is Absent or AbsentContainer when the service says that there is none: an earlier try, or
+// somebody else, may have removed it. It is Mismatch when the condition does not hold.
 func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
 	client := c.container(ref).NewBlockBlobClient(ref.Name)
-	err := c.do(ctx, call{op: "delete", ref: ref, write: true}, func(ctx context.Context) error {
+	return c.do(ctx, call{op: "delete", ref: ref, write: true}, func(ctx context.Context) error {
 		_, err := client.Delete(ctx, &sdk.DeleteOptions{AccessConditions: cond.sdk()})
 		if err != nil && judge(err).reason == Mismatch {
 			// A blob that is not there does not match either: Azurite says so with 412, and what the service says is not documented.
@@ -357,10 +358,6 @@ func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
 		}
 		return err
 	})
-	if Is(err, Absent, AbsentContainer) {
-		return nil
-	}
-	return err
 }
 
 // Target is a blob for DeleteBatch.
@@ -370,10 +367,15 @@ type Target struct {
 	ETag string
 }
 
+func absence(t Target) error { return &Error{Reason: Absent, Err: fmt.Errorf("%s is not there", t.Name)} }
+
 // changed says which of the blobs that did not match their versions is there in another one. One that is not there does not
 // match either: Azurite says so with 412, and what the service says is not documented.
 func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
-	var g errgroup.Group
+	var (
+		g      errgroup.Group
+		absent atomic.Pointer[Target]
+	)
 	for _, t := range unmatched {
 		g.Go(func() error {
 			_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
@@ -381,12 +383,19 @@ func (c *Client) changed(ctx context.Context, containerName string, unmatched []
 			case err == nil:
 				return &Error{Reason: Mismatch, Err: fmt.Errorf("%s is of another version", t.Name)}
 			case Is(err, Absent, AbsentContainer):
+				absent.Store(&t)
 				return nil
 			}
 			return err
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if t := absent.Load(); t != nil {
+		return absence(*t)
+	}
+	return nil
 }
 
 // CreateContainer creates a container; one that is there already is fine.
