@@ -3,11 +3,10 @@ package azblob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,25 +36,29 @@ type CheckReport struct {
 // ProblemKind names an invariant that is broken. docs/protocol.md explains them.
 type ProblemKind string
 
-// The kinds of problems.
+// The kinds of problems, and what removes each. Thorough is Recover with that option.
 const (
-	// HalfPlan: entry, object or markers without the rest of the plan. Recovery removes it.
+	// HalfPlan: what a create or delete left that was broken off. Recovery removes it where a marker leads to it, and the
+	// next Create of the ID does; Thorough removes it in any case.
 	HalfPlan ProblemKind = "half plan"
-	// Orphan: a sub-object that belongs to no plan.
+	// Orphan: a sub-object that belongs to no plan. Thorough removes it.
 	Orphan ProblemKind = "orphan"
-	// Missing: a sub-object that a plan has lost.
+	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which only a backup can.
 	Missing ProblemKind = "missing"
-	// Unreadable: a blob that can't be read or understood.
+	// Unreadable: a blob that can't be read or understood. It has to be restored from a backup, or the plan be deleted.
 	Unreadable ProblemKind = "unreadable"
-	// Disagreement: two places that should say the same do not.
+	// Disagreement: two places that should say the same do not. One of them has to be restored from a backup, or the plan be
+	// deleted.
 	Disagreement ProblemKind = "disagreement"
-	// Unsettled: a plan that is final by its entry but not by its object. Recovery settles it.
+	// Unsettled: a plan that is final by its entry but not by its object. Recovery settles it where a marker leads to it, and
+	// Thorough does in any case.
 	Unsettled ProblemKind = "unsettled"
-	// Unmarked: a plan that is not final and has no marker, so that Recovery does not find it.
+	// Unmarked: a plan that is not final and has no marker, so that neither Recovery nor a search for open plans finds it.
+	// Thorough restores the marker.
 	Unmarked ProblemKind = "unmarked"
 	// LeftMarker: a marker without need. Recovery removes it.
 	LeftMarker ProblemKind = "left marker"
-	// Stray: a blob that is none of the vault's.
+	// Stray: a blob that is none of the vault's. The vault leaves it alone.
 	Stray ProblemKind = "stray"
 )
 
@@ -103,39 +106,6 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 		return nil
 	})
 	return report, err
-}
-
-// belongings is everything that is stored of one plan.
-type belongings struct {
-	stored
-	marked               bool // the day's plans have markers
-	marker, deleteMarker *blob.Item
-	parts                []blob.Item
-}
-
-func (b *belongings) add(name parsed, item blob.Item) {
-	switch name.role {
-	case roleMarker:
-		b.marker = &item
-	case roleDeleteMarker:
-		b.deleteMarker = &item
-	case roleEntry:
-		b.entry = &item
-	case roleObject:
-		b.object = &item
-	case rolePart:
-		b.parts = append(b.parts, item)
-	}
-}
-
-func (b *belongings) blobs() int {
-	n := len(b.parts)
-	for _, item := range []*blob.Item{b.marker, b.deleteMarker, b.entry, b.object} {
-		if item != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // verdict is what was found out about one plan.
@@ -187,139 +157,6 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	return judge()
 }
 
-// directories are all the names' first parts, sorted as a listing is.
-func directories() []string {
-	dirs := []string{openDir, plansDir}
-	for _, k := range kinds {
-		dirs = append(dirs, k.dir)
-	}
-	slices.Sort(dirs)
-	return dirs
-}
-
-// strays reports the blobs that lie outside all directories, by listing the gaps between them.
-func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
-	dirs := directories()
-	found := make([][]string, len(dirs)+1)
-	err := v.parallel(len(found), func(i int) error {
-		var from, to string
-		if i > 0 {
-			from = strings.TrimSuffix(dirs[i-1], "/") + "0" // the next character after the slash
-		}
-		if i < len(dirs) {
-			to = dirs[i]
-		}
-		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{StartFrom: from, MaxResults: 10}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return nil // dropped as a whole
-			}
-			if err != nil {
-				return at("list strays", blob.Ref{Container: d.container, Name: from}, err)
-			}
-			for _, item := range page.Items {
-				if to != "" && item.Name >= to {
-					return nil
-				}
-				found[i] = append(found[i], item.Name)
-			}
-		}
-		return nil
-	})
-	for _, name := range slices.Concat(found...) {
-		report(name, "lies in none of the vault's directories")
-	}
-	return err
-}
-
-// belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
-// sorted by plan.
-func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[belongings, error] {
-	type head struct {
-		next func() (namedItem, error, bool)
-		item namedItem
-	}
-	return func(yield func(belongings, error) bool) {
-		var heads []*head
-		advance := func(h *head) (more bool, err error) {
-			item, err, ok := h.next()
-			h.item = item
-			return ok, err
-		}
-		for _, dir := range directories() {
-			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
-			defer stop()
-			h := &head{next: next}
-			more, err := advance(h)
-			if err != nil {
-				yield(belongings{}, err)
-				return
-			}
-			if more {
-				heads = append(heads, h)
-			}
-		}
-		for len(heads) > 0 {
-			first := slices.MinFunc(heads, func(a, b *head) int {
-				return strings.Compare(a.item.name.plan.String(), b.item.name.plan.String())
-			}).item.name.plan
-			b := belongings{stored: stored{keys: v.prefix.plan(first), id: first}, marked: d.marked}
-			left := heads[:0]
-			for _, h := range heads {
-				more := true
-				for more && h.item.name.plan == first {
-					b.add(h.item.name, h.item.Item)
-					var err error
-					if more, err = advance(h); err != nil {
-						yield(belongings{}, err)
-						return
-					}
-				}
-				if more {
-					left = append(left, h)
-				}
-			}
-			heads = left
-			if !yield(b, nil) {
-				return
-			}
-		}
-	}
-}
-
-// namedItem is a listed blob with what its name says.
-type namedItem struct {
-	name parsed
-	blob.Item
-}
-
-// named lists a directory of a day; what no vault would write there is a stray.
-func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
-	return func(yield func(namedItem, error) bool) {
-		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: dir, Metadata: true}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return // dropped as a whole
-			}
-			if err != nil {
-				yield(namedItem{}, at("list", blob.Ref{Container: d.container, Name: dir}, err))
-				return
-			}
-			for _, item := range page.Items {
-				name, ok := parseName(item.Name)
-				switch {
-				case !ok:
-					stray(item.Name, "is not a name that a vault writes")
-				case v.prefix.plan(name.plan).container != d.container:
-					stray(item.Name, "belongs to a plan of another day")
-				default:
-					if !yield(namedItem{name, item}, nil) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 // checkTwice looks a second time at a plan that seems broken, because a plan that is worked on changes between a listing and
 // a look. Only what shows both times counts.
 func (v *Vault) checkTwice(ctx context.Context, b belongings) (verdict, error) {
@@ -338,37 +175,12 @@ func (v *Vault) checkTwice(ctx context.Context, b belongings) (verdict, error) {
 	return second, err
 }
 
-// gather lists what is stored of one plan.
-func (v *Vault) gather(ctx context.Context, was belongings) (belongings, error) {
-	b := belongings{stored: stored{keys: was.keys, id: was.id}, marked: was.marked}
-	id := b.id.String()
-	prefixes := []string{openDir + id, plansDir + id}
-	for _, k := range kinds {
-		prefixes = append(prefixes, b.keys.parts(k))
-	}
-	for _, prefix := range prefixes {
-		for page, err := range v.client.List(ctx, b.keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				break
-			}
-			if err != nil {
-				return b, at("list", b.keys.at(prefix), err)
-			}
-			for _, item := range page.Items {
-				if name, ok := parseName(item.Name); ok {
-					b.add(name, item)
-				}
-			}
-		}
-	}
-	return b, nil
-}
-
 // examination is one look at a plan.
 type examination struct {
 	v *Vault
 	belongings
 	verdict
+	grace time.Duration // to wait for before the plan is judged
 	// cause is what keeps the examination from finding out, such as a service that can't be reached.
 	cause error
 }
@@ -376,6 +188,11 @@ type examination struct {
 // checkPlan holds what is stored of one plan against the invariants. The error is for what keeps it from finding out.
 func (v *Vault) checkPlan(ctx context.Context, b belongings) (verdict, error) {
 	x := examination{v: v, belongings: b}
+	var err error
+	if x.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
+		x.bad(Unreadable, b.keys.marker(), "%v", err)
+		return x.verdict, nil
+	}
 	if !b.committed() {
 		x.half()
 		return x.verdict, nil
@@ -398,8 +215,8 @@ func (x *examination) bad(kind ProblemKind, ref blob.Ref, detail string, args ..
 }
 
 // unless reports a problem unless one of the items was written so recently that its writer may still be at work.
-func (x *examination) unless(young []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
-	if slices.ContainsFunc(young, func(i *blob.Item) bool { return i != nil && x.v.young(i, i.Seen) }) {
+func (x *examination) unless(recent []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
+	if slices.ContainsFunc(recent, func(i *blob.Item) bool { return i != nil && young(i, i.Seen, x.grace) }) {
 		x.inProgress = true
 		return
 	}
@@ -426,20 +243,27 @@ func (x *examination) read(ctx context.Context, ref blob.Ref, decode func(body [
 	return err == nil
 }
 
-// half judges what is not a whole plan.
+// half judges what is not a whole plan, by the table that Recovery decides by.
 func (x *examination) half() {
-	all := []*blob.Item{x.marker, x.deleteMarker, x.entry, x.object}
-	for i := range x.parts {
-		all = append(all, &x.parts[i])
-	}
-	if x.blobs() == 0 {
+	all := x.all()
+	if len(all) == 0 {
 		return // gone between two looks
 	}
-	if x.blobs() == len(x.parts) {
-		x.unless(all, Orphan, x.keys.at(x.parts[0].Name), fmt.Sprintf("%d sub-objects belong to no plan, and no marker leads to them", len(x.parts)))
-		return
+	c := condition{suspect: suspicious(x.belongings), now: x.stored, grace: x.grace}
+	c.parts = x.parts
+	c.found = diagnose(c.signs(false))
+	switch lost := c.err(); {
+	case c.found == tooYoung:
+		x.inProgress = true
+	case lost != nil && c.found == unreadableState:
+		x.bad(Unreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
+	case lost != nil:
+		x.bad(Missing, x.missing()[0], "%v", errors.Unwrap(lost))
+	case len(all) == len(x.parts):
+		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%d sub-objects belong to no plan, and no marker leads to them", len(x.parts))
+	default:
+		x.bad(HalfPlan, x.keys.entry(), "%s", c)
 	}
-	x.unless(all, HalfPlan, x.keys.entry(), x.stored.half())
 }
 
 // plan holds entry, object and markers against each other and their metadata.

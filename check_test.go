@@ -42,7 +42,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	}{
 		"nothing":            {func(store) {}, ""},
 		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.HalfPlan},
-		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.HalfPlan},
+		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing},
 		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.HalfPlan},
 		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing},
 		"a part too many": {func(s store) {

@@ -651,13 +651,13 @@ func TestDeleteAgain(t *testing.T) {
 	})
 }
 
-// TestCrashInRepair lets a Recovery die that rewrites what was lost from outside: the next one goes on.
-func TestCrashInRepair(t *testing.T) {
-	repair := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		_, err := v.Recover(ctx, azblob.RecoverOptions{Repair: true})
+// TestCrashInThoroughRecovery lets a Recovery die that rewrites what was lost from outside: the next one goes on.
+func TestCrashInThoroughRecovery(t *testing.T) {
+	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
 		return err
 	}
-	robbed := scenario{"Repair", func(t *testing.T, w world, shape shape) func() *call {
+	robbed := scenario{"thorough Recovery", func(t *testing.T, w world, shape shape) func() *call {
 		plan, _ := notStarted(t, w, shape())
 		for c := range w.server.Containers() {
 			for b := range w.server.Blobs(c) {
@@ -666,13 +666,13 @@ func TestCrashInRepair(t *testing.T) {
 				}
 			}
 		}
-		return func() *call { return &call{do: repair, plan: plan, before: plan, after: plan} }
+		return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
 	}}
 	everywhere(t, plainWorld, []scenario{robbed}, map[string]shape{"small": plantest.Small, "kinds": eachKind}, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, _ error) {
 			v := w.vault(t)
 			c.find(t, v)
-			if err := repair(t.Context(), t, v); err != nil {
+			if err := recovery(t.Context(), t, v); err != nil {
 				t.Fatal(err)
 			}
 			c.judge(t, w, nil)

@@ -20,11 +20,13 @@ import (
 //
 // The plan becomes visible, whole, with the last request; before that no reader sees any of it. A Create that takes longer
 // than the grace period fails. One that fails leaves nothing behind, or where that can't be known, remains that no reader
-// sees and Recovery removes.
+// sees. Recovery removes them, and so does the next Create of the same ID once they are older than the grace period and a
+// margin, which takes requests of its own.
 //
-// Errors: ErrInvalid before anything is sent; ErrExists when there is a plan of this ID; ErrConflict when the remains of an
-// unfinished create or delete of it are in the way, until Recovery clears them; ErrUnknown when the context or the grace
-// period ended in the middle: a Create of the same plan then returns nil, ErrExists or ErrConflict, and Recovery settles it.
+// Errors: ErrInvalid before anything is sent; ErrExists when there is a plan of this ID; ErrConflict when another create or
+// delete of the ID is under way, or was so recently that its remains can't be judged yet: the error says when to call again;
+// ErrUnknown when the context or the grace period ended in the middle: a Create of the same plan then returns nil, ErrExists
+// or ErrConflict.
 func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	var id uuid.UUID
 	if plan != nil {
@@ -36,12 +38,55 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		storage.Complete(plan)
 		id = plan.ID
+		return v.create(ctx, plan)
+	})
+}
+
+// create makes a plan. Where the remains of an earlier Create or Delete of the ID are in the way it clears them, as Recovery
+// does, and begins again, once.
+func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
+	for first := true; ; first = false {
 		c, err := v.newCreation(plan)
 		if err != nil {
 			return err
 		}
-		return c.run(ctx)
-	})
+		err = c.run(ctx)
+		if !first || !errors.Is(err, errRemains) {
+			return err
+		}
+		if err := v.makeRoom(ctx, c.keys); err != nil {
+			return err
+		}
+	}
+}
+
+// errRemains says that something of an earlier Create or Delete of the ID is in the way.
+var errRemains = fmt.Errorf("%w: another create or delete of this ID is under way, or left its remains", storage.ErrConflict)
+
+// makeRoom removes the remains of a plan if they are older than the grace period and the margin. The decision and the
+// removal are Recovery's, so any number of Creates and Recoveries may do it at once.
+func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
+	s, err := v.suspectOf(ctx, keys)
+	if err != nil {
+		return err
+	}
+	c, err := v.examine(ctx, s, false)
+	if err != nil {
+		return err
+	}
+	conflict := func(format string, args ...any) error {
+		return &storage.Error{Doing: "look for remains", Blob: keys.entry().String(), Err: fmt.Errorf("%w: "+format, append([]any{storage.ErrConflict}, args...)...)}
+	}
+	switch {
+	case c.now.committed():
+		return &storage.Error{Doing: "look for remains", Blob: keys.object().String(), Err: fmt.Errorf("%w: it was created meanwhile", storage.ErrExists)}
+	case c.found == remains:
+		return v.clear(ctx, c)
+	case c.found == tooYoung:
+		return conflict("a create or delete of this ID is under way, or was broken off: call again in %v", max(c.wait(), time.Second))
+	default:
+		return conflict("there is a damaged plan of this ID: %w", c.err())
+	}
 }
 
 // creation is a plan on its way into the store.
@@ -105,16 +150,16 @@ func (c *creation) run(caller context.Context) error {
 	// Recovery leaves a marker alone for the grace period and a margin. What is sent here comes to its end before that, by this
 	// machine's monotonic clock.
 	started := time.Now()
-	ctx, cancel := blob.Within(caller, started.Add(c.v.grace), errGrace)
+	ctx, cancel := c.v.within(caller, started, false, errGrace)
 	defer cancel()
-	commit, cancelCommit := blob.Within(caller, started.Add(c.v.grace+c.v.margin()/2), errGrace)
+	commit, cancelCommit := c.v.within(caller, started, true, errGrace)
 	defer cancelCommit()
 
-	// A failure leaves nothing, or a marker of nothing. It is not removed: it may be another Create's of the same ID.
+	// A failure leaves nothing, or a marker of nothing.
 	if err := c.putMarker(ctx); err != nil {
 		return tooLate(ctx, err)
 	}
-	// The same, where the entry was not written. A taken one is another's, with its marker.
+	// The same, where the entry was not written. A taken one is another's.
 	if err := c.putEntry(ctx); err != nil {
 		return tooLate(ctx, err)
 	}
@@ -130,11 +175,14 @@ func (c *creation) run(caller context.Context) error {
 		return c.undo(caller, err)
 	}
 
-	// The commit point. Whatever fails from here on is left to Recovery: the object may be there.
+	// The commit point. Where the object may be there all the rest is left to Recovery.
 	ref := c.keys.object()
 	etag, err := c.v.client.Put(commit, ref, body, metadata, blob.IfNew)
+	if blob.Is(err, blob.Mismatch) {
+		return c.left(at("write object", ref, err)) // not ours: somebody took the ID over while this Create was frozen
+	}
 	if err != nil {
-		return at("write object", ref, err)
+		return c.undo(caller, at("write object", ref, err))
 	}
 	if time.Since(started) > c.v.grace {
 		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
@@ -144,19 +192,39 @@ func (c *creation) run(caller context.Context) error {
 	return nil
 }
 
+// markerRounds is how often a Create whose marker keeps changing tries to take it over.
+const markerRounds = 4
+
+// putMarker writes the marker, or takes over that of another Create of the ID, which then belongs to both. A marker beside
+// an entry or object is left as it is: to write it again would make the remains that it leads to young again.
 func (c *creation) putMarker(ctx context.Context) error {
+	ref := c.keys.marker()
+	for range markerRounds {
+		if err := c.putNewMarker(ctx); !blob.Is(err, blob.Mismatch) {
+			return at("write marker", ref, err)
+		}
+		there, err := c.v.look(ctx, "look for the plan whose marker is there", c.keys)
+		if err != nil {
+			return err
+		}
+		if there.any() != nil {
+			return c.taken(there.committed())
+		}
+		if done, err := c.takeMarkerOver(ctx); done || err != nil {
+			return err
+		}
+	}
+	return &storage.Error{Doing: "write marker", Blob: ref.String(), Err: fmt.Errorf("%w: others keep creating this ID: call again", storage.ErrConflict)}
+}
+
+// putNewMarker writes a marker that is this Create's alone.
+func (c *creation) putNewMarker(ctx context.Context) error {
 	ref := c.keys.marker()
 	put := func() (err error) {
 		if err := c.v.ensureContainer(ctx, ref.Container); err != nil {
 			return err
 		}
-		metadata := map[string]string{blob.WriteID: c.call}
-		c.markerETag, err = c.v.client.Put(ctx, ref, nil, metadata, blob.IfNew)
-		if blob.Is(err, blob.Mismatch) {
-			// Another Create of this ID was here, or is, and may need the marker as much as this one. It is written anew so that
-			// Recovery does not take the old one away, but it is not this Create's to remove.
-			_, err = c.v.client.Put(ctx, ref, nil, metadata, blob.Always)
-		}
+		c.markerETag, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, c.v.grace), blob.IfNew)
 		return err
 	}
 	err := put()
@@ -164,7 +232,37 @@ func (c *creation) putMarker(ctx context.Context) error {
 		c.v.containers.forget(ref.Container) // somebody dropped the day
 		err = put()
 	}
-	return at("write marker", ref, err)
+	return err
+}
+
+// takeMarkerOver writes another Create's marker anew, so that Recovery does not take it away while this Create goes on. It
+// keeps the longer grace period, because the other one may still be at work. False is for a marker that has changed.
+func (c *creation) takeMarkerOver(ctx context.Context) (done bool, err error) {
+	ref := c.keys.marker()
+	p, err := c.v.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return false, nil
+	}
+	if err != nil {
+		return false, at("look at marker", ref, err)
+	}
+	grace, err := c.v.graceOf(&blob.Item{Properties: p})
+	if err != nil {
+		return false, at("look at marker", ref, err)
+	}
+	_, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
+	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
+		return false, nil
+	}
+	return err == nil, at("write marker", ref, err)
+}
+
+// taken is the error of a Create whose ID is in use: by a plan, or else by what another Create or a Delete is at, or left.
+func (c *creation) taken(committed bool) error {
+	if committed {
+		return &storage.Error{Doing: "look for the plan whose marker is there", Blob: c.keys.object().String(), Err: storage.ErrExists}
+	}
+	return &storage.Error{Doing: "look for the plan whose marker is there", Blob: c.keys.entry().String(), Err: errRemains}
 }
 
 func (c *creation) putEntry(ctx context.Context) (err error) {
@@ -173,16 +271,18 @@ func (c *creation) putEntry(ctx context.Context) (err error) {
 	if !blob.Is(err, blob.Mismatch) {
 		return at("write entry", ref, err)
 	}
-	// Whosever the entry is: our object was never sent, so nothing of this Create can ever be seen.
+	// Whosever the entry is: our object was never sent, so nothing of this Create can ever be seen. A marker of ours alone goes,
+	// so that it makes nobody's remains young.
 	_, headErr := c.v.client.Head(ctx, c.keys.object())
-	switch {
-	case headErr == nil:
-		return &storage.Error{Doing: "write entry", Blob: ref.String(), Err: fmt.Errorf("%w: %w", storage.ErrExists, errors.Unwrap(err))}
-	case blob.Is(headErr, blob.Absent):
-		return &storage.Error{Doing: "write entry", Blob: ref.String(), Err: fmt.Errorf("%w: a create or delete of this ID is under way, or was and left its remains, which Recovery clears after the grace period: %w", storage.ErrConflict, errors.Unwrap(err))}
-	default:
+	if headErr != nil && !blob.Is(headErr, blob.Absent) {
 		return at("look for the plan whose entry is there", c.keys.object(), headErr)
 	}
+	if c.markerETag != "" {
+		if err := c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
+			return err
+		}
+	}
+	return c.taken(headErr == nil)
 }
 
 func (c *creation) putParts(ctx context.Context) error {
@@ -229,12 +329,18 @@ func tooLate(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
 
-// withdraw takes back a plan whose object is there but came too late.
+// withdraw takes back a plan whose object is there but came too late. It does so as a Delete, with a delete marker first:
+// somebody may have moved the plan on meanwhile, and what is left of it must be known for remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
-	ref := c.keys.object()
-	err := at("remove object that came too late", ref, c.v.client.Delete(ctx, ref, blob.IfMatch(objectETag)))
+	etag, err := c.v.putDeleteMarker(ctx, c.keys)
+	if err == nil {
+		err = c.v.remove(ctx, "remove object that came too late", c.keys, c.keys.object(), blob.IfMatch(objectETag))
+	}
 	if err == nil {
 		err = c.remove(ctx)
+	}
+	if err == nil {
+		err = c.v.deleteMarker(ctx, c.keys.deleteMarker(), etag)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w: %w", storage.ErrUnknown, errGrace, err)
@@ -251,11 +357,11 @@ func (c *creation) remove(ctx context.Context) error {
 			targets = append(targets, blob.Target{Name: p.ref.Name, ETag: p.etag})
 		}
 	}
-	if err := c.v.deleteParts(ctx, c.keys.container, targets); err != nil {
+	if err := c.v.removeParts(ctx, c.keys, targets); err != nil {
 		return err
 	}
-	if err := c.v.client.Delete(ctx, c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
-		return at("remove entry", c.entry.ref, err)
+	if err := c.v.remove(ctx, "remove entry", c.keys, c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
+		return err
 	}
 	if c.markerETag == "" {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,8 +15,12 @@ import (
 // Delete removes a plan with all its parts: 5 requests and one more for each 256 sub-objects. The plan is gone for every
 // reader with the third; what is broken off later is finished by the same call again, or by Recovery.
 //
-// Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrUnknown when the outcome
-// can't be known.
+// Where the service says that something is not there which should be, Delete asks again in another way before it goes on, so
+// that no single wrong answer makes it take a plan for deleted.
+//
+// Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrConflict when others kept
+// rewriting the plan's object; ErrUnavailable when the service contradicts itself, or was too slow; ErrUnknown when the
+// outcome can't be known. The same call again is right after each of the last three.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.change("Delete", &id, func() error {
 		if err := storage.CheckID(id); err != nil {
@@ -29,110 +33,135 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 // delete is the order of writes of a Delete, which is Create run backwards: delete marker, object, sub-objects, entry,
 // markers. The object is read first, because it names the sub-objects.
 func (v *Vault) delete(ctx context.Context, keys keys) error {
-	parts, etag, err := v.doomed(ctx, keys)
+	plan, err := v.deleteObject(ctx, keys)
 	if err != nil {
 		return err
 	}
-	// So that whatever is left is found by Recovery. Alone it does no harm: Recovery takes it away after the grace period.
-	ref := keys.deleteMarker()
-	if _, err := v.client.Put(ctx, ref, nil, map[string]string{blob.WriteID: uuid.NewString()}, blob.Always); err != nil {
-		return at("write delete marker", ref, err)
-	}
-	// The commit point. An object that was rewritten since it was read is read again.
-	for etag != "" {
-		err := v.client.Delete(ctx, keys.object(), blob.IfMatch(etag))
-		if err == nil {
-			break
-		}
-		if !blob.Is(err, blob.Mismatch) {
-			return at("remove object", keys.object(), err)
-		}
-		p, err := v.client.Head(ctx, keys.object())
-		if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return at("look at object", keys.object(), err)
-		}
-		etag = p.ETag // the sub-objects of a plan never change, only what is in them
-	}
 	// The plan is gone. What follows leaves no trace of it, and is what Recovery does with one that was broken off here.
-	err = v.clear(ctx, keys, parts, "")
-	if err == nil {
-		err = at("remove markers", keys.marker(), v.client.DeleteBatch(ctx, keys.container, []blob.Target{
-			{Name: keys.marker().Name}, {Name: keys.deleteMarker().Name},
-		}))
-	}
-	if err != nil {
+	if err := v.deleteRest(ctx, keys, plan); err != nil {
 		return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes what is left of it: %w", storage.ErrUnknown, err)
 	}
 	return nil
 }
 
-// doomed finds the sub-objects to remove and the object's version; an empty one where an earlier delete removed the object.
-func (v *Vault) doomed(ctx context.Context, keys keys) (parts []blob.Target, etag string, err error) {
+// deleteRounds is how often a Delete begins again whose object was rewritten, or which was too slow.
+const deleteRounds = 4
+
+// deleteObject comes to the commit point: delete marker, then the object in the version that was read. It begins again with
+// both where the object has changed. Recovery removes old delete markers from whole plans, and rewrites the object before
+// that, so a Delete that was held up between the two meets a conflict, and not a plan that no marker leads to any more.
+func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan doomed, err error) {
+	for range deleteRounds {
+		if plan, err = v.doomed(ctx, keys); errors.Is(err, storage.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return plan, err
+		}
+		started := time.Now()
+		// So that whatever is left is found by Recovery. Alone it does no harm: Recovery takes it away after the grace period.
+		if _, err = v.putDeleteMarker(ctx, keys); err != nil {
+			return plan, err
+		}
+		if plan.etag == "" {
+			return plan, nil // an earlier Delete removed it
+		}
+		if time.Since(started) > v.grace {
+			err = errSlowDelete
+			continue
+		}
+		err = v.commitDelete(ctx, keys, plan.etag, started)
+		slow := errors.Is(err, errSlowDelete) && !errors.Is(err, storage.ErrUnknown)
+		if !slow && !errors.Is(err, storage.ErrConflict) {
+			return plan, err
+		}
+	}
+	if errors.Is(err, errSlowDelete) {
+		err = fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+	}
+	return plan, fmt.Errorf("%d attempts failed, call again: %w", deleteRounds, err)
+}
+
+// errSlowDelete is the cause of a Delete's end when its grace period is over before its commit.
+var errSlowDelete = fmt.Errorf("the plan was not deleted within the grace period: %w", context.DeadlineExceeded)
+
+// commitDelete removes the object: the commit point.
+func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, started time.Time) error {
+	ctx, cancel := v.within(ctx, started, true, errSlowDelete)
+	defer cancel()
+	return v.remove(ctx, "remove object", keys, keys.object(), blob.IfMatch(etag))
+}
+
+// doomed is a plan that is to be deleted.
+type doomed struct {
+	// parts are its sub-objects. Where listed is set a listing named them, and else the object, which can't have missed any.
+	parts  []blob.Target
+	listed bool
+	// etag is the object's version; empty where an earlier delete removed the object.
+	etag string
+}
+
+// doomed finds what is to be deleted.
+func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 	object, p, err := v.readObject(ctx, keys)
 	switch {
 	case err == nil:
 		for _, o := range partsOf(object) {
-			parts = append(parts, blob.Target{Name: keys.part(o).Name})
+			d.parts = append(d.parts, blob.Target{Name: keys.part(o).Name})
 		}
-		return parts, p.ETag, nil
+		d.etag = p.ETag
+		return d, nil
 	case errors.Is(err, storage.ErrCorrupt):
 		// It can't tell, but a listing can: damage must not keep a plan from being removed.
 		p, err = v.client.Head(ctx, keys.object())
 		if err != nil {
-			return nil, "", at("look at object", keys.object(), err)
+			return d, at("look at object", keys.object(), err)
 		}
+		d.etag = p.ETag
 	case errors.Is(err, storage.ErrNotFound):
-		if _, headErr := v.client.Head(ctx, keys.deleteMarker()); headErr != nil {
-			if blob.Is(headErr, blob.Absent, blob.AbsentContainer) {
-				return nil, "", err // the plan was never there, or nothing is left of it
-			}
-			return nil, "", at("look for delete marker", keys.deleteMarker(), headErr)
+		if err := v.deletedBefore(ctx, keys, err); err != nil {
+			return d, err
 		}
 	default:
-		return nil, "", err
+		return d, err
 	}
+	d.listed = true
 	items, err := v.listParts(ctx, keys, kinds[:])
 	for _, item := range items {
-		parts = append(parts, blob.Target{Name: item.Name})
+		d.parts = append(d.parts, blob.Target{Name: item.Name})
 	}
-	return parts, p.ETag, err
+	return d, err
 }
 
-// clear removes sub-objects, then the entry: with an ETag, only that version of it.
-func (v *Vault) clear(ctx context.Context, keys keys, parts []blob.Target, entryETag string) error {
-	if err := v.deleteParts(ctx, keys.container, parts); err != nil {
+// deletedBefore says whether an earlier Delete has removed the object: nil, or why not, which is notFound where there is no
+// plan at all.
+func (v *Vault) deletedBefore(ctx context.Context, keys keys, notFound error) error {
+	if err := v.confirmGone(ctx, keys, keys.object()); err != nil {
 		return err
 	}
-	cond := blob.Always
-	if entryETag != "" {
-		cond = blob.IfMatch(entryETag)
+	_, err := v.client.Head(ctx, keys.deleteMarker())
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return notFound // the plan was never there, or nothing is left of it
 	}
-	return at("remove entry", keys.entry(), v.client.Delete(ctx, keys.entry(), cond))
+	return at("look for delete marker", keys.deleteMarker(), err)
 }
 
-// deleteParts removes sub-objects in batches, all at once.
-func (v *Vault) deleteParts(ctx context.Context, container string, parts []blob.Target) error {
-	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
-	return v.parallel(len(batches), func(i int) error {
-		return at("remove sub-objects", blob.Ref{Container: container, Name: batches[i][0].Name}, v.client.DeleteBatch(ctx, container, batches[i]))
-	})
-}
-
-// listParts lists what is stored of a plan's sub-objects of some kinds, all at once.
-func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
-	found := make([][]blob.Item, len(kinds))
-	err := v.parallel(len(kinds), func(i int) error {
-		dir := keys.parts(kinds[i])
-		for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: dir}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return nil
-			}
-			if err != nil {
-				return at("list sub-objects", keys.at(dir), err)
-			}
-			found[i] = append(found[i], page.Items...)
+// deleteRest removes what is left when the object is gone: sub-objects, entry, markers.
+func (v *Vault) deleteRest(ctx context.Context, keys keys, plan doomed) error {
+	if err := v.removeParts(ctx, keys, plan.parts); err != nil {
+		return err
+	}
+	if plan.listed {
+		if err := v.confirmParts(ctx, keys, func(blob.Item) (bool, error) { return true, nil }); err != nil {
+			return err
 		}
-		return nil
-	})
-	return slices.Concat(found...), err
+	}
+	if err := v.remove(ctx, "remove entry", keys, keys.entry(), blob.Always); err != nil {
+		return err
+	}
+	err := v.client.DeleteBatch(ctx, keys.container, []blob.Target{{Name: keys.marker().Name}, {Name: keys.deleteMarker().Name}})
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return nil // a final plan has no marker
+	}
+	return at("remove markers", keys.marker(), err)
 }

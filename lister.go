@@ -123,35 +123,6 @@ func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
-// stored is what a listing says of one plan: its entry and object, either of which may be missing.
-type stored struct {
-	keys          keys
-	id            uuid.UUID
-	entry, object *blob.Item
-}
-
-// committed says whether it is a plan: an entry without an object is one in progress, or what is left of one.
-func (s stored) committed() bool { return s.entry != nil && s.object != nil }
-
-// half says what is wrong with one that is not committed.
-func (s stored) half() string {
-	switch {
-	case s.entry != nil:
-		return "an entry without object: a create or delete was broken off"
-	case s.object != nil:
-		return "an object without entry: a removal was broken off"
-	}
-	return "markers without a plan: a create or delete was broken off"
-}
-
-// any returns the entry or the object, whichever is there.
-func (s stored) any() *blob.Item {
-	if s.entry != nil {
-		return s.entry
-	}
-	return s.object
-}
-
 // choose reads the metadata of a plan's entry, and says whether the filters choose the plan. One that can't be read is chosen,
 // so that it is told of.
 func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chosen bool) {
@@ -291,7 +262,7 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 }
 
 // directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted, for which it needs the
-// metadata of the blobs that metadataOf says; nil is all.
+// metadata of the blobs that metadataOf says; nil is none.
 func directory[E any](v *Vault, dir string, metadataOf func(name string) bool, take func(belongings) (e E, wanted bool)) source[E] {
 	return source[E]{
 		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, metadataOf, w, take) },
@@ -327,7 +298,7 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 	if limit == 0 || limit > blob.MaxPage {
 		limit = blob.MaxPage
 	}
-	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: dir == plansDir, MetadataOf: metadataOf, MaxResults: limit}
+	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: metadataOf != nil, MetadataOf: metadataOf, MaxResults: limit}
 	if w.from == firstID(w.date) {
 		opts.StartFrom = "" // all of it
 	}
@@ -397,7 +368,7 @@ func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[found, 
 		}
 	}
 	return v.looked(named, f.Limit, func(p found) (found, bool) {
-		s, err := v.look(ctx, p.keys)
+		s, err := v.look(ctx, "look for plan", p.keys)
 		switch {
 		case err != nil:
 			p.err = err
@@ -445,25 +416,6 @@ func (v *Vault) looked(candidates iter.Seq2[found, error], limit int, look func(
 		}
 		flush()
 	}
-}
-
-// look asks for a plan's entry and object by name.
-func (v *Vault) look(ctx context.Context, keys keys) (stored, error) {
-	s := stored{keys: keys, id: keys.plan}
-	err := v.parallel(2, func(i int) error {
-		ref, into := keys.entry(), &s.entry
-		if i == 1 {
-			ref, into = keys.object(), &s.object
-		}
-		p, err := v.client.Head(ctx, ref)
-		if err == nil {
-			*into = &blob.Item{Name: ref.Name, Properties: p}
-		} else if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return at("look for plan", ref, err)
-		}
-		return nil
-	})
-	return s, err
 }
 
 // day is a container of this vault.

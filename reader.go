@@ -138,7 +138,7 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 		}
 		var e *storage.Error
 		errors.As(err, &e)
-		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Repair rewrites it: %w", storage.ErrCorrupt, e.Err)
+		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough rewrites it: %w", storage.ErrCorrupt, e.Err)
 		return nil, e
 	}
 	if err != nil {

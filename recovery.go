@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -21,9 +20,19 @@ import (
 type RecoverOptions struct {
 	// DryRun changes nothing and reports what would be done.
 	DryRun bool
-	// Repair rewrites sub-objects of NotStarted plans that were lost from outside. It is apart because a rewrite that races with
-	// a delete and is then broken off leaves debris that only Check finds: run it where nothing deletes.
-	Repair bool
+	// Thorough also mends what no crash leaves: blobs that were lost, or came late, from outside. It lists everything that is
+	// stored, and reads the object of each plan, so its cost follows the history. In addition to the default, it
+	//   - restores the lost marker of an open plan, without which no Recovery and no search for open plans finds it;
+	//   - rewrites lost sub-objects from the object, as they were when it was written. In a Running plan they are then
+	//     NotStarted again and may run again, and the report says so;
+	//   - restores a lost entry from the object: a final one as it was, another as Running if any sub-object has changed
+	//     since the plan was created, and else as NotStarted;
+	//   - removes what belongs to nothing: entries and sub-objects without a plan that no marker leads to, and sub-objects
+	//     that their plan's object does not name. All of it is left alone until the grace period and the margin are over;
+	//   - names strays in the report.
+	//
+	// A rewrite that races with a Delete of the plan can leave sub-objects behind, which the next thorough run removes.
+	Thorough bool
 }
 
 // RecoveryReport says what Recover found.
@@ -33,10 +42,14 @@ type RecoveryReport struct {
 	// Open is how many plans are NotStarted or Running, and whole.
 	Open int
 	// Young is how many were left alone because they may be under way: less than the grace period and a margin has passed
-	// since they were last written. Another Recover after that settles them.
+	// since they were last written, or somebody else was at work on them. Another Recover after that settles them.
 	Young int
-	// Plans are those on which something was done, or would be in a dry run, or could not be, newest first.
+	// Plans are those on which something was done, or would be in a dry run, or could not be, newest first. A plan on which
+	// several things were done comes several times.
 	Plans []RecoveredPlan
+	// Strays are blobs that are none of the vault's, as container/name, in no order. Only a thorough Recover looks for them;
+	// it leaves them alone.
+	Strays []string
 }
 
 // RecoveredPlan says what was done about one plan.
@@ -58,9 +71,12 @@ func (v *Vault) Recovery(ctx context.Context) error {
 // update was. It finds them by their markers, so its cost follows the open plans and not the history: one listing for each
 // day, two requests for each open plan, and what the work on broken ones takes.
 //
-// It leaves alone what may be under way, by the service's clock and never by this machine's. It may run on several nodes at
-// once, and beside all other calls; it may be broken off at any point and run again. A plan that it can't mend is reported,
-// and the rest goes on: the error joins those of the plans, beside the full report.
+// It leaves alone what may be under way, by the service's clock and never by this machine's, and by the longest grace period
+// of all vaults that wrote markers of the plan. It removes nothing on the word of one answer: that a blob is gone must be
+// said by a request for it and by a listing. What no crash of a vault leaves is reported and not removed.
+//
+// Recover may run on several nodes at once, and beside all other calls; it may be broken off at any point and run again. A
+// plan that it can't mend is reported, and the rest goes on: the error joins those of the plans, beside the full report.
 func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryReport, err error) {
 	err = v.call("Recovery", uuid.Nil, func() error {
 		r := recovery{v: v, opts: o}
@@ -97,7 +113,11 @@ func (r *recovery) run(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	plans.SetLimit(r.v.concurrency)
-	for s, err := range r.suspects(ctx, days) {
+	suspects := r.suspects
+	if r.opts.Thorough {
+		suspects = r.everything
+	}
+	for s, err := range suspects(ctx, days) {
 		if err != nil {
 			failed(err) // a day that can't be listed does not keep the others
 			continue
@@ -113,27 +133,12 @@ func (r *recovery) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suspect is a plan that has a marker, or in a day without markers one that may need something.
-type suspect struct {
-	keys keys
-	// marker and deleteMarker are as listed; nil when they are not there.
-	marker, deleteMarker *blob.Item
-	// seen is the service's time when the plan was found.
-	seen time.Time
-}
-
 // suspects yields the plans that may need something. An error stands for what is left of a day.
 func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, error] {
 	return func(yield func(suspect, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
 		markers := r.inDays(ctx, days, openDir, markersPage, func(b belongings) (suspect, bool) {
-			s := suspect{keys: b.keys, marker: b.marker, deleteMarker: b.deleteMarker}
-			if s.marker != nil {
-				s.seen = s.marker.Seen
-			} else {
-				s.seen = s.deleteMarker.Seen
-			}
-			return s, true
+			return suspicious(b), true
 		})
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
 		for s, err := range markers {
@@ -146,8 +151,8 @@ func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, 
 		}
 		// This layout did not make these containers, so those of their plans that need a marker are found one by one.
 		plans := r.inDays(ctx, unmarked, plansDir, blob.MaxPage, func(b belongings) (suspect, bool) {
-			settled := b.committed() && isFinal(b.entry) && isFinal(b.object)
-			return suspect{keys: b.keys, seen: b.any().Seen}, !settled
+			settled := b.committed() && sightOf(b.entry) == final && sightOf(b.object) == final
+			return suspicious(b), !settled
 		})
 		for s, err := range plans {
 			if !marked[s.keys.plan] && !yield(s, err) {
@@ -160,144 +165,152 @@ func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, 
 // inDays lists a directory of days, many at once.
 func (r *recovery) inDays(ctx context.Context, days []day, dir string, page int, take func(belongings) (suspect, bool)) iter.Seq2[suspect, error] {
 	ahead := func(int) int { return r.v.ahead(page) }
-	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, nil, take))
+	all := func(string) bool { return true } // markers tell grace periods, entries and objects states
+	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, all, take))
 }
 
-func isFinal(item *blob.Item) bool {
-	s, err := listedState(item.Metadata)
-	return err == nil && s.Status.Final()
+// everything yields all plans of all days with all that is stored of them, and notes strays.
+func (r *recovery) everything(ctx context.Context, days []day) iter.Seq2[suspect, error] {
+	return func(yield func(suspect, error) bool) {
+		for _, d := range days {
+			stray := func(name, _ string) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
+			}
+			if err := r.v.strays(ctx, d, stray); err != nil && !yield(suspect{}, err) {
+				return
+			}
+			for b, err := range r.v.belongings(ctx, d, stray) {
+				if err != nil {
+					if !yield(suspect{}, err) {
+						return
+					}
+					break
+				}
+				s := suspicious(b)
+				s.parts = b.parts
+				if !yield(s, nil) {
+					return
+				}
+			}
+		}
+	}
 }
+
+// suspicious makes a suspect of what was listed of a plan: it was seen when the first of that was.
+func suspicious(b belongings) suspect {
+	s := suspect{keys: b.keys, marker: b.marker, deleteMarker: b.deleteMarker, marked: b.marked}
+	for _, item := range b.all() {
+		if s.seen.IsZero() || item.Seen.Before(s.seen) {
+			s.seen = item.Seen
+		}
+	}
+	return s
+}
+
+// rounds bounds what is done on one plan in one run; each thing that is mended may bring out another.
+const rounds = 8
 
 // settle decides about one plan, by what is there now: the listing only said where to look.
 func (r *recovery) settle(ctx context.Context, s suspect) error {
-	now, err := r.v.look(ctx, s.keys)
-	if err != nil {
-		return err
-	}
-	if !now.committed() {
-		if slices.ContainsFunc([]*blob.Item{s.marker, s.deleteMarker, now.entry, now.object}, r.young(s)) {
-			return r.leave()
-		}
-		return r.act(s, now.half(), "removed what was left", func() error { return r.remove(ctx, s, now) })
-	}
-	if s.deleteMarker != nil {
-		if r.young(s)(s.deleteMarker) {
-			return r.leave()
-		}
-		err := r.act(s, "a delete marker on a whole plan: a delete was broken off before it began", "removed the delete marker", func() error {
-			return r.v.deleteMarker(ctx, s.keys.deleteMarker(), s.deleteMarker.ETag)
-		})
-		if err != nil {
+	for range rounds {
+		again, err := r.mend(ctx, &s)
+		if err != nil || !again {
 			return err
 		}
 	}
+	return nil
+}
 
-	entry, err := listedState(now.entry.Metadata)
-	if err != nil {
-		return r.fail(s, "metadata that can't be read", at("read metadata of entry", s.keys.entry(), err))
-	}
-	object, err := listedState(now.object.Metadata)
-	if err != nil {
-		return r.fail(s, "metadata that can't be read", at("read metadata of object", s.keys.object(), err))
-	}
+// mend does the first thing that is to be done about a plan, and notes in the suspect what has changed by it. It says whether
+// to look for another.
+func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error) {
+	c, err := r.v.examine(ctx, *s, r.opts.Thorough)
 	switch {
-	case entry.Status.Final() && object.Status.Final():
-		if s.marker == nil {
-			return nil
-		}
-		return r.act(s, "a marker on a plan that is final: its last update was broken off", "removed the marker", func() error {
-			return r.v.deleteMarker(ctx, s.keys.marker(), s.marker.ETag)
+	case errors.Is(err, storage.ErrConflict):
+		return false, r.leave()
+	case errors.Is(err, storage.ErrCorrupt):
+		return false, r.fail(s.keys, "a marker that can't be read", err)
+	case err != nil:
+		return false, err
+	}
+	keys := s.keys
+	switch c.found {
+	case openPlan:
+		return false, r.open()
+	case tooYoung:
+		return false, r.leave()
+	case remains:
+		_, err = r.act(c, func() (string, error) { return "removed what was left", r.v.clear(ctx, c) })
+	case lostObject, lostEntry, unreadableState:
+		err = r.fail(keys, c.String(), c.err())
+	case restorableEntry:
+		again, err = r.act(c, func() (string, error) { return r.restoreEntry(ctx, keys) })
+		again = again && !r.opts.DryRun
+	case leftDelete:
+		again, err = r.act(c, func() (string, error) {
+			return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.keep(ctx, c)
 		})
-	case entry.Status.Final():
-		return r.act(s, "a final entry beside an object that is not: the last update was broken off", "rewrote the object", func() error {
-			return r.complete(ctx, s, now.object.ETag)
+		s.deleteMarker = nil
+	case unsettledPlan:
+		again, err = r.act(c, func() (string, error) { return "rewrote the object", r.complete(ctx, c) })
+		again = again && r.opts.Thorough && !r.opts.DryRun
+		s.marker = nil
+	case leftMarker:
+		again, err = r.act(c, func() (string, error) {
+			return "removed the marker", r.v.removeMarker(ctx, keys, keys.marker(), c.marker)
 		})
-	case object.Status.Final():
-		// They were asked for at once, so the plan may have been completed between the two answers.
-		again, err := r.v.client.Head(ctx, s.keys.entry())
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return nil // deleted meanwhile
-		}
-		if err != nil {
-			return at("look at entry", s.keys.entry(), err)
-		}
-		if entry, err = listedState(again.Metadata); err == nil && entry.Status.Final() {
-			return nil
-		}
-		return r.fail(s, "a final object beside an entry that is not", at("compare entry and object", s.keys.entry(),
-			fmt.Errorf("%w: it says %s, and the object says %s: the entry was set back from outside", storage.ErrCorrupt, entry.Status, object.Status)))
-	case entry.Status == workflow.NotStarted:
-		return r.verify(ctx, s)
+		again = again && r.opts.Thorough
+		s.marker = nil
+	case lostMarker:
+		s.marker = &blob.Item{Name: keys.marker().Name}
+		again, err = r.act(c, func() (did string, err error) {
+			s.marker.ETag, err = r.restoreMarker(ctx, keys)
+			return "restored the marker", err
+		})
+	case setBack:
+		err = r.setBack(ctx, keys)
+	case unverified:
+		err = r.verify(ctx, c)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Open++
-	return nil
+	return again, err
 }
 
-// margin is what is added to the grace period before anything is removed: time for requests that were sent within it to
-// arrive, and for the service's clock, which tells whole seconds.
-func (v *Vault) margin() time.Duration { return v.grace/4 + time.Second }
-
-// young says whether a blob had, by a time of the service, been written so recently that its writer may still be at work.
-func (v *Vault) young(item *blob.Item, at time.Time) bool {
-	return item != nil && at.Sub(item.LastModified) <= v.grace+v.margin()
-}
-
-// young is what was so when the plan was listed. The looks at its blobs may be far apart: what was written between them is
-// new, however old it has become.
-func (r *recovery) young(s suspect) func(*blob.Item) bool {
-	return func(item *blob.Item) bool { return r.v.young(item, s.seen) }
-}
-
-// remove clears away a plan that is none: object, sub-objects, entry, markers. Each goes only in the version that was seen,
-// so that what another process has begun with the same ID meanwhile stays.
-func (r *recovery) remove(ctx context.Context, s suspect, now stored) error {
-	if now.object != nil {
-		err := r.v.client.Delete(ctx, s.keys.object(), blob.IfMatch(now.object.ETag))
-		if err != nil {
-			return at("remove object", s.keys.object(), err)
-		}
-	}
-	items, err := r.v.listParts(ctx, s.keys, kinds[:])
+// keep makes an old delete marker on a whole plan harmless, and removes it. A Delete may have been held up between its marker
+// and its commit for any time, on a machine that slept too. It demands the object's version, so the object is written anew,
+// as it is, before the marker goes.
+func (r *recovery) keep(ctx context.Context, c condition) error {
+	ref := c.suspect.keys.object()
+	body, p, err := r.v.client.Get(ctx, ref)
 	if err != nil {
-		return err
+		return at("read object", ref, err)
 	}
-	parts := make([]blob.Target, len(items))
-	for i, item := range items {
-		if !item.LastModified.Before(s.seen) {
-			// Written since the markers were listed, so another Create of the ID is at work: what was read is no longer so.
-			return at("remove sub-objects", s.keys.at(item.Name), fmt.Errorf("%w: it is new", storage.ErrConflict))
-		}
-		parts[i] = blob.Target{Name: item.Name, ETag: item.ETag}
+	if _, err := decodeObject(body, c.suspect.keys.plan); err != nil {
+		return at("read object", ref, err) // it may be a newer program's
 	}
-	if now.entry != nil {
-		err = r.v.clear(ctx, s.keys, parts, now.entry.ETag)
-	} else {
-		err = r.v.deleteParts(ctx, s.keys.container, parts)
-	}
+	_, err = r.v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
+		p.Metadata[blob.WriteID] = writeID
+		return p.Metadata, nil
+	})
 	if err != nil {
-		return err
+		return at("rewrite object", ref, err)
 	}
-	if s.marker != nil {
-		if err := r.v.deleteMarker(ctx, s.keys.marker(), s.marker.ETag); err != nil {
-			return err
-		}
-	}
-	if s.deleteMarker != nil {
-		return r.v.deleteMarker(ctx, s.keys.deleteMarker(), s.deleteMarker.ETag)
-	}
-	return nil
+	return r.v.removeMarker(ctx, c.suspect.keys, c.suspect.keys.deleteMarker(), c.deleteMarker)
 }
 
 // complete does what the last update of a plan did not come to: it writes the object from entry and sub-objects, and takes
 // the marker away.
-func (r *recovery) complete(ctx context.Context, s suspect, objectETag string) error {
-	entry, err := r.v.readEntry(ctx, s.keys)
+func (r *recovery) complete(ctx context.Context, c condition) error {
+	keys := c.suspect.keys
+	entry, err := r.v.readEntry(ctx, keys)
 	if err != nil {
 		return err
 	}
-	object, _, err := r.v.readObject(ctx, s.keys)
+	if !entry.State.Status.Final() {
+		return &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)}
+	}
+	object, _, err := r.v.readObject(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -309,80 +322,138 @@ func (r *recovery) complete(ctx context.Context, s suspect, objectETag string) e
 	if err != nil {
 		return err
 	}
-	if _, err := r.v.putObject(ctx, plan, body, blob.IfMatch(objectETag)); err != nil {
-		return at("settle object", s.keys.object(), err)
+	if _, err := r.v.putObject(ctx, plan, body, blob.IfMatch(c.now.object.ETag)); err != nil {
+		return at("settle object", keys.object(), err)
 	}
-	if s.marker == nil {
-		return nil
+	// A marker that is gone or has changed meanwhile takes nothing from that.
+	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !errors.Is(err, storage.ErrConflict) {
+		return err
 	}
-	return r.v.deleteMarker(ctx, s.keys.marker(), s.marker.ETag)
+	return nil
 }
 
-// verify looks whether all sub-objects of a plan that has not started are there. They were written before its object, so one
-// that is missing was lost from outside.
-func (r *recovery) verify(ctx context.Context, s suspect) error {
-	object, read, err := r.v.readObject(ctx, s.keys)
+// setBack is about a final object beside an entry that is not.
+func (r *recovery) setBack(ctx context.Context, keys keys) error {
+	// They were asked for at once, so the plan may have been completed between the two answers.
+	now, err := r.v.look(ctx, "look at entry", keys)
+	if err != nil {
+		return err
+	}
+	if !now.committed() || sightOf(now.entry) == final {
+		return nil
+	}
+	return r.fail(keys, "a final object beside an entry that is not", at("compare entry and object", keys.entry(),
+		fmt.Errorf("%w: the object is final and the entry is not: it was set back from outside", storage.ErrCorrupt)))
+}
+
+// verify looks whether all sub-objects of a plan are there. They were written before its object, so one that is missing was
+// lost from outside. A thorough Recovery also looks for those that the object does not name.
+func (r *recovery) verify(ctx context.Context, c condition) error {
+	keys := c.suspect.keys
+	object, read, err := r.v.readObject(ctx, keys)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {
-		return r.fail(s, "an object that can't be read", err)
+		return r.fail(keys, "an object that can't be read", err)
 	}
 	parts := partsOf(object)
-	kinds, _, _ := several(parts)
-	items, err := r.v.listParts(ctx, s.keys, kinds)
-	if err != nil {
-		return err
+	items := c.parts
+	if !r.opts.Thorough {
+		kinds, _, _ := several(parts)
+		if items, err = r.v.listParts(ctx, keys, kinds); err != nil {
+			return err
+		}
 	}
 	there := make(map[string]bool, len(items))
 	for _, item := range items {
 		there[item.Name] = true
 	}
+	named := make(map[string]bool, len(parts))
+	var lost []workflow.Object
+	for _, o := range parts {
+		name := keys.part(o).Name
+		if named[name] = true; !there[name] {
+			lost = append(lost, o)
+		}
+	}
 	// What is not listed is looked for by name: a listing can miss a blob, and a delete may have begun.
-	parts = slices.DeleteFunc(parts, func(o workflow.Object) bool { return there[s.keys.part(o).Name] })
-	missing := make([]bool, len(parts))
-	err = r.v.parallel(len(parts), func(i int) error {
-		ref := s.keys.part(parts[i])
+	lost, err = r.missing(ctx, keys, lost)
+	if errors.Is(err, storage.ErrConflict) {
+		return r.leave()
+	}
+	if err != nil {
+		return err
+	}
+	extra := slices.DeleteFunc(slices.Clone(c.parts), func(item blob.Item) bool {
+		return named[item.Name] || young(&item, c.seen, c.grace)
+	})
+	if len(lost)+len(extra) == 0 {
+		if sightOf(c.now.entry) == final {
+			return nil
+		}
+		return r.open()
+	}
+	now, err := r.v.client.Head(ctx, keys.object())
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
+		return nil // a delete it was, or the plan was completed or is another one by now
+	}
+	if err != nil {
+		return at("look at object", keys.object(), err)
+	}
+	return errors.Join(r.lostParts(ctx, c, lost), r.extraParts(ctx, c, extra))
+}
+
+// missing leaves those of a plan's sub-objects that are not there, by their names and by a listing.
+func (r *recovery) missing(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
+	gone := make([]bool, len(parts))
+	err := r.v.parallel(len(parts), func(i int) error {
+		ref := keys.part(parts[i])
 		_, err := r.v.client.Head(ctx, ref)
-		if missing[i] = blob.Is(err, blob.Absent); missing[i] {
+		if gone[i] = blob.Is(err, blob.Absent); gone[i] {
 			return nil
 		}
 		return at("look for "+parts[i].Kind().String(), ref, err)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lost []workflow.Object
+	var refs []blob.Ref
 	for i, o := range parts {
-		if missing[i] {
-			lost = append(lost, o)
+		if gone[i] {
+			lost, refs = append(lost, o), append(refs, keys.part(o))
 		}
 	}
 	if len(lost) == 0 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.report.Open++
-		return nil
+		return nil, nil
 	}
-	now, err := r.v.client.Head(ctx, s.keys.object())
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
-		return nil // a delete it was, or the plan was completed or is another one by now
-	}
-	if err != nil {
-		return at("look at object", s.keys.object(), err)
-	}
-	ref := s.keys.part(lost[0])
-	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
-	if !r.opts.Repair {
-		return r.fail(s, found, &storage.Error{Doing: "look for sub-objects", Blob: ref.String(), Err: fmt.Errorf("%w: %d are missing: Recover with Repair rewrites them", storage.ErrCorrupt, len(lost))})
-	}
-	return r.act(s, found, "rewrote them from the object", func() error {
-		return r.v.parallel(len(lost), func(i int) error { return r.repair(ctx, s.keys, lost[i]) })
-	})
+	return lost, r.v.confirmGone(ctx, keys, refs...)
 }
 
-// repair writes a sub-object anew, as the object has it.
-func (r *recovery) repair(ctx context.Context, keys keys, o workflow.Object) error {
+// lostParts reports sub-objects that are not there, or rewrites them from the object.
+func (r *recovery) lostParts(ctx context.Context, c condition, lost []workflow.Object) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	keys := c.suspect.keys
+	ref := keys.part(lost[0])
+	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
+	if !r.opts.Thorough {
+		return r.fail(keys, found, &storage.Error{Doing: "look for sub-objects", Blob: ref.String(), Err: fmt.Errorf("%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost))})
+	}
+	did := "rewrote them from the object"
+	if sightOf(c.now.entry) == running {
+		did += ", which has them as NotStarted: they may run again"
+	}
+	_, err := r.do(keys, found, func() (string, error) {
+		return did, r.v.parallel(len(lost), func(i int) error { return r.rewrite(ctx, keys, lost[i]) })
+	})
+	return err
+}
+
+// rewrite writes a sub-object anew, as the object has it.
+func (r *recovery) rewrite(ctx context.Context, keys keys, o workflow.Object) error {
 	ref := keys.part(o)
 	body, err := encodePart(o)
 	if err != nil {
@@ -392,6 +463,74 @@ func (r *recovery) repair(ctx context.Context, keys keys, o workflow.Object) err
 	return at("rewrite "+o.Kind().String(), ref, err)
 }
 
+// extraParts removes sub-objects that the plan's object does not name, in the version that was listed.
+func (r *recovery) extraParts(ctx context.Context, c condition, extra []blob.Item) error {
+	if len(extra) == 0 {
+		return nil
+	}
+	keys := c.suspect.keys
+	targets := make([]blob.Target, len(extra))
+	for i, item := range extra {
+		targets[i] = blob.Target{Name: item.Name, ETag: item.ETag}
+	}
+	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), keys.at(extra[0].Name))
+	_, err := r.do(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targets) })
+	return err
+}
+
+// restoreMarker writes the marker of an open plan that has lost it. Where the plan is completed or deleted meanwhile a later
+// Recovery removes it.
+func (r *recovery) restoreMarker(ctx context.Context, keys keys) (etag string, err error) {
+	ref := keys.marker()
+	etag, err = r.v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return markerMetadata(writeID, r.v.grace), nil
+	})
+	return etag, at("write marker", ref, err)
+}
+
+// restoreEntry writes the entry of a plan that has lost it, from its object.
+func (r *recovery) restoreEntry(ctx context.Context, keys keys) (did string, err error) {
+	plan, _, err := r.v.readObject(ctx, keys)
+	if err != nil {
+		return "", err
+	}
+	if !plan.State.Status.Final() {
+		moved, err := r.moved(ctx, keys, plan)
+		if err != nil {
+			return "", err
+		}
+		plan.State.Status = workflow.NotStarted
+		if moved {
+			plan.State.Status = workflow.Running
+		}
+	}
+	body, err := encodeEntry(plan)
+	if err != nil {
+		return "", err
+	}
+	ref := keys.entry()
+	_, err = r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return planMetadata(plan, typeEntry, writeID)
+	})
+	return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), at("rewrite entry", ref, err)
+}
+
+// moved says whether any sub-object of a plan is of another version than the object says, which is that of its creation.
+func (r *recovery) moved(ctx context.Context, keys keys, object *workflow.Plan) (bool, error) {
+	items, err := r.v.listParts(ctx, keys, kinds[:])
+	if err != nil {
+		return false, err
+	}
+	now := make(map[string]string, len(items))
+	for _, item := range items {
+		now[item.Name] = item.ETag
+	}
+	return slices.ContainsFunc(partsOf(object), func(o workflow.Object) bool {
+		was, _, _ := storage.SplitVersion(o.Header().State.ETag)
+		return was == "" || was != now[keys.part(o).Name]
+	}), nil
+}
+
 func (r *recovery) leave() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,14 +538,26 @@ func (r *recovery) leave() error {
 	return nil
 }
 
-// act does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at,
-// or is gone, means that somebody else is at work: the next recovery looks again.
-func (r *recovery) act(s suspect, found, did string, do func() error) error {
-	p := RecoveredPlan{ID: s.keys.plan, Found: found}
+func (r *recovery) open() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Open++
+	return nil
+}
+
+// act does something about what is wrong with a plan.
+func (r *recovery) act(c condition, do func() (did string, err error)) (done bool, err error) {
+	return r.do(c.suspect.keys, c.String(), do)
+}
+
+// do does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at, or
+// is gone, means that somebody else is at work: the next recovery looks again.
+func (r *recovery) do(keys keys, found string, do func() (did string, err error)) (done bool, err error) {
+	p := RecoveredPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
-		switch err := do(); {
+		switch did, err := do(); {
 		case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt):
-			return r.leave()
+			return false, r.leave()
 		case err != nil:
 			p.Err = err
 		default:
@@ -414,11 +565,11 @@ func (r *recovery) act(s suspect, found, did string, do func() error) error {
 		}
 	}
 	r.note(p)
-	return p.Err
+	return p.Err == nil, p.Err
 }
 
-func (r *recovery) fail(s suspect, found string, err error) error {
-	r.note(RecoveredPlan{ID: s.keys.plan, Found: found, Err: err})
+func (r *recovery) fail(keys keys, found string, err error) error {
+	r.note(RecoveredPlan{ID: keys.plan, Found: found, Err: err})
 	return err
 }
 

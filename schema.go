@@ -260,6 +260,7 @@ const (
 	metaAttempts   = "attempts"
 	metaCut        = "cut" // the fields that were too long, comma-separated; the entry has them whole
 	metaLayout     = "planvaultlayout"
+	metaGrace      = "grace" // of a marker: its writer's grace period
 )
 
 // planMetadata is what a listing shall tell of a plan, for its entry (typeEntry) or object (typeObject).

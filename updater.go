@@ -147,16 +147,3 @@ func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte,
 		return planMetadata(plan, typeObject, writeID)
 	})
 }
-
-// deleteMarker removes a marker; with an ETag, only if it is still of that version. One that has changed is somebody else's.
-func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) error {
-	cond := blob.Always
-	if etag != "" {
-		cond = blob.IfMatch(etag)
-	}
-	err := v.client.Delete(ctx, ref, cond)
-	if blob.Is(err, blob.Mismatch) {
-		return nil
-	}
-	return at("remove marker", ref, err)
-}

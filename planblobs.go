@@ -1,0 +1,393 @@
+package azblob
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+)
+
+// What is stored of one plan: how it is found, and how it is removed.
+
+// stored is what is known of a plan's entry and object, either of which may be missing.
+type stored struct {
+	keys          keys
+	id            uuid.UUID
+	entry, object *blob.Item
+}
+
+// committed says whether it is a plan: an entry without an object is one in progress, or what is left of one.
+func (s stored) committed() bool { return s.entry != nil && s.object != nil }
+
+// missing names the entry and the object where they are not there.
+func (s stored) missing() (refs []blob.Ref) {
+	if s.entry == nil {
+		refs = append(refs, s.keys.entry())
+	}
+	if s.object == nil {
+		refs = append(refs, s.keys.object())
+	}
+	return refs
+}
+
+// any returns the entry or the object, whichever is there.
+func (s stored) any() *blob.Item {
+	if s.entry != nil {
+		return s.entry
+	}
+	return s.object
+}
+
+// belongings is everything that is stored of one plan.
+type belongings struct {
+	stored
+	marked               bool // the day's plans have markers
+	marker, deleteMarker *blob.Item
+	parts                []blob.Item
+}
+
+func (b *belongings) add(name parsed, item blob.Item) {
+	switch name.role {
+	case roleMarker:
+		b.marker = &item
+	case roleDeleteMarker:
+		b.deleteMarker = &item
+	case roleEntry:
+		b.entry = &item
+	case roleObject:
+		b.object = &item
+	case rolePart:
+		b.parts = append(b.parts, item)
+	}
+}
+
+// all lists the blobs that are there.
+func (b *belongings) all() []*blob.Item {
+	items := []*blob.Item{b.marker, b.deleteMarker, b.entry, b.object}
+	for i := range b.parts {
+		items = append(items, &b.parts[i])
+	}
+	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
+}
+
+func (b *belongings) blobs() int { return len(b.all()) }
+
+// directories are all the names' first parts, sorted as a listing is.
+func directories() []string {
+	dirs := []string{openDir, plansDir}
+	for _, k := range kinds {
+		dirs = append(dirs, k.dir)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+// belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
+// sorted by plan.
+func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[belongings, error] {
+	type head struct {
+		next func() (namedItem, error, bool)
+		item namedItem
+	}
+	return func(yield func(belongings, error) bool) {
+		var heads []*head
+		advance := func(h *head) (more bool, err error) {
+			item, err, ok := h.next()
+			h.item = item
+			return ok, err
+		}
+		for _, dir := range directories() {
+			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
+			defer stop()
+			h := &head{next: next}
+			more, err := advance(h)
+			if err != nil {
+				yield(belongings{}, err)
+				return
+			}
+			if more {
+				heads = append(heads, h)
+			}
+		}
+		for len(heads) > 0 {
+			first := slices.MinFunc(heads, func(a, b *head) int {
+				return strings.Compare(a.item.name.plan.String(), b.item.name.plan.String())
+			}).item.name.plan
+			b := belongings{stored: stored{keys: v.prefix.plan(first), id: first}, marked: d.marked}
+			left := heads[:0]
+			for _, h := range heads {
+				more := true
+				for more && h.item.name.plan == first {
+					b.add(h.item.name, h.item.Item)
+					var err error
+					if more, err = advance(h); err != nil {
+						yield(belongings{}, err)
+						return
+					}
+				}
+				if more {
+					left = append(left, h)
+				}
+			}
+			heads = left
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// namedItem is a listed blob with what its name says.
+type namedItem struct {
+	name parsed
+	blob.Item
+}
+
+// named lists a directory of a day; what no vault would write there is a stray.
+func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
+	return func(yield func(namedItem, error) bool) {
+		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: dir, Metadata: true}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return // dropped as a whole
+			}
+			if err != nil {
+				yield(namedItem{}, at("list", blob.Ref{Container: d.container, Name: dir}, err))
+				return
+			}
+			for _, item := range page.Items {
+				name, ok := parseName(item.Name)
+				switch {
+				case !ok:
+					stray(item.Name, "is not a name that a vault writes")
+				case v.prefix.plan(name.plan).container != d.container:
+					stray(item.Name, "belongs to a plan of another day")
+				default:
+					if !yield(namedItem{name, item}, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// strays reports the blobs that lie outside all directories, by listing the gaps between them.
+func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
+	dirs := directories()
+	found := make([][]string, len(dirs)+1)
+	err := v.parallel(len(found), func(i int) error {
+		var from, to string
+		if i > 0 {
+			from = strings.TrimSuffix(dirs[i-1], "/") + "0" // the next character after the slash
+		}
+		if i < len(dirs) {
+			to = dirs[i]
+		}
+		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{StartFrom: from, MaxResults: 10}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return nil // dropped as a whole
+			}
+			if err != nil {
+				return at("list strays", blob.Ref{Container: d.container, Name: from}, err)
+			}
+			for _, item := range page.Items {
+				if to != "" && item.Name >= to {
+					return nil
+				}
+				found[i] = append(found[i], item.Name)
+			}
+		}
+		return nil
+	})
+	for _, name := range slices.Concat(found...) {
+		report(name, "lies in none of the vault's directories")
+	}
+	return err
+}
+
+// gather lists what is stored of one plan.
+func (v *Vault) gather(ctx context.Context, was belongings) (belongings, error) {
+	b := belongings{stored: stored{keys: was.keys, id: was.id}, marked: was.marked}
+	id := b.id.String()
+	for _, dir := range directories() {
+		prefix := dir + id
+		for page, err := range v.client.List(ctx, b.keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				break
+			}
+			if err != nil {
+				return b, at("list", b.keys.at(prefix), err)
+			}
+			for _, item := range page.Items {
+				if name, ok := parseName(item.Name); ok {
+					b.add(name, item)
+				}
+			}
+		}
+	}
+	return b, nil
+}
+
+// look asks for a plan's entry and object by name.
+func (v *Vault) look(ctx context.Context, doing string, keys keys) (stored, error) {
+	s := stored{keys: keys, id: keys.plan}
+	err := v.parallel(2, func(i int) error {
+		ref, into := keys.entry(), &s.entry
+		if i == 1 {
+			ref, into = keys.object(), &s.object
+		}
+		p, err := v.client.Head(ctx, ref)
+		if err == nil {
+			*into = &blob.Item{Name: ref.Name, Properties: p}
+		} else if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return at(doing, ref, err)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// confirmations is how often HEAD and listing are compared before they count as contradicting each other. What is written
+// or removed between the two tells them apart as well.
+const confirmations = 3
+
+// confirmGone asks again for blobs of a plan that the service called absent. It returns nil only if both a HEAD of each and a
+// listing of the plan's names say that none is there: nothing is removed, or taken for removed, on the word of one answer.
+// The error is ErrConflict if one is there after all, and ErrUnavailable if the service goes on contradicting itself.
+func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) error {
+	var doubt error
+	for range confirmations {
+		heads, err := v.heads(ctx, refs)
+		if err != nil {
+			return err
+		}
+		listed, err := v.names(ctx, keys, refs)
+		if err != nil {
+			return err
+		}
+		doubt = nil
+		for i, ref := range refs {
+			switch {
+			case heads[i] && listed[ref.Name]:
+				return at("confirm", ref, fmt.Errorf("%w: it is there after all", storage.ErrConflict))
+			case heads[i] != listed[ref.Name]:
+				doubt = at("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, in a listing: %t; nothing more is removed", storage.ErrUnavailable, heads[i], listed[ref.Name]))
+			}
+		}
+		if doubt == nil {
+			return nil
+		}
+	}
+	return doubt
+}
+
+// heads says of each blob whether it is there, by its name.
+func (v *Vault) heads(ctx context.Context, refs []blob.Ref) ([]bool, error) {
+	there := make([]bool, len(refs))
+	err := v.parallel(len(refs), func(i int) error {
+		_, err := v.client.Head(ctx, refs[i])
+		if there[i] = err == nil; there[i] || blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil
+		}
+		return at("confirm", refs[i], err)
+	})
+	return there, err
+}
+
+// names lists what a plan has in the directories of these blobs.
+func (v *Vault) names(ctx context.Context, keys keys, refs []blob.Ref) (map[string]bool, error) {
+	listed, asked := map[string]bool{}, map[string]bool{}
+	for _, ref := range refs {
+		dir, _, _ := strings.Cut(ref.Name, "/")
+		prefix := dir + "/" + keys.plan.String()
+		if asked[prefix] {
+			continue
+		}
+		asked[prefix] = true
+		for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: prefix}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				break
+			}
+			if err != nil {
+				return nil, at("confirm", keys.at(prefix), err)
+			}
+			for _, item := range page.Items {
+				listed[item.Name] = true
+			}
+		}
+	}
+	return listed, nil
+}
+
+// listParts lists what is stored of a plan's sub-objects of some kinds, all at once.
+func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
+	found := make([][]blob.Item, len(kinds))
+	err := v.parallel(len(kinds), func(i int) error {
+		dir := keys.parts(kinds[i])
+		for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: dir}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return nil
+			}
+			if err != nil {
+				return at("list sub-objects", keys.at(dir), err)
+			}
+			found[i] = append(found[i], page.Items...)
+		}
+		return nil
+	})
+	return slices.Concat(found...), err
+}
+
+// remove removes one blob of a plan. Where the service says that it is not there, a second look has to agree.
+func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Ref, cond blob.Condition) error {
+	err := v.client.Delete(ctx, ref, cond)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return v.confirmGone(ctx, keys, ref)
+	}
+	return at(doing, ref, err)
+}
+
+// removeParts removes sub-objects in batches, all at once. Where the service says of any that it is not there, a listing has
+// to agree.
+func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target) error {
+	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
+	doubts := make([]bool, len(batches))
+	err := v.parallel(len(batches), func(i int) error {
+		err := v.client.DeleteBatch(ctx, keys.container, batches[i])
+		if doubts[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); doubts[i] {
+			return nil
+		}
+		return at("remove sub-objects", keys.at(batches[i][0].Name), err)
+	})
+	if err != nil || !slices.Contains(doubts, true) {
+		return err
+	}
+	return v.confirmParts(ctx, keys, func(item blob.Item) (bool, error) {
+		return slices.ContainsFunc(parts, func(t blob.Target) bool { return t.Name == item.Name && (t.ETag == "" || t.ETag == item.ETag) }), nil
+	})
+}
+
+// confirmParts lists a plan's sub-objects after their removal: none that removed says should be gone may show. A listing can
+// miss a blob, so the one before the removal may have been short.
+func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.Item) (bool, error)) error {
+	items, err := v.listParts(ctx, keys, kinds[:])
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		gone, err := removed(item)
+		if err != nil {
+			return err
+		}
+		if gone {
+			return at("remove sub-objects", keys.at(item.Name), fmt.Errorf("%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable))
+		}
+	}
+	return nil
+}
