@@ -179,18 +179,44 @@ func (v *Vault) examine(ctx context.Context, s suspect, thorough bool) (conditio
 	if c.now.committed() || c.found == tooYoung {
 		return c, nil
 	}
-	if err := v.confirmGone(ctx, s.keys, c.now.missing()...); err != nil {
-		return c, err
+	err = v.confirm(ctx, &c)
+	return c, err
+}
+
+// confirm asks a second time for a plan that is not whole. A Create, a Delete or a withdrawal may have begun since the plan was
+// listed; each of them writes a marker before all else.
+func (v *Vault) confirm(ctx context.Context, c *condition) error {
+	lost := c.found != remains
+	if lost || c.marker == nil && c.deleteMarker == nil {
+		since, err := v.suspectOf(ctx, c.suspect.keys)
+		if err != nil {
+			return err
+		}
+		if !sameBlob(since.marker, c.marker) || !sameBlob(since.deleteMarker, c.deleteMarker) {
+			c.found = tooYoung
+			return nil
+		}
 	}
-	if s.marker != nil || s.deleteMarker != nil {
-		return c, nil
+	if err := v.confirmGone(ctx, c.suspect.keys, c.now.missing()...); err != nil {
+		return err
 	}
-	// A Create writes its marker first, so one that is under way since the listing shows by it.
-	since, err := v.suspectOf(ctx, s.keys)
-	if err == nil && (since.marker != nil || since.deleteMarker != nil) {
+	if !lost {
+		return nil
+	}
+	// What is there must be so still, or else a Delete came to its end meanwhile.
+	again, err := v.look(ctx, "confirm", c.suspect.keys)
+	if err == nil && !(sameBlob(again.entry, c.now.entry) && sameBlob(again.object, c.now.object)) {
 		c.found = tooYoung
 	}
-	return c, err
+	return err
+}
+
+// sameBlob says whether two looks at a blob found the same version, or both found none.
+func sameBlob(a, b *blob.Item) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.ETag == b.ETag
 }
 
 func (c condition) signs(thorough bool) signs {

@@ -1,0 +1,198 @@
+package azblob_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// absences are the answers that say that a blob is not there.
+var absences = []emulator.Effect{emulator.Answer(404, "BlobNotFound"), emulator.Answer(404, "ContainerNotFound"), emulator.Answer(404, "")}
+
+// TestRecoveryBelievesNoFalse404 answers requests of Recovery for entry, object and markers of healthy plans with 404, each of
+// them once and for ever: nothing is removed or changed, and the other plans are served.
+func TestRecoveryBelievesNoFalse404(t *testing.T) {
+	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
+		for _, role := range []string{"entry", "object"} {
+			for _, effect := range absences {
+				for _, lasting := range []bool{false, true} {
+					inBubble(t, fmt.Sprintf("%s, %s, %v, lasting %v", name, role, effect, lasting), func(t *testing.T, server *emulator.Server) {
+						w := world{server, onEmulator}
+						plan, _ := in(t, w, eachKind())
+						half := eachKind()
+						dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
+						time.Sleep(pastGrace)
+						before := of(contents(server), plan)
+						rule := emulator.On(emulator.HeadBlob).Path(plan.ID.String() + "-" + role).Do(effect)
+						if !lasting {
+							rule.Nth(1)
+						}
+						report, err := faulty(t, server, rule).Recover(t.Context(), azblob.RecoverOptions{})
+						if rule.Fired() == 0 {
+							t.Fatal("the fault did not come")
+						}
+						if lasting && (!errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "contradicts itself")) || !lasting && err != nil {
+							t.Errorf("got %v", err)
+						}
+						if len(report.Plans) != 1 || report.Plans[0].ID != half.ID || report.Plans[0].Did == "" {
+							t.Errorf("the report is %+v, want the other plan alone", report)
+						}
+						if !maps.Equal(before, of(contents(server), plan)) {
+							t.Fatal("a healthy plan was touched")
+						}
+						settled(t, onEmulator(t, server))
+						same(t, onEmulator(t, server), plan)
+					})
+				}
+			}
+		}
+	}
+}
+
+// of leaves what is stored of one plan.
+func of(all map[string]string, plan *workflow.Plan) map[string]string {
+	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.Contains(name, plan.ID.String()) })
+	return all
+}
+
+// TestDeleteBelievesNoFalse404 answers each request of a Delete with 404, once and for ever. Whenever Delete returns nil the
+// plan is gone, with all its blobs.
+func TestDeleteBelievesNoFalse404(t *testing.T) {
+	rules := map[string]func() *emulator.Rule{
+		"object, read":     func() *emulator.Rule { return emulator.On(emulator.GetBlob).Path("-object.json") },
+		"object, removal":  func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
+		"object, look":     func() *emulator.Rule { return emulator.On(emulator.HeadBlob).Path("-object.json") },
+		"object, all":      func() *emulator.Rule { return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json") },
+		"entry":            func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-entry.json") },
+		"sub-object":       func() *emulator.Rule { return emulator.On(emulator.BatchItem).Path("actions/") },
+		"all of the batch": func() *emulator.Rule { return emulator.On(emulator.BatchDelete).Path("actions/") },
+	}
+	for name, rule := range rules {
+		for _, effect := range absences[:2] {
+			for _, lasting := range []bool{false, true} {
+				for _, begun := range []bool{false, true} {
+					inBubble(t, fmt.Sprintf("%s, %v, lasting %v, begun before %v", name, effect, lasting, begun), func(t *testing.T, server *emulator.Server) {
+						v := onEmulator(t, server)
+						plan := created(t, v, eachKind())
+						if begun {
+							dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+						}
+						lie := rule().Do(effect)
+						if !lasting {
+							lie.Nth(1)
+						}
+						err := faulty(t, server, lie).Delete(t.Context(), plan.ID)
+						left := of(contents(server), plan)
+						_, whole := left[object(server, plan)]
+						switch {
+						case err == nil && len(left) > 0:
+							t.Fatalf("Delete returned nil, and %d blobs are left", len(left))
+						case errors.Is(err, storage.ErrNotFound):
+							t.Errorf("Delete says that there is no plan: %v", err)
+						case err != nil && !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrConflict):
+							t.Errorf("Delete: %v", err)
+						case err != nil && !whole && !errors.Is(err, storage.ErrUnknown):
+							t.Errorf("the plan is gone, and Delete says %v", err)
+						case lie.Fired() > 0 && !lasting && err != nil && whole:
+							t.Errorf("one wrong answer: %v", err)
+						}
+						if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+							t.Errorf("the same call again: %v", err)
+						}
+						if n := stored(server); n != 0 {
+							t.Errorf("%d blobs are left", n)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// object is the name under which contents has a plan's object.
+func object(server *emulator.Server, plan *workflow.Plan) string {
+	for c := range server.Containers() {
+		return c + "/plans/" + plan.ID.String() + "-object.json"
+	}
+	return ""
+}
+
+// shortLister is a connection whose listings leave out blobs of some names, so many times.
+type shortLister struct {
+	*emulator.Transport
+	name  string
+	times int
+}
+
+var listedBlob = regexp.MustCompile(`(?s)<Blob>.*?</Blob>`)
+
+func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
+	resp, err := f.Transport.Do(req)
+	if err != nil || req.URL.Query().Get("comp") != "list" || f.times == 0 {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	short := listedBlob.ReplaceAllFunc(body, func(b []byte) []byte {
+		if bytes.Contains(b, []byte("<Name>"+f.name)) {
+			return nil
+		}
+		return b
+	})
+	if len(short) < len(body) {
+		f.times--
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(short)), int64(len(short))
+	return resp, nil
+}
+
+// TestRecoveryBesideAShortListing leaves sub-objects out of the listing before their removal: what leads to them stays, and
+// another Recovery removes all.
+func TestRecoveryBesideAShortListing(t *testing.T) {
+	for name, in := range map[string]state{"a create": createBroken("plans/*-object.json", 1), "a delete": deleteBroken(emulator.BatchDelete, "")} {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan, _ := in(t, world{server, onEmulator}, plantest.Small())
+			time.Sleep(pastGrace)
+			short := &shortLister{server.Transport(), "actions/", 1}
+			report, err := onEmulator(t, server, azblob.WithTransport(short)).Recover(t.Context(), azblob.RecoverOptions{})
+			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			left := of(contents(server), plan)
+			if _, there := left[strings.Replace(object(server, plan), "-object", "-entry", 1)]; !there || len(left) < 3 {
+				t.Errorf("%d blobs are left, want the action and what leads to it", len(left))
+			}
+			if err := onEmulator(t, server).Recovery(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if n := stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+	inBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
+		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, world{server, onEmulator}, plantest.Small())
+		short := &shortLister{server.Transport(), "actions/", 1}
+		if err := onEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || stored(server) != 0 {
+			t.Errorf("again: %v, %d blobs are left", err, stored(server))
+		}
+	})
+}
