@@ -1,0 +1,600 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// What is slow, refused for good, or tried again and again.
+
+// TestDeleteEndsAtALastingRefusal has the service refuse the removal of the object for good: Delete sends a few requests, and
+// not requests until its context ends.
+func TestDeleteEndsAtALastingRefusal(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		code   string
+		want   error
+		most   int
+	}{
+		{409, "SnapshotsPresent", storage.ErrDenied, 3},
+		{412, "ConditionNotMet", storage.ErrConflict, 4 * 4},
+		{412, "LeaseIdMissing", storage.ErrDenied, 3},
+		{403, "AuthorizationPermissionMismatch", storage.ErrDenied, 3},
+	} {
+		inBubble(t, c.code, func(t *testing.T, server *emulator.Server) {
+			plan := created(t, onEmulator(t, server), plantest.Small())
+			rule := emulator.On(emulator.DeleteBlob).Path("-object.json").Do(emulator.Answer(c.status, c.code))
+			v := faulty(t, server, rule)
+			server.ResetRequests()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := v.Delete(ctx, plan.ID)
+			if !errors.Is(err, c.want) || ctx.Err() != nil {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if n := len(server.Requests()); n > c.most {
+				t.Errorf("%d requests, want %d at the most", n, c.most)
+			}
+			settled(t, onEmulator(t, server))
+			same(t, onEmulator(t, server), plan)
+		})
+	}
+}
+
+// TestRecoveryReportsSnapshots meets blobs that can't be removed because they have snapshots. They are reported each time,
+// neither taken for young nor for removed.
+func TestRecoveryReportsSnapshots(t *testing.T) {
+	snapshots := emulator.Answer(409, "SnapshotsPresent")
+	for name, c := range map[string]struct {
+		in   state
+		rule *emulator.Rule
+		gone bool
+	}{
+		"on a sub-object":    {deleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem).Path("actions/").Do(snapshots), true},
+		"on an entry":        {createBroken("plans/*-object.json", 1), emulator.On(emulator.DeleteBlob).Path("-entry.json").Do(snapshots), true},
+		"on a marker":        {completionBroken(emulator.DeleteBlob, "open/"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
+		"on a delete marker": {deleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
+	} {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan, _ := c.in(t, world{server, onEmulator}, plantest.Small())
+			time.Sleep(pastGrace)
+			v := faulty(t, server, c.rule)
+			for range 2 {
+				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+				if !errors.Is(err, storage.ErrDenied) || report.Young != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
+					t.Errorf("%+v, %v, want that it is reported", report, err)
+				}
+				time.Sleep(pastGrace)
+			}
+			if err := onEmulator(t, server).Recovery(t.Context()); err != nil {
+				t.Error(err)
+			}
+			sound(t, onEmulator(t, server))
+			if ok, err := v.Exists(t.Context(), plan.ID); ok == c.gone || err != nil {
+				t.Errorf("the plan is there: %v, %v", ok, err)
+			}
+		})
+	}
+}
+
+// TestRecoveryReportsNoRemovalThatDidNotHappen lets a marker change before its removal.
+func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
+	inBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {
+		plan, _ := completionBroken(emulator.DeleteBlob, "open/")(t, world{server, onEmulator}, plantest.Small())
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.DeleteBlob, "open/", func() {
+			for c := range server.Containers() {
+				server.Put(c, "open/"+plan.ID.String(), nil, nil)
+			}
+		}})
+		report, err := onEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
+		if err != nil || len(report.Plans) != 0 || report.Young != 1 {
+			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
+		}
+	})
+}
+
+// TestCreateUntilItSucceeds calls a Create that was broken off again and again, every five minutes and without any Recovery:
+// soon after the grace period of the first it succeeds.
+func TestCreateUntilItSucceeds(t *testing.T) {
+	for _, broken := range []string{"plans/*-entry.json", "blocks/", "plans/*-object.json"} {
+		inBubble(t, "broken off at "+broken, func(t *testing.T, server *emulator.Server) {
+			plan := eachKind()
+			storage.Complete(plan)
+			diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path(broken), plan)
+			v := onEmulator(t, server)
+			first := time.Now()
+			for {
+				err := v.Create(t.Context(), plan)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, storage.ErrConflict) {
+					t.Fatal(err)
+				}
+				if time.Since(first) > 20*time.Minute {
+					t.Fatalf("%v later: %v", time.Since(first), err)
+				}
+				time.Sleep(5 * time.Minute)
+			}
+			same(t, v, plan)
+			sound(t, v)
+			if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrExists) {
+				t.Errorf("once more: %v, want ErrExists", err)
+			}
+			settled(t, v)
+			same(t, v, plan)
+		})
+	}
+}
+
+// diesAtOnce breaks a Create off, and takes no time for it.
+func diesAtOnce(t *testing.T, server *emulator.Server, at *emulator.Rule, plan *workflow.Plan) {
+	t.Helper()
+	dies(t, server, at, func(v *azblob.Vault) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = v.Create(ctx, plan)
+	})
+}
+
+// TestCreateSaysWhenToCallAgain takes the error at its word.
+func TestCreateSaysWhenToCallAgain(t *testing.T) {
+	inBubble(t, "after remains", func(t *testing.T, server *emulator.Server) {
+		plan := eachKind()
+		storage.Complete(plan)
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), plan)
+		time.Sleep(3 * time.Minute)
+		v := onEmulator(t, server)
+		err := v.Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrConflict) {
+			t.Fatalf("got %v, want ErrConflict", err)
+		}
+		text := regexp.MustCompile(`call again in (\S+)$`).FindStringSubmatch(err.Error())
+		if text == nil {
+			t.Fatalf("it does not say when: %v", err)
+		}
+		wait, parseErr := time.ParseDuration(text[1])
+		if parseErr != nil || wait > 10*time.Minute {
+			t.Fatalf("%q, %v", text[1], parseErr)
+		}
+		time.Sleep(wait - 3*time.Second)
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("earlier: %v, want ErrConflict", err)
+		}
+		time.Sleep(3 * time.Second)
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Errorf("at the time that it said: %v", err)
+		}
+		same(t, v, plan)
+	})
+}
+
+// TestCreateLeavesNoMarkerOnAPlanThatIsThere creates a plan again that is final, and so has no marker.
+func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
+	inBubble(t, "final", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan, _ := final(t, world{server, onEmulator}, plantest.Small())
+		before := contents(server)
+		again := plantest.Small()
+		again.ID = plan.ID
+		if err := v.Create(t.Context(), again); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("got %v, want ErrExists", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("something was left or changed")
+		}
+	})
+}
+
+// TestCreateRefusedAtItsObject is refused for good at its last request: nothing is left, or the error says so.
+func TestCreateRefusedAtItsObject(t *testing.T) {
+	refused := func() *emulator.Rule {
+		return emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	inBubble(t, "and undone", func(t *testing.T, server *emulator.Server) {
+		err := faulty(t, server, refused()).Create(t.Context(), plantest.Full())
+		if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrDenied alone", err)
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+	inBubble(t, "and the undoing, too", func(t *testing.T, server *emulator.Server) {
+		v := faulty(t, server, refused(), emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		if err := v.Create(t.Context(), plantest.Full()); !errors.Is(err, storage.ErrDenied) || !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrDenied and ErrUnknown", err)
+		}
+		settled(t, onEmulator(t, server))
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+	inBubble(t, "after a try that may have been applied", func(t *testing.T, server *emulator.Server) {
+		late := emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostRequest().Late(1 << 20))
+		plan := plantest.Small()
+		err := faulty(t, server, late, refused()).Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		server.DeliverLate()
+		same(t, onEmulator(t, server), plan)
+	})
+}
+
+// TestUndoMeetsALaterEntry freezes the undoing of a refused Create before it removes its entry, until Recovery has done all of
+// it and the same plan was created again: that one's entry stays.
+func TestUndoMeetsALaterEntry(t *testing.T) {
+	inBubble(t, "of the same ID", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		storage.Complete(plan)
+		again := *plan
+		transport := server.Transport()
+		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		transport.SetGate(&between{emulator.DeleteBlob, "-entry.json", func() {
+			settled(t, onEmulator(t, server))
+			if err := onEmulator(t, server).Create(t.Context(), &again); err != nil {
+				t.Error(err)
+			}
+		}})
+		patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
+		if err := onEmulator(t, server, azblob.WithTransport(transport), patient).Create(t.Context(), plan); err == nil {
+			t.Fatal("a Create that was refused returned nil")
+		}
+		same(t, onEmulator(t, server), &again)
+		sound(t, onEmulator(t, server))
+	})
+}
+
+// TestCreateThatIsTakenBackBesideAnUpdate moves a plan on between its object, which came too late, and its withdrawal, which
+// then dies: Recovery takes what is left for what it is.
+func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
+	inBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		transport := server.Transport()
+		transport.Inject(
+			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
+			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+		transport.SetGate(&between{emulator.DeleteBlob, "-object.json", func() {
+			v := onEmulator(t, server)
+			now := reread(t, v, plan)
+			now.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), now); err != nil {
+				t.Error(err)
+			}
+		}})
+		v := onEmulator(t, server, azblob.WithTransport(frozen{transport, "-object.json", 20 * time.Second}), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		settled(t, onEmulator(t, server))
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
+// sleeper is a connection on which the first request that removes an object comes late, as from a process that was frozen or
+// a machine that slept.
+type sleeper struct {
+	*emulator.Transport
+	do func()
+}
+
+func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && s.do != nil {
+		do := s.do
+		s.do = nil
+		do()
+		req = req.WithContext(context.WithoutCancel(req.Context())) // it was on its way
+	}
+	return s.Transport.Do(req)
+}
+
+// TestSlowDelete freezes a Delete between its marker and its commit until Recovery has taken the delete marker away, and kills
+// it after the commit: nothing is left that no marker leads to.
+func TestSlowDelete(t *testing.T) {
+	for name, in := range map[string]state{"not started": notStarted, "running": atWork, "final": final} {
+		for _, dies := range []bool{false, true} {
+			inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+				plan, shown := in(t, world{server, onEmulator}, plantest.Full())
+				transport := server.Transport()
+				if dies {
+					transport.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+				}
+				late := &sleeper{transport, func() {
+					time.Sleep(pastGrace)
+					report, err := onEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+					if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
+						t.Errorf("Recover: %+v, %v", report, err)
+					}
+					same(t, onEmulator(t, server), shown)
+				}}
+				err := onEmulator(t, server, azblob.WithTransport(late), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute})).Delete(t.Context(), plan.ID)
+				if !errors.Is(err, storage.ErrUnknown) {
+					t.Errorf("got %v, want ErrUnknown: it was too late to learn of the outcome", err)
+				}
+				v := onEmulator(t, server)
+				settled(t, v)
+				if exists, err := v.Exists(t.Context(), plan.ID); err != nil {
+					t.Error(err)
+				} else if exists {
+					same(t, v, shown)
+				} else if n := stored(server); n != 0 {
+					t.Fatalf("%d blobs are left of a plan that is gone", n)
+				}
+				if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("the same call again: %v", err)
+				}
+				if n := stored(server); n != 0 {
+					t.Errorf("%d blobs are left", n)
+				}
+			})
+		}
+	}
+	inBubble(t, "with answers that never come", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		began := time.Now()
+		busy := emulator.On(emulator.DeleteBlob).Path("-object.json").Do(emulator.Answer(429, "TooManyRequests").RetryAfter(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		err := faulty(t, server, busy).Delete(ctx, plan.ID)
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnavailable alone", err)
+		}
+		if took := time.Since(began); took > time.Hour {
+			t.Errorf("it went on for %v", took)
+		}
+		markers := slices.DeleteFunc(server.Requests(), func(r emulator.Request) bool { return r.Op != emulator.PutBlob || !strings.HasSuffix(r.Blob, "-delete") })
+		if len(markers) != 4 {
+			t.Errorf("the delete marker was written %d times, want once for each attempt", len(markers))
+		}
+		settled(t, onEmulator(t, server))
+		same(t, onEmulator(t, server), plan)
+	})
+}
+
+// TestDeleteOfAnObjectThatKeepsChanging rewrites the object before each removal: Delete gives up, and says so.
+func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
+	inBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		transport := server.Transport()
+		n := 0
+		transport.SetGate(gateOf(func(r emulator.Request) {
+			if r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json") {
+				n++
+				b, _ := server.Blob(r.Container, r.Blob)
+				server.Put(r.Container, r.Blob, b.Body, b.Metadata)
+			}
+		}))
+		err := onEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || n != 4 {
+			t.Errorf("got %v after %d attempts, want ErrConflict after 4", err, n)
+		}
+		settled(t, onEmulator(t, server))
+		same(t, onEmulator(t, server), plan)
+	})
+}
+
+// gateOf is called before each request, with it.
+type gateOf func(emulator.Request)
+
+func (g gateOf) Enter(_ context.Context, r emulator.Request) error {
+	g(r)
+	return nil
+}
+
+func (g gateOf) Leave(emulator.Request) {}
+
+// TestGracePeriodsThatDiffer lets a vault of a short grace period recover, create and check beside one of a long one.
+func TestGracePeriodsThatDiffer(t *testing.T) {
+	const short = time.Second
+	// At each request of a Create, Recovery of the other vault runs long after its own grace period and before the Create's.
+	for n := 1; ; n++ {
+		asked := 0
+		inBubble(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server) {
+			hasty := onEmulator(t, server, azblob.WithGracePeriod(short))
+			plan := eachKind()
+			transport := server.Transport()
+			transport.SetGate(gate(func() {
+				if asked++; asked != n {
+					return
+				}
+				time.Sleep(25 * time.Second) // a try's limit is 30s
+				if report, err := hasty.Recover(t.Context(), azblob.RecoverOptions{Thorough: n%2 == 0}); err != nil || len(report.Plans) > 0 {
+					t.Errorf("Recover: %+v, %v", report, err)
+				}
+				if err := hasty.Create(t.Context(), copyOf(plan)); err == nil && asked > 3 {
+					t.Error("a Create of the same ID succeeded")
+				}
+				sound(t, hasty)
+			}))
+			err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Create(t.Context(), plan)
+			if err == nil {
+				same(t, hasty, plan)
+			} else if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrExists) {
+				t.Error(err)
+			}
+			settled(t, hasty)
+		})
+		if t.Failed() || asked < n {
+			break
+		}
+	}
+	inBubble(t, "Recovery beside a marker taken over", func(t *testing.T, server *emulator.Server) {
+		// The Create of the long grace period stands at its entry; another one of the short period comes, takes the marker
+		// over and dies there.
+		plan := eachKind()
+		storage.Complete(plan)
+		other := *plan
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
+			dying := server.Transport()
+			dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
+			_ = onEmulator(t, server, azblob.WithTransport(dying), azblob.WithGracePeriod(short), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), &other)
+			time.Sleep(20 * time.Second)
+			if report, err := onEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Young != 1 {
+				t.Errorf("Recover: %+v, %v", report, err)
+			}
+		}})
+		if err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		same(t, onEmulator(t, server), plan)
+		sound(t, onEmulator(t, server))
+	})
+	inBubble(t, "a grace period that can't be read", func(t *testing.T, server *emulator.Server) {
+		plan := eachKind()
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		for c := range server.Containers() {
+			server.Put(c, "open/"+plan.ID.String(), nil, map[string]string{"grace": "soon"})
+		}
+		time.Sleep(pastGrace)
+		before := contents(server)
+		v := onEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if check, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
+			t.Errorf("Check: %+v, %v", check, err)
+		}
+	})
+}
+
+// TestMarginIsAQuarter pins the margin from both sides: what is as old as grace period and margin is left alone, and what is
+// a second older is not.
+func TestMarginIsAQuarter(t *testing.T) {
+	for _, grace := range []time.Duration{10 * time.Minute, 40 * time.Second} {
+		inBubble(t, grace.String(), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server, azblob.WithGracePeriod(grace))
+			half := plantest.Small()
+			transport := server.Transport()
+			transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Crash()))
+			began := time.Now()
+			_ = onEmulator(t, server, azblob.WithTransport(transport), azblob.WithGracePeriod(grace), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), half)
+			time.Sleep(time.Until(began.Add(grace + grace/4 + time.Second)))
+			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Young != 1 {
+				t.Errorf("as old as that: %+v, %v", report, err)
+			}
+			time.Sleep(time.Second)
+			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || len(report.Plans) != 1 || stored(server) != 0 {
+				t.Errorf("a second older: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestCallersDeadlineIsNotTheGracePeriods ends a Create by its caller's deadline while nothing is wrong with the service: it
+// is not reported as unavailable.
+func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
+	inBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }})
+		v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		busy := make(chan struct{})
+		go func() {
+			defer close(busy)
+			if _, err := v.Exists(t.Context(), plan.ID); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := v.Create(ctx, plantest.Small())
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "grace period") {
+			t.Errorf("got %v, want the caller's deadline alone", err)
+		}
+		<-busy
+	})
+}
+
+// TestRecoveryOfADayThatCantBeListed goes on with the other days, and with nothing else.
+func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
+	for _, thorough := range []bool{false, true} {
+		inBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			now := time.Now()
+			for i := range 3 {
+				plan := plantest.Small()
+				plan.ID = idAt(now.AddDate(0, 0, -i))
+				dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+			}
+			time.Sleep(pastGrace)
+			middle := "test-" + now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
+			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			server.ResetRequests()
+			report, err := faulty(t, server, denied).Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			if !errors.Is(err, storage.ErrDenied) || report.Days != 3 || len(report.Plans) != 2 {
+				t.Errorf("%+v, %v, want what is in the two other days", report, err)
+			}
+			for _, r := range server.Requests() {
+				if r.Container == "" && r.Op != emulator.ListContainers || strings.Contains(r.Blob, "00000000-0000") {
+					t.Errorf("a request about no plan: %v", r)
+				}
+			}
+			if n := stored(server); n == 0 {
+				t.Error("what could not be listed was removed")
+			}
+			settled(t, v)
+			if n := stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+}
+
+// TestCheckBesideADroppedDay drops the day before each request of a Check that has found something: it is no error.
+func TestCheckBesideADroppedDay(t *testing.T) {
+	for n := 1; ; n++ {
+		asked := 0
+		inBubble(t, "between two looks", func(t *testing.T, server *emulator.Server) {
+			plan := created(t, onEmulator(t, server), plantest.Small())
+			for c := range server.Containers() {
+				server.Remove(c, "actions/"+plan.ID.String()+"/"+plan.Blocks[0].Sequences[0].Actions[0].ID.String()+".json")
+			}
+			time.Sleep(pastGrace)
+			transport := server.Transport()
+			transport.SetGate(gate(func() {
+				if asked++; asked == n {
+					for c := range server.Containers() {
+						server.RemoveContainer(c)
+					}
+				}
+			}))
+			report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Check(t.Context(), azblob.CheckOptions{})
+			if err != nil {
+				t.Errorf("at %d: %v", n, err)
+			}
+			if asked < n && len(report.Problems) != 1 {
+				t.Errorf("nobody dropped it: %+v", report)
+			}
+		})
+		if t.Failed() || asked < n {
+			break
+		}
+	}
+}
+
+// copyOf is a plan of the same ID that is submitted by somebody else.
+func copyOf(plan *workflow.Plan) *workflow.Plan {
+	other := eachKind()
+	other.ID = plan.ID
+	return other
+}
