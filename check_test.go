@@ -1,6 +1,7 @@
 package azblob_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,7 +16,19 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestCheckFindsWhatIsBroken breaks each invariant in turn.
+// remedy is what the comment of a kind of problem says that helps.
+type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
+
+func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
+
+func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
+	_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+	return err
+}
+
+func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
+
+// TestCheckFindsWhatIsBroken breaks each invariant in turn, and then does what is said to help.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	type store struct {
 		*emulator.Server
@@ -39,43 +52,44 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	for what, c := range map[string]struct {
 		breaks func(s store)
 		want   azblob.ProblemKind
+		remedy remedy
 	}{
-		"nothing":            {func(store) {}, ""},
-		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.HalfPlan},
-		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing},
-		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.HalfPlan},
-		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing},
+		"nothing":            {func(store) {}, "", nil},
+		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.HalfPlan, recovers},
+		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing, thorough},
+		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.HalfPlan, recovers},
+		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing, thorough},
 		"a part too many": {func(s store) {
 			s.Put(s.container, "blocks/"+s.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
-		}, azblob.Orphan},
+		}, azblob.Orphan, thorough},
 		"parts of no plan": {func(s store) {
 			id := idAt(time.Now()).String()
 			s.Put(s.container, "blocks/"+id+"/"+id+".json", []byte("{}"), nil)
-		}, azblob.Orphan},
-		"an open plan without marker": {func(s store) { s.Remove(s.container, "open/"+s.plan.ID.String()) }, azblob.Unmarked},
-		"a final plan with a marker":  {func(s store) { s.Put(s.container, "open/"+s.done.ID.String(), nil, nil) }, azblob.LeftMarker},
-		"a delete marker":             {func(s store) { s.Put(s.container, "open/"+s.plan.ID.String()+"-delete", nil, nil) }, azblob.LeftMarker},
-		"a flipped bit":               {func(s store) { s.Corrupt(s.container, part(s), func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable},
+		}, azblob.Orphan, thorough},
+		"an open plan without marker": {func(s store) { s.Remove(s.container, "open/"+s.plan.ID.String()) }, azblob.Unmarked, thorough},
+		"a final plan with a marker":  {func(s store) { s.Put(s.container, "open/"+s.done.ID.String(), nil, nil) }, azblob.LeftMarker, recovers},
+		"a delete marker":             {func(s store) { s.Put(s.container, "open/"+s.plan.ID.String()+"-delete", nil, nil) }, azblob.LeftMarker, recovers},
+		"a flipped bit":               {func(s store) { s.Corrupt(s.container, part(s), func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable, deletes},
 		"a newer schema": {func(s store) {
 			rewrite(s, part(s), func(b string) string { return strings.Replace(b, `"schema":1`, `"schema":9`, 1) }, nothing)
-		}, azblob.Unreadable},
+		}, azblob.Unreadable, deletes},
 		"another status in metadata": {func(s store) {
 			rewrite(s, part(s), as, func(m map[string]string) { m["state"] = `{"status":"Failed"}` })
-		}, azblob.Disagreement},
-		"other attempts in metadata": {func(s store) { rewrite(s, part(s), as, func(m map[string]string) { m["attempts"] = "7" }) }, azblob.Disagreement},
-		"another name in metadata":   {func(s store) { rewrite(s, name(s, "entry"), as, func(m map[string]string) { m["name"] = "x" }) }, azblob.Disagreement},
-		"an object set back":         {func(s store) { rewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unsettled},
-		"an entry set back":          {func(s store) { rewriteStatus(s.Server, s.container, s.done, "entry", "Running") }, azblob.Disagreement},
+		}, azblob.Disagreement, deletes},
+		"other attempts in metadata": {func(s store) { rewrite(s, part(s), as, func(m map[string]string) { m["attempts"] = "7" }) }, azblob.Disagreement, deletes},
+		"another name in metadata":   {func(s store) { rewrite(s, name(s, "entry"), as, func(m map[string]string) { m["name"] = "x" }) }, azblob.Disagreement, deletes},
+		"an object set back":         {func(s store) { rewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unsettled, thorough},
+		"an entry set back":          {func(s store) { rewriteStatus(s.Server, s.container, s.done, "entry", "Running") }, azblob.Disagreement, deletes},
 		"an entry with other children": {func(s store) {
 			rewrite(s, name(s, "entry"), func(b string) string {
 				return strings.Replace(b, s.plan.Blocks[0].ID.String(), s.plan.Blocks[1].ID.String(), 1)
 			}, nothing)
-		}, azblob.Disagreement},
-		"a blob between":        {func(s store) { s.Put(s.container, "notes.txt", []byte("hello"), nil) }, azblob.Stray},
-		"a blob before all":     {func(s store) { s.Put(s.container, "0", []byte("hello"), nil) }, azblob.Stray},
-		"a blob behind all":     {func(s store) { s.Put(s.container, "zz/"+s.plan.ID.String(), []byte("hello"), nil) }, azblob.Stray},
-		"a strange name":        {func(s store) { s.Put(s.container, "plans/README", []byte("hello"), nil) }, azblob.Stray},
-		"a plan of another day": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now().AddDate(0, 0, -3)).String(), nil, nil) }, azblob.Stray},
+		}, azblob.Disagreement, deletes},
+		"a blob between":        {func(s store) { s.Put(s.container, "notes.txt", []byte("hello"), nil) }, azblob.Stray, nil},
+		"a blob before all":     {func(s store) { s.Put(s.container, "0", []byte("hello"), nil) }, azblob.Stray, nil},
+		"a blob behind all":     {func(s store) { s.Put(s.container, "zz/"+s.plan.ID.String(), []byte("hello"), nil) }, azblob.Stray, nil},
+		"a strange name":        {func(s store) { s.Put(s.container, "plans/README", []byte("hello"), nil) }, azblob.Stray, nil},
+		"a plan of another day": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now().AddDate(0, 0, -3)).String(), nil, nil) }, azblob.Stray, nil},
 	} {
 		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
@@ -107,6 +121,13 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 			if n := stored(server); report.Blobs != n {
 				t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
 			}
+			if c.remedy == nil {
+				return
+			}
+			if err := c.remedy(t.Context(), v, report.Problems[0].Plan); err != nil {
+				t.Errorf("the remedy: %v", err)
+			}
+			sound(t, v)
 		})
 	}
 }

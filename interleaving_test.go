@@ -55,6 +55,8 @@ type space struct {
 	pages int
 	// replaced says that a plan of the same ID takes the target's place.
 	replaced bool
+	// mortal says that those that were frozen may be killed, too.
+	mortal bool
 	// runs bounds the exploration, unless all is wanted; 0 is exploreRuns.
 	runs int
 }
@@ -72,6 +74,8 @@ type actor struct {
 	after string
 	// concurrency of its vault; 0 is 1, where parallel requests would only multiply the space.
 	concurrency int
+	// grace is its vault's grace period; 0 is the default.
+	grace time.Duration
 	// reads says that it writes nothing. Its crash is nothing to the others.
 	reads bool
 	do    func(ctx context.Context, a *acting, v *azblob.Vault) error
@@ -148,6 +152,7 @@ type run struct {
 	effects  []emulator.Effect
 	faults   int // still to come
 	replaced bool
+	mortal   bool
 	late     []string // requests of the dead that are still under way
 	aged     bool     // time has passed
 }
@@ -318,7 +323,7 @@ func (s space) report(path []step) string {
 // begin starts the actors, whose first requests are held.
 func (s space) begin(t *testing.T, server *emulator.Server) *run {
 	strict(t, server)
-	r := &run{T: t, server: server, clock: s.clock, effects: s.effects, faults: 1, replaced: s.replaced}
+	r := &run{T: t, server: server, clock: s.clock, effects: s.effects, faults: 1, replaced: s.replaced, mortal: s.mortal}
 	if r.effects == nil {
 		r.effects = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
 		if *interleaveFull {
@@ -359,7 +364,7 @@ func (r *run) rest() {
 
 func (a *acting) begin() {
 	a.started = true
-	v := onEmulator(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)),
+	v := onEmulator(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)), azblob.WithGracePeriod(cmp.Or(a.grace, 10*time.Minute)),
 		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond, MaxElapsed: time.Hour}))
 	ctx, cancel := context.WithCancel(a.run.Context())
 	a.cancel = cancel
@@ -410,7 +415,7 @@ func (r *run) options() (list []choice) {
 				if applied && (turn.Request.Method == http.MethodGet || turn.Request.Method == http.MethodHead) {
 					continue // what was read is lost, as if it had not been
 				}
-				if r.aged && effect != emulator.LostAnswer() {
+				if r.aged && !r.mortal && effect != emulator.LostAnswer() {
 					continue // frozen, and then killed: the documented limit
 				}
 				words := strings.NewReplacer(" ", "-", ",", "").Replace(effect.String())
@@ -803,6 +808,12 @@ func (a actor) then(name string) actor {
 	return a
 }
 
+// within gives an actor's vault another grace period.
+func (a actor) within(grace time.Duration) actor {
+	a.grace = grace
+	return a
+}
+
 // wide gives an actor's vault two requests at a time.
 func (a actor) wide() actor {
 	a.concurrency = 2
@@ -1054,7 +1065,34 @@ func recoverySpaces() (list []space) {
 			effects: frozen,
 			runs:    250,
 			judge: func(r *run, v *azblob.Vault) {
-				r.deleters(v, []*workflow.Plan{plan}, "deleter")
+				r.slowDeleter(v, plan)
+			},
+		},
+		space{
+			name: "a frozen deletion that may be killed and a recovery",
+			prepare: func(t *testing.T, server *emulator.Server) {
+				plan, _ = final(t, world{server, onEmulator}, small("plan"))
+			},
+			actors: []actor{deleter("deleter"), recoverer("recovery")},
+			clock:  long,
+			mortal: true,
+			judge:  func(r *run, v *azblob.Vault) { r.slowDeleter(v, plan) },
+		},
+		space{
+			name:   "a creation and a recovery of a shorter grace period",
+			actors: []actor{creator("first", "first"), recoverer("recovery").within(time.Second)},
+			clock:  []time.Duration{20 * time.Second},
+			judge: func(r *run, v *azblob.Vault) {
+				r.creators(v, map[string]*workflow.Plan{"first": first})
+				r.returned("recovery")
+			},
+		},
+		space{
+			name:   "two creators of one ID with grace periods that differ and a recovery of the shorter one",
+			actors: []actor{creator("first", "first"), creator("second", "second").within(time.Second), recoverer("recovery").within(time.Second)},
+			clock:  []time.Duration{20 * time.Second},
+			judge: func(r *run, v *azblob.Vault) {
+				r.creators(v, map[string]*workflow.Plan{"first": first, "second": second}, storage.ErrUnknown, storage.ErrUnavailable)
 				r.returned("recovery")
 			},
 		},
@@ -1124,6 +1162,28 @@ func recoverySpaces() (list []space) {
 		},
 		replaced: true,
 	})
+	for _, n := range []int{3, 7} {
+		prepare := func(t *testing.T, server *emulator.Server) {
+			dies(t, server, emulator.On().Nth(n), func(v *azblob.Vault) { _ = v.Create(t.Context(), small("first")) })
+			time.Sleep(pastGrace)
+		}
+		both := []actor{creator("first", "first"), creator("second", "second")}
+		list = append(list,
+			space{
+				name: fmt.Sprintf("two creators that clear a creation broken off at %d", n), prepare: prepare, actors: both,
+				judge: func(r *run, v *azblob.Vault) {
+					r.creators(v, map[string]*workflow.Plan{"first": first, "second": second})
+				},
+			},
+			space{
+				name: fmt.Sprintf("two creators that clear a creation broken off at %d and a recovery", n), prepare: prepare,
+				actors: append(both, recoverer("recovery")), runs: 250,
+				judge: func(r *run, v *azblob.Vault) {
+					r.creators(v, map[string]*workflow.Plan{"first": first, "second": second})
+					r.returned("recovery")
+				},
+			})
+	}
 	for _, left := range remains {
 		for n := left.from; n <= left.to; n++ {
 			prepare := func(t *testing.T, server *emulator.Server) {
@@ -1162,6 +1222,16 @@ func recoverySpaces() (list []space) {
 		}
 	}
 	return list
+}
+
+// slowDeleter judges one that may have been frozen, and a recovery beside it.
+func (r *run) slowDeleter(v *azblob.Vault, plan *workflow.Plan) {
+	r.Helper()
+	there := r.atEnd(v, plan)
+	if r.returned("deleter", storage.ErrNotFound, storage.ErrUnknown, storage.ErrUnavailable) && there != nil {
+		r.Error("the deleter returned nil, and the plan is there")
+	}
+	r.returned("recovery")
 }
 
 // deleters judges some that delete the plan, which was one of these.

@@ -359,7 +359,9 @@ func TestSlowDelete(t *testing.T) {
 		if took := time.Since(began); took > time.Hour {
 			t.Errorf("it went on for %v", took)
 		}
-		markers := slices.DeleteFunc(server.Requests(), func(r emulator.Request) bool { return r.Op != emulator.PutBlob || !strings.HasSuffix(r.Blob, "-delete") })
+		markers := slices.DeleteFunc(server.Requests(), func(r emulator.Request) bool {
+			return r.Op != emulator.PutBlob || !strings.HasSuffix(r.Blob, "-delete")
+		})
 		if len(markers) != 4 {
 			t.Errorf("the delete marker was written %d times, want once for each attempt", len(markers))
 		}

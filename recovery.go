@@ -326,7 +326,7 @@ func (r *recovery) complete(ctx context.Context, c condition) error {
 		return at("settle object", keys.object(), err)
 	}
 	// A marker that is gone or has changed meanwhile takes nothing from that.
-	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !errors.Is(err, storage.ErrConflict) {
+	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !outrun(err) {
 		return err
 	}
 	return nil
@@ -556,7 +556,7 @@ func (r *recovery) do(keys keys, found string, do func() (did string, err error)
 	p := RecoveredPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch did, err := do(); {
-		case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt):
+		case outrun(err):
 			return false, r.leave()
 		case err != nil:
 			p.Err = err

@@ -355,13 +355,18 @@ func (v *Vault) clear(ctx context.Context, c condition) error {
 		}
 	}
 	// A marker that has changed is that of a Create which has begun since: all that was seen is gone.
-	if err := v.removeMarker(ctx, keys, keys.marker(), c.marker); err != nil && !errors.Is(err, storage.ErrConflict) {
+	if err := v.removeMarker(ctx, keys, keys.marker(), c.marker); err != nil && !outrun(err) {
 		return err
 	}
-	if err := v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker); err != nil && !errors.Is(err, storage.ErrConflict) {
+	if err := v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker); err != nil && !outrun(err) {
 		return err
 	}
 	return nil
+}
+
+// outrun says of an error that somebody else was faster: what was to be changed or removed has changed, or is gone.
+func outrun(err error) bool {
+	return errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt)
 }
 
 // old says that a sub-object was there when the plan was found. One that was written since is the work of another Create of the
@@ -373,10 +378,18 @@ func (c condition) old(item blob.Item) (bool, error) {
 	return false, at("remove sub-objects", c.suspect.keys.at(item.Name), fmt.Errorf("%w: it is new", storage.ErrConflict))
 }
 
-// removeMarker removes a marker in the version that was listed; nil stands for none.
+// removeMarker removes a marker in the version that was listed; nil stands for none. The error is ErrNotFound where somebody
+// else has removed it.
 func (v *Vault) removeMarker(ctx context.Context, keys keys, ref blob.Ref, listed *blob.Item) error {
 	if listed == nil {
 		return nil
 	}
-	return v.remove(ctx, "remove marker", keys, ref, blob.IfMatch(listed.ETag))
+	err := v.client.Delete(ctx, ref, blob.IfMatch(listed.ETag))
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		if err := v.confirmGone(ctx, keys, ref); err != nil {
+			return err
+		}
+		return at("remove marker", ref, fmt.Errorf("%w: somebody else removed it", storage.ErrNotFound))
+	}
+	return at("remove marker", ref, err)
 }

@@ -26,8 +26,13 @@ func (r verdictRow) matches(s signs) bool {
 		is   bool
 	}
 	for _, c := range []cell{
-		{r.marker, s.marker}, {r.deleteMarker, s.deleteMarker}, {r.marked, s.marked}, {r.young, s.young},
-		{r.youngDelete, s.youngDelete}, {r.thorough, s.thorough}, {r.both, s.entry != absent && s.object != absent},
+		{r.marker, s.marker},
+		{r.deleteMarker, s.deleteMarker},
+		{r.marked, s.marked},
+		{r.young, s.young},
+		{r.youngDelete, s.youngDelete},
+		{r.thorough, s.thorough},
+		{r.both, s.entry != absent && s.object != absent},
 	} {
 		if c.want != nil && !slices.Contains(c.want, c.is) {
 			return false

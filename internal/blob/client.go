@@ -367,7 +367,9 @@ type Target struct {
 	ETag string
 }
 
-func absence(t Target) error { return &Error{Reason: Absent, Err: fmt.Errorf("%s is not there", t.Name)} }
+func absence(t Target) error {
+	return &Error{Reason: Absent, Err: fmt.Errorf("%s is not there", t.Name)}
+}
 
 // changed says which of the blobs that did not match their versions is there in another one. One that is not there does not
 // match either: Azurite says so with 412, and what the service says is not documented.

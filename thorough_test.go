@@ -1,0 +1,337 @@
+package azblob_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// damaged is a store of one plan that was damaged from outside.
+type damaged struct {
+	*emulator.Server
+	container string
+	plan      *workflow.Plan
+}
+
+func (d damaged) name(role string) string {
+	return "plans/" + d.plan.ID.String() + "-" + role + ".json"
+}
+func (d damaged) marker() string { return "open/" + d.plan.ID.String() }
+
+// parts are the names of the plan's sub-objects.
+func (d damaged) parts() (names []string) {
+	for b := range d.Blobs(d.container) {
+		if strings.Contains(b.Name, d.plan.ID.String()+"/") {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
+func (d damaged) remove(names ...string) {
+	for _, name := range names {
+		d.Remove(d.container, name)
+	}
+}
+
+// atOne is a plan that is Running, and whose first action alone has moved.
+func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	v := w.vault(t)
+	plan = created(t, v, plan)
+	plan.State.Status = workflow.Running
+	action := plan.Blocks[0].Sequences[0].Actions[0]
+	action.State.Status, action.State.Start = workflow.Running, time.Now()
+	for _, o := range []workflow.Object{plan, action} {
+		if err := updateObject(t, v, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return plan, plan
+}
+
+// TestThoroughRecovery damages a plan from outside. A thorough Recovery mends what can be, and the default one touches nothing of
+// it; neither changes anything in a dry run, or while it may be under way.
+func TestThoroughRecovery(t *testing.T) {
+	shownAs := func(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
+		return func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+			t.Helper()
+			plan.State.Status = status
+			same(t, v, plan)
+			open := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+			if (len(open) == 1) == status.Final() {
+				t.Errorf("%d plans are open", len(open))
+			}
+		}
+	}
+	gone := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		if report := sound(t, v); report.Blobs != 0 {
+			t.Errorf("%d blobs are left", report.Blobs)
+		}
+	}
+	partsNotStarted := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		got := reread(t, v, plan)
+		if got.State.Status != workflow.Running {
+			t.Errorf("the plan is %s", got.State.Status)
+		}
+		for o, parent := range workflow.Walk(got) {
+			if parent != nil && o.Header().State.Status != workflow.NotStarted {
+				t.Errorf("%s is %s", o.Kind(), o.Header().State.Status)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		in     state
+		damage func(d damaged)
+		did    string // by a thorough Recovery
+		blind  bool   // the default one does not come across it
+		young  bool   // it waits for grace period and margin
+		then   func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
+	}{
+		"marker of a plan not started": {notStarted, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.NotStarted)},
+		"marker of a running plan":     {atOne, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.Running)},
+		"entry of a plan not started":  {notStarted, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as NotStarted", false, true, shownAs(workflow.NotStarted)},
+		"entry of a running plan":      {atOne, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
+		"entry of a final plan":        {final, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Completed", true, true, shownAs(workflow.Completed)},
+		"parts of a plan not started":  {notStarted, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", false, false, shownAs(workflow.NotStarted)},
+		"parts of a running plan":      {atOne, func(d damaged) { d.remove(d.parts()...) }, "they may run again", true, false, partsNotStarted},
+		"parts of a final plan":        {final, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.Completed)},
+		"entry and a part":             {atOne, func(d damaged) { d.remove(d.name("entry"), d.parts()[0]) }, "restored the entry", false, true, nil},
+		"all but a part":               {notStarted, func(d damaged) { d.remove(append(d.parts()[1:], d.marker(), d.name("entry"), d.name("object"))...) }, "removed what was left", true, true, gone},
+		"object and marker":            {notStarted, func(d damaged) { d.remove(d.marker(), d.name("object")) }, "removed what was left", true, true, gone},
+		"nothing, and a part too many": {atOne, func(d damaged) {
+			d.Put(d.container, "blocks/"+d.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
+		}, "removed them", true, true, shownAs(workflow.Running)},
+	} {
+		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			d := damaged{Server: server}
+			d.plan, _ = c.in(t, world{server, onEmulator}, eachKind())
+			for d.container = range server.Containers() {
+			}
+			c.damage(d)
+			v := onEmulator(t, server)
+			untouched := func(o azblob.RecoverOptions, found bool) {
+				t.Helper()
+				before := contents(server)
+				report, _ := v.Recover(t.Context(), o)
+				if !maps.Equal(before, contents(server)) {
+					t.Errorf("%+v changed something", o)
+				}
+				if (len(report.Plans) > 0) != found {
+					t.Errorf("%+v: %+v", o, report)
+				}
+			}
+			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, !c.young)
+			if c.young {
+				untouched(azblob.RecoverOptions{Thorough: true}, false)
+			}
+			time.Sleep(pastGrace)
+			untouched(azblob.RecoverOptions{}, !c.blind)
+			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, true)
+
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if err != nil || len(report.Plans) == 0 || !strings.Contains(report.Plans[0].Did, c.did) {
+				t.Errorf("it did not say %q: %+v, %v", c.did, report, err)
+			}
+			if c.then != nil {
+				c.then(t, v, d.plan)
+			}
+			sound(t, v)
+			untouched(azblob.RecoverOptions{Thorough: true}, false)
+		})
+	}
+}
+
+// TestRecoveryLeavesLossesAlone loses one blob of an open plan from outside. No crash of a vault leaves that, so the other
+// blobs stay, and the error says what helps, which does.
+func TestRecoveryLeavesLossesAlone(t *testing.T) {
+	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
+		inBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
+			d := damaged{Server: server}
+			var shown *workflow.Plan
+			d.plan, shown = in(t, world{server, onEmulator}, plantest.Full())
+			for d.container = range server.Containers() {
+			}
+			d.remove(d.name("entry"))
+			time.Sleep(pastGrace)
+			v, before := onEmulator(t, server), contents(server)
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Recover with Thorough restores it") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if !maps.Equal(before, contents(server)) {
+				t.Error("something was touched")
+			}
+			if err := v.Create(t.Context(), copyOf(d.plan)); !errors.Is(err, storage.ErrConflict) || !maps.Equal(before, contents(server)) {
+				t.Errorf("a Create of the ID: %v", err)
+			}
+			if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+				t.Error(err)
+			}
+			sound(t, v)
+			same(t, v, shown)
+		})
+	}
+	inBubble(t, "object", func(t *testing.T, server *emulator.Server) {
+		d := damaged{Server: server}
+		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		for d.container = range server.Containers() {
+		}
+		backup, _ := d.Blob(d.container, d.name("object"))
+		d.remove(d.name("object"))
+		time.Sleep(pastGrace)
+		v, before := onEmulator(t, server), contents(server)
+		for _, thorough := range []bool{false, true} {
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+		}
+		if err := v.Create(t.Context(), copyOf(d.plan)); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("a Create of the ID: %v", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("something was touched")
+		}
+		d.Restore(d.container, backup)
+		settled(t, v)
+		same(t, v, d.plan)
+	})
+	inBubble(t, "an object alone", func(t *testing.T, server *emulator.Server) { // a late copy of a Create's last request leaves it
+		d := damaged{Server: server}
+		d.plan, _ = notStarted(t, world{server, onEmulator}, plantest.Full())
+		for d.container = range server.Containers() {
+		}
+		d.remove(append(d.parts(), d.marker(), d.name("entry"))...)
+		time.Sleep(pastGrace)
+		v := onEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Delete removes what is there") || len(report.Plans) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if err := v.Delete(t.Context(), d.plan.ID); err != nil || stored(server) != 0 {
+			t.Errorf("Delete: %v, %d blobs are left", err, stored(server))
+		}
+	})
+	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
+		d := damaged{Server: server}
+		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		for d.container = range server.Containers() {
+		}
+		d.remove(d.parts()[0])
+		v := onEmulator(t, server)
+		if _, err := v.Read(t.Context(), d.plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough rewrites it") {
+			t.Errorf("Read: %v", err)
+		}
+		if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+			t.Error(err)
+		}
+		reread(t, v, d.plan)
+	})
+}
+
+// TestRecoveryReadsWhatItCompletes meets an entry whose metadata says Completed and whose content says Running: it is reported,
+// and neither the object nor the marker is touched.
+func TestRecoveryReadsWhatItCompletes(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		d := damaged{Server: server}
+		d.plan, _ = completionBroken(emulator.PutBlob, "-object.json")(t, world{server, onEmulator}, plantest.Small())
+		for d.container = range server.Containers() {
+		}
+		backup, _ := d.Blob(d.container, d.name("entry"))
+		rewriteStatus(server, d.container, d.plan, "entry", "Running")
+		b, _ := d.Blob(d.container, d.name("entry"))
+		server.Put(d.container, b.Name, b.Body, backup.Metadata)
+		before := contents(server)
+		v := onEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("something was touched")
+		}
+		d.Restore(d.container, backup)
+		settled(t, v)
+		same(t, v, d.plan)
+	})
+}
+
+// TestRecoveryLeavesANewerObjectAlone meets an old delete marker on a plan that newer code wrote.
+func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
+	inBubble(t, "with a delete marker", func(t *testing.T, server *emulator.Server) {
+		d := damaged{Server: server}
+		d.plan, _ = notStarted(t, world{server, onEmulator}, plantest.Small())
+		for d.container = range server.Containers() {
+		}
+		b, _ := d.Blob(d.container, d.name("object"))
+		server.Put(d.container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":2`, 1)), b.Metadata)
+		server.Put(d.container, d.marker()+"-delete", nil, nil)
+		time.Sleep(pastGrace)
+		before := contents(server)
+		report, err := onEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestThoroughRecoveryNamesStrays finds blobs that are none of the vault's, and leaves them alone.
+func TestThoroughRecoveryNamesStrays(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		created(t, v, plantest.Small())
+		for c := range server.Containers() {
+			server.Put(c, "notes.txt", []byte("hello"), nil)
+			server.Put(c, "plans/README", []byte("hello"), nil)
+		}
+		time.Sleep(pastGrace)
+		before := contents(server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 || !maps.Equal(before, contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestThoroughRecoveryBesideWork runs while plans are created, completed and deleted: it mends nothing, since nothing is wrong.
+func TestThoroughRecoveryBesideWork(t *testing.T) {
+	for n := 1; ; n++ {
+		asked := 0
+		inBubble(t, "at each request", func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			_, ending := running(t, v, plantest.Small())
+			doomed := created(t, v, plantest.Small())
+			transport := server.Transport()
+			transport.SetGate(gate(func() {
+				if asked++; asked != n {
+					return
+				}
+				if err := errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())); err != nil {
+					t.Error(err)
+				}
+			}))
+			report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if err != nil || len(report.Plans) != 0 {
+				t.Errorf("at %d: %+v, %v", n, report, err)
+			}
+			settled(t, v)
+			if asked >= n {
+				same(t, v, ending)
+			}
+		})
+		if t.Failed() || asked < n {
+			break
+		}
+	}
+}
