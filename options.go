@@ -39,8 +39,9 @@ type Retry struct {
 // WithConcurrency sets how many requests the vault has in flight at most. Default: 64.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
-// WithGracePeriod sets how long a Create may take, and how long Recovery leaves alone what might be a create or delete that
-// is under way; all vaults of a prefix must have the same. Default: 10m.
+// WithGracePeriod sets how long a Create may take, and a Delete until its commit, and how long Recovery leaves alone what might
+// be a create or delete that is under way. Vaults of one prefix may have different ones: markers tell that of their writer, and
+// the longest is waited for. Default: 10m.
 func WithGracePeriod(d time.Duration) Option { return func(o *options) { o.grace = d } }
 
 // WithRetry sets how failed requests are tried again. Default: as Retry says.

@@ -353,7 +353,7 @@ func TestSlowDelete(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 		defer cancel()
 		err := faulty(t, server, busy).Delete(ctx, plan.ID)
-		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "call again") {
 			t.Errorf("got %v, want ErrUnavailable alone", err)
 		}
 		if took := time.Since(began); took > time.Hour {
@@ -387,7 +387,33 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || n != 4 {
 			t.Errorf("got %v after %d attempts, want ErrConflict after 4", err, n)
 		}
-		settled(t, onEmulator(t, server))
+		same(t, onEmulator(t, server), plan)
+		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || stored(server) != 0 {
+			t.Errorf("called again: %v, %d blobs are left", err, stored(server))
+		}
+	})
+}
+
+// TestCreateOfAMarkerThatKeepsChanging rewrites the marker of a broken Create before each attempt to take it over: Create gives
+// up, and says so.
+func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
+	inBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		storage.Complete(plan)
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), plan)
+		transport := server.Transport()
+		transport.SetGate(gateOf(func(r emulator.Request) {
+			if r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" {
+				server.Put(r.Container, r.Blob, nil, map[string]string{"writeid": "another"})
+			}
+		}))
+		err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.HasSuffix(err.Error(), "call again") {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if err := onEmulator(t, server).Create(t.Context(), plan); err != nil {
+			t.Errorf("called again: %v", err)
+		}
 		same(t, onEmulator(t, server), plan)
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 var (
 	sights = []sight{absent, unreadable, notStarted, running, final}
-	either = []bool{false, true}
 	yes    = []bool{true}
 	no     = []bool{false}
 )
