@@ -28,6 +28,7 @@ type Vault struct {
 	grace       time.Duration
 	concurrency int
 	probing     int // days
+	unversioned bool
 	observer    Observer
 	unknown     unknownWrites
 	containers  containers
@@ -107,6 +108,7 @@ func open(ctx context.Context, name string, reg *registry.Register, opts []Optio
 		grace:       o.grace,
 		concurrency: o.concurrency,
 		probing:     o.probing,
+		unversioned: o.unversioned,
 		observer:    o.observer,
 		closed:      make(chan struct{}),
 		idle:        make(chan struct{}),
@@ -235,21 +237,27 @@ func worst(errs []error) error {
 
 // put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same
 // write when it is asked for again, so that it recognises what it may have written.
-func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (etag string, err error) {
-	same := write{ref, cond, sha256.Sum256(body)}
-	id := v.unknown.take(same)
-	if id == "" {
-		id = uuid.NewString()
+func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
+	w := written{write: write{ref, cond, sha256.Sum256(body)}}
+	if w.id = v.unknown.take(w.write); w.id == "" {
+		w.id = uuid.NewString()
 	}
-	m, err := metadata(id)
+	m, err := metadata(w.id)
 	if err != nil {
-		return "", err
+		return w, err
 	}
-	etag, err = v.client.Put(ctx, ref, body, m, cond)
+	w.etag, err = v.client.Put(ctx, ref, body, m, cond)
 	if blob.IsUnknown(err) {
-		v.unknown.keep(same, id)
+		v.unknown.keep(w.write, w.id)
 	}
-	return etag, err
+	return w, err
+}
+
+// written is a write that took effect.
+type written struct {
+	write
+	id   string // its writeid
+	etag string
 }
 
 // write is what makes two calls the same write: blob, condition and content.

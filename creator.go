@@ -128,7 +128,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 			w.metadata, err = ownMetadata(o, c.call)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s %s can't be encoded: %w", storage.ErrInvalid, o.Kind(), *o.Header().ID, err)
+			return nil, storage.Unencodable(plan, true, err)
 		}
 		if o == workflow.Object(plan) {
 			c.entry = w
@@ -188,7 +188,7 @@ func (c *creation) run(caller context.Context) error {
 		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
 		return c.withdraw(caller, etag)
 	}
-	c.plan.State.ETag = storage.Version(c.entryETag, workflow.NotStarted)
+	c.plan.State.ETag = planVersion(c.entryETag, etag, c.plan)
 	return nil
 }
 
@@ -293,7 +293,7 @@ func (c *creation) putParts(ctx context.Context) error {
 			return at("write "+p.object.Kind().String(), p.ref, err)
 		}
 		p.etag, p.body = etag, nil
-		p.object.Header().State.ETag = storage.Version(etag, workflow.NotStarted)
+		p.object.Header().State.ETag = storage.Version(etag, p.object)
 		return nil
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first (by the time in their IDs); at most limit of them, or all when limit is 0. A day is read
+// List yields the plans, newest first (by the time in their IDs); at most limit of them, or all when limit is 0 or less. A day is read
 // from its end, in pieces, and with a limit no more of it than that takes: so neither the requests nor the memory grow with the
 // vault. Without a limit some pieces are read ahead.
 //
@@ -25,10 +25,7 @@ import (
 // service fails or ctx ends, or one in place of a plan whose metadata can't be read, after which the rest comes. No request
 // is sent before the sequence is ranged over; breaking out of the loop leaves nothing behind.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if limit < 0 {
-		return nil, edge("List", uuid.Nil, storage.Invalid("limit", "%d is negative", limit))
-	}
-	return v.stream(ctx, "List", storage.Filters{Limit: limit})
+	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)})
 }
 
 // Search yields the plans that match the filters, newest first, as List does. Plans are found by ID with two requests each,
@@ -132,7 +129,7 @@ func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chose
 		p.err = at("read metadata of entry", keys.entry(), err)
 		return p, true
 	}
-	r.State.ETag = storage.Version(entry.ETag, r.State.Status)
+	r.State.ETag = storage.Version(entry.ETag, &workflow.Plan{State: r.State})
 	p.result, p.cut = r, len(cut) > 0
 	return p, f.Choose(r)
 }

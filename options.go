@@ -20,6 +20,7 @@ type options struct {
 	transport      policy.Transporter
 	serviceVersion string
 	probing        int
+	unversioned    bool
 	observer       Observer
 }
 
@@ -63,6 +64,12 @@ func WithServiceVersion(version string) Option {
 // ask for the container of each day by name, from tomorrow back to so many days before today, by this machine's date. What
 // is older is not seen, nor what the identity has no rights to. Default: 0, which is off; then such calls are ErrDenied.
 func WithDayProbing(days int) Option { return func(o *options) { o.probing = days } }
+
+// WithUnversionedUpdates lets updates have an empty State.ETag, for engines that keep no versions. Such an update overwrites
+// whatever version is there: the last writer wins, a lost answer may make an update take effect twice, and nobody notices
+// children that are not those of the plan. Of a plan it is one request more, which looks whether there is such a plan. An
+// update with a version is checked as always. Default: an update without a version is ErrInvalid.
+func WithUnversionedUpdates() Option { return func(o *options) { o.unversioned = true } }
 
 // WithObserver sets who is told what the vault does. Default: nobody.
 func WithObserver(observer Observer) Option { return func(o *options) { o.observer = observer } }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -13,11 +14,12 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Exists says whether there is a plan of this ID, with one request.
+// Exists says whether there is a plan of this ID, with one request. An ID that is not a UUIDv7 is no plan's, and is not asked
+// for.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call("Exists", id, func() error {
-		if err := storage.CheckID(id); err != nil {
-			return err
+		if storage.CheckID(id) != nil {
+			return nil
 		}
 		ref := v.prefix.plan(id).object() // its presence commits the plan
 		_, err := v.client.Head(ctx, ref)
@@ -80,8 +82,7 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		}
 	}
 	if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {
-		planKind.adopt(object, entry)
-		return object, checkWhole(object)
+		return object, join(object, entry)
 	}
 	return v.assemble(ctx, entry, object)
 }
@@ -109,7 +110,7 @@ func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error
 	if err != nil {
 		return nil, at("read entry", ref, err)
 	}
-	entry.State.ETag = storage.Version(p.ETag, entry.State.Status)
+	entry.State.ETag = p.ETag // see join
 	return entry, nil
 }
 
@@ -120,6 +121,7 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 		return nil, p, at("read object", ref, err)
 	}
 	object, err := decodeObject(body, keys.plan)
+	object.State.ETag = p.ETag // see join
 	return object, p, at("read object", ref, err)
 }
 
@@ -138,14 +140,43 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 		}
 		var e *storage.Error
 		errors.As(err, &e)
-		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough rewrites it: %w", storage.ErrCorrupt, e.Err)
+		// The cause without ErrNotFound, which would say that there is no such plan.
+		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough rewrites it: %w", storage.ErrCorrupt, errors.Unwrap(e.Err))
 		return nil, e
 	}
 	if err != nil {
 		return nil, err
 	}
+	return object, join(object, entry)
+}
+
+// join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that
+// updates want. Until then each part has the ETag that it was read at, alone or in the version that the object has of it.
+func join(object, entry *workflow.Plan) error {
+	objectETag := object.State.ETag
 	planKind.adopt(object, entry)
-	return object, checkWhole(object)
+	for o, parent := range workflow.Walk(object) {
+		state := o.Header().State
+		switch etag, _, _ := storage.SplitVersion(state.ETag); {
+		case parent == nil:
+			state.ETag = planVersion(etag, objectETag, object)
+		case etag != "":
+			state.ETag = storage.Version(etag, o)
+		}
+	}
+	return checkWhole(object)
+}
+
+// planVersion is the version of a plan, which has two blobs.
+func planVersion(entryETag, objectETag string, plan *workflow.Plan) string {
+	return storage.Version(entryETag+"/"+objectETag, plan)
+}
+
+// splitPlanVersion returns the ETags of a plan's entry and object. A listing's version has none of the object.
+func splitPlanVersion(version string) (entryETag, objectETag string) {
+	name, _, _ := storage.SplitVersion(version)
+	entryETag, objectETag, _ = strings.Cut(name, "/")
+	return entryETag, objectETag
 }
 
 // partsOf lists a plan's sub-objects.
@@ -216,7 +247,7 @@ func (v *Vault) refresh(ctx context.Context, keys keys, o workflow.Object) error
 	if err != nil {
 		return at(doing, ref, err)
 	}
-	now.Header().State.ETag = storage.Version(p.ETag, now.Header().State.Status)
+	now.Header().State.ETag = p.ETag // see join
 	kind.adopt(o, now)
 	return nil
 }

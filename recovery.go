@@ -482,10 +482,10 @@ func (r *recovery) extraParts(ctx context.Context, c condition, extra []blob.Ite
 // Recovery removes it.
 func (r *recovery) restoreMarker(ctx context.Context, keys keys) (etag string, err error) {
 	ref := keys.marker()
-	etag, err = r.v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
+	w, err := r.v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
 		return markerMetadata(writeID, r.v.grace), nil
 	})
-	return etag, at("write marker", ref, err)
+	return w.etag, at("write marker", ref, err)
 }
 
 // restoreEntry writes the entry of a plan that has lost it, from its object.

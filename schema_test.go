@@ -44,11 +44,12 @@ func goldenPlan() *workflow.Plan {
 	}
 	key := uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	state := func(s workflow.Status) workflow.State {
-		return workflow.State{Status: s, Start: at.Add(time.Minute), End: at.Add(time.Hour), ETag: storage.Version("0x8DE49A7C5A1C800", s)}
+		return workflow.State{Status: s, Start: at.Add(time.Minute), End: at.Add(time.Hour), ETag: "0x8DE49A7C5A1C800@" + s.String()}
 	}
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
+		RuntimeUpdate: at.Add(time.Hour),
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -56,7 +57,10 @@ func goldenPlan() *workflow.Plan {
 			Timeout: 90 * time.Second, Retries: 2,
 			Req: plantest.Request{Text: "<request>", Number: 1 << 60, Options: map[string]string{"b": "", "a": "1"}, Payload: []byte{0, 255}},
 			Attempts: []workflow.Attempt{
-				{Err: &plugins.Error{Code: 7, Message: "no & never", Permanent: true}, Start: at.Add(time.Minute), End: at.Add(61 * time.Second)},
+				{
+					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
+					Start: at.Add(time.Minute), End: at.Add(61 * time.Second),
+				},
 				{Resp: &plantest.Response{Text: "<response>", OK: true}, Start: at.Add(2 * time.Minute), End: at.Add(121 * time.Second)},
 			},
 			State: state(workflow.Completed),
@@ -86,7 +90,7 @@ func goldenPlan() *workflow.Plan {
 	plan.Blocks = []*workflow.Block{block}
 	plan.DeferredActions = &workflow.DeferredActions{ID: id(), PlanID: plan.ID, State: state(workflow.Completed)}
 	plan.DeferredActions.Batches = []*workflow.DeferBatch{{
-		ID: id(), PlanID: plan.ID, Name: "batch", Descr: "a batch", When: workflow.Always, FailElement: true,
+		ID: id(), PlanID: plan.ID, Key: key, Name: "batch", Descr: "a batch", When: workflow.Always, FailElement: true,
 		Actions: []*workflow.Action{action("deferred")}, State: state(workflow.Completed),
 	}}
 	return plan
@@ -259,6 +263,42 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
 			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)
 		}
+	}
+}
+
+// TestOlderDocumentsAreRead reads documents from before some fields were added to schema 1: what they lack is zero.
+func TestOlderDocumentsAreRead(t *testing.T) {
+	want := goldenPlan()
+	want.State.ETag, want.RuntimeUpdate = "", time.Time{}
+	for o := range workflow.Walk(want) {
+		switch o := o.(type) {
+		case *workflow.Action:
+			o.Attempts[0].Err.Wrapped = nil
+		case *workflow.DeferBatch:
+			o.Key = uuid.Nil
+		}
+	}
+	same := func(what string, got, want workflow.Object, err error) {
+		t.Helper()
+		if a, ok := got.(*workflow.Action); ok && err == nil {
+			err = storage.Bind(planWith(a), plantest.Register())
+		}
+		if err != nil || !reflect.DeepEqual(dropEmptyLists(got), dropEmptyLists(want)) {
+			t.Errorf("%s is read with the error %v as\n%s\nnot\n%s", what, err, asJSON(t, got), asJSON(t, want))
+		}
+	}
+	object, err := decodeObject(readGolden(t, "older/object"), want.ID)
+	if err == nil {
+		err = storage.Bind(object, plantest.Register())
+	}
+	same("the object", object, want, err)
+	entry, err := decodeEntry(readGolden(t, "older/entry"), want.ID)
+	same("the entry", entry, planKind.alone(want), err)
+	for kind, o := range goldenParts(want) {
+		part, err := decodePart(readGolden(t, "older/"+strings.ToLower(kind.String())), kindOf(o), want.ID, *o.Header().ID)
+		alone := kindOf(o).alone(o)
+		alone.Header().State.ETag = ""
+		same(kind.String(), part, alone, err)
 	}
 }
 
@@ -936,25 +976,34 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 
 func TestVersionsKnowTheirStatus(t *testing.T) {
 	for s := workflow.NotStarted; s.Valid(); s++ {
-		etag, status, ok := storage.SplitVersion(storage.Version("0x8DE", s))
-		if etag != "0x8DE" || status != s || !ok {
-			t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
+		for _, o := range []workflow.Object{&workflow.Action{State: workflow.State{Status: s}}, planWith(&workflow.Action{})} {
+			o.Header().State.Status = s
+			etag, status, ok := storage.SplitVersion(storage.Version("0x8DE", o))
+			if etag != "0x8DE" || status != s || !ok {
+				t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
+			}
 		}
 	}
-	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@Running@x", "0x8DE"}} {
+	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@x@Running", "0x8DE"}} {
 		if etag, status, ok := storage.SplitVersion(test.version); etag != test.etag || ok {
 			t.Errorf("%q is read as %q, %s, %v", test.version, etag, status, ok)
+		}
+	}
+	for _, test := range []struct{ version, entry, object string }{{"", "", ""}, {"0x1@Running", "0x1", ""}, {planVersion("0x1", "0x2", goldenPlan()), "0x1", "0x2"}} {
+		if entry, object := splitPlanVersion(test.version); entry != test.entry || object != test.object {
+			t.Errorf("%q is read as %q and %q", test.version, entry, object)
 		}
 	}
 }
 
 func FuzzParseVersion(f *testing.F) {
-	for _, s := range []string{"", "@", "0x8DE", "0x8DE@Running", "0x8DE@Gone", "a@b@Running"} {
+	for _, s := range []string{"", "@", "0x8DE", "0x8DE@Running", "0x8DE@Gone", "a@b@Running", "0x8DE@Running@children"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
 		etag, status, ok := storage.SplitVersion(v)
-		if ok && (storage.Version(etag, status) != v || !status.Valid()) {
+		again := storage.Version(etag, &workflow.Action{State: workflow.State{Status: status}})
+		if ok && (!status.Valid() || v != again && !strings.HasPrefix(v, again+"@")) {
 			t.Errorf("%q is read as %q, %s", v, etag, status)
 		}
 		if !strings.HasPrefix(v, etag) || strings.Contains(etag, "@") {

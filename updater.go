@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -15,52 +16,57 @@ import (
 // one after the other: the entry, then the object with the whole plan as it is given, then the marker's removal. From the
 // first on every reader sees the plan as final; the same call again, or Recovery, completes what was broken off.
 //
-// Without a version in State.ETag it is one request more, which looks whether there is such a plan.
+// The children must be the ones the plan was created with, and at a final status carry their last states. Everything is
+// encoded and checked before the first request.
 //
-// The children must be the ones the plan was created with, and at a final status carry their last states.
+// Of two calls with final statuses, where the second knows the version of the first, the second one's plan stays.
 //
-// Errors: ErrInvalid before anything is sent; ErrNotFound; ErrConflict when State.ETag is not the stored version's;
-// ErrUnknown when the outcome can't be known: the same call again settles it. State.ETag is set to the new version.
+// Errors: ErrInvalid before anything is sent, also for a State.ETag that is empty, children that are not those of its
+// version, and a plan that goes back from its status; ErrNotFound; ErrConflict when State.ETag is not the stored version's;
+// ErrUnknown when the outcome can't be known: the same call again settles it, with the object as it was given or as it is
+// now, at whichever request the first one was broken off. State.ETag is set to the new version.
 func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
-	return update(ctx, v, "UpdatePlan", plan, v.settle)
+	return update(ctx, v, "UpdatePlan", plan)
 }
 
 // UpdateChecks stores the checks' own fields with one request. Errors are as with UpdatePlan, for this and all other
-// updates of parts.
+// updates of parts, which may move to any status.
+//
+// The request asks for the part and not for the plan. Beside a Delete that has not returned yet, or was broken off, it may
+// return nil although the plan is gone for readers; after Delete has returned nil it is ErrNotFound.
 func (v *Vault) UpdateChecks(ctx context.Context, checks *workflow.Checks) error {
-	return update(ctx, v, "UpdateChecks", checks, nil)
+	return update(ctx, v, "UpdateChecks", checks)
 }
 
 // UpdateBlock stores the block's own fields with one request.
 func (v *Vault) UpdateBlock(ctx context.Context, block *workflow.Block) error {
-	return update(ctx, v, "UpdateBlock", block, nil)
+	return update(ctx, v, "UpdateBlock", block)
 }
 
 // UpdateSequence stores the sequence's own fields with one request.
 func (v *Vault) UpdateSequence(ctx context.Context, sequence *workflow.Sequence) error {
-	return update(ctx, v, "UpdateSequence", sequence, nil)
+	return update(ctx, v, "UpdateSequence", sequence)
 }
 
 // UpdateAction stores the action with its attempts with one request.
 func (v *Vault) UpdateAction(ctx context.Context, action *workflow.Action) error {
-	return update(ctx, v, "UpdateAction", action, nil)
+	return update(ctx, v, "UpdateAction", action)
 }
 
 // UpdateDeferredActions stores the deferred actions' own fields with one request.
 func (v *Vault) UpdateDeferredActions(ctx context.Context, deferred *workflow.DeferredActions) error {
-	return update(ctx, v, "UpdateDeferredActions", deferred, nil)
+	return update(ctx, v, "UpdateDeferredActions", deferred)
 }
 
 // UpdateDeferBatch stores the batch's own fields with one request.
 func (v *Vault) UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch) error {
-	return update(ctx, v, "UpdateDeferBatch", batch, nil)
+	return update(ctx, v, "UpdateDeferBatch", batch)
 }
 
-// update writes an object's own blob, then does what else there is to do.
 func update[T any, P interface {
 	*T
 	workflow.Object
-}](ctx context.Context, v *Vault, op string, o P, then func(context.Context, P) error) error {
+}](ctx context.Context, v *Vault, op string, o P) error {
 	var id uuid.UUID
 	if o != nil {
 		id = *o.Header().PlanID
@@ -69,81 +75,148 @@ func update[T any, P interface {
 		if o == nil {
 			return storage.Invalid(op, "is nil")
 		}
-		if err := storage.CheckUpdate(o, v.reg); err != nil {
+		if err := storage.CheckUpdate(o, v.reg, v.unversioned); err != nil {
 			return err
 		}
-		if err := v.updateOne(ctx, o); err != nil {
-			return err
+		if plan, ok := any(o).(*workflow.Plan); ok {
+			return v.updatePlan(ctx, plan)
 		}
-		if then == nil {
-			return nil
-		}
-		return then(ctx, o)
+		return v.updatePart(ctx, o)
 	})
 }
 
-// updateOne writes the blob of an object's own fields, and notes its new version in the object.
-func (v *Vault) updateOne(ctx context.Context, o workflow.Object) error {
+// updatePart writes the blob of a part, and notes its new version in the part.
+func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
-	doing := "update " + o.Kind().String()
-	ref := v.prefix.plan(*h.PlanID).of(o)
-
+	body, err := encodeOwn(o)
+	if err := storable(o, false, body, err); err != nil {
+		return err
+	}
 	cond := blob.IfThere
-	if etag, _, _ := storage.SplitVersion(h.State.ETag); etag != "" {
+	if h.State.ETag != "" {
+		etag, _, _ := storage.SplitVersion(h.State.ETag)
 		cond = blob.IfMatch(etag)
-	} else if o.Kind() == workflow.KindPlan {
-		// Whoever has a version has read the plan, or created it. Others may mean the entry of a Create that was broken off, which
-		// must not become that of a plan that runs: searches take those for whole.
-		object := v.prefix.plan(*h.PlanID).object()
-		if _, err := v.client.Head(ctx, object); err != nil {
-			return at("look for object", object, err)
+	}
+	w, err := v.putOwn(ctx, o, body, cond)
+	if err != nil {
+		return err
+	}
+	h.State.ETag = storage.Version(w.etag, o)
+	return nil
+}
+
+// updatePlan writes the entry of a plan, and where it becomes final completes it.
+func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
+	keys := v.prefix.plan(plan.ID)
+	final := plan.State.Status.Final()
+	entry, err := encodeEntry(plan)
+	if err := storable(plan, false, entry, err); err != nil {
+		return err
+	}
+	var object []byte
+	if final {
+		object, err = encodeObject(plan)
+		if err := storable(plan, true, object, err); err != nil {
+			return err
 		}
 	}
-	body, err := encodeOwn(o)
+	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
+	cond := blob.IfMatch(entryETag)
+	if plan.State.ETag == "" {
+		cond = blob.IfThere
+	}
+	if objectETag == "" {
+		// Whoever has a version has read the plan, or created it. Others may mean the entry of a Create that was broken off, which
+		// must not become that of a plan that runs: searches take those for whole.
+		p, err := v.client.Head(ctx, keys.object())
+		if err != nil {
+			return at("look for object", keys.object(), err)
+		}
+		objectETag = p.ETag
+	}
+	w, err := v.putOwn(ctx, plan, entry, cond)
 	if err != nil {
-		return fmt.Errorf("%w: %s can't be encoded: %w", storage.ErrInvalid, doing, err)
+		return err
 	}
-	if len(body) > blob.MaxBody {
-		return storage.Invalid(doing, "needs %d bytes, %d are the most", len(body), blob.MaxBody)
+	if final {
+		objectETag, err = v.settle(ctx, plan, w, object, objectETag)
 	}
-	etag, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
-	if err != nil {
-		return at(doing, ref, err)
+	plan.State.ETag = planVersion(w.etag, objectETag, plan)
+	return err
+}
+
+// storable refuses a body that could not be encoded, or is too large for the service.
+func storable(o workflow.Object, whole bool, body []byte, err error) error {
+	switch {
+	case err != nil:
+		return storage.Unencodable(o, whole, err)
+	case len(body) > blob.MaxBody:
+		return storage.Invalid(o.Kind().String(), "needs %d bytes, %d are the most", len(body), blob.MaxBody)
 	}
-	h.State.ETag = storage.Version(etag, h.State.Status)
 	return nil
+}
+
+// putOwn writes the blob of an object's own fields.
+func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
+	ref := v.prefix.plan(*o.Header().PlanID).of(o)
+	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
+	return w, at("update "+o.Kind().String(), ref, err)
 }
 
 // settle completes the update of a plan to a final status, whose entry has been written: the object, then the marker. Until
-// the object is final too, readers take the plan from its entry and sub-objects.
-func (v *Vault) settle(ctx context.Context, plan *workflow.Plan) error {
-	if !plan.State.Status.Final() {
-		return nil
-	}
+// the object is final too, readers take the plan from its entry and sub-objects. It returns the object's version.
+func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
 	keys := v.prefix.plan(plan.ID)
-	// The entry is final for everybody now, so whatever fails is not "no effect".
-	begun := func(err error) error {
-		return fmt.Errorf("%w: the plan is %s, and Recovery or the same call again completes the rest: %w", storage.ErrUnknown, plan.State.Status, err)
+	settled, err := v.settleObject(ctx, plan, entry, body, etag)
+	if errors.Is(err, storage.ErrNotFound) {
+		return settled, err // deleted meanwhile
 	}
-	body, err := encodeObject(plan)
-	if err != nil {
-		return begun(err)
+	if err == nil {
+		err = v.deleteMarker(ctx, keys.marker(), "")
 	}
-	if _, err := v.putObject(ctx, plan, body, blob.IfThere); err != nil {
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return at("settle object", keys.object(), err) // deleted meanwhile
-		}
-		return begun(at("settle object", keys.object(), err))
+	if err == nil {
+		return settled, nil
 	}
-	if err := v.deleteMarker(ctx, keys.marker(), ""); err != nil {
-		return begun(err)
-	}
-	return nil
+	// The entry is final for everybody now, so whatever fails is not "no effect". The same call again must know its entry.
+	v.unknown.keep(entry.write, entry.id)
+	return settled, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again completes the rest: %w", storage.ErrUnknown, plan.State.Status, err)
 }
 
-// putObject writes the object of a plan that has one.
+// settleRounds is how often the object of a plan is written over one that was rewritten meanwhile.
+const settleRounds = 4
+
+// settleObject writes the object of a plan that has become final, over the version that its caller knows. Recovery may have
+// rewritten that, and so may a later completion, whose object must stay.
+func (v *Vault) settleObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
+	keys := v.prefix.plan(plan.ID)
+	for round := 1; ; round++ {
+		written, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
+		if err == nil {
+			return written, nil
+		}
+		if err = at("settle object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == settleRounds {
+			return etag, err
+		}
+		// The object before the entry: a later completion writes them the other way around, so one that is not seen in the entry
+		// has not written the object that was seen.
+		object, err := v.client.Head(ctx, keys.object())
+		if err != nil {
+			return etag, at("look at object", keys.object(), err)
+		}
+		now, err := v.client.Head(ctx, keys.entry())
+		if err != nil {
+			return etag, at("look at entry", keys.entry(), err)
+		}
+		if etag = object.ETag; now.Metadata[blob.WriteID] != entry.id {
+			return etag, nil // a later completion follows this one, and does the rest
+		}
+	}
+}
+
+// putObject writes the object of a plan that has one, and returns its version.
 func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
-	return v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
+	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
 		return planMetadata(plan, typeObject, writeID)
 	})
+	return w.etag, err
 }

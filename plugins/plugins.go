@@ -24,9 +24,23 @@ type Error struct {
 	Message string `json:"message,omitempty"`
 	// Permanent says that another attempt can't succeed.
 	Permanent bool `json:"permanent,omitempty"`
+	// Wrapped is the error behind this one, nil for none.
+	Wrapped *Error `json:"wrapped,omitempty"`
 }
 
-// Error returns the message with the code.
+// Error returns the message with the code, and those of the errors behind it.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+	text := fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+	if e.Wrapped != nil {
+		text += ": " + e.Wrapped.Error()
+	}
+	return text
+}
+
+// Unwrap returns the error behind this one, for errors.Is and errors.As.
+func (e *Error) Unwrap() error {
+	if e.Wrapped == nil {
+		return nil // not a nil *Error in an error
+	}
+	return e.Wrapped
 }

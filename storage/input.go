@@ -14,7 +14,8 @@ import (
 
 // What follows is for those who write a vault: the parts of the contract that are the same whatever it is built on.
 
-// MaxAhead is how far in the future the time in an ID may lie: a day, for clocks that disagree.
+// MaxAhead is how far in the future the time in the ID of a new plan may lie: a day, for clocks that disagree. A plan that
+// was created by a clock further ahead can be read, updated and deleted like any other.
 const MaxAhead = 24 * time.Hour
 
 // Invalid is bad input: ErrInvalid around a *workflow.FieldError.
@@ -22,22 +23,12 @@ func Invalid(field, problem string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
 }
 
-// CheckID refuses an ID that no plan can have: one that is not a UUIDv7, or lies more than MaxAhead in the future.
+// CheckID is ErrNotFound for an ID that no plan has, because it is not a UUIDv7.
 func CheckID(id uuid.UUID) error {
 	if !workflow.IsV7(id) {
-		return Invalid("ID", "%s is not a UUIDv7", id)
-	}
-	if problem := ahead(id); problem != "" {
-		return Invalid("ID", "%s", problem)
+		return fmt.Errorf("%w: %s is not a UUIDv7, so no plan has it", ErrNotFound, id)
 	}
 	return nil
-}
-
-func ahead(id uuid.UUID) string {
-	if t := workflow.Time(id); time.Until(t) > MaxAhead {
-		return fmt.Sprintf("%s lies more than a day ahead, at %s", id, t.Format(time.RFC3339))
-	}
-	return ""
 }
 
 // CheckNew refuses a plan that can't be created, naming each field: what workflow.Validate finds, IDs ahead, anything that
@@ -66,15 +57,68 @@ func Complete(plan *workflow.Plan) {
 	}
 }
 
-// CheckUpdate refuses an object that can't be stored in place of what is there, naming each field: as CheckNew, and IDs that
-// are nil, and moves back from the status in State.ETag (see Version). Of parts it looks only at their IDs, so that they may
-// be worked on meanwhile, but for a plan that becomes final.
-func CheckUpdate(o workflow.Object, reg *registry.Register) error {
+// CheckUpdate refuses an object that can't be stored in place of what is there, naming each field: what workflow.Validate
+// finds, IDs that are nil, and with a registry plugins that it lacks and requests of other types than theirs; then what does
+// not follow the version in State.ETag (see Version): other children, or a plan that goes back from its status. An empty
+// version is refused too, unless the vault takes unversioned updates.
+//
+// Of what is below the object it looks only at IDs, so that other goroutines may work on it meanwhile. The exception is a plan
+// that becomes final, all of which is stored; the version and the status of its parts do not count.
+func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) error {
 	validate := workflow.ValidateOwn
 	if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
 		validate = workflow.Validate
 	}
-	return invalid(validate(o, HasIDs, notAhead, forward, knownPlugin(reg)))
+	if err := invalid(validate(o, HasIDs, knownPlugin(reg))); err != nil {
+		return err
+	}
+	return follows(o, unversioned)
+}
+
+// follows refuses an object that can't follow the version that it was read at or last written as. Where the version is not of
+// the vault's form, the store knows no such version and says so.
+func follows(o workflow.Object, unversioned bool) error {
+	state := o.Header().State
+	if state.ETag == "" {
+		if unversioned {
+			return nil
+		}
+		return Invalid("State.ETag", "is empty: read the plan first, and start an object again with State.Reset, which keeps its version")
+	}
+	_, was, children, known := splitVersion(state.ETag)
+	if !known {
+		return nil
+	}
+	if field := childField[o.Kind()]; field != "" && children != workflow.Fingerprint(o) {
+		return Invalid(field, "the parts of the %s are not those of the version in State.ETag: they can't be added, removed, replaced or moved", o.Kind())
+	}
+	if o.Kind() == workflow.KindPlan && state.Status != was && (state.Status < was || was.Final()) {
+		return Invalid("State.Status", "%s can't follow %s: a plan only moves forward", state.Status, was)
+	}
+	return nil
+}
+
+// childField names the field that holds the children of a kind, or most of them.
+var childField = map[workflow.Kind]string{
+	workflow.KindPlan:            "Blocks",
+	workflow.KindBlock:           "Sequences",
+	workflow.KindChecks:          "Actions",
+	workflow.KindSequence:        "Actions",
+	workflow.KindDeferBatch:      "Actions",
+	workflow.KindDeferredActions: "Batches",
+}
+
+// Unencodable is the error of an object that could not be encoded, where err is what the encoder said: ErrInvalid that names
+// each request and response that is to blame. Where whole is set all below the object was encoded too.
+func Unencodable(o workflow.Object, whole bool, err error) error {
+	validate := workflow.ValidateOwn
+	if whole {
+		validate = workflow.Validate
+	}
+	if named := invalid(validate(o, workflow.Encodable)); named != nil {
+		return named
+	}
+	return fmt.Errorf("%w: %s %s can't be encoded: %w", ErrInvalid, o.Kind(), *o.Header().ID, err)
 }
 
 func invalid(err error) error {
@@ -95,14 +139,10 @@ func HasIDs(o workflow.Object, bad func(field, problem string)) {
 	}
 }
 
-// notAhead is the rule that no ID lies more than MaxAhead in the future.
+// notAhead is the rule that no ID of a new plan lies more than MaxAhead in the future.
 func notAhead(o workflow.Object, bad func(field, problem string)) {
-	h := o.Header()
-	if problem := ahead(*h.ID); problem != "" {
-		bad("ID", problem)
-	}
-	if h.PlanID != h.ID && ahead(*h.PlanID) != "" {
-		bad("PlanID", ahead(*h.PlanID))
+	if id := *o.Header().ID; time.Until(workflow.Time(id)) > MaxAhead {
+		bad("ID", fmt.Sprintf("%s lies more than a day ahead, at %s", id, workflow.Time(id).Format(time.RFC3339)))
 	}
 }
 
@@ -114,17 +154,6 @@ func asAuthored(o workflow.Object, bad func(field, problem string)) {
 	if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
 		bad("Attempts", "a new plan has none")
 	}
-}
-
-// forward is the rule that no object goes back from the status of the version that it was read at or last written as. Where
-// no version is known, so is no status.
-func forward(o workflow.Object, bad func(field, problem string)) {
-	s := o.Header().State
-	_, was, known := SplitVersion(s.ETag)
-	if !known || s.Status == was || s.Status > was && !was.Final() {
-		return
-	}
-	bad("State.Status", fmt.Sprintf("%s can't follow %s: states only move forward", s.Status, was))
 }
 
 // knownPlugin is the rule that an action's plugin is in the registry, and that its request and responses are of the types

@@ -6,15 +6,29 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Version is what a vault puts into State.ETag: its own name for the stored version, and the status that the object had in
-// it, so that CheckUpdate sees a move backwards without asking the store. The name must not hold an @.
-func Version(name string, status workflow.Status) string {
-	return name + "@" + status.String()
+// Version is what a vault puts into State.ETag: its own name for the stored version, the status that the object has in it,
+// and where the object has children their fingerprint. CheckUpdate compares status and fingerprint with what it is given, so
+// a plan that goes back or a child that was lost is seen without asking the store. The name must not hold an @.
+//
+// All below o must be in place. Version reads only its IDs, so other goroutines may work on it meanwhile.
+func Version(name string, o workflow.Object) string {
+	version := name + "@" + o.Header().State.Status.String()
+	if children := workflow.Fingerprint(o); children != "" {
+		version += "@" + children
+	}
+	return version
 }
 
-// SplitVersion takes a version apart. known is false where it holds no status; then all of it is the name.
+// SplitVersion returns the vault's name of a version, and the status that the object has in it. known is false where the
+// version holds no status.
 func SplitVersion(version string) (name string, status workflow.Status, known bool) {
-	name, text, found := strings.Cut(version, "@")
-	known = found && status.UnmarshalText([]byte(text)) == nil
+	name, status, _, known = splitVersion(version)
 	return name, status, known
+}
+
+func splitVersion(version string) (name string, status workflow.Status, children string, known bool) {
+	name, rest, found := strings.Cut(version, "@")
+	text, children, _ := strings.Cut(rest, "@")
+	known = found && status.UnmarshalText([]byte(text)) == nil
+	return name, status, children, known
 }

@@ -2,8 +2,11 @@ package workflow
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"time"
 	"unicode/utf8"
 )
@@ -11,6 +14,10 @@ import (
 // The JSON of the model is its one text form. The types' tags name the fields; what encoding/json would write badly
 // for a person (durations as numbers, bytes as base64, times in some local zone) is replaced here. Each type is written
 // through a twin without methods, whose fields are shadowed by outer ones of the same name.
+
+// MaxDepth is how deep the JSON of a request or a response may be nested. encoding/json reads 10,000 levels, of which the
+// plan around it takes some.
+const MaxDepth = 9_000
 
 // duration is a time.Duration in the notation of time.ParseDuration, such as "1m30s".
 type duration time.Duration
@@ -55,7 +62,7 @@ type planJSON struct {
 // MarshalJSON writes the plan with all below it.
 func (p Plan) MarshalJSON() ([]byte, error) {
 	twin := planTwin(p)
-	twin.SubmitTime = twin.SubmitTime.UTC()
+	twin.SubmitTime, twin.RuntimeUpdate = twin.SubmitTime.UTC(), twin.RuntimeUpdate.UTC()
 	j := planJSON{planTwin: &twin}
 	switch {
 	case p.Meta == nil:
@@ -187,12 +194,110 @@ func orNil(d *time.Duration) *duration {
 	return (*duration)(d)
 }
 
-// encodeAny keeps a nil request or response apart from one that is written as null.
+// encodeAny writes a request or response so that it can be read again as it is. It keeps nil apart from what is written as
+// null.
 func encodeAny(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
-	return encode(v)
+	text, err := encode(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case tooDeep(text):
+		return nil, fmt.Errorf("is nested more than %d levels deep", MaxDepth)
+	case !utf8.Valid(text), bytes.Contains(text, []byte(`\ufffd`)) && !validText(reflect.ValueOf(v), 0):
+		return nil, errors.New("has text that is not valid UTF-8")
+	}
+	return text, nil
+}
+
+// tooDeep says whether JSON is nested more than MaxDepth levels deep. What is short can't be.
+func tooDeep(text []byte) bool {
+	if len(text) <= 2*MaxDepth {
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// validText says whether all text in a value that encoding/json can write is valid UTF-8. The encoder writes \ufffd for what
+// is not, so only a value whose JSON has that is looked at. What writes its own JSON has seen to it itself.
+func validText(v reflect.Value, depth int) bool {
+	if !v.IsValid() || depth > MaxDepth {
+		return true
+	}
+	if v.CanInterface() {
+		switch o := v.Interface().(type) {
+		case json.Marshaler:
+			return true
+		case encoding.TextMarshaler:
+			if v.Kind() == reflect.Pointer && v.IsNil() {
+				return true
+			}
+			text, err := o.MarshalText()
+			return err != nil || utf8.Valid(text)
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return validText(v.Elem(), depth+1)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if !validText(v.Index(i), depth+1) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if !validText(key, depth+1) || !validText(value, depth+1) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" && !validText(v.Field(i), depth+1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Encodable is the rule that requests and responses can be written as JSON and read again as they are: encoding/json can
+// encode them, their text is valid UTF-8, and they are nested at most MaxDepth levels deep. It encodes them to find that out;
+// what encodes an object finds it out anyway.
+func Encodable(o Object, bad func(field, problem string)) {
+	a, ok := o.(*Action)
+	if !ok {
+		return
+	}
+	check := func(field string, v any) {
+		if _, err := encodeAny(v); err != nil {
+			bad(field, err.Error())
+		}
+	}
+	check("Req", a.Req)
+	for i := range a.Attempts {
+		check(fmt.Sprintf("Attempts[%d].Resp", i), a.Attempts[i].Resp)
+	}
 }
 
 func rawOrNil(raw json.RawMessage) any {

@@ -322,7 +322,7 @@ func TestMarshalErrors(t *testing.T) {
 	}{
 		{"status", "there is no status 5", workflow.State{Status: 5}},
 		{"status of a plan", "there is no status -1", workflow.Plan{State: workflow.State{Status: -1}}},
-		{"reason", "there is no failure reason 8", workflow.Plan{Reason: 8}},
+		{"reason", "there is no failure reason 9", workflow.Plan{Reason: 9}},
 		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
 		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		{"request", "workflow: request of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},

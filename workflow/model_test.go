@@ -43,6 +43,8 @@ func stored() *workflow.Plan {
 			o.Key = key(n)
 		case *workflow.Sequence:
 			o.Key = key(n)
+		case *workflow.DeferBatch:
+			o.Key = key(n)
 		case *workflow.Action:
 			o.Key = key(n)
 			o.Attempts[0].Err.Permanent = n%2 == 0

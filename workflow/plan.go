@@ -48,6 +48,8 @@ type Plan struct {
 	SubmitTime time.Time `json:"submitTime,omitzero"`
 	// Reason says what made the plan fail.
 	Reason FailureReason `json:"reason,omitzero"`
+	// RuntimeUpdate is the engine's own note of when it last worked on the plan; storage keeps it as it is.
+	RuntimeUpdate time.Time `json:"runtimeUpdate,omitzero"`
 }
 
 // Checks are actions that run in parallel and judge a plan or a block.
@@ -141,9 +143,11 @@ type DeferredActions struct {
 type DeferBatch struct {
 	ID     uuid.UUID `json:"id,omitzero"`
 	PlanID uuid.UUID `json:"planID,omitzero"`
-	Name   string    `json:"name,omitempty"`
-	Descr  string    `json:"descr,omitempty"`
-	When   When      `json:"when,omitzero"`
+	// Key is the author's own identifier, or uuid.Nil.
+	Key   uuid.UUID `json:"key,omitzero"`
+	Name  string    `json:"name,omitempty"`
+	Descr string    `json:"descr,omitempty"`
+	When  When      `json:"when,omitzero"`
 	// FailElement says that a failure of the batch fails the plan.
 	FailElement bool      `json:"failElement,omitzero"`
 	Actions     []*Action `json:"actions,omitempty"`
@@ -156,8 +160,12 @@ type State struct {
 	// Start and End are when the object began and ended; zero while it has not.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
-	// ETag names the stored version that the object was read at or last written as. It is the vault's: opaque, set by
-	// it, given back to it by an update, which then fails rather than overwrite a version it does not know. Empty, the
-	// update overwrites whatever version is there.
+	// ETag names the stored version that the object was read at or last written as. The vault sets it, and an update gives it
+	// back, so that the vault can refuse to overwrite a version that the caller does not know. It is opaque, and an update
+	// without it is refused. Keep it with the object: use Reset to start an object again.
 	ETag string `json:"etag,omitempty"`
 }
+
+// Reset sets the state back to NotStarted without times, as an engine does with an object that is to run again. It keeps the
+// version, which a new State would lose.
+func (s *State) Reset() { *s = State{ETag: s.ETag} }

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Status is where an object stands. States only move forward: NotStarted, Running, then one of the final three.
+// Status is where an object stands: NotStarted, Running, or one of the final three. A plan only moves forward; its parts may
+// be reset and run again.
 type Status int
 
 // The statuses. The zero value is NotStarted; Completed, Failed and Stopped are final.
@@ -30,6 +31,7 @@ const (
 	DeferredCheckFailed
 	DeferredActionFailed
 	StopRequested
+	ExceededRecovery // the plan was left for too long to be taken up again
 )
 
 // When says after which outcome of the plan a deferred batch runs.
@@ -62,6 +64,7 @@ var (
 	reasonNames = names[FailureReason]{"failure reason", []string{
 		"NoFailure", "PreCheckFailed", "ContCheckFailed", "BlockFailed",
 		"PostCheckFailed", "DeferredCheckFailed", "DeferredActionFailed", "StopRequested",
+		"ExceededRecovery",
 	}}
 	whenNames = names[When]{"when", []string{"OnSuccess", "OnFailure", "Always"}}
 	kindNames = names[Kind]{"kind", []string{"plan", "checks", "block", "sequence", "action", "deferredActions", "deferBatch"}}

@@ -9,6 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
+// MaxWrapped is how many errors an attempt's error may have behind it, each wrapped in the one before.
+const MaxWrapped = 100
+
 // FieldError says what is wrong with one field.
 type FieldError struct {
 	// Field is the path to the field from the object that was validated, such as Blocks[0].Sequences[2].Actions[1].Timeout.
@@ -144,6 +147,7 @@ func (v *validator) fields(at *place, o Object) {
 		text("Name", o.Name)
 		text("Descr", o.Descr)
 		timeOf("SubmitTime", o.SubmitTime)
+		timeOf("RuntimeUpdate", o.RuntimeUpdate)
 		if !reasonNames.valid(o.Reason) {
 			bad("Reason", "there is no failure reason %d", int(o.Reason))
 		}
@@ -178,8 +182,14 @@ func (v *validator) fields(at *place, o Object) {
 			field := fmt.Sprintf("Attempts[%d].", i)
 			timeOf(field+"Start", a.Start)
 			timeOf(field+"End", a.End)
-			if a.Err != nil {
-				text(field+"Err.Message", a.Err.Message)
+			path := field + "Err."
+			for e, behind := a.Err, 0; e != nil; e, behind = e.Wrapped, behind+1 {
+				if behind > MaxWrapped {
+					bad(field+"Err.Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
+					break
+				}
+				text(path+"Message", e.Message)
+				path += "Wrapped."
 			}
 		}
 	case *DeferBatch:

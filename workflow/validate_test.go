@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -57,7 +58,7 @@ func TestValidateFields(t *testing.T) {
 			{time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC), "the year 0 can't be written as RFC 3339"},
 		},
 		reflect.TypeFor[workflow.Status]():        {{workflow.Status(5), "there is no status 5"}, {workflow.Status(-1), "there is no status -1"}},
-		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(8), "there is no failure reason 8"}},
+		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(9), "there is no failure reason 9"}},
 		reflect.TypeFor[workflow.When]():          {{workflow.When(3), "there is no outcome 3"}},
 	}
 	// The elements of lists are the only pointers that must not be nil.
@@ -196,6 +197,26 @@ func TestValidate(t *testing.T) {
 				"Blocks[1].Sequences[0].Actions[1].Attempts[0].Start: the year 10000 can't be written as RFC 3339",
 				"Blocks[1].Sequences[0].Actions[1].Attempts[0].End: the year -1 can't be written as RFC 3339",
 				"Blocks[1].Sequences[0].Actions[1].Attempts[0].Err.Message: is not valid UTF-8",
+			},
+		},
+		{
+			"the errors behind an attempt's error",
+			func(p *workflow.Plan) {
+				deep := &plugins.Error{}
+				for range workflow.MaxWrapped {
+					deep = &plugins.Error{Wrapped: deep}
+				}
+				action(p).Attempts[0].Err.Wrapped.Message = "\xc3"
+				action(p).Attempts[1].Err = deep
+				p.Blocks[0].Sequences[0].Actions[0].Attempts[0].Err = &plugins.Error{Wrapped: deep}
+				round := &plugins.Error{}
+				round.Wrapped = round
+				p.Blocks[0].Sequences[0].Actions[1].Attempts[0].Err = round
+			},
+			[]string{
+				"Blocks[0].Sequences[0].Actions[0].Attempts[0].Err.Wrapped: more than 100 errors are wrapped in each other",
+				"Blocks[0].Sequences[0].Actions[1].Attempts[0].Err.Wrapped: more than 100 errors are wrapped in each other",
+				"Blocks[1].Sequences[0].Actions[1].Attempts[0].Err.Wrapped.Message: is not valid UTF-8",
 			},
 		},
 		{

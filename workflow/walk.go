@@ -1,7 +1,9 @@
 package workflow
 
 import (
+	"encoding/base64"
 	"fmt"
+	"hash/fnv"
 	"iter"
 
 	"github.com/google/uuid"
@@ -81,6 +83,31 @@ func visit(at *place, o, parent Object, do func(at *place, o, parent Object) boo
 	return o.children(func(field string, index int, child Object) bool {
 		return visit(&place{at, field, index}, child, o, do)
 	})
+}
+
+// Fingerprint names what is below an object: which parts, by ID, in which places. It is empty when nothing is. It reads IDs
+// and nothing else of the parts, so they may be worked on meanwhile.
+func Fingerprint(o Object) string {
+	h := fnv.New64a()
+	empty := true
+	var add func(depth byte, o Object)
+	add = func(depth byte, o Object) {
+		o.children(func(field string, _ int, child Object) bool {
+			empty = false
+			h.Write([]byte{depth})
+			h.Write([]byte(field))
+			if child != nil {
+				h.Write(child.Header().ID[:])
+				add(depth+1, child)
+			}
+			return true
+		})
+	}
+	add(0, o)
+	if empty {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // ChecksOf returns where an object keeps its five checks: bypass, pre, cont, post, deferred. Objects other than plans

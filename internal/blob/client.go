@@ -219,7 +219,7 @@ var (
 // IfMatch demands the version of that ETag. One that is not of the service's form is no version's; sent as it is it could mean
 // something else, as "*" does to some.
 func IfMatch(etag string) Condition {
-	if strings.Trim(etag, "0123456789abcdefABCDEFx") != "" {
+	if etag == "" || strings.Trim(etag, "0123456789abcdefABCDEFx") != "" {
 		etag = "0x0"
 	}
 	return Condition{ifMatch: `"` + etag + `"`}

@@ -50,6 +50,10 @@ func (e Endpoint) Store() storagetest.Store {
 			t.Cleanup(f.Wait)
 			return e.open(t, f)
 		},
+		Unversioned: func(t storagetest.T) storage.Vault {
+			t.Helper()
+			return e.open(t, c.on(e.connect(t)), azblob.WithUnversionedUpdates())
+		},
 		PassGrace: func(t storagetest.T) {
 			t.Helper()
 			// The grace period, the margin of a quarter and a second, and more than a second for the service, which tells whole ones.
@@ -100,10 +104,10 @@ func (v connected) Close(ctx context.Context) error {
 	return v.Vault.Close(ctx)
 }
 
-func (e Endpoint) open(t storagetest.T, transport policy.Transporter) storage.Vault {
+func (e Endpoint) open(t storagetest.T, transport policy.Transporter, more ...azblob.Option) storage.Vault {
 	t.Helper()
-	v, err := e.Dial(t.Context(), azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
-		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond}))
+	v, err := e.Dial(t.Context(), append([]azblob.Option{azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
+		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond})}, more...)...)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

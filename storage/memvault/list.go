@@ -13,14 +13,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first; at most limit of them, or all when limit is 0.
+// List yields the plans, newest first; at most limit of them, or all when limit is 0 or less.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return v.stream(ctx, "List", storage.Filters{Limit: limit}, func() error {
-		if limit < 0 {
-			return storage.Invalid("limit", "%d is negative", limit)
-		}
-		return nil
-	})
+	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, func() error { return nil })
 }
 
 // Search yields the plans that match, as List does.

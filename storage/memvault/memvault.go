@@ -48,19 +48,33 @@ func NewStore() *Store { return &Store{plans: map[uuid.UUID]*record{}} }
 
 // Open returns a vault on the store: another node, or the same one started again. The registry names the types of requests
 // and responses; with a nil one they are read as json.RawMessage.
-func (s *Store) Open(reg *registry.Register) *Vault { return &Vault{store: s, reg: reg} }
+func (s *Store) Open(reg *registry.Register, opts ...Option) *Vault {
+	v := &Vault{store: s, reg: reg}
+	for _, opt := range opts {
+		opt(v)
+	}
+	return v
+}
+
+// Option is a setting of a vault.
+type Option func(*Vault)
+
+// WithUnversionedUpdates lets updates have an empty State.ETag, for engines that keep no versions: they overwrite whatever
+// version is there. Default: an update without a version is ErrInvalid.
+func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
 // Vault is a storage.Vault in memory.
 type Vault struct {
-	store  *Store
-	reg    *registry.Register
-	closed bool // guarded by store.mu
+	store       *Store
+	reg         *registry.Register
+	unversioned bool
+	closed      bool // guarded by store.mu
 }
 
 var _ storage.Vault = (*Vault)(nil)
 
-// New returns a vault with a store of its own. The registry is as with Store.Open.
-func New(reg *registry.Register) *Vault { return NewStore().Open(reg) }
+// New returns a vault with a store of its own. The arguments are as with Store.Open.
+func New(reg *registry.Register, opts ...Option) *Vault { return NewStore().Open(reg, opts...) }
 
 // Create stores a plan. It first fills in what the author left out.
 func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
@@ -79,13 +93,13 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		tree, err := treeOf(plan)
 		if err != nil {
-			return err
+			return storage.Unencodable(plan, true, err)
 		}
 		now := map[uuid.UUID]part{}
 		for o := range workflow.Walk(plan) {
 			p, err := v.store.encode(o)
 			if err != nil {
-				return err
+				return storage.Unencodable(plan, true, err)
 			}
 			now[*o.Header().ID] = p
 		}
@@ -102,7 +116,7 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call(ctx, "Exists", &id, func() error {
 		_, found = v.store.plans[id]
-		return storage.CheckID(id)
+		return nil
 	})
 	return found, err
 }
@@ -190,7 +204,7 @@ func update[T any, P interface {
 			return storage.Invalid(op, "is nil")
 		}
 		h := o.Header()
-		if err := storage.CheckUpdate(o, v.reg); err != nil {
+		if err := storage.CheckUpdate(o, v.reg, v.unversioned); err != nil {
 			return err
 		}
 		r, err := v.find(id)
@@ -201,12 +215,12 @@ func update[T any, P interface {
 		if !found || stored.kind != o.Kind() {
 			return fmt.Errorf("%w: there is no %s %s in the plan", storage.ErrNotFound, o.Kind(), *h.ID)
 		}
-		if h.State.ETag != "" && h.State.ETag != stored.version {
+		if h.State.ETag != "" && h.State.ETag != stored.version { // none is refused above, but for unversioned updates
 			return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, stored.version, h.State.ETag)
 		}
 		p, err := v.store.encode(o)
 		if err != nil {
-			return err
+			return storage.Unencodable(o, false, err)
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok && plan.State.Status.Final() {
 			if err := r.settle(plan); err != nil {
@@ -225,7 +239,7 @@ func (r *record) settle(plan *workflow.Plan) error {
 	for o := range workflow.Walk(plan) {
 		text, err := json.Marshal(alone(o))
 		if err != nil {
-			return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+			return storage.Unencodable(plan, true, err)
 		}
 		shown[*o.Header().ID] = part{kind: o.Kind(), text: text}
 	}
@@ -288,21 +302,18 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 // encode makes a new version of an object.
 func (s *Store) encode(o workflow.Object) (part, error) {
 	s.versions++
+	version := storage.Version(strconv.Itoa(s.versions), o)
 	o = alone(o)
-	state := o.Header().State
-	state.ETag = storage.Version(strconv.Itoa(s.versions), state.Status)
+	o.Header().State.ETag = version
 	text, err := json.Marshal(o)
-	if err != nil {
-		return part{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
-	}
-	return part{o.Kind(), state.ETag, text}, nil
+	return part{o.Kind(), version, text}, err
 }
 
 // treeOf encodes a plan's hierarchy.
 func treeOf(plan *workflow.Plan) ([]byte, error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+		return nil, err
 	}
 	var t tree
 	if err := json.Unmarshal(text, &t); err != nil {

@@ -17,6 +17,9 @@ func TestConformance(t *testing.T) {
 			store := memvault.NewStore()
 			return storagetest.Store{
 				Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register()) },
+				Unversioned: func(storagetest.T) storage.Vault {
+					return store.Open(plantest.Register(), memvault.WithUnversionedUpdates())
+				},
 			}
 		},
 	})

@@ -2,7 +2,7 @@
 // Run. The suite knows the contract and nothing of any vault behind it.
 //
 // Each case is a promise of the contract, in words in its name, sorted by verb: create, read, update, delete, list, search,
-// recovery, check. What a harness can't offer (deaths, faults, a check) is left out, and the cases that need it are skipped
+// recovery, check, and engine, which replays what existing engines do. What a harness can't offer (deaths, faults, a check) is left out, and the cases that need it are skipped
 // with the reason. Model runs random operations of several clients on the vault under test and on a plain map.
 package storagetest
 
@@ -52,6 +52,8 @@ type Store struct {
 	// Faulty opens a vault whose requests meet passing faults at random, which depend on the seed: requests and answers that are
 	// lost, errors before and after the request took effect, late copies. They are few enough for every call to succeed in time.
 	Faulty func(t T, seed uint64) storage.Vault
+	// Unversioned opens a vault that accepts updates without a version.
+	Unversioned func(t T) storage.Vault
 	// PassGrace lets enough time pass for Recovery to touch what is unfinished now. Where it is nil nothing need pass.
 	PassGrace func(t T)
 	// Check says which invariants of what is stored are broken, and whether anything is left of plans that are not there.
@@ -70,7 +72,7 @@ type Case struct {
 func Cases() []Case {
 	return slices.Concat(
 		createCases(), readCases(), updateCases(), deleteCases(),
-		listCases(), searchCases(), recoveryCases(), checkCases(), modelCases(),
+		listCases(), searchCases(), recoveryCases(), checkCases(), engineCases(), modelCases(),
 	)
 }
 

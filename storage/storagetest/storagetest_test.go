@@ -87,7 +87,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "check", "model"}
+	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "check", "engine", "model"}
 	last := 0
 	seen := map[string]bool{}
 	for _, c := range storagetest.Cases() {

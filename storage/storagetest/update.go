@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,7 +96,20 @@ func updateCases() []Case {
 				}
 			}
 		}),
-		on("update/one without a version overwrites whatever is there", func(s *stage) {
+		on("update/one without a version is ErrInvalid and changes nothing", func(s *stage) {
+			plan := s.started(allKinds())
+			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+				blind := modelClone(plan)
+				for _, o := range eachKind(blind) {
+					o.Header().State.ETag, o.Header().State.Status = "", status
+					s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+				}
+			}
+			s.shows(s.vault, plan)
+		}),
+		on("update/one without a version overwrites whatever is there, in a vault that was opened for it", func(s *stage) {
+			s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
+			v := s.closing(s.Unversioned(s.T))
 			plan := s.started(allKinds())
 			blind := modelClone(plan)
 			for _, o := range eachKind(plan) {
@@ -103,72 +117,116 @@ func updateCases() []Case {
 			}
 			for _, o := range eachKind(blind) {
 				o.Header().State.ETag, o.Header().State.End = "", moment
-				s.must(storage.Update(s.ctx, s.vault, o))
+				s.must(storage.Update(s.ctx, v, o))
 				if o.Header().State.ETag == "" {
 					s.Errorf("the update of %s set no version", o.Kind())
 				}
 			}
 			s.shows(s.vault, blind)
+			// A version that is given is held to all the same, and the one that was set is good.
+			s.want(storage.ErrConflict, "UpdateAction", plan.ID, v.UpdateAction(s.ctx, plan.PreChecks.Actions[0]))
+			for _, o := range eachKind(blind) {
+				s.must(storage.Update(s.ctx, s.vault, o))
+			}
+			blind.State.ETag = ""
+			s.must(complete(s.ctx, v, blind))
+			s.shows(s.vault, blind)
+			s.must(s.vault.UpdatePlan(s.ctx, blind))
 		}),
-		on("update/of a part or a plan that is not there is ErrNotFound and brings nothing about", func(s *stage) {
-			plan := s.started(allKinds())
+		on("update/one whose children are not those of its version is ErrInvalid and changes nothing", func(s *stage) {
+			plan := s.started(plantest.Full())
+			for _, c := range otherChildren() {
+				for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+					edited := modelClone(plan)
+					c.edit(edited)
+					storage.Complete(edited) // the new ones have IDs
+					edited.State.Status = status
+					s.names("Blocks", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+				}
+				if c.of != nil {
+					edited := modelClone(plan)
+					c.edit(edited)
+					storage.Complete(edited)
+					o := c.of(edited)
+					s.names(c.field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+				}
+			}
+			s.shows(s.vault, plan)
+			for _, o := range partsOf(plan) {
+				s.must(storage.Update(s.ctx, s.vault, o))
+			}
+			s.must(complete(s.ctx, s.vault, plan))
+			s.shows(s.vault, plan)
+		}),
+		on("update/what nobody could read again is ErrInvalid and changes nothing", func(s *stage) {
+			plan := s.started(plantest.Full())
 			before := modelClone(plan)
-			noPlan := workflow.NewV7()
-			for _, planID := range []uuid.UUID{plan.ID, noPlan} { // parts that the plan never had, then of no plan
-				parts := modelClone(plan)
-				for o := range workflow.Walk(parts) {
-					*o.Header().ID, *o.Header().PlanID = workflow.NewV7(), planID
+			for what, req := range unreadable() {
+				fresh := plantest.Full()
+				fresh.Blocks[1].Sequences[0].Actions[1].Req = req
+				if err := s.vault.Create(s.ctx, fresh); !errors.Is(err, storage.ErrInvalid) {
+					s.Errorf("Create of a plan with %s in a request: %v", what, err)
+				} else {
+					s.names("Blocks[1].Sequences[0].Actions[1].Req", "Create", fresh.ID, err)
 				}
-				for _, o := range eachKind(parts)[1:] {
-					for _, version := range []string{o.Header().State.ETag, ""} {
-						o.Header().State.ETag = version
-						s.want(storage.ErrNotFound, methodOf(o), planID, storage.Update(s.ctx, s.vault, o))
-					}
+				edited := modelClone(plan)
+				a := edited.Blocks[1].Sequences[0].Actions[1]
+				a.Req = req
+				s.names("Req", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
+				edited.State.Status = workflow.Completed
+				s.names("Blocks[1].Sequences[0].Actions[1].Req", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+
+				a.Req, a.Attempts = nil, []workflow.Attempt{{}, {Resp: req}}
+				if r, ok := req.(plantest.Request); ok {
+					a.Attempts[1].Resp = &plantest.Response{Text: r.Text + "\xff"}
 				}
+				s.names("Attempts[1].Resp", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
+				s.names("Blocks[1].Sequences[0].Actions[1].Attempts[1].Resp", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
 			}
-			absent := modelClone(plan)
-			for o := range workflow.Walk(absent) {
-				*o.Header().PlanID = noPlan
+			s.shows(s.open(), before)
+			if n := len(s.list(s.vault)); n != 1 {
+				s.Errorf("there are %d plans", n)
 			}
-			s.want(storage.ErrNotFound, "UpdatePlan", absent.ID, s.vault.UpdatePlan(s.ctx, authored(absent)))
-			absent.State.Status = workflow.Completed
-			s.want(storage.ErrNotFound, "UpdatePlan", absent.ID, s.vault.UpdatePlan(s.ctx, absent))
-			s.lacks(s.vault, absent.ID)
-			s.shows(s.vault, before)
+		}),
+		on("update/requests and responses at the edge of what can be read come back", func(s *stage) {
+			plan := plantest.Full()
+			a := plan.Blocks[1].Sequences[0].Actions[1]
+			a.Req = nested(workflow.MaxDepth)
+			plan.PreChecks.Actions[0].Req = plantest.Request{Text: "\ufffd \\ufffd", Options: map[string]string{"\ufffd": ""}}
+			plan.PostChecks.Actions[0].Req = json.RawMessage(`{"Text": "\ufffd"}`)
+			s.started(plan)
+			a.Attempts = []workflow.Attempt{{Resp: nested(workflow.MaxDepth)}}
+			s.must(s.vault.UpdateAction(s.ctx, a))
+			s.must(complete(s.ctx, s.vault, plan))
+			got := s.read(s.open(), plan.ID)
+			if r := got.PreChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd \\ufffd" || len(r.Options) != 1 {
+				s.Errorf("a text came back as %+v", r)
+			}
+			if r := got.PostChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd" {
+				s.Errorf("a text came back as %+v", r)
+			}
 		}),
 		on("update/of a deleted plan is ErrNotFound and brings nothing back", func(s *stage) {
 			plan := s.started(allKinds())
 			s.must(s.vault.Delete(s.ctx, plan.ID))
 			for _, v := range []storage.Vault{s.vault, s.open()} {
 				for _, o := range eachKind(plan) {
-					for _, version := range []string{o.Header().State.ETag, ""} {
-						o.Header().State.ETag = version
-						s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
-					}
+					s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
 				}
-				blind := modelClone(plan)
-				blind.State.ETag, blind.State.Status = "", workflow.Completed
-				s.want(storage.ErrNotFound, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, blind))
+				final := modelClone(plan)
+				final.State.Status = workflow.Completed
+				s.want(storage.ErrNotFound, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, final))
 				s.lacks(v, plan.ID)
 			}
 		}),
-		on("update/parts only move forward", func(s *stage) {
-			plan := plantest.Sized(1, 5, 5)
-			s.started(plan)
-			for i, was := range statuses {
-				for j, next := range statuses {
-					a := plan.Blocks[0].Sequences[i].Actions[j]
-					if a.State.Status = was; was != workflow.NotStarted {
-						s.must(s.vault.UpdateAction(s.ctx, a))
+		on("update/parts move to any status, forward and back", func(s *stage) {
+			plan := s.started(allKinds())
+			for _, o := range partsOf(plan) {
+				for _, was := range statuses {
+					for _, next := range statuses {
+						s.moves(o, was)
+						s.moves(o, next)
 					}
-					a.State.Status = next
-					err := s.vault.UpdateAction(s.ctx, a)
-					if was == next || was < next && !was.Final() {
-						s.must(err)
-						continue
-					}
-					s.want(storage.ErrInvalid, "UpdateAction", plan.ID, err)
-					a.State.Status = was
 				}
 			}
 			s.shows(s.vault, plan)
@@ -212,7 +270,7 @@ func updateCases() []Case {
 			}
 		}),
 		on("update/each reason of a failure comes back", func(s *stage) {
-			for reason := workflow.NoFailure; reason <= workflow.StopRequested; reason++ {
+			for reason := workflow.NoFailure; reason <= workflow.ExceededRecovery; reason++ {
 				plan := s.started(bare(reason.String()))
 				plan.Reason, plan.State.Status = reason, workflow.Failed
 				s.must(s.vault.UpdatePlan(s.ctx, plan))
@@ -335,6 +393,76 @@ func updateCases() []Case {
 			}
 		}),
 	}, contextCases("update"))
+}
+
+// names holds an error against one of bad input: ErrInvalid, and the first field that it names.
+func (s *stage) names(field, op string, plan uuid.UUID, err error) {
+	s.Helper()
+	s.want(storage.ErrInvalid, op, plan, err)
+	var got *workflow.FieldError
+	if !errors.As(err, &got) || got.Field != field {
+		s.Errorf("the error does not name %s first: %.300v", field, err)
+	}
+}
+
+// otherChildren are ways to change which children an object of plantest.Full has: the plan's own or, where of says so, those
+// of a part, which the update of that part must see as well.
+func otherChildren() []struct {
+	edit  func(p *workflow.Plan)
+	of    func(p *workflow.Plan) workflow.Object
+	field string
+} {
+	block := func(p *workflow.Plan) workflow.Object { return p.Blocks[0] }
+	sequence := func(p *workflow.Plan) workflow.Object { return p.Blocks[0].Sequences[0] }
+	checks := func(p *workflow.Plan) workflow.Object { return p.PreChecks }
+	deferred := func(p *workflow.Plan) workflow.Object { return p.DeferredActions }
+	batch := func(p *workflow.Plan) workflow.Object { return p.DeferredActions.Batches[0] }
+	more := func() *workflow.Action { return &workflow.Action{Name: "more", Plugin: plantest.PluginName} }
+	return []struct {
+		edit  func(p *workflow.Plan)
+		of    func(p *workflow.Plan) workflow.Object
+		field string
+	}{
+		{edit: func(p *workflow.Plan) { p.Blocks = append(p.Blocks, &workflow.Block{Name: "more"}) }},
+		{edit: func(p *workflow.Plan) { p.Blocks = p.Blocks[:1] }},
+		{edit: func(p *workflow.Plan) { p.Blocks = nil }},
+		{edit: func(p *workflow.Plan) { slices.Reverse(p.Blocks) }},
+		{edit: func(p *workflow.Plan) { p.Blocks[1].ID = workflow.NewV7() }},
+		{edit: func(p *workflow.Plan) { p.PreChecks = nil }},
+		{edit: func(p *workflow.Plan) { p.PreChecks, p.PostChecks = p.PostChecks, p.PreChecks }},
+		{edit: func(p *workflow.Plan) { p.DeferredActions = nil }},
+		{func(p *workflow.Plan) { p.Blocks[0].Sequences = p.Blocks[0].Sequences[1:] }, block, "Sequences"},
+		{func(p *workflow.Plan) { p.Blocks[0].ContChecks = nil }, block, "Sequences"},
+		{func(p *workflow.Plan) {
+			b := p.Blocks[0]
+			b.Sequences[0].Actions, b.Sequences[1].Actions = b.Sequences[1].Actions, b.Sequences[0].Actions
+		}, block, "Sequences"},
+		{func(p *workflow.Plan) {
+			p.Blocks[0].Sequences[0].Actions = append(p.Blocks[0].Sequences[0].Actions, more())
+		}, sequence, "Actions"},
+		{func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions = nil }, sequence, "Actions"},
+		{func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions = p.Blocks[0].Sequences[0].Actions[1:] }, block, "Sequences"},
+		{func(p *workflow.Plan) { p.PreChecks.Actions = append(p.PreChecks.Actions, more()) }, checks, "Actions"},
+		{func(p *workflow.Plan) { p.DeferredActions.Batches = p.DeferredActions.Batches[1:] }, deferred, "Batches"},
+		{func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions = nil }, batch, "Actions"},
+	}
+}
+
+// unreadable are requests that could be stored and not be read again, or not as they were.
+func unreadable() map[string]any {
+	return map[string]any{
+		"a text that is not UTF-8":      plantest.Request{Text: "a\xffb"},
+		"a key that is not UTF-8":       plantest.Request{Options: map[string]string{"\xc3": ""}},
+		"a value that is not UTF-8":     &plantest.Request{Options: map[string]string{"a": "\xe2\x82"}},
+		"raw JSON that is not UTF-8":    json.RawMessage("{\"Text\":\"\xff\"}"),
+		"raw JSON nested too deep":      nested(workflow.MaxDepth + 1),
+		"raw JSON nested much too deep": json.RawMessage(strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)),
+	}
+}
+
+// nested is raw JSON of so many levels that the plugin's types can be read from.
+func nested(levels int) json.RawMessage {
+	return json.RawMessage(`{"Other":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)
 }
 
 // holder finds the object that has the field of a badEdit, and the field's name within it.

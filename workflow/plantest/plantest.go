@@ -104,7 +104,7 @@ func Full() *workflow.Plan {
 	p.DeferredActions = &workflow.DeferredActions{}
 	for _, when := range []workflow.When{workflow.OnSuccess, workflow.OnFailure, workflow.Always} {
 		p.DeferredActions.Batches = append(p.DeferredActions.Batches, &workflow.DeferBatch{
-			Name: when.String(), Descr: "a batch", When: when, FailElement: when == workflow.Always,
+			Key: uuid.New(), Name: when.String(), Descr: "a batch", When: when, FailElement: when == workflow.Always,
 			Actions: []*workflow.Action{action("deferred")},
 		})
 	}
@@ -230,12 +230,13 @@ func (r random) actions() []*workflow.Action {
 // and every action has a failed attempt and a good one.
 func Finish(p *workflow.Plan) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	p.RuntimeUpdate = start.Add(time.Second)
 	for o := range workflow.Walk(p) {
 		s := o.Header().State
 		s.Status, s.Start, s.End = workflow.Completed, start, start.Add(time.Minute)
 		if a, ok := o.(*workflow.Action); ok {
 			a.Attempts = []workflow.Attempt{
-				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", Permanent: false}, Start: start, End: start.Add(time.Second)},
+				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", Wrapped: &plugins.Error{Code: 8, Message: "behind it"}}, Start: start, End: start.Add(time.Second)},
 				{Resp: &Response{Text: a.Name, OK: true}, Start: start.Add(2 * time.Second), End: start.Add(time.Minute)},
 			}
 		}
