@@ -1086,6 +1086,9 @@ func checkDecoded(t *testing.T, o workflow.Object, err error, again func() (work
 	if !o.Header().State.Status.Valid() {
 		t.Errorf("%s has the status %s", o.Kind(), o.Header().State.Status)
 	}
+	if workflow.Validate(o, workflow.Encodable) != nil {
+		return // requests that this code would not have stored
+	}
 	second, err := again()
 	if err != nil {
 		t.Errorf("what was read can't be stored and read again: %v", err)

@@ -11,7 +11,7 @@ import (
 
 // The errors of a vault, for errors.Is. A vault wraps them in *Error.
 var (
-	// ErrNotFound: there is no such plan, or no such part of one.
+	// ErrNotFound: there is no such plan, or no such part of one. A part that is missing from a plan that is there is ErrCorrupt.
 	ErrNotFound = errors.New("not found")
 	// ErrExists: a plan of this ID is there already.
 	ErrExists = errors.New("exists already")

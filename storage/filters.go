@@ -14,7 +14,7 @@ import (
 // Filters choose plans. Values within a field are alternatives; fields that are set must all match. The zero value, which
 // would choose everything, is ErrInvalid: that is what List is for.
 type Filters struct {
-	// ByIDs chooses plans by their IDs. IDs of no plan are passed over.
+	// ByIDs chooses plans by their IDs. IDs of no plan are passed over, and so are those that are not UUIDv7s.
 	ByIDs []uuid.UUID
 	// ByGroupIDs chooses plans by GroupID.
 	ByGroupIDs []uuid.UUID
@@ -34,11 +34,6 @@ type Filters struct {
 func (f Filters) Check() error {
 	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus) == 0 && f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
 		return Invalid("Filters", "choose nothing: List yields all plans")
-	}
-	for i, id := range f.ByIDs {
-		if !workflow.IsV7(id) {
-			return Invalid(fmt.Sprintf("Filters.ByIDs[%d]", i), "%s is not a UUIDv7", id)
-		}
 	}
 	for i, id := range f.ByGroupIDs {
 		if id == uuid.Nil {
@@ -61,10 +56,10 @@ func (f Filters) Check() error {
 	return nil
 }
 
-// ChooseID says whether the filters leave a plan of this ID, as far as that can tell.
+// ChooseID says whether the filters leave a plan of this ID, as far as that can tell. An ID that is not a UUIDv7 is no plan's.
 func (f Filters) ChooseID(id uuid.UUID) bool {
 	created := workflow.Time(id)
-	return (f.After.IsZero() || created.After(f.After)) &&
+	return workflow.IsV7(id) && (f.After.IsZero() || created.After(f.After)) &&
 		(f.Before.IsZero() || created.Before(f.Before)) &&
 		(f.BeforeID == uuid.Nil || NewestFirst(f.BeforeID, id) < 0) &&
 		(len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id))

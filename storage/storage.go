@@ -41,12 +41,12 @@ type Creator interface {
 
 // Reader finds plans. Reads never write.
 type Reader interface {
-	// Exists says whether there is a plan of this ID.
+	// Exists says whether there is a plan of this ID. No plan has an ID that is not a UUIDv7.
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	// Read returns the whole plan with its present states; ErrNotFound when there is none. Each State.ETag is the version
 	// that was read, for updates.
 	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
-	// List yields the plans, newest first; at most limit of them, or all when limit is 0. It streams: what happens while it
+	// List yields the plans, newest first; at most limit of them, or all when limit is 0 or less. It streams: what happens while it
 	// runs may or may not show, but a plan that was there throughout is yielded exactly once. A listing that fails, or whose
 	// context ends, ends with a Stream with an Err; a plan that can't be read is a Stream with an Err that names it, and the
 	// rest still comes. Breaking out of the loop is fine. The sequence may be ranged over more than once, and is asked anew
@@ -56,19 +56,32 @@ type Reader interface {
 	Search(ctx context.Context, filters Filters) (iter.Seq[Stream[ListResult]], error)
 }
 
-// Updater stores how plans go on. An update writes the fields of one object and not those of its children, which must be
-// the ones it was created with. State.ETag, when set, must be that of the stored version, else the update is ErrConflict;
-// it is set to the new version on return. An update of what is not there is ErrNotFound. States only move forward: going
-// back from the status of the version in State.ETag is ErrInvalid.
+// Updater stores how plans go on. An update writes the fields of one object and not those of its children.
 //
-// An update reads the object's own fields and the IDs of its children, so that parts of it may be worked on, and updated, by
-// other goroutines at the same time. Only an update of a plan to a final status reads all of it.
+// State.ETag must be the version that Create, Read or an update before gave, and the one that is stored: an empty one is
+// ErrInvalid, another than the stored one ErrConflict. It is set to the new version on return. An engine that starts an
+// object again uses State.Reset, which keeps the version. A vault may be opened to take updates without versions: they
+// overwrite whatever is there.
+//
+// All below the object must be what the plan was created with. The version tells, so a child that was added, removed, replaced
+// or moved is ErrInvalid before anything is stored. A plan only moves forward, from NotStarted to Running to a final status,
+// else its update is ErrInvalid. A part may move to any status: its version alone decides.
+//
+// An update of what is not there is ErrNotFound. Readers see a plan as deleted from some time during Delete on; an update of
+// one of its parts may still return nil until Delete has returned nil, and has then no effect that anybody sees.
+//
+// An update reads the object's own fields and the IDs of all below it, so other goroutines may work on those parts, and
+// update them, at the same time. Only an update of a plan to a final status reads all of it.
+//
+// Requests and responses must be fit for JSON: encoding/json can write them, their text is valid UTF-8, and they are nested at
+// most workflow.MaxDepth levels deep. Create and updates check that before anything is stored, and return ErrInvalid.
 //
 // An engine moves a plan to Running before it updates any part of it, and writes the parts before it moves the plan to
 // a final status: a plan that is NotStarted or final is read as a whole, without its parts.
 type Updater interface {
 	// UpdatePlan stores the plan's own fields. With a final status it also settles the whole plan as it is given, with all
-	// its parts, which must carry their last states.
+	// its parts, which must carry their last states. Any status of a part will do, and its version does not count. What is
+	// written to a part later is never shown.
 	UpdatePlan(ctx context.Context, plan *workflow.Plan) error
 	UpdateChecks(ctx context.Context, checks *workflow.Checks) error
 	UpdateBlock(ctx context.Context, block *workflow.Block) error
@@ -121,7 +134,8 @@ type ListResult struct {
 	Name       string
 	Descr      string
 	SubmitTime time.Time
-	State      workflow.State
+	// State is the plan's own. Its ETag changes with each update of the plan; updates want the one of Read.
+	State workflow.State
 }
 
 // Stream is one element of a listing: a result, or an error in its place.

@@ -22,7 +22,7 @@ func FuzzPlanJSON(f *testing.F) {
 		}
 		for range workflow.Walk(p) { // nil children and all
 		}
-		if workflow.Validate(p) != nil {
+		if workflow.Validate(p, workflow.Encodable) != nil {
 			return
 		}
 		text := mustMarshal(t, p)
@@ -53,7 +53,7 @@ func FuzzActionJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a := new(workflow.Action)
-		if json.Unmarshal(data, a) != nil || workflow.Validate(a) != nil {
+		if json.Unmarshal(data, a) != nil || workflow.Validate(a, workflow.Encodable) != nil {
 			return
 		}
 		text := mustMarshal(t, a)

@@ -369,3 +369,76 @@ func TestUnmarshalErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestEncodable: what would come back as something else, or not at all, is named.
+func TestEncodable(t *testing.T) {
+	type text struct {
+		A string `json:",omitempty"`
+		b string
+		C string `json:"-"`
+		D any    `json:",omitempty"`
+	}
+	list := func(n int) any {
+		var v any = true
+		for range n {
+			v = []any{v}
+		}
+		return v
+	}
+	deep := func(n int) json.RawMessage {
+		return json.RawMessage(strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n))
+	}
+	const notUTF8, tooDeep = "has text that is not valid UTF-8", "is nested more than 9000 levels deep"
+	for _, test := range []struct {
+		name string
+		req  any
+		want string
+	}{
+		{"nil", nil, ""},
+		{"text", "план \ufffd", ""},
+		{"the replacement character beside a backslash", text{A: `\` + "\ufffd" + `\ufffd`}, ""},
+		{"an escape in raw JSON", json.RawMessage(`"\ufffd"`), ""},
+		{"what is not written", text{A: "\ufffd", b: "\xff", C: "\xff", D: json.RawMessage(`"\ufffd"`)}, ""},
+		{"a string", "\xff", notUTF8},
+		{"a field", text{A: "a\xffb"}, notUTF8},
+		{"a pointer in an interface in a field", text{D: &text{A: "\xc3"}}, notUTF8},
+		{"an element", [2]string{"a", "\xe2\x82"}, notUTF8},
+		{"a value", map[int]string{1: "\xff"}, notUTF8},
+		{"a key", map[string]int{"\xff": 1}, notUTF8},
+		{"raw JSON", json.RawMessage("[\"\xff\"]"), notUTF8},
+		{"what marshals itself to text", text{D: marshaler("\xff")}, notUTF8},
+		{"what marshals itself to valid text", text{D: marshaler("\ufffd")}, ""},
+		{"bytes", []byte{0xff}, ""},
+		{"9,000 levels", list(workflow.MaxDepth), ""},
+		{"9,001 levels", list(workflow.MaxDepth + 1), tooDeep},
+		{"9,000 raw levels", deep(workflow.MaxDepth), ""},
+		{"9,001 raw levels", deep(workflow.MaxDepth + 1), tooDeep},
+		{"many short lists", json.RawMessage("[" + strings.Repeat("[],", 20_000) + "{}]"), ""},
+		{"brackets in text", strings.Repeat(`[{"\`, 20_000), ""},
+		{"no number", math.NaN(), "NaN"},
+		{"broken raw JSON", json.RawMessage("{"), "unexpected end"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := &workflow.Action{Plugin: "p", Req: test.req, Attempts: []workflow.Attempt{{}, {Resp: test.req}}}
+			err := workflow.Validate(a, workflow.Encodable)
+			_, encodeErr := workflow.Marshal(a)
+			if (err == nil) != (encodeErr == nil) {
+				t.Errorf("the rule says %v, and Marshal %v", err, encodeErr)
+			}
+			if test.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			got := problems(t, err)
+			if len(got) != 2 || !strings.HasPrefix(got[0], "Req: ") || !strings.HasPrefix(got[1], "Attempts[1].Resp: ") || !strings.Contains(got[0], test.want) {
+				t.Errorf("got %q, want %q of Req and Attempts[1].Resp", got, test.want)
+			}
+		})
+	}
+}
+
+type marshaler string
+
+func (m marshaler) MarshalText() ([]byte, error) { return []byte(m), nil }

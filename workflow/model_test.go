@@ -52,6 +52,7 @@ func stored() *workflow.Plan {
 	}
 	p.GroupID = key(0)
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
+	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed
 	p.State.Status = workflow.Failed
 	return p

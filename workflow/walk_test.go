@@ -230,3 +230,55 @@ func TestChecksOf(t *testing.T) {
 		}
 	}
 }
+
+// TestFingerprint: it tells which parts are below an object, in which places, and nothing else.
+func TestFingerprint(t *testing.T) {
+	seen := map[string]string{}
+	for o := range workflow.Walk(stored()) {
+		f := workflow.Fingerprint(o)
+		if (f == "") != (o.Kind() == workflow.KindAction) {
+			t.Errorf("the fingerprint of a %s is %q", o.Kind(), f)
+		}
+		if other := seen[f]; f != "" && other != "" {
+			t.Errorf("%s and %s have the same fingerprint", other, o.Header().ID)
+		}
+		seen[f] = o.Header().ID.String()
+	}
+	// Versions hold it that outlive a process, so it must not change.
+	if got, want := workflow.Fingerprint(stored()), "uH37Y5QU-Cs"; got != want {
+		t.Errorf("the fingerprint of a plan is %q, want %q", got, want)
+	}
+	if f := workflow.Fingerprint(new(workflow.Plan)); f != "" {
+		t.Errorf("the fingerprint of nothing is %q", f)
+	}
+	for name, same := range map[string]func(p *workflow.Plan){
+		"the states": func(p *workflow.Plan) { p.Blocks[0].State = workflow.State{}; p.State.ETag = "" },
+		"the texts":  func(p *workflow.Plan) { p.Name, p.Blocks[0].Name = "", "" },
+		"its own ID": func(p *workflow.Plan) { p.ID = id(9999) },
+	} {
+		p := stored()
+		if same(p); workflow.Fingerprint(p) != workflow.Fingerprint(stored()) {
+			t.Errorf("%s change it", name)
+		}
+	}
+	for name, other := range map[string]func(p *workflow.Plan){
+		"a lost block":            func(p *workflow.Plan) { p.Blocks = p.Blocks[:1] },
+		"a nil block":             func(p *workflow.Plan) { p.Blocks[1] = nil },
+		"blocks in another order": func(p *workflow.Plan) { p.Blocks[0], p.Blocks[1] = p.Blocks[1], p.Blocks[0] },
+		"another ID":              func(p *workflow.Plan) { p.Blocks[1].Sequences[0].Actions[1].ID = id(9999) },
+		"checks in another place": func(p *workflow.Plan) { p.PreChecks, p.ContChecks = p.ContChecks, p.PreChecks },
+		"an action that moved on": func(p *workflow.Plan) {
+			a, b := p.Blocks[0].Sequences[0], p.Blocks[0].Sequences[1]
+			a.Actions, b.Actions = a.Actions[:1], append([]*workflow.Action{a.Actions[1]}, b.Actions...)
+		},
+		"a sequence that moved on": func(p *workflow.Plan) {
+			a, b := p.Blocks[0], p.Blocks[1]
+			a.Sequences, b.Sequences = a.Sequences[:1], append([]*workflow.Sequence{a.Sequences[1]}, b.Sequences...)
+		},
+	} {
+		p := stored()
+		if other(p); workflow.Fingerprint(p) == workflow.Fingerprint(stored()) {
+			t.Errorf("%s does not change it", name)
+		}
+	}
+}

@@ -56,6 +56,8 @@ func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 		if err := json.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
 			return nil, corrupt(err)
 		}
+		version, _, _ := storage.SplitVersion(p.State.ETag)
+		p.State.ETag = storage.Version(version, &p) // the children are not listed
 		r := storage.ListResult{ID: id, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State}
 		if f.Choose(r) {
 			found = append(found, r)

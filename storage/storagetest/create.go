@@ -436,6 +436,7 @@ func badFields() []badEdit {
 		{"Descr", func(p *workflow.Plan) { p.Descr = "a\xc3" }},
 		{"Reason", func(p *workflow.Plan) { p.Reason = 99 }},
 		{"State.Status", func(p *workflow.Plan) { p.State.Status = 99 }},
+		{"RuntimeUpdate", func(p *workflow.Plan) { p.RuntimeUpdate = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"SubmitTime", func(p *workflow.Plan) { p.SubmitTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"State.Start", func(p *workflow.Plan) { p.State.Start = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"PreChecks.Delay", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
@@ -460,7 +461,10 @@ func attemptsOf(n int) (list []workflow.Attempt) {
 		a := workflow.Attempt{Start: moment.Add(time.Duration(i) * time.Second)}
 		switch i % 4 {
 		case 0:
-			a.Err = &plugins.Error{Code: i - 5, Message: "line\nbreak, <&>, 計画", Permanent: i%8 == 0}
+			a.Err = &plugins.Error{
+				Code: i - 5, Message: "line\nbreak, <&>, 計画", Permanent: i%8 == 0,
+				Wrapped: &plugins.Error{Code: 1, Wrapped: &plugins.Error{Message: "the cause"}},
+			}
 		case 1:
 			a.Resp = &plantest.Response{Text: fmt.Sprint(i), OK: true}
 		case 2:

@@ -146,10 +146,12 @@ func (h History) Run(t T, harness Harness) Figures {
 // historyClient is one of the clients.
 type historyClient struct {
 	*historyRun
-	n      int
-	rand   *rand.Rand
-	vault  storage.Vault
-	faulty bool
+	n     int
+	rand  *rand.Rand
+	vault storage.Vault
+	// unversioned is where it makes updates without a version; nil where it makes none.
+	unversioned storage.Vault
+	faulty      bool
 	// died says whether the client's process did; nil for one that lives. counted says that it was counted.
 	died    func() bool
 	counted bool
@@ -202,6 +204,9 @@ func (r *historyRun) vaults(clients []*historyClient) []storage.Vault {
 	var list []storage.Vault
 	for _, c := range clients {
 		list = append(list, c.vault)
+		if c.unversioned != nil {
+			list = append(list, c.unversioned)
+		}
 	}
 	return list
 }
@@ -217,6 +222,8 @@ func (r *historyRun) client(n int, node storage.Vault) *historyClient {
 		c.vault, c.faulty = r.store.Faulty(r.t, r.h.Seed+uint64(n)), true //nolint:gosec // as above
 	case r.h.Deaths && n%3 == 2:
 		c.vault, c.died = r.store.Dying(r.t, 5+c.rand.IntN(60), c.rand.IntN(2) == 0)
+	case r.store.Unversioned != nil:
+		c.unversioned = r.store.Unversioned(r.t)
 	}
 	return c
 }
@@ -506,10 +513,10 @@ func (c *historyClient) put(plan int, known workflow.Object, status workflow.Sta
 	o := modelClone(known)
 	s := o.Header().State
 	s.Status = status
-	// A blind update whose answer was lost is sent again, and overwrites what was written since: it takes effect twice.
-	blind = blind && !c.faulty
-	if blind {
-		s.ETag = ""
+	// Not where faults come: a blind update whose answer was lost is sent again, and overwrites what was written since.
+	v := c.vault
+	if blind = blind && c.unversioned != nil; blind {
+		v, s.ETag = c.unversioned, ""
 	}
 	e := event{kind: modelUpdate, plan: plan, base: s.ETag, final: o.Kind() == workflow.KindPlan && status.Final()}
 	if !blind {
@@ -523,7 +530,7 @@ func (c *historyClient) put(plan int, known workflow.Object, status workflow.Sta
 	}
 	e.value = registerValue(o)
 	e.object = slices.IndexFunc(registers(c.known[plan]), func(r workflow.Object) bool { return *r.Header().ID == *o.Header().ID })
-	err := c.note(e, func(ctx context.Context) error { return storage.Update(ctx, c.vault, o) })
+	err := c.note(e, func(ctx context.Context) error { return storage.Update(ctx, v, o) })
 	switch {
 	case err == nil:
 		modelAdopt(modelFind(c.known[plan], o), o)

@@ -109,6 +109,8 @@ type modelRun struct {
 	base  time.Time // plans are of the days before
 
 	nodes []storage.Vault
+	// unversioned takes updates without a version; nil where the store offers no such vault.
+	unversioned storage.Vault
 
 	// worlds has the possibilities for each plan, known what each client holds of it.
 	worlds [][]world
@@ -122,9 +124,10 @@ type modelRun struct {
 	ending bool // all operations are done
 	clock  int  // makes each write's content unlike all others
 	trace  []string
-	// rand and now are the present step's.
-	rand *rand.Rand
-	now  modelStep
+	// rand and now are the present step's; blind says that its update has no version.
+	rand  *rand.Rand
+	now   modelStep
+	blind bool
 }
 
 func newModelRun(t T, m Model, store Store) *modelRun {
@@ -146,7 +149,13 @@ func newModelRun(t T, m Model, store Store) *modelRun {
 		r.known[i] = map[int]*workflow.Plan{}
 	}
 	r.nodes = []storage.Vault{store.Open(t), store.Open(t)}
+	if store.Unversioned != nil {
+		r.unversioned = store.Unversioned(t)
+	}
 	t.Cleanup(func() {
+		if r.unversioned != nil {
+			_ = r.unversioned.Close(context.WithoutCancel(t.Context()))
+		}
 		for _, v := range r.nodes {
 			_ = v.Close(context.WithoutCancel(t.Context()))
 		}
@@ -257,6 +266,8 @@ func (r *modelRun) with(do func(ctx context.Context, v storage.Vault) error) err
 	defer cancel()
 	v := r.nodes[r.now.client%len(r.nodes)]
 	switch {
+	case r.blind:
+		return do(ctx, r.unversioned)
 	case r.now.faulty:
 		r.Faulty++
 		// One of its own, so that which faults come does not depend on the steps before.
@@ -397,7 +408,7 @@ func modelEachKind() *workflow.Plan {
 }
 
 // update updates a plan or, while it runs, a part of it: from what the client holds, which may be stale, from what it has
-// just read, or whatever is there.
+// just read, or whatever is there, where the store offers a vault for that. Now and then the input is one that must be refused.
 func (r *modelRun) update() {
 	plan, held := r.now.plan, r.known[r.now.client]
 	mode := r.rand.IntN(10) // 0, 1: whatever is there; 2 to 5: just read; else what the client holds
@@ -409,8 +420,7 @@ func (r *modelRun) update() {
 		basis = r.draw() // of a plan that is not there
 		modelFill(basis)
 	}
-	// With an empty version, a late copy of the same request can't be told from a new one.
-	overwrite := mode < 2 && !r.now.faulty
+	overwrite := mode < 2 && r.unversioned != nil && !r.now.faulty && !r.now.cut()
 	o := r.target(basis, stored)
 	if stored != nil && modelFind(stored, o) != nil && overwrite {
 		o = modelClone(modelFind(stored, o))
@@ -422,27 +432,27 @@ func (r *modelRun) update() {
 	from := s.Status
 	current := stored != nil && modelFind(stored, o) != nil && modelFind(stored, o).Header().State.ETag == s.ETag
 	s.Status = r.next(from, o.Kind() == workflow.KindPlan)
-	if r.rand.IntN(12) == 0 && !overwrite && s.ETag != "" {
-		if bad, ok := r.backward(from); ok {
-			s.Status, c.bad = bad, true
-		}
-	}
 	how := "as read"
 	switch {
 	case overwrite:
 		s.ETag, how = "", "whatever is there"
+	case r.rand.IntN(12) == 0 && held[plan] != nil:
+		how, c.bad = r.spoil(o, from), true
 	case !current:
 		how = "stale"
 	}
 	r.change(o)
-	if p, ok := o.(*workflow.Plan); ok && s.Status.Final() && stored != nil && !c.bad {
-		// A final status settles the whole plan as it is given, so its parts are the last ones.
+	if p, ok := o.(*workflow.Plan); ok && s.Status.Final() && stored != nil && !c.bad && workflow.Fingerprint(p) == workflow.Fingerprint(stored) {
+		// A final status settles the whole plan as it is given, so its parts are the last ones. (Not those of a later life.)
 		whole := modelClone(stored)
 		modelAdopt(whole, p)
 		c.object = whole
 	}
 	what := fmt.Sprintf("Update %s of plan %d from %s to %s, version %s", modelPlace(basis, o), plan, from, s.Status, how)
-	switch err := r.write(c, what); {
+	r.blind = overwrite
+	err := r.write(c, what)
+	r.blind = false
+	switch {
 	case err == nil && c.object.Header().State.ETag == c.version:
 		r.checkUnchanged(c, what)
 	case err == nil && c.object.Header().State.ETag == "":
@@ -509,9 +519,11 @@ func (r *modelRun) target(basis, stored *workflow.Plan) workflow.Object {
 	return parts[r.rand.IntN(len(parts))]
 }
 
-// next is a status that may follow. Plans seldom become final, so that there is something to do.
+// next is a status that may follow. Plans seldom become final, so that there is something to do; parts may go anywhere.
 func (r *modelRun) next(from workflow.Status, isPlan bool) workflow.Status {
 	switch n := r.rand.IntN(12); {
+	case !isPlan && n == 0:
+		return workflow.Status(r.rand.IntN(int(workflow.Stopped) + 1))
 	case from.Final() || n < 2:
 		return from
 	case from == workflow.NotStarted && (n < 11 || !isPlan):
@@ -522,18 +534,44 @@ func (r *modelRun) next(from workflow.Status, isPlan bool) workflow.Status {
 	return workflow.Completed + workflow.Status(r.rand.IntN(3))
 }
 
-// backward is a status that may not follow.
-func (r *modelRun) backward(from workflow.Status) (workflow.Status, bool) {
-	var bad []workflow.Status
-	for s := workflow.NotStarted; s <= workflow.Stopped; s++ {
-		if s < from && !from.Final() || from.Final() && s != from {
-			bad = append(bad, s)
+// spoil makes an update of an object one that must be refused, and says how.
+func (r *modelRun) spoil(o workflow.Object, from workflow.Status) string {
+	h := o.Header()
+	switch n := r.rand.IntN(3); {
+	case n == 0 && o.Kind() == workflow.KindPlan && from != workflow.NotStarted:
+		h.State.Status = (from + 1 + workflow.Status(r.rand.IntN(4))) % 5 // any but from
+		if !from.Final() {
+			h.State.Status = workflow.NotStarted
 		}
+		return "as read, backwards"
+	case n == 1 && modelAddChild(o):
+		return "as read, with a child more"
 	}
-	if len(bad) == 0 {
-		return 0, false
+	h.State.ETag = ""
+	return "lost"
+}
+
+// modelAddChild gives an object a child more; false for one that has none.
+func modelAddChild(o workflow.Object) bool {
+	id, plan := workflow.NewV7(), *o.Header().PlanID
+	action := &workflow.Action{ID: id, PlanID: plan, Plugin: plantest.PluginName}
+	switch o := o.(type) {
+	case *workflow.Plan:
+		o.Blocks = append(o.Blocks, &workflow.Block{ID: id, PlanID: plan})
+	case *workflow.Block:
+		o.PreChecks = &workflow.Checks{ID: id, PlanID: plan}
+	case *workflow.Sequence:
+		o.Actions = append(o.Actions, action)
+	case *workflow.Checks:
+		o.Actions = append(o.Actions, action)
+	case *workflow.DeferredActions:
+		o.Batches = append(o.Batches, &workflow.DeferBatch{ID: id, PlanID: plan})
+	case *workflow.DeferBatch:
+		o.Actions = append(o.Actions, action)
+	default:
+		return false
 	}
-	return bad[r.rand.IntN(len(bad))], true
+	return true
 }
 
 // change gives an object's own fields values that no other write gives them.
@@ -565,7 +603,7 @@ func (r *modelRun) change(o workflow.Object) {
 	}
 }
 
-// modelFill gives a plan that was never created what Create would.
+// modelFill gives a plan that was never created what Create would, with versions that are none.
 func modelFill(p *workflow.Plan) {
 	for o := range workflow.Walk(p) {
 		h := o.Header()
@@ -573,6 +611,7 @@ func modelFill(p *workflow.Plan) {
 			*h.ID = workflow.NewV7()
 		}
 		*h.PlanID = p.ID
+		h.State.ETag = "never stored"
 	}
 }
 
@@ -588,7 +627,6 @@ func (r *modelRun) again() {
 	what := fmt.Sprintf("the call that was broken off, of plan %d, again", r.now.plan)
 	if next.object != nil && next.kind == modelUpdate {
 		next.object.Header().State.ETag = c.version
-		r.now.faulty = r.now.faulty && c.version != "" // as in update
 	}
 	_ = r.write(next, what)
 	delete(r.known[r.now.client], r.now.plan)

@@ -26,6 +26,10 @@ type world struct {
 	// created and deleted say that there may be remains of a Create or a Delete that was broken off. No reader sees them, but a
 	// Create of the ID may be refused because of them.
 	created, deleted bool
+	// unsettled says that a Delete of the plan, or its end, was broken off. Recovery may settle that, which can change the version
+	// that Read shows of the plan; those that it showed before, in also, stay as good.
+	unsettled bool
+	also      string
 	// old says that all that may be left is older than the grace period, so Recovery must clear it.
 	old bool
 }
@@ -56,6 +60,7 @@ func (w world) after(c *modelCall, err error) []world {
 		return w.afterUnknown(c)
 	case c.cut && wasCut(err):
 		// Not ErrUnknown: no effect. (Remains that are in nobody's way may have become young.)
+		w.unsettled = w.unsettled || w.plan != nil && c.kind == modelDelete
 		return []world{w.touched()}
 	case c.bad:
 		return w.refused(c, err, storage.ErrInvalid)
@@ -114,7 +119,7 @@ func (w world) touched() world {
 }
 
 // cleared is w without remains.
-func (w world) cleared() world { return world{plan: w.plan} }
+func (w world) cleared() world { return world{plan: w.plan, unsettled: w.unsettled, also: w.also} }
 
 func (w world) remains() bool { return w.created || w.deleted }
 
@@ -167,7 +172,7 @@ func (w world) afterUpdate(c *modelCall, err error) []world {
 		return w.refused(c, err, storage.ErrNotFound)
 	case c.again && err == nil && modelSame(stored, c.object):
 		return []world{w.with(c.object, c.object.Header().State.ETag)} // the same call again knows what it did
-	case c.version != "" && c.version != stored.Header().State.ETag:
+	case !w.knows(stored, c.version):
 		return w.refused(c, err, storage.ErrConflict)
 	case err == nil:
 		return []world{w.with(c.object, c.object.Header().State.ETag)}
@@ -191,19 +196,18 @@ func (w world) afterUnknown(c *modelCall) []world {
 		}
 		return []world{young, remains, done}
 	case c.kind == modelDelete && w.plan != nil:
+		w.unsettled = true
 		return []world{w, {deleted: true}}
 	case c.kind == modelDelete && w.deleted:
 		return []world{young, {created: w.created}, {}}
 	case c.kind == modelUpdate && w.plan != nil:
 		stored := modelFind(w.plan, c.object)
-		if stored == nil || c.version != "" && c.version != stored.Header().State.ETag {
+		if stored == nil || !w.knows(stored, c.version) {
 			return []world{w}
 		}
-		etag := c.object.Header().State.ETag
-		if etag == c.version {
-			etag = "" // not known before a Read
-		}
-		return []world{w, w.with(c.object, etag)}
+		done := w.with(c.object, "") // not known before a Read
+		done.unsettled = done.unsettled || c.object.Kind() == workflow.KindPlan
+		return []world{w, done}
 	}
 	return []world{young}
 }
@@ -214,7 +218,16 @@ func (w world) with(o workflow.Object, etag string) world {
 	stored := modelFind(w.plan, o)
 	modelAdopt(stored, modelClone(o))
 	stored.Header().State.ETag = etag
+	if o.Kind() == workflow.KindPlan {
+		w.also = ""
+	}
 	return w
+}
+
+// knows says whether an update of a stored object with this version, or without one, is to succeed.
+func (w world) knows(stored workflow.Object, version string) bool {
+	return version == "" || version == stored.Header().State.ETag ||
+		stored.Kind() == workflow.KindPlan && slices.Contains(strings.Split(w.also, "\n"), version)
 }
 
 // reads says whether Read may return this, and the world with the versions that it showed.
@@ -237,6 +250,8 @@ func (w world) reads(got *workflow.Plan, err error) (world, string) {
 		switch {
 		case shown == "":
 			return w, fmt.Sprintf("%s %s has no version", o.Kind(), *o.Header().ID)
+		case *known != "" && *known != shown && w.unsettled && o.Kind() == workflow.KindPlan:
+			w.also += "\n" + *known
 		case *known != "" && *known != shown:
 			return w, fmt.Sprintf("%s %s has version %s, it was written as %s", o.Kind(), *o.Header().ID, shown, *known)
 		}

@@ -56,14 +56,15 @@ func readCases() []Case {
 			s.lacks(s.vault, idAt(time.Now().AddDate(0, -1, 0)))
 			s.shows(s.vault, plan)
 		}),
-		on("read/an ID that no plan can have is ErrInvalid", func(s *stage) {
-			for _, id := range []uuid.UUID{uuid.Nil, uuid.Max, uuid.New()} {
-				_, err := s.vault.Read(s.ctx, id)
-				s.want(storage.ErrInvalid, "Read", id, err)
-				_, err = s.vault.Exists(s.ctx, id)
-				s.want(storage.ErrInvalid, "Exists", id, err)
-				s.want(storage.ErrInvalid, "Delete", id, s.vault.Delete(s.ctx, id))
+		on("read/an ID that is not a UUIDv7 is of no plan", func(s *stage) {
+			plan := s.create(plantest.Small())
+			other := plan.ID
+			other[8] = 0xc0 // of another variant
+			for _, id := range []uuid.UUID{uuid.Nil, uuid.Max, uuid.New(), other} {
+				s.lacks(s.vault, id)
+				s.want(storage.ErrNotFound, "Delete", id, s.vault.Delete(s.ctx, id))
 			}
+			s.shows(s.vault, plan)
 		}),
 		on("read/a running plan shows each update, as do the versions", func(s *stage) {
 			plan := s.started(allKinds())

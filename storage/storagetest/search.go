@@ -20,7 +20,6 @@ func searchCases() []Case {
 			for _, f := range []storage.Filters{
 				{},
 				{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
-				{ByIDs: []uuid.UUID{workflow.NewV7(), uuid.New()}},
 				{ByStatus: []workflow.Status{workflow.Running, 99}},
 				{BeforeID: uuid.New(), Limit: 1},
 				{After: moment, Before: moment.Add(-time.Hour)},
@@ -94,6 +93,9 @@ func searchCases() []Case {
 			s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
 			s.yields("Search by IDs with a limit", ids(plans[:3]), s.search(s.vault, storage.Filters{ByIDs: asked, Limit: 3}))
 			s.yields("Search by IDs of no plan", nil, s.search(s.vault, storage.Filters{ByIDs: []uuid.UUID{deleted.ID, workflow.NewV7()}}))
+			noPlans := []uuid.UUID{uuid.Nil, uuid.New(), uuid.Max}
+			s.yields("Search by IDs that are not UUIDv7s", nil, s.search(s.vault, storage.Filters{ByIDs: noPlans}))
+			s.yields("Search by such IDs and others", ids(plans), s.search(s.vault, storage.Filters{ByIDs: append(noPlans, asked...)}))
 		}),
 		on("search/by many IDs yields them all", func(s *stage) {
 			plans := s.ages(5)

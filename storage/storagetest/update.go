@@ -513,7 +513,7 @@ func change(o workflow.Object) {
 	state.Status, state.Start, state.End = workflow.Running, moment.Add(time.Hour), moment.Add(2*time.Hour)
 	switch o := o.(type) {
 	case *workflow.Plan:
-		o.Name, o.Descr, o.Meta, o.Reason = "renamed", "план", []byte{0xff}, workflow.BlockFailed
+		o.Name, o.Descr, o.Meta, o.Reason, o.RuntimeUpdate = "renamed", "план", []byte{0xff}, workflow.BlockFailed, moment
 	case *workflow.Checks:
 		o.Delay = time.Nanosecond
 	case *workflow.Block:
@@ -524,7 +524,7 @@ func change(o workflow.Object) {
 		o.Name, o.Descr, o.Timeout, o.Retries, o.Req = "", "план", 0, 0, nil
 		o.Attempts = attemptsOf(4)
 	case *workflow.DeferBatch:
-		o.Name, o.Descr, o.When, o.FailElement = "renamed", "план", workflow.Always, true
+		o.Key, o.Name, o.Descr, o.When, o.FailElement = uuid.Max, "renamed", "план", workflow.Always, true
 	}
 }
 

@@ -230,7 +230,6 @@ func (r random) actions() []*workflow.Action {
 // and every action has a failed attempt and a good one.
 func Finish(p *workflow.Plan) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	p.RuntimeUpdate = start.Add(time.Second)
 	for o := range workflow.Walk(p) {
 		s := o.Header().State
 		s.Status, s.Start, s.End = workflow.Completed, start, start.Add(time.Minute)
