@@ -62,6 +62,12 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	keys := v.prefix.plan(id)
 	entry, object, err := v.readBoth(ctx, keys)
+	if errors.Is(err, storage.ErrNotFound) && object != nil {
+		// The plan may have been created or deleted between the two answers.
+		if entry, err = v.readEntry(ctx, keys); errors.Is(err, storage.ErrNotFound) {
+			return nil, v.lost(ctx, keys, object.State.ETag, err)
+		}
+	}
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
 		// The plan may have been deleted, and another one of its ID created, between the two answers.
 		entry, object, err = v.readBoth(ctx, keys)
@@ -87,17 +93,18 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	return v.assemble(ctx, entry, object)
 }
 
-// readBoth reads entry and object at once.
+// readBoth reads entry and object at once, and returns what it could read of them.
 func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflow.Plan, err error) {
-	err = v.parallel(2, func(i int) (err error) {
+	errs := make([]error, 2)
+	_ = v.parallel(2, func(i int) error {
 		if i == 0 {
-			entry, err = v.readEntry(ctx, keys)
+			entry, errs[i] = v.readEntry(ctx, keys)
 		} else {
-			object, _, err = v.readObject(ctx, keys)
+			object, _, errs[i] = v.readObject(ctx, keys)
 		}
-		return err
+		return nil // so that none keeps the other from being read
 	})
-	return entry, object, err
+	return entry, object, worst(errs)
 }
 
 func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
@@ -121,8 +128,11 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 		return nil, p, at("read object", ref, err)
 	}
 	object, err := decodeObject(body, keys.plan)
+	if err != nil {
+		return nil, p, at("read object", ref, err)
+	}
 	object.State.ETag = p.ETag // see join
-	return object, p, at("read object", ref, err)
+	return object, p, nil
 }
 
 // assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
@@ -134,20 +144,27 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 	}
 	err = v.parallel(len(parts), func(i int) error { return v.refresh(ctx, keys, parts[i]) })
 	if errors.Is(err, storage.ErrNotFound) {
-		// A part is gone. A delete takes the object first, so a plan whose object is still there is damaged.
-		if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
-			return nil, at("look for object", keys.object(), headErr)
-		}
-		var e *storage.Error
-		errors.As(err, &e)
-		// The cause without ErrNotFound, which would say that there is no such plan.
-		e.Err = fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough rewrites it: %w", storage.ErrCorrupt, errors.Unwrap(e.Err))
-		return nil, e
+		return nil, v.lost(ctx, keys, "", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return object, join(object, entry)
+}
+
+// lost says what it means that a blob of a plan is not there. A Delete takes the object first, so a plan whose object is still
+// there, and with an ETag still in that version, is damaged.
+func (v *Vault) lost(ctx context.Context, keys keys, etag string, err error) error {
+	object, headErr := v.client.Head(ctx, keys.object())
+	if headErr != nil {
+		return at("look for object", keys.object(), headErr)
+	}
+	var e *storage.Error
+	if !errors.As(err, &e) || etag != "" && etag != object.ETag {
+		return err
+	}
+	// The cause without ErrNotFound, which would say that there is no such plan.
+	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, errors.Unwrap(e.Err))}
 }
 
 // join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that

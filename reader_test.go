@@ -358,8 +358,11 @@ func TestReadDamage(t *testing.T) {
 				v := onEmulator(t, clone)
 				_, err := v.Read(t.Context(), before.ID)
 				want := d.want
-				if d.name == "missing" && strings.HasPrefix(name, "plans/") {
+				if d.name == "missing" && strings.HasSuffix(name, "-object.json") {
 					want = storage.ErrNotFound
+				}
+				if errors.Is(err, storage.ErrNotFound) != (want == storage.ErrNotFound) {
+					t.Errorf("%s: whether there is such a plan is told wrongly: %v", name, err)
 				}
 				if !errors.Is(err, want) || want != storage.ErrNotFound && !strings.Contains(err.Error(), name) {
 					t.Errorf("%s: %v, want %v with the blob's name", name, err, want)

@@ -107,8 +107,29 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 			t.Errorf("got %v, want ErrConflict", err)
 		}
 	})
-	inBubble(t, "without a version it overwrites what is there", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "without a version it is refused", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Full())
+		server.ResetRequests()
+		for o := range workflow.Walk(plan) {
+			s := o.Header().State
+			for _, version := range []string{"", "@NotStarted", "@", "*"} {
+				etag := s.ETag
+				s.ETag = version
+				err := updateObject(t, v, o)
+				if s.ETag = etag; err == nil {
+					t.Errorf("an update of %s with the version %q succeeded", o.Kind(), version)
+				}
+				if version == "" && (!errors.Is(err, storage.ErrInvalid) || len(server.Requests()) > 0) {
+					t.Errorf("update of %s: %v, and %d requests", o.Kind(), err, len(server.Requests()))
+				}
+				server.ResetRequests()
+			}
+		}
+		same(t, v, plan)
+	})
+	inBubble(t, "without a version it overwrites what is there, in a vault that was opened for it", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server, azblob.WithUnversionedUpdates())
 		plan := created(t, v, plantest.Full())
 		moved(plan, workflow.Running)
 		for o := range workflow.Walk(plan) {
@@ -128,7 +149,7 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 		same(t, v, plan)
 	})
 	inBubble(t, "what was deleted is not found", func(t *testing.T, server *emulator.Server) {
-		v := onEmulator(t, server)
+		v := onEmulator(t, server, azblob.WithUnversionedUpdates())
 		plan := created(t, v, plantest.Full())
 		if err := v.Delete(t.Context(), plan.ID); err != nil {
 			t.Fatal(err)
@@ -268,7 +289,7 @@ func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
 		before := contents(server)
 		plan.State = workflow.State{Status: workflow.Running}
-		v := onEmulator(t, server)
+		v := onEmulator(t, server, azblob.WithUnversionedUpdates())
 		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("got %v, want ErrNotFound", err)
 		}
@@ -352,6 +373,202 @@ func TestCompletion(t *testing.T) {
 			same(t, v, plan)
 		})
 	}
+}
+
+// TestCompletionAgain breaks the update of a plan to a final status off at each of its requests, of a plan that runs and of one
+// that is final already. The same call again completes it: with the plan as it was given and as it is now, and also when
+// Recovery has completed it in between.
+func TestCompletionAgain(t *testing.T) {
+	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
+		for n := 1; n <= 3; n++ {
+			for _, final := range []bool{false, true} {
+				for _, asGiven := range []bool{false, true} {
+					for _, recovered := range []bool{false, true} {
+						name := fmt.Sprintf("%v at %d, final %v, as given %v, recovered %v", effect, n, final, asGiven, recovered)
+						inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+							healthy := onEmulator(t, server)
+							_, plan := running(t, healthy, plantest.Full())
+							if final {
+								if err := healthy.UpdatePlan(t.Context(), plan); err != nil {
+									t.Fatal(err)
+								}
+								plan.Descr, plan.Blocks[0].State.End = "filed", time.Now()
+							}
+							etag := plan.State.ETag
+							v := faulty(t, server, emulator.On().Nth(n).Do(effect))
+							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+							defer cancel()
+							if err := v.UpdatePlan(ctx, plan); !errors.Is(err, storage.ErrUnknown) {
+								t.Fatalf("got %v, want ErrUnknown", err)
+							}
+							if asGiven {
+								plan.State.ETag = etag
+							}
+							if recovered {
+								time.Sleep(pastGrace)
+								if err := healthy.Recovery(t.Context()); err != nil {
+									t.Fatal(err)
+								}
+							}
+							for range 2 { // the version that it sets is good
+								if err := v.UpdatePlan(t.Context(), plan); err != nil {
+									t.Fatalf("the same call again: %v", err)
+								}
+								same(t, healthy, plan)
+							}
+							time.Sleep(pastGrace)
+							sound(t, healthy)
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestTwoCompletions lets somebody complete a plan again, or Recovery complete it, between the entry and the object of a
+// completion. What was written last is what stays.
+func TestTwoCompletions(t *testing.T) {
+	// complete completes a plan, and does something before the request of that number for its object.
+	complete := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, do func()) error {
+		t.Helper()
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.PutBlob, "-object.json", do})
+		return onEmulator(t, server, azblob.WithTransport(transport)).UpdatePlan(t.Context(), plan)
+	}
+	inBubble(t, "a later completion keeps its object", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		var theirs *workflow.Plan
+		err := complete(t, server, plan, func() {
+			theirs = reread(t, v, plan)
+			theirs.Descr, theirs.Blocks[0].State.End, theirs.Blocks[0].Sequences[0].Actions[0].Attempts = "theirs", time.Now(), nil
+			if err := v.UpdatePlan(t.Context(), theirs); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Errorf("the first completion took effect before the second one: %v", err)
+		}
+		same(t, v, theirs)
+		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("an update of the first one's version: %v, want ErrConflict", err)
+		}
+		if err := v.UpdatePlan(t.Context(), theirs); err != nil {
+			t.Errorf("an update of the second one's version: %v", err)
+		}
+		sound(t, v)
+	})
+	inBubble(t, "a later completion that is under way keeps its object", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		var theirs *workflow.Plan
+		err := complete(t, server, plan, func() {
+			theirs = reread(t, v, plan)
+			theirs.Descr, theirs.Blocks[0].State.End = "theirs", time.Now()
+			mine := *plan // the first completion's object is written between the entry and the object of the second
+			body := object(t, server, &mine)
+			if err := complete(t, server, theirs, func() { rewrite(t, server, plan, body) }); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		same(t, v, theirs)
+		sound(t, v)
+	})
+	inBubble(t, "Recovery completes it in between", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		plan.Blocks[0].State.End = time.Now() // which the block's own blob does not have
+		if err := complete(t, server, plan, func() {
+			if err := v.Recovery(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+		same(t, v, plan)
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Errorf("the version that it set: %v", err)
+		}
+		sound(t, v)
+	})
+	inBubble(t, "the object is rewritten before each try", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		body := object(t, server, plan)
+		server.ResetRequests()
+		transport := server.Transport()
+		transport.SetGate(before(func(r emulator.Request) {
+			if r.Op == emulator.PutBlob && strings.HasSuffix(r.Blob, "-object.json") {
+				rewrite(t, server, plan, body)
+			}
+		}))
+		w := onEmulator(t, server, azblob.WithTransport(transport))
+		if err := w.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrUnknown of ErrConflict", err)
+		}
+		if n := len(server.Requests()); n > 20 {
+			t.Errorf("%d requests were sent", n)
+		}
+		transport.SetGate(nil)
+		if err := w.UpdatePlan(t.Context(), plan); err != nil {
+			t.Errorf("the same call again: %v", err)
+		}
+		same(t, v, plan)
+		sound(t, v)
+	})
+	inBubble(t, "a Delete is under way", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		err := complete(t, server, plan, func() {
+			if err := v.Delete(t.Context(), plan.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		if !errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
+// before is a gate that does something before each request.
+type before func(emulator.Request)
+
+func (b before) Enter(_ context.Context, r emulator.Request) error {
+	b(r)
+	return nil
+}
+
+func (before) Leave(emulator.Request) {}
+
+// object returns the stored object of a plan.
+func object(t *testing.T, server *emulator.Server, plan *workflow.Plan) emulator.Blob {
+	t.Helper()
+	for c := range server.Containers() {
+		if b, ok := server.Blob(c, "plans/"+plan.ID.String()+"-object.json"); ok {
+			return b
+		}
+	}
+	t.Fatal("the plan has no object")
+	return emulator.Blob{}
+}
+
+// rewrite stores the object of a plan once more, which gives it another version.
+func rewrite(t *testing.T, server *emulator.Server, plan *workflow.Plan, b emulator.Blob) {
+	t.Helper()
+	for c := range server.Containers() {
+		if _, ok := server.Blob(c, b.Name); ok {
+			server.Put(c, b.Name, b.Body, b.Metadata)
+			return
+		}
+	}
+	t.Fatalf("plan %s has no object", plan.ID)
 }
 
 // TestUpdateAfterATransientFailureOfEverything rides out a storm within its deadline.
