@@ -31,10 +31,12 @@ func (d *diary) act(_ context.Context, action *workflow.Action) (any, error) {
 	return nil, nil
 }
 
-// resume goes on with everything that is open, as an engine does at its start.
+// resume goes on with everything that is open, as an engine does at its start. What can't be mended or read does not keep it
+// from the rest; an engine logs what resume returns.
 func resume(ctx context.Context, vault storage.Vault, do act) error {
+	var errs []error
 	if err := vault.Recovery(ctx); err != nil {
-		return err
+		errs = append(errs, err)
 	}
 	open, err := vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {
@@ -42,17 +44,18 @@ func resume(ctx context.Context, vault storage.Vault, do act) error {
 	}
 	for found := range open {
 		if found.Err != nil {
-			return found.Err
+			errs = append(errs, found.Err)
+			continue
 		}
 		plan, err := vault.Read(ctx, found.Result.ID)
-		if err != nil {
-			return err
+		if err == nil {
+			err = runPlan(ctx, vault, plan, do)
 		}
-		if err := runPlan(ctx, vault, plan, do); err != nil {
-			return err
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // wantDone wants that a plan is Completed in all its parts, and that its actions were done in order, each once or, where the
@@ -188,10 +191,8 @@ func TestTakeover(t *testing.T) {
 			return nil, err
 		}
 		for o := range workflow.Walk(taken) {
-			if o.Header().State.Status == workflow.Running {
-				if err := storage.Update(ctx, vault, o); err != nil {
-					return nil, err
-				}
+			if err := storage.Update(ctx, vault, o); err != nil {
+				return nil, err
 			}
 		}
 		return done.act(ctx, action)
@@ -199,13 +200,40 @@ func TestTakeover(t *testing.T) {
 	if !errors.Is(err, storage.ErrConflict) || len(done) != 1 {
 		t.Errorf("the other one did %d actions, and said %v", len(done), err)
 	}
-	if err := storage.Update(t.Context(), vault, plan); !errors.Is(err, storage.ErrConflict) {
-		t.Errorf("the other one's update of the plan: %v", err)
+	for o := range workflow.Walk(plan) {
+		if err := storage.Update(t.Context(), vault, o); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the other one's update of %s: %v", o.Kind(), err)
+		}
 	}
 	if err := resume(t.Context(), vault, done.act); err != nil {
 		t.Fatal(err)
 	}
 	wantDone(t, vault, plan, done, 1)
+}
+
+// TestEngineGoesOnBesideADamagedPlan starts an engine where a part of a plan was lost. It is told, and runs the other plans.
+func TestEngineGoesOnBesideADamagedPlan(t *testing.T) {
+	server := emulator.New()
+	vault := onEmulator(t, server)
+	damaged, plan := threeActions(), threeActions()
+	for _, p := range []*workflow.Plan{damaged, plan} {
+		if err := vault.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged.State.Status = workflow.Running
+	if err := vault.UpdatePlan(t.Context(), damaged); err != nil {
+		t.Fatal(err)
+	}
+	for c := range server.Containers() {
+		server.Remove(c, fmt.Sprintf("actions/%s/%s.json", damaged.ID, damaged.Blocks[0].Sequences[0].Actions[1].ID))
+	}
+	var done diary
+	err := resume(t.Context(), vault, done.act)
+	if !errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("the engine was told %v, want ErrCorrupt and nothing else", err)
+	}
+	wantDone(t, vault, plan, done, 0)
 }
 
 // TestOneEngineBeginsAPlan lets several engines that read a plan as NotStarted move it to Running at once.

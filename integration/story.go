@@ -63,7 +63,7 @@ func nothing(ctx context.Context, s *stage) error {
 			s.vault.Create(ctx, &workflow.Plan{ID: idAt(time.Now().Add(48 * time.Hour))}),
 			s.vault.Create(ctx, &workflow.Plan{Blocks: []*workflow.Block{nil}}),
 			s.vault.UpdatePlan(ctx, &workflow.Plan{}),
-			s.vault.Delete(ctx, uuid.Nil),
+			s.vault.UpdateAction(ctx, &workflow.Action{ID: idAt(time.Now()), PlanID: idAt(time.Now()), Plugin: "p"}), // without a version
 		} {
 			if err := is(bad, storage.ErrInvalid); err != nil {
 				return err
