@@ -106,8 +106,10 @@ func (v connected) Close(ctx context.Context) error {
 
 func (e Endpoint) open(t storagetest.T, transport policy.Transporter, more ...azblob.Option) storage.Vault {
 	t.Helper()
-	v, err := e.Dial(t.Context(), append([]azblob.Option{azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
-		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond})}, more...)...)
+	v, err := e.Dial(t.Context(), append([]azblob.Option{
+		azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
+		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond}),
+	}, more...)...)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
