@@ -467,7 +467,7 @@ func TestTwoCompletions(t *testing.T) {
 			theirs = reread(t, v, plan)
 			theirs.Descr, theirs.Blocks[0].State.End = "theirs", time.Now()
 			mine := *plan // the first completion's object is written between the entry and the object of the second
-			body := object(t, server, &mine)
+			body := objectBlob(t, server, &mine)
 			if err := complete(t, server, theirs, func() { rewrite(t, server, plan, body) }); err != nil {
 				t.Error(err)
 			}
@@ -498,7 +498,7 @@ func TestTwoCompletions(t *testing.T) {
 	inBubble(t, "the object is rewritten before each try", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, plantest.Full())
-		body := object(t, server, plan)
+		body := objectBlob(t, server, plan)
 		server.ResetRequests()
 		transport := server.Transport()
 		transport.SetGate(before(func(r emulator.Request) {
@@ -547,8 +547,8 @@ func (b before) Enter(_ context.Context, r emulator.Request) error {
 
 func (before) Leave(emulator.Request) {}
 
-// object returns the stored object of a plan.
-func object(t *testing.T, server *emulator.Server, plan *workflow.Plan) emulator.Blob {
+// objectBlob returns the stored object of a plan.
+func objectBlob(t *testing.T, server *emulator.Server, plan *workflow.Plan) emulator.Blob {
 	t.Helper()
 	for c := range server.Containers() {
 		if b, ok := server.Blob(c, "plans/"+plan.ID.String()+"-object.json"); ok {
