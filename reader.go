@@ -62,12 +62,6 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	keys := v.prefix.plan(id)
 	entry, object, err := v.readBoth(ctx, keys)
-	if errors.Is(err, storage.ErrNotFound) && object != nil {
-		// The plan may have been created or deleted between the two answers.
-		if entry, err = v.readEntry(ctx, keys); errors.Is(err, storage.ErrNotFound) {
-			return nil, v.lost(ctx, keys, object.State.ETag, err)
-		}
-	}
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
 		// The plan may have been deleted, and another one of its ID created, between the two answers.
 		entry, object, err = v.readBoth(ctx, keys)
@@ -93,18 +87,17 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	return v.assemble(ctx, entry, object)
 }
 
-// readBoth reads entry and object at once, and returns what it could read of them.
+// readBoth reads entry and object at once.
 func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflow.Plan, err error) {
-	errs := make([]error, 2)
-	_ = v.parallel(2, func(i int) error {
+	err = v.parallel(2, func(i int) (err error) {
 		if i == 0 {
-			entry, errs[i] = v.readEntry(ctx, keys)
+			entry, err = v.readEntry(ctx, keys)
 		} else {
-			object, _, errs[i] = v.readObject(ctx, keys)
+			object, _, err = v.readObject(ctx, keys)
 		}
-		return nil // so that none keeps the other from being read
+		return err
 	})
-	return entry, object, worst(errs)
+	return entry, object, err
 }
 
 func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
@@ -144,7 +137,7 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 	}
 	err = v.parallel(len(parts), func(i int) error { return v.refresh(ctx, keys, parts[i]) })
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, v.lost(ctx, keys, "", err)
+		return nil, v.lost(ctx, keys, err)
 	}
 	if err != nil {
 		return nil, err
@@ -152,19 +145,18 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 	return object, join(object, entry)
 }
 
-// lost says what it means that a blob of a plan is not there. A Delete takes the object first, so a plan whose object is still
-// there, and with an ETag still in that version, is damaged.
-func (v *Vault) lost(ctx context.Context, keys keys, etag string, err error) error {
-	object, headErr := v.client.Head(ctx, keys.object())
-	if headErr != nil {
+// lost says what it means that a part of a plan is not there. A Delete takes the object first, so a plan whose object is still
+// there is damaged.
+func (v *Vault) lost(ctx context.Context, keys keys, err error) error {
+	if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
 		return at("look for object", keys.object(), headErr)
 	}
 	var e *storage.Error
-	if !errors.As(err, &e) || etag != "" && etag != object.ETag {
+	var cause *blob.Error // without ErrNotFound, which would say that there is no such plan
+	if !errors.As(err, &e) || !errors.As(err, &cause) {
 		return err
 	}
-	// The cause without ErrNotFound, which would say that there is no such plan.
-	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, errors.Unwrap(e.Err))}
+	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, cause)}
 }
 
 // join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that

@@ -358,10 +358,10 @@ func TestReadDamage(t *testing.T) {
 				v := onEmulator(t, clone)
 				_, err := v.Read(t.Context(), before.ID)
 				want := d.want
-				if d.name == "missing" && strings.HasSuffix(name, "-object.json") {
+				if d.name == "missing" && strings.HasPrefix(name, "plans/") {
 					want = storage.ErrNotFound
 				}
-				if errors.Is(err, storage.ErrNotFound) != (want == storage.ErrNotFound) {
+				if errors.Is(err, storage.ErrNotFound) != (want == storage.ErrNotFound) || strings.Contains(err.Error(), "%!") {
 					t.Errorf("%s: whether there is such a plan is told wrongly: %v", name, err)
 				}
 				if !errors.Is(err, want) || want != storage.ErrNotFound && !strings.Contains(err.Error(), name) {

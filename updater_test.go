@@ -537,6 +537,40 @@ func TestTwoCompletions(t *testing.T) {
 	})
 }
 
+// TestUpdateBesideADelete is the promise to updates of parts: while a Delete is under way they may return nil, which nobody
+// sees, and after it has returned they are ErrNotFound.
+func TestUpdateBesideADelete(t *testing.T) {
+	inBubble(t, "before the parts go", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		transport := server.Transport()
+		transport.SetGate(&between{emulator.BatchDelete, "", func() {
+			if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("Read beside the Delete: %v", err)
+			}
+			for o, parent := range workflow.Walk(plan) {
+				if parent == nil {
+					continue
+				}
+				if err := updateObject(t, v, o); err != nil && !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("update of %s beside the Delete: %v", o.Kind(), err)
+				}
+			}
+		}})
+		if err := onEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID); err != nil {
+			t.Fatal(err)
+		}
+		for o := range workflow.Walk(plan) {
+			if err := updateObject(t, v, o); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("update of %s after the Delete: %v", o.Kind(), err)
+			}
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
 // before is a gate that does something before each request.
 type before func(emulator.Request)
 
