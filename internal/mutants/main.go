@@ -1,9 +1,13 @@
-// Command mutants proves that the tests can fail: it takes away the vault's conditions, checks and orders one at a time, in a
-// copy of the module, and runs the tests. A mutant that survives is a hole in the tests.
+// Command mutants proves that the tests can fail: it changes the vault's code in one place at a time and runs the tests. A
+// mutant that survives is a hole in the tests.
 //
-//	go run ./internal/mutants             all of them, some minutes
-//	go run ./internal/mutants -run MD5    those whose names match
-//	go run ./internal/mutants -list
+//	go run ./internal/mutants                      the list: what the protocol rests on is taken away, rule by rule
+//	go run ./internal/mutants -random 100          100 random changes, always the same
+//	go run ./internal/mutants -random 100 -seed 0  100 new ones; the seed is printed
+//	go run ./internal/mutants -run MD5             those whose names match
+//	go run ./internal/mutants -list                names only
+//
+// The names of random changes begin with their numbers, so -run '^0[3-9]' goes on behind the first 30.
 package main
 
 import (
@@ -13,153 +17,188 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
-	pick := flag.String("run", "", "only the mutants whose names match this regular expression")
+	pick := flag.String("run", "", "try only the mutants whose names match this `regexp`")
 	list := flag.Bool("list", false, "name the mutants and stop")
+	random := flag.Int("random", 0, "try `n` random changes instead of the list")
+	seed := flag.Uint64("seed", 1, "choose the random changes by this `seed`; 0 for a new one")
+	workers := flag.Int("workers", runtime.NumCPU(), "try `n` mutants at the same time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *pick, *list, os.Stdout); err != nil {
+	if err := run(ctx, *pick, *list, *random, *seed, *workers, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
 }
 
-func run(ctx context.Context, pick string, list bool, out io.Writer) error {
+func run(ctx context.Context, pick string, list bool, random int, seed uint64, workers int, out io.Writer) error {
 	chosen, err := regexp.Compile(pick)
 	if err != nil {
 		return err
 	}
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("find the module: %w", err)
 	}
-	var errs []error
-	total, survived := 0, 0
-	for _, m := range mutants {
-		if !chosen.MatchString(m.name) {
-			continue
+	root := strings.TrimSpace(string(dir))
+	var trials []trial
+	if random > 0 {
+		for seed == 0 {
+			seed = rand.Uint64N(1_000_000)
 		}
-		total++
-		if list {
-			fmt.Fprintln(out, m.name)
-			continue
+		fmt.Fprintf(out, "seed %d\n", seed)
+		trials, err = randomTrials(root, random, seed)
+	} else {
+		trials, err = listedTrials(root)
+	}
+	if err != nil {
+		return err
+	}
+	trials = slices.DeleteFunc(trials, func(t trial) bool { return !chosen.MatchString(t.name) })
+	if list {
+		for _, t := range trials {
+			fmt.Fprintln(out, t.name)
 		}
-		started := time.Now()
-		killer, err := m.try(ctx, strings.TrimSpace(string(root)))
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
-			fmt.Fprintf(out, "%-60s %v\n", m.name, err)
-		case killer == "":
-			survived++
-			fmt.Fprintf(out, "%-60s SURVIVED\n", m.name)
-		default:
-			fmt.Fprintf(out, "%-60s killed by %s (%.0fs)\n", m.name, killer, time.Since(started).Seconds())
-		}
+		return nil
 	}
-	if !list {
-		fmt.Fprintf(out, "%d mutants, %d survived\n", total, survived)
-	}
-	if survived > 0 {
-		errs = append(errs, fmt.Errorf("%d mutants survived", survived))
-	}
-	return errors.Join(errs...)
+	return tryAll(ctx, root, trials, workers, out)
 }
 
-// mutant is one change of the code that a test must notice.
+// tryAll tries the mutants, and tells the outcome of each as it comes. It fails if one survives.
+func tryAll(ctx context.Context, root string, trials []trial, workers int, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	started := time.Now()
+	s, err := measure(ctx, root, dir, workers)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d tests ran one by one in %v\n", len(s.tests), time.Since(started).Round(time.Second))
+
+	var (
+		g         errgroup.Group
+		mu        sync.Mutex // for what follows, and out
+		survivors int
+		problems  []error
+	)
+	g.SetLimit(workers)
+	for _, t := range trials {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			started := time.Now()
+			killer, err := s.try(ctx, t)
+			took := time.Since(started).Round(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				problems = append(problems, fmt.Errorf("%s: %w", t.name, err))
+				fmt.Fprintf(out, "%s: %v\n", t.name, err)
+			case killer == "":
+				survivors++
+				fmt.Fprintf(out, "%s: SURVIVED (%v)\n%s", t.name, took, t.diff)
+			default:
+				fmt.Fprintf(out, "%s: killed by %s (%v)\n", t.name, killer, took)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d mutants, %d survived, in %v\n", len(trials), survivors, time.Since(started).Round(time.Second))
+	if survivors > 0 {
+		problems = append(problems, fmt.Errorf("%d mutants survived", survivors))
+	}
+	return errors.Join(problems...)
+}
+
+// mutant is a change of the code that was chosen by hand.
 type mutant struct {
 	name string
 	file string
 	// old stands exactly once in the file.
 	old, new string
-	// first are the tests to try first; all others of the module's root follow if they pass.
+	// first matches the tests to try first.
 	first string
 }
 
-// try applies the mutant to a copy of the module and returns the test that failed; "" when none did.
-func (m mutant) try(ctx context.Context, root string) (killer string, err error) {
-	dir, err := os.MkdirTemp("", "mutant")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	if err := copyModule(dir, root); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, m.file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	if n := bytes.Count(text, []byte(m.old)); n != 1 {
-		return "", fmt.Errorf("the place to change is there %d times: the mutant is out of date", n)
-	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte(m.old), []byte(m.new), 1), 0o644); err != nil { //nolint:gosec // source code
-		return "", err
-	}
-	if text, err := command(ctx, dir, "build", "./..."); err != nil {
-		return "", fmt.Errorf("does not build: %s", text)
-	}
-	for _, tests := range []string{m.first, "."} {
-		text, err := command(ctx, dir, "test", "-short", "-failfast", "-timeout=10m", "-run", tests, ".", "./internal/blob", "./storage/...")
+// listedTrials are those of the list.
+func listedTrials(root string) ([]trial, error) {
+	var trials []trial
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join(root, m.file))
 		if err != nil {
-			return failure(text), nil
+			return nil, err
 		}
+		if n := bytes.Count(text, []byte(m.old)); n != 1 {
+			return nil, fmt.Errorf("%s: the place to change is there %d times: the mutant is out of date", m.name, n)
+		}
+		from := bytes.Index(text, []byte(m.old))
+		t, err := newTrial(m.name, m.file, text, from, from+len(m.old), m.new)
+		if err != nil {
+			return nil, err
+		}
+		if t.likely, err = regexp.Compile(m.first); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name, err)
+		}
+		trials = append(trials, t)
 	}
-	return "", nil
+	return trials, nil
 }
 
-func command(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	text, err := cmd.CombinedOutput()
-	return string(text), err
-}
-
-// failure names the innermost test that failed.
-func failure(text string) string {
-	name := "a crash or a time-out"
-	for _, m := range regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(text, -1) {
-		name = m[1]
+// randomTrials chooses n changes that compile and are not known to be equivalent.
+func randomTrials(root string, n int, seed uint64) ([]trial, error) {
+	var changes []change
+	programs := map[string]*program{} // by file
+	for _, pattern := range mutated {
+		p, err := load(root, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range p.changes() {
+			programs[c.file] = p
+			changes = append(changes, c)
+		}
 	}
-	return name
-}
-
-// copyModule copies the module's files without what is not source.
-func copyModule(to, from string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	var trials []trial
+	for _, c := range sample(changes, seed) {
+		if len(trials) == n {
+			break
+		}
+		p := programs[c.file]
+		if equivalent[c.key()] != "" || !p.compiles(c) {
+			continue
+		}
+		t, err := newTrial(fmt.Sprintf("%03d %s", len(trials)+1, c.key()), c.file, p.texts[c.file], c.from, c.to, c.text)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules") {
-			return filepath.SkipDir
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, text, 0o644) //nolint:gosec // source code
-	})
+		trials = append(trials, t)
+	}
+	return trials, nil
 }

@@ -1,0 +1,481 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// change is one random mutation of the code: other text in place of some.
+type change struct {
+	// file is the path within the module, fn the function or the name of the constant or variable, as Type.Method.
+	file, fn string
+	// rule names the kind of change.
+	rule string
+	// source is the changed code on one line.
+	source string
+	// nth counts the changes of a function by the same rule to the same source, from 1.
+	nth int
+	// from and to are offsets in the file, text is what they are replaced with.
+	from, to int
+	text     string
+}
+
+// maxSource is how much of the changed code a key holds, in bytes.
+const maxSource = 90
+
+// key names a change by what is changed and how, not by its line: edits elsewhere leave it as it is.
+func (c change) key() string {
+	source := c.source
+	if len(source) > maxSource {
+		source = strings.ToValidUTF8(source[:maxSource], "") + "…"
+	}
+	key := fmt.Sprintf("%s %s: %s: %s", c.file, c.fn, c.rule, source)
+	if c.nth > 1 {
+		key += fmt.Sprintf(" (%d)", c.nth)
+	}
+	return key
+}
+
+// sample puts changes into an order that depends on the seed and their keys alone. An edit of the code leaves the order of
+// all other changes as it is.
+func sample(changes []change, seed uint64) []change {
+	rank := func(c change) []byte {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, c.key()))
+		return sum[:]
+	}
+	sorted := slices.Clone(changes)
+	slices.SortFunc(sorted, func(a, b change) int { return bytes.Compare(rank(a), rank(b)) })
+	return sorted
+}
+
+// program is a package's production code with its types.
+type program struct {
+	fset  *token.FileSet
+	names []string // of the files, within the module
+	texts map[string][]byte
+	files map[string]*ast.File
+	info  *types.Info
+	path  string
+	deps  types.Importer
+}
+
+// load reads and type-checks a package of the module at root. The packages that it imports come from the build cache.
+func load(root, pattern string) (*program, error) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly", pattern)
+	cmd.Dir = root
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w: %s", pattern, err, problems.String())
+	}
+	p := &program{
+		fset: token.NewFileSet(), texts: map[string][]byte{}, files: map[string]*ast.File{},
+		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}},
+	}
+	exports := map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var listed struct {
+			ImportPath, Export, Dir string
+			GoFiles                 []string
+			DepOnly                 bool
+		}
+		if err := d.Decode(&listed); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("go list %s: %w", pattern, err)
+		}
+		exports[listed.ImportPath] = listed.Export
+		if listed.DepOnly {
+			continue
+		}
+		p.path = listed.ImportPath
+		for _, name := range listed.GoFiles {
+			path := filepath.Join(listed.Dir, name)
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return nil, err
+			}
+			rel = filepath.ToSlash(rel)
+			if p.texts[rel], err = os.ReadFile(path); err != nil {
+				return nil, err
+			}
+			if p.files[rel], err = parser.ParseFile(p.fset, rel, p.texts[rel], parser.ParseComments|parser.SkipObjectResolution); err != nil {
+				return nil, err
+			}
+			p.names = append(p.names, rel)
+		}
+	}
+	p.deps = importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	return p, p.check(p.files, p.info)
+}
+
+func (p *program) check(files map[string]*ast.File, info *types.Info) error {
+	all := make([]*ast.File, 0, len(files))
+	for _, name := range p.names {
+		all = append(all, files[name])
+	}
+	_, err := (&types.Config{Importer: p.deps}).Check(p.path, p.fset, all, info)
+	return err
+}
+
+// mutated returns the changed file's text.
+func (p *program) mutated(c change) []byte {
+	text := p.texts[c.file]
+	return slices.Concat(text[:c.from], []byte(c.text), text[c.to:])
+}
+
+// compiles says whether the package compiles with the change.
+func (p *program) compiles(c change) bool {
+	file, err := parser.ParseFile(p.fset, c.file, p.mutated(c), parser.SkipObjectResolution)
+	if err != nil {
+		return false
+	}
+	files := maps.Clone(p.files)
+	files[c.file] = file
+	return p.check(files, nil) == nil
+}
+
+// changes returns all mutations of the package, whether they compile or not, in the order of the code.
+func (p *program) changes() []change {
+	var all []change
+	for _, name := range p.names {
+		file := p.files[name]
+		if ast.IsGenerated(file) {
+			continue
+		}
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if fn := functionName(decl); decl.Body != nil && !forText[decl.Name.Name] {
+					m := mutator{program: p, file: name, fn: fn}
+					m.function(decl.Type, decl.Body)
+					all = append(all, m.found...)
+				}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					if spec, ok := spec.(*ast.ValueSpec); ok {
+						m := mutator{program: p, file: name, fn: spec.Names[0].Name}
+						for _, value := range spec.Values {
+							m.walk(value)
+						}
+						all = append(all, m.found...)
+					}
+				}
+			}
+		}
+	}
+	seen := map[string]int{}
+	for i := range all {
+		c := &all[i]
+		key := c.key()
+		seen[key]++
+		c.nth = seen[key]
+	}
+	return all
+}
+
+// forText are methods that make text for people.
+var forText = map[string]bool{"String": true, "Error": true, "GoString": true, "Format": true}
+
+func functionName(decl *ast.FuncDecl) string {
+	if decl.Recv == nil {
+		return decl.Name.Name
+	}
+	t := decl.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if index, ok := t.(*ast.IndexExpr); ok {
+		t = index.X
+	}
+	return t.(*ast.Ident).Name + "." + decl.Name.Name
+}
+
+// mutator finds the changes of one function, constant or variable.
+type mutator struct {
+	*program
+	file, fn string
+	found    []change
+	// results are those of the innermost function.
+	results *ast.FieldList
+}
+
+// change adds a change of a node into text.
+func (m *mutator) change(rule string, old ast.Node, text string) {
+	from, to := m.fset.Position(old.Pos()).Offset, m.fset.Position(old.End()).Offset
+	m.found = append(m.found, change{
+		file: m.file, fn: m.fn, rule: rule, source: strings.Join(strings.Fields(m.text(old)), " "),
+		from: from, to: to, text: text,
+	})
+}
+
+func (m *mutator) text(n ast.Node) string {
+	return string(m.texts[m.file][m.fset.Position(n.Pos()).Offset:m.fset.Position(n.End()).Offset])
+}
+
+func (m *mutator) function(t *ast.FuncType, body *ast.BlockStmt) {
+	outer := m.results
+	m.results = t.Results
+	m.walk(body)
+	m.results = outer
+}
+
+// walk finds the changes within a node.
+func (m *mutator) walk(root ast.Node) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			m.function(n.Type, n.Body)
+			return false
+		case *ast.CallExpr:
+			return !m.makesText(n)
+		case *ast.IfStmt:
+			m.condition(n.Cond)
+			m.empty(n.Body)
+			if block, ok := n.Else.(*ast.BlockStmt); ok {
+				m.empty(block)
+			}
+		case *ast.ForStmt:
+			if n.Cond != nil {
+				m.condition(n.Cond)
+			}
+		case *ast.SwitchStmt:
+			if n.Tag == nil {
+				for _, clause := range n.Body.List {
+					for _, e := range clause.(*ast.CaseClause).List {
+						m.condition(e)
+					}
+				}
+			}
+		case *ast.CaseClause:
+			m.emptyList(n.Body)
+		case *ast.CommClause:
+			m.emptyList(n.Body)
+		case *ast.ReturnStmt:
+			m.returned(n)
+		case *ast.BinaryExpr:
+			m.binary(n)
+		case *ast.BasicLit:
+			m.literal(n)
+		case *ast.Ident:
+			m.ident(n)
+		case *ast.AssignStmt:
+			m.assignment(n)
+		case *ast.IncDecStmt:
+			m.remove(n)
+			other := map[token.Token]string{token.INC: "--", token.DEC: "++"}[n.Tok]
+			m.change("arithmetic", n, m.text(n.X)+other)
+		case *ast.BranchStmt:
+			m.branch(n)
+		case *ast.ExprStmt, *ast.DeferStmt, *ast.SendStmt, *ast.GoStmt:
+			m.remove(n.(ast.Stmt))
+		}
+		return true
+	})
+}
+
+// condition negates a condition, unless it is a comparison or a bare negation: binary turns the first, and this the second.
+func (m *mutator) condition(e ast.Expr) {
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		if opposites[e.Op] != "" {
+			return
+		}
+	case *ast.UnaryExpr:
+		if e.Op == token.NOT {
+			m.change("negated", e, m.text(e.X))
+			return
+		}
+	}
+	m.change("negated", e, "!("+m.text(e)+")")
+}
+
+// empty takes away what a block does.
+func (m *mutator) empty(block *ast.BlockStmt) { m.emptyList(block.List) }
+
+func (m *mutator) emptyList(list []ast.Stmt) {
+	if len(list) > 0 {
+		m.change("emptied", stretch{list[0].Pos(), list[len(list)-1].End()}, m.uses(list...))
+	}
+}
+
+// stretch is a node made of several.
+type stretch struct{ pos, end token.Pos }
+
+func (s stretch) Pos() token.Pos { return s.pos }
+func (s stretch) End() token.Pos { return s.end }
+
+// remove takes a statement away.
+func (m *mutator) remove(s ast.Stmt) { m.change("removed", s, m.uses(s)) }
+
+// uses is a statement that uses the local variables which some statements use, so that the compiler does not miss them.
+func (m *mutator) uses(list ...ast.Stmt) string {
+	var names []string
+	for _, s := range list {
+		ast.Inspect(s, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			v, ok := m.info.Uses[id].(*types.Var)
+			if ok && !v.IsField() && v.Parent() != v.Pkg().Scope() && (v.Pos() < list[0].Pos() || v.Pos() > list[len(list)-1].End()) && !slices.Contains(names, id.Name) {
+				names = append(names, id.Name)
+			}
+			return true
+		})
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Repeat("_, ", len(names)-1) + "_ = " + strings.Join(names, ", ")
+}
+
+// returned drops the error of a return statement, and turns its bools.
+func (m *mutator) returned(s *ast.ReturnStmt) {
+	for _, e := range s.Results {
+		if b, ok := m.info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsBoolean != 0 && !m.isLiteralBool(e) {
+			if _, binary := e.(*ast.BinaryExpr); !binary {
+				m.condition(e)
+			}
+		}
+	}
+	if m.results == nil || len(s.Results) != m.results.NumFields() {
+		return
+	}
+	last := s.Results[len(s.Results)-1]
+	declared := m.info.TypeOf(m.results.List[len(m.results.List)-1].Type)
+	if declared.String() != "error" || m.text(last) == "nil" {
+		return
+	}
+	kept := ""
+	for _, e := range s.Results[:len(s.Results)-1] {
+		kept += m.text(e) + ", "
+	}
+	m.change("error dropped", s, "_ = "+m.text(last)+"; return "+kept+"nil")
+}
+
+func (m *mutator) isLiteralBool(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && (id.Name == "true" || id.Name == "false")
+}
+
+var (
+	opposites = map[token.Token]string{
+		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.GEQ: "<", token.GTR: "<=", token.LEQ: ">",
+	}
+	boundaries = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
+	arithmetic = map[token.Token]string{
+		token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.REM: "*",
+		token.SHL: ">>", token.SHR: "<<", token.AND: "|", token.OR: "&",
+		token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+=", token.MUL_ASSIGN: "/=", token.QUO_ASSIGN: "*=",
+	}
+)
+
+func (m *mutator) binary(e *ast.BinaryExpr) {
+	with := func(op string) string { return m.text(e.X) + " " + op + " " + m.text(e.Y) }
+	if op := opposites[e.Op]; op != "" {
+		m.change("comparison", e, with(op))
+	}
+	if op := boundaries[e.Op]; op != "" {
+		m.change("boundary", e, with(op))
+	}
+	switch e.Op {
+	case token.LAND:
+		m.change("and, or", e, with("||"))
+	case token.LOR:
+		m.change("and, or", e, with("&&"))
+	}
+	if e.Op == token.LAND || e.Op == token.LOR {
+		m.change("left operand alone", e, m.text(e.X))
+		m.change("right operand alone", e, m.text(e.Y))
+	}
+	if op := arithmetic[e.Op]; op != "" && m.isNumber(e) {
+		m.change("arithmetic", e, with(op))
+	}
+}
+
+func (m *mutator) isNumber(e ast.Expr) bool {
+	b, ok := m.info.TypeOf(e).Underlying().(*types.Basic)
+	return ok && b.Info()&types.IsNumeric != 0
+}
+
+// literal changes a number. Texts are left alone: those that matter are pinned by golden files, and most are for people.
+func (m *mutator) literal(l *ast.BasicLit) {
+	switch l.Kind {
+	case token.INT:
+		m.change("constant + 1", l, "("+l.Value+" + 1)")
+		if n, err := strconv.ParseInt(l.Value, 0, 64); err == nil && n > 1 {
+			m.change("constant - 1", l, "("+l.Value+" - 1)")
+		}
+	case token.FLOAT:
+		m.change("constant doubled", l, "("+l.Value+" * 2)")
+	}
+}
+
+// ident turns true, false, min and max.
+func (m *mutator) ident(id *ast.Ident) {
+	other := map[string]string{"true": "false", "false": "true", "min": "max", "max": "min"}[id.Name]
+	if obj := m.info.Uses[id]; other != "" && obj != nil && obj.Parent() == types.Universe {
+		m.change(id.Name+" into "+other, id, other)
+	}
+}
+
+func (m *mutator) assignment(s *ast.AssignStmt) {
+	if s.Tok == token.DEFINE {
+		return
+	}
+	m.remove(s)
+	if op := arithmetic[s.Tok]; op != "" && m.isNumber(s.Lhs[0]) {
+		m.change("arithmetic", s, m.text(s.Lhs[0])+" "+op+" "+m.text(s.Rhs[0]))
+	}
+}
+
+func (m *mutator) branch(s *ast.BranchStmt) {
+	if s.Label != nil {
+		return
+	}
+	switch s.Tok {
+	case token.BREAK:
+		m.change("branch", s, "continue")
+	case token.CONTINUE:
+		m.change("branch", s, "break")
+	}
+}
+
+// makesText says whether a call makes the text of an error or of a message.
+func (m *mutator) makesText(call *ast.CallExpr) bool {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := f.X.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	name, ok := m.info.Uses[pkg].(*types.PkgName)
+	if !ok {
+		return false
+	}
+	switch name.Imported().Name() + "." + f.Sel.Name {
+	case "fmt.Errorf", "fmt.Sprintf", "fmt.Sprint", "errors.New", "storage.Invalid":
+		return true
+	}
+	return false
+}
