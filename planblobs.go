@@ -177,38 +177,39 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 	}
 }
 
-// strays reports the blobs that lie outside all directories, by listing the gaps between them.
+// strays reports the blobs that lie outside all directories. A listing of names up to their first slash shows them, and skips
+// what is in the directories.
 func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
+	const detail = "lies in none of the vault's directories"
 	dirs := directories()
-	found := make([][]string, len(dirs)+1)
-	err := v.parallel(len(found), func(i int) error {
-		var from, to string
-		if i > 0 {
-			from = strings.TrimSuffix(dirs[i-1], "/") + "0" // the next character after the slash
+	for names, err := range v.client.ListGroups(ctx, d.container, "", "/") {
+		if blob.Is(err, blob.AbsentContainer) {
+			return nil // dropped as a whole
 		}
-		if i < len(dirs) {
-			to = dirs[i]
+		if err != nil {
+			return at("list strays", blob.Ref{Container: d.container}, err)
 		}
-		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{StartFrom: from, MaxResults: 10}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return nil // dropped as a whole
-			}
-			if err != nil {
-				return at("list strays", blob.Ref{Container: d.container, Name: from}, err)
-			}
-			for _, item := range page.Items {
-				if to != "" && item.Name >= to {
-					return nil
+		for _, name := range names {
+			switch {
+			case slices.Contains(dirs, name):
+			case !strings.HasSuffix(name, "/"):
+				report(name, detail)
+			default: // a directory of somebody else's
+				for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: name}) {
+					if blob.Is(err, blob.AbsentContainer) {
+						return nil
+					}
+					if err != nil {
+						return at("list strays", blob.Ref{Container: d.container, Name: name}, err)
+					}
+					for _, item := range page.Items {
+						report(item.Name, detail)
+					}
 				}
-				found[i] = append(found[i], item.Name)
 			}
 		}
-		return nil
-	})
-	for _, name := range slices.Concat(found...) {
-		report(name, "lies in none of the vault's directories")
 	}
-	return err
+	return nil
 }
 
 // gather lists what is stored of one plan.

@@ -478,7 +478,8 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 }
 
 // ListGroups yields what the names of a container's blobs that begin with prefix have up to the next delimiter, itself
-// included, each once, page by page in their order. The last pair has the error, as with List.
+// included, each once, page by page. Names without a delimiter come whole, behind the others of their page. The last pair has
+// the error, as with List.
 func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimiter string) iter.Seq2[[]string, error] {
 	ref := Ref{containerName, prefix}
 	opts := container.ListBlobsHierarchyOptions{Prefix: &prefix}
@@ -493,6 +494,9 @@ func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimite
 				return err
 			}
 			groups, next = got.groups, got.next
+			for _, item := range got.blobs {
+				groups = append(groups, item.Name)
+			}
 			return nil
 		})
 		return groups, next, err

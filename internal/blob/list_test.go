@@ -323,3 +323,34 @@ func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestListGroups yields each group once and names without a delimiter whole, with pages of any size.
+func TestListGroups(t *testing.T) {
+	for _, limit := range []int{1, 2, 5000} {
+		inWorld(t, func(t *testing.T, w *world) {
+			for _, name := range []string{"0", "a/1", "a/2", "a/b/3", "ab", "b/1", "z"} {
+				w.server.Put("box", name, nil, nil)
+			}
+			for prefix, want := range map[string][]string{
+				"": {"0", "a/", "ab", "b/", "z"}, "a": {"a/", "ab"}, "a/": {"a/1", "a/2", "a/b/"}, "x": nil,
+			} {
+				var got []string
+				for groups, err := range w.ListGroups(t.Context(), "box", prefix, "/") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, groups...)
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%q by pages of %d: got %q, want %q", prefix, limit, got, want)
+				}
+			}
+			for _, err := range w.ListGroups(t.Context(), "no-such-box", "", "/") {
+				if !Is(err, AbsentContainer) {
+					t.Errorf("of no container: %v", err)
+				}
+			}
+		}, emulator.WithPageLimit(limit))
+	}
+}
