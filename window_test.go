@@ -403,6 +403,7 @@ func TestStretches(t *testing.T) {
 	noon := date.Add(12 * time.Hour)
 	id := shift(firstID(noon), 12345)
 	next := date.AddDate(0, 0, 1)
+	firstTime, lastTime := time.Unix(-1<<63, 0), time.Unix(1<<63-62135596801, 999_999_999)
 	for name, c := range map[string]struct {
 		f        storage.Filters
 		from, to uuid.UUID
@@ -415,6 +416,14 @@ func TestStretches(t *testing.T) {
 		"before a whole time":     {storage.Filters{Before: noon}, firstID(date), firstID(noon)},
 		"before a broken time":    {storage.Filters{Before: noon.Add(1)}, firstID(date), firstID(noon.Add(time.Millisecond))},
 		"before far ahead":        {storage.Filters{Before: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}, firstID(date), firstID(next)},
+		"after all times":         {storage.Filters{After: lastTime}, uuid.Nil, uuid.Nil},
+		"after the first time":    {storage.Filters{After: firstTime}, firstID(date), firstID(next)},
+		"before all times":        {storage.Filters{Before: firstTime}, uuid.Nil, uuid.Nil},
+		"before the last time":    {storage.Filters{Before: lastTime}, firstID(date), firstID(next)},
+		"after an overflow":       {storage.Filters{After: time.Unix(1<<61, 0)}, uuid.Nil, uuid.Nil},
+		"before an overflow":      {storage.Filters{Before: time.Unix(1<<61, 0)}, firstID(date), firstID(next)},
+		"after an underflow":      {storage.Filters{After: time.Unix(-1<<61, 0)}, firstID(date), firstID(next)},
+		"before an underflow":     {storage.Filters{Before: time.Unix(-1<<61, 0)}, uuid.Nil, uuid.Nil},
 		"before an ID":            {storage.Filters{BeforeID: id}, firstID(date), id},
 		"before an ID and a time": {storage.Filters{BeforeID: id, Before: noon}, firstID(date), firstID(noon)},
 		"after the day":           {storage.Filters{After: next}, uuid.Nil, uuid.Nil},

@@ -68,6 +68,19 @@ func searchCases() []Case {
 				s.yields(fmt.Sprintf("%+v", both), ids(plans[:i+1]), s.search(s.vault, both))
 			}
 		}),
+		on("search/any time may be a bound", func(s *stage) {
+			plans := s.ages(3)
+			past := []time.Time{time.Unix(-1<<61, 0), time.Date(-500, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 999_999_999), time.Unix(0, 0)}
+			future := []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Unix(1<<61, 0), time.Unix(1<<63-62135596801, 999_999_999)}
+			for _, at := range past {
+				s.yields(fmt.Sprintf("After %v", at), ids(plans), s.search(s.vault, storage.Filters{After: at}))
+				s.yields(fmt.Sprintf("Before %v", at), nil, s.search(s.vault, storage.Filters{Before: at}))
+			}
+			for _, at := range future {
+				s.yields(fmt.Sprintf("After %v", at), nil, s.search(s.vault, storage.Filters{After: at}))
+				s.yields(fmt.Sprintf("Before %v", at), ids(plans), s.search(s.vault, storage.Filters{Before: at}))
+			}
+		}),
 		on("search/days are told apart at midnight", func(s *stage) {
 			midnight := time.Now().UTC().Truncate(24 * time.Hour)
 			late, early := s.create(bareAt("early", midnight)), s.create(bareAt("late", midnight.Add(-time.Millisecond)))
