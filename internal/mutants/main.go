@@ -37,18 +37,19 @@ func main() {
 	list := flag.Bool("list", false, "name the mutants and stop")
 	random := flag.Int("random", 0, "try `n` random changes instead of the list")
 	seed := flag.Uint64("seed", 1, "choose the random changes by this `seed`; 0 for a new one")
+	short := flag.Bool("short", false, "run the tests with -short alone: quicker, but more may survive")
 	workers := flag.Int("workers", runtime.NumCPU(), "try `n` mutants at the same time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *pick, *list, *random, *seed, *workers, os.Stdout); err != nil {
+	if err := run(ctx, *pick, *list, *random, *seed, *short, *workers, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
 }
 
-func run(ctx context.Context, pick string, list bool, random int, seed uint64, workers int, out io.Writer) error {
+func run(ctx context.Context, pick string, list bool, random int, seed uint64, short bool, workers int, out io.Writer) error {
 	chosen, err := regexp.Compile(pick)
 	if err != nil {
 		return err
@@ -78,11 +79,11 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, w
 		}
 		return nil
 	}
-	return tryAll(ctx, root, trials, workers, out)
+	return tryAll(ctx, root, trials, short, workers, out)
 }
 
 // tryAll tries the mutants, and tells the outcome of each as it comes. It fails if one survives.
-func tryAll(ctx context.Context, root string, trials []trial, workers int, out io.Writer) error {
+func tryAll(ctx context.Context, root string, trials []trial, short bool, workers int, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func tryAll(ctx context.Context, root string, trials []trial, workers int, out i
 				return ctx.Err()
 			}
 			started := time.Now()
-			killer, err := s.try(ctx, t)
+			killer, err := s.try(ctx, t, short)
 			took := time.Since(started).Round(time.Second)
 			mu.Lock()
 			defer mu.Unlock()

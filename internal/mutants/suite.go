@@ -186,8 +186,8 @@ func newTrial(name, file string, text []byte, from, to int, replacement string) 
 // try runs the tests on a trial until one fails, and returns its name; "" if none does.
 //
 // What runs through the changed code in -short mode runs first, quick tests before slow ones. Then everything that runs
-// through its function runs without -short.
-func (s *suite) try(ctx context.Context, t trial) (killer string, err error) {
+// through its function runs without -short, unless short says not to.
+func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, err error) {
 	dir, err := os.MkdirTemp(s.dir, "trial")
 	if err != nil {
 		return "", err
@@ -202,7 +202,7 @@ func (s *suite) try(ctx context.Context, t trial) (killer string, err error) {
 	if err := errors.Join(os.WriteFile(changed, t.text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	for _, w := range s.waves(t) {
+	for _, w := range s.waves(t, short) {
 		binary := s.binary(dir, w.pkg)
 		if _, err := os.Stat(binary); err != nil {
 			if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-w", "-overlay", overlay, "-o", binary, w.pkg); err != nil {
@@ -244,7 +244,7 @@ func (w wave) limit() time.Duration {
 }
 
 // waves sorts the tests that may notice a change.
-func (s *suite) waves(t trial) []wave {
+func (s *suite) waves(t trial, short bool) []wave {
 	var likely, near, far []*test
 	for _, test := range s.tests { // the quickest first
 		touched := test.runsThrough(t.file, t.from, t.to)
@@ -277,7 +277,9 @@ func (s *suite) waves(t trial) []wave {
 		add(near[:n], true)
 		near = near[n:]
 	}
-	add(far, false)
+	if !short {
+		add(far, false)
+	}
 	return waves
 }
 
