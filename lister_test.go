@@ -524,3 +524,27 @@ func TestOpenPlans(t *testing.T) {
 		}
 	})
 }
+
+// TestCutTextsThatCantBeRead shows an error in place of a plan whose whole name can't be learnt, and the other plans.
+func TestCutTextsThatCantBeRead(t *testing.T) {
+	inBubble(t, "the entry is refused", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		var ids []uuid.UUID // oldest first
+		for _, name := range []string{"short", strings.Repeat("long ", 4000), "short, too"} {
+			ids = append(ids, created(t, v, &workflow.Plan{Name: name}).ID)
+			time.Sleep(time.Second)
+		}
+		for _, f := range []storage.Filters{{Limit: 10}, {ByIDs: ids}, {ByStatus: []workflow.Status{workflow.NotStarted}}} {
+			v := faulty(t, server, emulator.On(emulator.GetBlob).Path("-entry").Do(emulator.Answer(403, "AuthorizationFailure")))
+			found, err := v.Search(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(found)
+			var e *storage.Error
+			if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || !errors.Is(e, storage.ErrDenied) || all[2].Result.ID != ids[0] {
+				t.Errorf("%+v: got %.200v", f, all)
+			}
+		}
+	})
+}
