@@ -11,6 +11,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,14 +41,15 @@ type suite struct {
 	root  string // of the module
 	dir   string // for what is built
 	tests []*test
+	code  map[string][]block // all that can be run, by file
 }
 
 // test is a top-level test of a package.
 type test struct {
 	pkg, name string
 	took      time.Duration
-	skipped   bool // by -short, in whole
-	blocks    map[string][]block
+	skipped   bool               // by -short, in whole
+	ran       map[string][]block // by file
 }
 
 // block is a stretch of code without a branch, as lines and columns.
@@ -60,7 +63,7 @@ func (p place) compare(q place) int {
 
 // measure builds the tests and runs each by itself, to learn what it runs through and how long it takes. All must pass.
 func measure(ctx context.Context, root, dir string, workers int) (*suite, error) {
-	s := &suite{root: root, dir: dir}
+	s := &suite{root: root, dir: dir, code: map[string][]block{}}
 	list, err := goCommand(ctx, root, append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, tested...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list packages: %w", err)
@@ -84,7 +87,10 @@ func measure(ctx context.Context, root, dir string, workers int) (*suite, error)
 			}
 		}
 	}
-	var g errgroup.Group
+	var (
+		g  errgroup.Group
+		mu sync.Mutex // for s.code
+	)
 	g.SetLimit(workers)
 	for i, t := range s.tests {
 		g.Go(func() error {
@@ -97,7 +103,11 @@ func measure(ctx context.Context, root, dir string, workers int) (*suite, error)
 			}
 			t.took = time.Since(started)
 			t.skipped = strings.Contains(text, "\n--- SKIP: "+t.name+" ")
-			t.blocks, err = readProfile(profile, strings.TrimSpace(module)+"/")
+			code, ran, err := readProfile(profile, strings.TrimSpace(module)+"/")
+			t.ran = ran
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(s.code, code)
 			return err
 		})
 	}
@@ -108,31 +118,35 @@ func measure(ctx context.Context, root, dir string, workers int) (*suite, error)
 	return s, nil
 }
 
-// readProfile reads which blocks of each file a run went through.
-func readProfile(path, module string) (map[string][]block, error) {
+// readProfile reads which blocks each file has, and through which of them a run went.
+func readProfile(path, module string) (code, ran map[string][]block, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	blocks := map[string][]block{}
+	code, ran = map[string][]block{}, map[string][]block{}
 	line := regexp.MustCompile(`^(.+):(\d+)\.(\d+),(\d+)\.(\d+) \d+ (\d+)$`)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		m := line.FindStringSubmatch(lines.Text())
-		if m == nil || m[6] == "0" {
-			continue
+		if m == nil {
+			continue // the first line
 		}
 		n := func(i int) int { v, _ := strconv.Atoi(m[i]); return v }
 		file := strings.TrimPrefix(m[1], module)
-		blocks[file] = append(blocks[file], block{place{n(2), n(3)}, place{n(4), n(5)}})
+		b := block{place{n(2), n(3)}, place{n(4), n(5)}}
+		code[file] = append(code[file], b)
+		if m[6] != "0" {
+			ran[file] = append(ran[file], b)
+		}
 	}
-	return blocks, lines.Err()
+	return code, ran, lines.Err()
 }
 
-// runsThrough says whether a test ran through any code between two places.
-func (t *test) runsThrough(file string, from, to place) bool {
-	return slices.ContainsFunc(t.blocks[file], func(b block) bool {
+// touches says whether any of the blocks has code between two places.
+func touches(blocks []block, from, to place) bool {
+	return slices.ContainsFunc(blocks, func(b block) bool {
 		return b.from.compare(to) <= 0 && from.compare(b.to) < 0
 	})
 }
@@ -245,15 +259,19 @@ func (w wave) limit() time.Duration {
 
 // waves sorts the tests that may notice a change.
 func (s *suite) waves(t trial, short bool) []wave {
+	from, to := t.from, t.to
+	if !touches(s.code[t.file], from, to) { // a constant, or an expression of a case
+		from, to = t.first, t.last
+	}
 	var likely, near, far []*test
 	for _, test := range s.tests { // the quickest first
-		touched := test.runsThrough(t.file, t.from, t.to)
+		touched := touches(test.ran[t.file], from, to)
 		if t.likely != nil && t.likely.MatchString(test.name) {
 			likely = append(likely, test)
 		} else if touched {
 			near = append(near, test)
 		}
-		if touched || test.skipped || test.runsThrough(t.file, t.first, t.last) {
+		if touched || test.skipped || touches(test.ran[t.file], t.first, t.last) {
 			far = append(far, test)
 		}
 	}
