@@ -35,3 +35,11 @@ fuzz:
 			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; \
 	done
+
+# Changes of the code, each of which some test must notice: those of the list, 100 random ones that are always the same, and
+# 100 new ones.
+.PHONY: mutants
+mutants:
+	go run ./internal/mutants
+	go run ./internal/mutants -random 100
+	go run ./internal/mutants -random 100 -seed 0

@@ -164,14 +164,14 @@ func (p *program) changes() []change {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
 				if fn := functionName(decl); decl.Body != nil && !forText[decl.Name.Name] {
-					m := mutator{program: p, file: name, fn: fn}
+					m := mutator{program: p, file: name, fn: fn, ignored: map[ast.Expr]bool{}}
 					m.function(decl.Type, decl.Body)
 					all = append(all, m.found...)
 				}
 			case *ast.GenDecl:
 				for _, spec := range decl.Specs {
 					if spec, ok := spec.(*ast.ValueSpec); ok {
-						m := mutator{program: p, file: name, fn: spec.Names[0].Name}
+						m := mutator{program: p, file: name, fn: spec.Names[0].Name, ignored: map[ast.Expr]bool{}}
 						for _, value := range spec.Values {
 							m.walk(value)
 						}
@@ -215,6 +215,7 @@ type mutator struct {
 	found    []change
 	// results are those of the innermost function.
 	results *ast.FieldList
+	ignored map[ast.Expr]bool
 }
 
 // change adds a change of a node into text.
@@ -240,6 +241,9 @@ func (m *mutator) function(t *ast.FuncType, body *ast.BlockStmt) {
 // walk finds the changes within a node.
 func (m *mutator) walk(root ast.Node) {
 	ast.Inspect(root, func(n ast.Node) bool {
+		if s, ok := n.(ast.Stmt); ok && removable(s) {
+			m.change("removed", s, m.uses(s))
+		}
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			m.function(n.Type, n.Body)
@@ -248,9 +252,9 @@ func (m *mutator) walk(root ast.Node) {
 			return !m.makesText(n)
 		case *ast.IfStmt:
 			m.condition(n.Cond)
-			m.empty(n.Body)
+			m.empty(n.Body.List)
 			if block, ok := n.Else.(*ast.BlockStmt); ok {
-				m.empty(block)
+				m.empty(block.List)
 			}
 		case *ast.ForStmt:
 			if n.Cond != nil {
@@ -265,9 +269,9 @@ func (m *mutator) walk(root ast.Node) {
 				}
 			}
 		case *ast.CaseClause:
-			m.emptyList(n.Body)
+			m.empty(n.Body)
 		case *ast.CommClause:
-			m.emptyList(n.Body)
+			m.empty(n.Body)
 		case *ast.ReturnStmt:
 			m.returned(n)
 		case *ast.BinaryExpr:
@@ -279,13 +283,10 @@ func (m *mutator) walk(root ast.Node) {
 		case *ast.AssignStmt:
 			m.assignment(n)
 		case *ast.IncDecStmt:
-			m.remove(n)
 			other := map[token.Token]string{token.INC: "--", token.DEC: "++"}[n.Tok]
 			m.change("arithmetic", n, m.text(n.X)+other)
 		case *ast.BranchStmt:
 			m.branch(n)
-		case *ast.ExprStmt, *ast.DeferStmt, *ast.SendStmt, *ast.GoStmt:
-			m.remove(n.(ast.Stmt))
 		}
 		return true
 	})
@@ -307,13 +308,22 @@ func (m *mutator) condition(e ast.Expr) {
 	m.change("negated", e, "!("+m.text(e)+")")
 }
 
-// empty takes away what a block does.
-func (m *mutator) empty(block *ast.BlockStmt) { m.emptyList(block.List) }
-
-func (m *mutator) emptyList(list []ast.Stmt) {
-	if len(list) > 0 {
+// empty takes away what a block does, unless that is one statement which is removed by itself.
+func (m *mutator) empty(list []ast.Stmt) {
+	if len(list) > 1 || len(list) == 1 && !removable(list[0]) {
 		m.change("emptied", stretch{list[0].Pos(), list[len(list)-1].End()}, m.uses(list...))
 	}
+}
+
+// removable says whether a statement may be missing, as far as the language goes.
+func removable(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.AssignStmt:
+		return s.Tok != token.DEFINE
+	case *ast.ExprStmt, *ast.DeferStmt, *ast.SendStmt, *ast.GoStmt, *ast.IncDecStmt:
+		return true
+	}
+	return false
 }
 
 // stretch is a node made of several.
@@ -321,9 +331,6 @@ type stretch struct{ pos, end token.Pos }
 
 func (s stretch) Pos() token.Pos { return s.pos }
 func (s stretch) End() token.Pos { return s.end }
-
-// remove takes a statement away.
-func (m *mutator) remove(s ast.Stmt) { m.change("removed", s, m.uses(s)) }
 
 // uses is a statement that uses the local variables which some statements use, so that the compiler does not miss them.
 func (m *mutator) uses(list ...ast.Stmt) string {
@@ -349,26 +356,25 @@ func (m *mutator) uses(list ...ast.Stmt) string {
 
 // returned drops the error of a return statement, and turns its bools.
 func (m *mutator) returned(s *ast.ReturnStmt) {
-	for _, e := range s.Results {
-		if b, ok := m.info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsBoolean != 0 && !m.isLiteralBool(e) {
-			if _, binary := e.(*ast.BinaryExpr); !binary {
-				m.condition(e)
+	if m.results != nil && len(s.Results) == m.results.NumFields() && len(s.Results) > 0 {
+		others, last := s.Results[:len(s.Results)-1], s.Results[len(s.Results)-1]
+		declared := m.info.TypeOf(m.results.List[len(m.results.List)-1].Type)
+		if declared.String() == "error" && m.text(last) != "nil" {
+			kept := ""
+			for _, e := range others {
+				kept += m.text(e) + ", "
+				m.ignored[e] = true // nobody looks at what comes with an error
 			}
+			m.change("error dropped", s, "_ = "+m.text(last)+"; return "+kept+"nil")
 		}
 	}
-	if m.results == nil || len(s.Results) != m.results.NumFields() {
-		return
+	for _, e := range s.Results {
+		b, ok := m.info.TypeOf(e).(*types.Basic)
+		_, compound := e.(*ast.BinaryExpr)
+		if ok && b.Info()&types.IsBoolean != 0 && !compound && !m.isLiteralBool(e) && !m.ignored[e] {
+			m.condition(e)
+		}
 	}
-	last := s.Results[len(s.Results)-1]
-	declared := m.info.TypeOf(m.results.List[len(m.results.List)-1].Type)
-	if declared.String() != "error" || m.text(last) == "nil" {
-		return
-	}
-	kept := ""
-	for _, e := range s.Results[:len(s.Results)-1] {
-		kept += m.text(e) + ", "
-	}
-	m.change("error dropped", s, "_ = "+m.text(last)+"; return "+kept+"nil")
 }
 
 func (m *mutator) isLiteralBool(e ast.Expr) bool {
@@ -418,13 +424,14 @@ func (m *mutator) isNumber(e ast.Expr) bool {
 
 // literal changes a number. Texts are left alone: those that matter are pinned by golden files, and most are for people.
 func (m *mutator) literal(l *ast.BasicLit) {
-	switch l.Kind {
-	case token.INT:
+	switch {
+	case m.ignored[l]:
+	case l.Kind == token.INT:
 		m.change("constant + 1", l, "("+l.Value+" + 1)")
 		if n, err := strconv.ParseInt(l.Value, 0, 64); err == nil && n > 1 {
 			m.change("constant - 1", l, "("+l.Value+" - 1)")
 		}
-	case token.FLOAT:
+	case l.Kind == token.FLOAT:
 		m.change("constant doubled", l, "("+l.Value+" * 2)")
 	}
 }
@@ -432,16 +439,12 @@ func (m *mutator) literal(l *ast.BasicLit) {
 // ident turns true, false, min and max.
 func (m *mutator) ident(id *ast.Ident) {
 	other := map[string]string{"true": "false", "false": "true", "min": "max", "max": "min"}[id.Name]
-	if obj := m.info.Uses[id]; other != "" && obj != nil && obj.Parent() == types.Universe {
+	if obj := m.info.Uses[id]; other != "" && !m.ignored[id] && obj != nil && obj.Parent() == types.Universe {
 		m.change(id.Name+" into "+other, id, other)
 	}
 }
 
 func (m *mutator) assignment(s *ast.AssignStmt) {
-	if s.Tok == token.DEFINE {
-		return
-	}
-	m.remove(s)
 	if op := arithmetic[s.Tok]; op != "" && m.isNumber(s.Lhs[0]) {
 		m.change("arithmetic", s, m.text(s.Lhs[0])+" "+op+" "+m.text(s.Rhs[0]))
 	}

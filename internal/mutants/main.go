@@ -65,7 +65,7 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 			seed = rand.Uint64N(1_000_000)
 		}
 		fmt.Fprintf(out, "seed %d\n", seed)
-		trials, err = randomTrials(root, random, seed)
+		trials, err = randomTrials(vault, root, random, seed)
 	} else {
 		trials, err = listedTrials(root)
 	}
@@ -79,18 +79,18 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 		}
 		return nil
 	}
-	return tryAll(ctx, root, trials, short, workers, out)
+	return tryAll(ctx, vault, root, trials, short, workers, out)
 }
 
 // tryAll tries the mutants, and tells the outcome of each as it comes. It fails if one survives.
-func tryAll(ctx context.Context, root string, trials []trial, short bool, workers int, out io.Writer) error {
+func tryAll(ctx context.Context, what scope, root string, trials []trial, short bool, workers int, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	started := time.Now()
-	s, err := measure(ctx, root, dir, workers)
+	s, err := measure(ctx, what, root, dir, workers)
 	if err != nil {
 		return err
 	}
@@ -173,10 +173,10 @@ func listedTrials(root string) ([]trial, error) {
 }
 
 // randomTrials chooses n changes that compile and are not known to be equivalent.
-func randomTrials(root string, n int, seed uint64) ([]trial, error) {
+func randomTrials(what scope, root string, n int, seed uint64) ([]trial, error) {
 	var changes []change
 	programs := map[string]*program{} // by file
-	for _, pattern := range mutated {
+	for _, pattern := range what.mutated {
 		p, err := load(root, pattern)
 		if err != nil {
 			return nil, err

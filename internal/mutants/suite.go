@@ -26,13 +26,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// mutated are the packages that are changed at random, tested those whose tests run, and covered those in which it is known
-// what each test runs through. Azurite is left out: what it notices the emulator must notice, too.
-var (
-	mutated = []string{".", "./internal/blob"}
-	tested  = []string{".", "./internal/blob", "./storage/..."}
-	covered = []string{".", "./internal/blob", "./storage"}
-)
+// scope names packages of a module, as patterns: those that are changed at random, those whose tests run, and those in which it
+// is known what each test runs through.
+type scope struct{ mutated, tested, covered []string }
+
+// vault is what is tried here. Azurite is left out: what it notices the emulator must notice, too.
+var vault = scope{
+	mutated: []string{".", "./internal/blob"},
+	tested:  []string{".", "./internal/blob", "./storage/..."},
+	covered: []string{".", "./internal/blob", "./storage"},
+}
 
 const withoutAzurite = "/azurite$"
 
@@ -62,9 +65,9 @@ func (p place) compare(q place) int {
 }
 
 // measure builds the tests and runs each by itself, to learn what it runs through and how long it takes. All must pass.
-func measure(ctx context.Context, root, dir string, workers int) (*suite, error) {
+func measure(ctx context.Context, what scope, root, dir string, workers int) (*suite, error) {
 	s := &suite{root: root, dir: dir, code: map[string][]block{}}
-	list, err := goCommand(ctx, root, append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, tested...)...)
+	list, err := goCommand(ctx, root, append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, what.tested...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list packages: %w", err)
 	}
@@ -74,7 +77,7 @@ func measure(ctx context.Context, root, dir string, workers int) (*suite, error)
 	}
 	for _, pkg := range strings.Fields(list) {
 		binary := s.binary(dir, pkg)
-		if text, err := goCommand(ctx, root, "test", "-c", "-cover", "-coverpkg", strings.Join(covered, ","), "-o", binary, pkg); err != nil {
+		if text, err := goCommand(ctx, root, "test", "-c", "-cover", "-coverpkg", strings.Join(what.covered, ","), "-o", binary, pkg); err != nil {
 			return nil, fmt.Errorf("build the tests of %s: %w: %s", pkg, err, text)
 		}
 		names, err := exec.CommandContext(ctx, binary, "-test.list", ".").Output()
