@@ -246,10 +246,10 @@ func stretches(days []day, f storage.Filters) []window {
 func stretch(d day, f storage.Filters) (w window, ok bool) {
 	w = window{day: d, from: firstID(d.date), to: firstID(d.date.AddDate(0, 0, 1))}
 	// IDs tell whole milliseconds: the first one after a time is the next, whether the time is whole or not.
-	if after := firstID(inIDs(f.After).Add(time.Millisecond)); !f.After.IsZero() && bytes.Compare(after[:], w.from[:]) > 0 {
+	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && bytes.Compare(after[:], w.from[:]) > 0 {
 		w.from = after
 	}
-	if before := firstID(inIDs(f.Before).Add(time.Millisecond - 1)); !f.Before.IsZero() && bytes.Compare(before[:], w.to[:]) < 0 {
+	if before := firstID(f.Before.Add(time.Millisecond - 1)); !f.Before.IsZero() && bytes.Compare(before[:], w.to[:]) < 0 {
 		w.to = before
 	}
 	if before := f.BeforeID; before != uuid.Nil && bytes.Compare(before[:], w.to[:]) < 0 {

@@ -306,24 +306,16 @@ func number(id uuid.UUID) *big.Int { return new(big.Int).SetBytes(id[:]) }
 // firstID returns an ID that sorts before those of a time, and behind those of earlier milliseconds. Times that no UUIDv7 can
 // tell stand for the nearest that one can.
 func firstID(t time.Time) (id uuid.UUID) {
-	ms := min(max(inIDs(t).UnixMilli(), 0), maxMilli)
+	const last = 1<<48 - 1
+	var ms int64
+	switch { // Go has times whose milliseconds overflow
+	case t.After(time.UnixMilli(last)):
+		ms = last
+	case t.After(time.UnixMilli(0)):
+		ms = t.UnixMilli()
+	}
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
 	return id
-}
-
-const maxMilli = 1<<48 - 1 // the last millisecond since 1970 that a UUIDv7 can hold
-
-// inIDs returns the time nearest to t that lies at most a millisecond before or behind all that IDs can hold. Go's times reach
-// so far that adding to them, or counting their milliseconds, overflows.
-func inIDs(t time.Time) time.Time {
-	first, last := time.UnixMilli(-1), time.UnixMilli(maxMilli+1)
-	switch {
-	case t.Before(first):
-		return first
-	case t.After(last):
-		return last
-	}
-	return t
 }

@@ -12,16 +12,12 @@ import (
 // TestEquivalentChangesFit sees that each change that is called equivalent still has its place in the code, and a reason.
 func TestEquivalentChangesFit(t *testing.T) {
 	there := map[string]bool{}
-	for _, pattern := range vault.mutated {
-		dir, err := filepath.Abs(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := load(dir, pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+	loaded := programs(t, vault.mutated)
+	for name, p := range loaded {
 		for _, c := range p.changes() {
+			if c.file != name {
+				continue // each file once
+			}
 			if there[c.key()] {
 				t.Errorf("two changes have the key %q", c.key())
 			}
@@ -220,5 +216,18 @@ func TestHidden(t *testing.T) {
 	}
 	if diff := "@@ code.go:7\n-func hidden(n int) bool { return n > 5 }\n+func hidden(n int) bool { return n >= 5 }\n"; !strings.Contains(out.String(), diff) {
 		t.Errorf("no %s in\n%s", diff, out.String())
+	}
+}
+
+func TestFailure(t *testing.T) {
+	for text, want := range map[string]string{
+		"--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\nFAIL\n":                                    "TestA/one",
+		"panic: test timed out after 1s\n":                                                                    "a time-out",
+		"fatal error: all is lost\n\ngoroutine 7 [running]:\nexample.com/small_test.TestB.func1()\n\t/x.go\n": "TestB (a crash)",
+		"signal: killed": "a crash",
+	} {
+		if got := failure(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }

@@ -354,14 +354,16 @@ func goCommand(ctx context.Context, dir string, args ...string) (string, error) 
 	return string(text), err
 }
 
-// failure names the innermost test that failed.
+// failure names the innermost test that failed, or one that a crash went through.
 func failure(text string) string {
 	if strings.Contains(text, "panic: test timed out") {
 		return "a time-out"
 	}
-	name := "a crash"
-	for _, m := range regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(text, -1) {
-		name = m[1]
+	if failed := regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(text, -1); len(failed) > 0 {
+		return failed[len(failed)-1][1]
 	}
-	return name
+	if test := regexp.MustCompile(`\.((?:Test|Fuzz|Example)\w*)[.(]`).FindStringSubmatch(text); test != nil {
+		return test[1] + " (a crash)"
+	}
+	return "a crash"
 }
