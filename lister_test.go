@@ -548,3 +548,18 @@ func TestCutTextsThatCantBeRead(t *testing.T) {
 		}
 	})
 }
+
+// TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
+func TestOpenPlansWithoutStartFrom(t *testing.T) {
+	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(20 * time.Hour)
+		const n = 1300
+		_, want := fill(t, server, n, n, 12*time.Hour)
+		slices.Reverse(want)
+		v := withToken(t, server, azblob.WithTransport(startless{server.Transport()}))
+		got := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+		if !slices.EqualFunc(got, want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+			t.Errorf("%d open plans, want %d", len(got), n)
+		}
+	})
+}

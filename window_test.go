@@ -455,3 +455,32 @@ func TestShift(t *testing.T) {
 		t.Error("the ends are not kept")
 	}
 }
+
+// TestBegin says how wide a window at a segment's end is, by what is known of the density and how often it was wrong.
+func TestBegin(t *testing.T) {
+	from := firstID(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+	const left = 1e12
+	top := shift(from, left)
+	for _, c := range []struct {
+		what   string
+		width  float64
+		misses int
+		want   uuid.UUID
+	}{
+		{"what is expected to fit is read whole", left, 0, from},
+		{"so is what fits on a page just so", left * reserve, 0, from},
+		{"what does not fit is cut", left * reserve * 0.99, 0, shift(top, -left*reserve*0.99)},
+		{"a few windows from the end", left / 10, 0, shift(top, -left/10)},
+		{"after an empty window a much wider one", left / 1000, 1, shift(top, -growth*left/1000)},
+		{"but no more than half of what is left", left / 100, 1, shift(top, -left/2)},
+		{"then by halves of the time", left / 1000, 2, shift(from, left/2)},
+		{"and by halves of the order of magnitude", left / 1000, 3, shift(from, math.Sqrt(left/1000*left))},
+		{"in turn", left / 1000, 4, shift(from, left/2)},
+		{"what fits is read whole after misses, too", left, 3, from},
+	} {
+		s := &segment[uuid.UUID]{window: window{from: from}, width: c.width, top: top, misses: c.misses}
+		if got := s.begin(); got != c.want {
+			t.Errorf("%s: %v from the beginning, want %v", c.what, distance(from, got), distance(from, c.want))
+		}
+	}
+}
