@@ -1,0 +1,31 @@
+package azblob_test
+
+import (
+	"testing"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestBatchesAreFull deletes as many sub-objects by one request as the service takes.
+func TestBatchesAreFull(t *testing.T) {
+	for parts, want := range map[int]int{256: 1, 257: 2} {
+		inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			plan := created(t, v, plantest.Sized(1, 1, parts-2)) // a block, a sequence, and actions
+			server.ResetRequests()
+			if err := v.Delete(t.Context(), plan.ID); err != nil {
+				t.Fatal(err)
+			}
+			got := -1 // for the batch that takes the markers
+			for _, r := range server.Requests() {
+				if r.Op == emulator.BatchDelete {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("%d sub-objects: %d batches, want %d", parts, got, want)
+			}
+		})
+	}
+}
