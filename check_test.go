@@ -85,6 +85,12 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 				return strings.Replace(b, s.plan.Blocks[0].ID.String(), s.plan.Blocks[1].ID.String(), 1)
 			}, nothing)
 		}, azblob.Disagreement, deletes},
+		"a part with other children": {func(s store) {
+			seq := s.plan.Blocks[0].Sequences[0]
+			rewrite(s, "sequences/"+s.plan.ID.String()+"/"+seq.ID.String()+".json", func(b string) string {
+				return strings.Replace(b, seq.Actions[0].ID.String(), workflow.NewV7().String(), 1)
+			}, nothing)
+		}, azblob.Disagreement, deletes},
 		"a blob between":        {func(s store) { s.Put(s.container, "notes.txt", []byte("hello"), nil) }, azblob.Stray, nil},
 		"a blob before all":     {func(s store) { s.Put(s.container, "0", []byte("hello"), nil) }, azblob.Stray, nil},
 		"a blob behind all":     {func(s store) { s.Put(s.container, "zz/"+s.plan.ID.String(), []byte("hello"), nil) }, azblob.Stray, nil},
