@@ -484,3 +484,19 @@ func TestBegin(t *testing.T) {
 		}
 	}
 }
+
+// TestParseGroup reads what the names of about a minute's plans begin with, and nothing else.
+func TestParseGroup(t *testing.T) {
+	from := uuid.MustParse("019aa0b3-0000-0000-0000-000000000000")
+	got, to, ok := parseGroup(plansDir, "plans/019aa0b3-")
+	if want := uuid.MustParse("019aa0b4-0000-0000-0000-000000000000"); !ok || got != from || to != want {
+		t.Errorf("got %v to %v, %v", got, to, ok)
+	}
+	for _, group := range []string{
+		"open/019aa0b3-", "019aa0b3-", "plans/019aa0b3", "plans/019AA0B3-", "plans/019aa0-", "plans/019aa0b3ff-", "plans/019aa0bx-", "plans/019aa0b-", "plans/-", "",
+	} {
+		if got, to, ok := parseGroup(plansDir, group); ok {
+			t.Errorf("%q is %v to %v", group, got, to)
+		}
+	}
+}
