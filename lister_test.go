@@ -563,3 +563,21 @@ func TestOpenPlansWithoutStartFrom(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitsSaveRequests looks at no more plans at once than are wanted.
+func TestLimitsSaveRequests(t *testing.T) {
+	inBubble(t, "of IDs", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		var ids []uuid.UUID
+		for range 10 {
+			ids = append(ids, created(t, v, plantest.Small()).ID)
+		}
+		for _, limit := range []int{1, 2, 5, 10} {
+			server.ResetRequests()
+			got := collect(t, v, storage.Filters{ByIDs: ids, Limit: limit})
+			if requests := len(server.Requests()); len(got) != limit || requests != 2*limit {
+				t.Errorf("limit %d: %d plans by %d requests", limit, len(got), requests)
+			}
+		}
+	})
+}

@@ -500,3 +500,57 @@ func TestParseGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestSettle says what an answer teaches about the windows beside it.
+func TestSettle(t *testing.T) {
+	const page = 100
+	from := firstID(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+	middle, to := shift(from, 1e12), shift(from, 2e12)
+	day := day{container: "day"}
+	// above was read, and below waits for what that tells.
+	settle := func(misses int, got reading[uuid.UUID]) []*segment[uuid.UUID] {
+		below := &segment[uuid.UUID]{window: window{day: day, from: from, to: middle}, top: middle, state: held, width: 5e11}
+		above := &segment[uuid.UUID]{window: window{day: day, from: middle, to: to}, top: to, state: underWay, width: 1e12, misses: misses}
+		b := &backward[uuid.UUID]{page: page, segments: []*segment[uuid.UUID]{above, below}}
+		b.settle(answer[uuid.UUID]{of: above, reading: got})
+		return b.segments
+	}
+	for misses := range 3 {
+		// Nothing there: the next window is looked for elsewhere.
+		list := settle(misses, reading[uuid.UUID]{from: middle, to: to})
+		if below := list[1]; len(list) != 2 || list[0].state != done || below.state != waiting || below.misses != misses+1 {
+			t.Errorf("after an empty window, %d before: %d segments, %d misses", misses, len(list), below.misses)
+		}
+		// More than a page: what is missing comes first, and is dense.
+		end := shift(middle, 1e11)
+		list = settle(misses, reading[uuid.UUID]{from: middle, to: end, first: middle, blobs: page})
+		gap, above, below := list[0], list[1], list[2]
+		want := misses + 1
+		if misses == 0 {
+			want = 0 // the density was wrong, and not the place
+		}
+		if gap.misses != want || gap.from != end || gap.to != to || gap.state != waiting {
+			t.Errorf("after a full window, %d before: %d misses, want %d", misses, gap.misses, want)
+		}
+		if width := 1e11 * reserve; math.Abs(gap.width-width) > 1 || below.width != gap.width || gap.ask {
+			t.Errorf("after a full window: widths %v and %v, want %v", gap.width, below.width, width)
+		}
+		if above.to != end || above.state != done || below.state != waiting {
+			t.Errorf("after a full window: %v is read", above.to)
+		}
+		// A tenth of a page: the next window is wider by as much.
+		list = settle(misses, reading[uuid.UUID]{from: middle, to: to, first: middle, blobs: page / 10})
+		if width := 1e12 * reserve * 10; math.Abs(list[1].width-width) > 1 || list[1].misses != 0 {
+			t.Errorf("after a thin window: width %v, want %v, %d misses", list[1].width, width, list[1].misses)
+		}
+	}
+	// One blob does not make the next window wider without bound.
+	list := settle(0, reading[uuid.UUID]{from: middle, to: to, first: middle, blobs: 1})
+	if width := 1e12 * growth; math.Abs(list[1].width-width) > 1 {
+		t.Errorf("after one blob: width %v, want %v", list[1].width, width)
+	}
+	// The service began at the floor, so there is nothing left below.
+	if list := settle(0, reading[uuid.UUID]{from: from, to: to, first: from, blobs: 10}); len(list) != 1 || list[0].state != done {
+		t.Errorf("after a window that was read from the floor: %d segments", len(list))
+	}
+}
