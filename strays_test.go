@@ -1,6 +1,7 @@
 package azblob_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
@@ -61,4 +63,38 @@ func TestStraysOnAnyService(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCheckFailsWhereAListingFails refuses each listing of a check in turn.
+func TestCheckFailsWhereAListingFails(t *testing.T) {
+	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		created(t, v, plantest.Small())
+		for c := range server.Containers() {
+			server.Put(c, "old/1", []byte("hello"), nil)
+		}
+		time.Sleep(pastGrace)
+		lists := func() (n int) {
+			for _, r := range server.Requests() {
+				if r.Op == emulator.ListBlobs {
+					n++
+				}
+			}
+			return n
+		}
+		server.ResetRequests()
+		if _, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all := lists()
+		if all < 10 {
+			t.Fatalf("%d listings", all)
+		}
+		for n := range all {
+			v := faulty(t, server, emulator.On(emulator.ListBlobs).Nth(n+1).Do(emulator.Answer(403, "AuthorizationFailure")))
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("listing %d of %d is refused: %+v, %v", n+1, all, report, err)
+			}
+		}
+	})
 }
