@@ -94,7 +94,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
 	default:
 		needed = append(needed, "x-ms-version")
-		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && req.URL.Query().Get("comp") != "list" {
+		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) {
 			needed = append(needed, "ETag", "Last-Modified")
 		}
 	}
@@ -105,6 +105,9 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	}
 	return ""
 }
+
+// lists says whether a request is for a page of a listing.
+func lists(req *http.Request) bool { return req.URL.Query().Get("comp") == "list" }
 
 // target says where a redirect leads, without what may be secret.
 func target(resp *http.Response) string {
@@ -138,28 +141,32 @@ func documented(status int) bool {
 	return false
 }
 
-// errTooLarge is a body that no Put of this client has written.
-var errTooLarge = errors.New("the body is larger than any that the vault writes")
+// errTooLarge is a blob that no Put of this client has written.
+var errTooLarge = errors.New("the blob is larger than any that the vault writes")
 
 // limit refuses a body by the length that is announced, and bounds what is read of one without.
 func limit(req *http.Request, resp *http.Response) error {
-	most := int64(maxAnswer)
-	switch {
-	case req.Method == http.MethodHead: // announces what a GET would send
+	if req.Method == http.MethodHead { // announces what a GET would send
 		return nil
-	case req.Method == http.MethodGet:
+	}
+	most, tooLarge := int64(maxAnswer), error(&foreignError{status: resp.StatusCode, text: fmt.Sprintf("%d with a larger body than the service's", resp.StatusCode)})
+	if req.Method == http.MethodGet {
 		most = MaxBody
+		if !lists(req) {
+			tooLarge = errTooLarge
+		}
 	}
 	if resp.ContentLength > most {
-		return fmt.Errorf("%w: %d bytes, %d are the most", errTooLarge, resp.ContentLength, most)
+		return fmt.Errorf("%w: %d bytes, %d are the most", tooLarge, resp.ContentLength, most)
 	}
-	resp.Body = &limitedBody{ReadCloser: resp.Body, left: most}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: most, tooLarge: tooLarge}
 	return nil
 }
 
 type limitedBody struct {
 	io.ReadCloser
-	left int64
+	left     int64
+	tooLarge error
 }
 
 func (b *limitedBody) Read(p []byte) (int, error) {
@@ -168,7 +175,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLarge
+		return 0, b.tooLarge
 	}
 	return n, err
 }

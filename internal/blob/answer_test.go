@@ -354,50 +354,54 @@ func TestBatchesThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestBodiesBeyondTheLimitAreNotRead announces, or sends, more than any Put could have written.
+// TestBodiesBeyondTheLimitAreNotRead announces more than any Put could have written, or sends more than any batch is answered.
 func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
-	for _, test := range []struct {
-		what      string
-		announced int64
-		most      int64 // bytes that may be taken
-	}{{"announced", 300 << 20, 0}, {"not announced", -1, MaxBody + 1<<20}} {
-		t.Run(test.what, func(t *testing.T) {
-			inFilledWorld(t, func(t *testing.T, w *world) {
-				var taken endless
-				n := 0
-				c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-					resp, err := next(req)
-					n++
-					resp.Header.Del("Content-Length")
-					if test.announced > 0 {
-						resp.Header.Set("Content-Length", strconv.FormatInt(test.announced, 10))
-					}
-					resp.Body, resp.ContentLength = &taken, test.announced
-					return resp, err
-				})
-				_, _, err := c.Get(t.Context(), ref)
-				wantError(t, test.what, err, Damaged, false)
-				if taken.n > test.most || n != 1 {
-					t.Errorf("%d bytes were read in %d requests", taken.n, n)
-				}
-				// An answer that is no blob is smaller still.
-				taken.n, n = 0, 0
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				_ = c.DeleteBatch(ctx, "box", []Target{{Name: "b"}})
-				if taken.n > 2<<20 {
-					t.Errorf("%d bytes of a batch's answer were read", taken.n)
-				}
-			})
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		var sent endless
+		n := 0
+		length := int64(300 << 20)
+		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			resp, err := next(req)
+			n++
+			sent = endless{}
+			resp.Header.Set("Content-Length", strconv.FormatInt(length, 10))
+			resp.Body, resp.ContentLength = &sent, length
+			return resp, err
 		})
+		_, _, err := c.Get(t.Context(), ref)
+		wantError(t, "a blob", err, Damaged, false)
+		if sent.n > 0 || n != 1 {
+			t.Errorf("%d bytes of a blob were read in %d requests", sent.n, n)
+		}
+		for _, length = range []int64{300 << 20, -1} {
+			n = 0
+			wantError(t, "a batch", c.DeleteBatch(t.Context(), "box", []Target{{Name: "b"}}), Unreachable, true)
+			if sent.n > 2<<20 || n < 2 {
+				t.Errorf("%d bytes of a batch's answer were read in %d requests", sent.n, n)
+			}
+		}
+	})
+	for size, want := range map[int]error{9: nil, 10: nil, 11: errTooLarge, 100: errTooLarge} {
+		r := strings.NewReader(strings.Repeat("x", size))
+		got, err := io.ReadAll(&limitedBody{ReadCloser: io.NopCloser(r), left: 10, tooLarge: errTooLarge})
+		if !errors.Is(err, want) || len(got) > 10 || size-r.Len() > 11 {
+			t.Errorf("of %d bytes %d were read: %v", size, size-r.Len(), err)
+		}
 	}
 }
 
-// endless is a body that counts what is read of it.
+// endless is a body that counts what is read of it. It ends, so that what reads it all fails by its test.
 type endless struct{ n int64 }
 
-func (e *endless) Read(p []byte) (int, error) { e.n += int64(len(p)); return len(p), nil }
-func (*endless) Close() error                 { return nil }
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n > 32<<20 {
+		return 0, io.EOF
+	}
+	e.n += int64(len(p))
+	return len(p), nil
+}
+
+func (*endless) Close() error { return nil }
 
 // TestLengthMayBeUnknown is a body that comes without its length, as some proxies send it: its MD5 says whether it is whole.
 func TestLengthMayBeUnknown(t *testing.T) {
@@ -634,4 +638,21 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAnswersAfterARedirect come from a transport that follows redirects all the same: it says whom it asked last.
+func TestAnswersAfterARedirect(t *testing.T) {
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			resp, err := next(req)
+			resp.Request = req.Clone(req.Context())
+			resp.Request.URL.Host = "portal.invalid"
+			return resp, err
+		})
+		_, err := c.Head(t.Context(), ref)
+		wantError(t, "redirected", err, Unreachable, false)
+		if err == nil || !strings.Contains(err.Error(), "portal.invalid") {
+			t.Errorf("%v", err)
+		}
+	})
 }

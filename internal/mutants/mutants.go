@@ -57,7 +57,7 @@ var mutants = []mutant{
 	{"answer: a blob without its time", "internal/blob/answer.go", "needed = append(needed, \"ETag\", \"Last-Modified\")", "needed = append(needed, \"ETag\")", "TestMarks"},
 	{"answer: a refusal without a code", "internal/blob/answer.go", "if code == \"\" && status < http.StatusInternalServerError {", "if false {", "TestRefusals"},
 	{"answer: any status", "internal/blob/answer.go", "if !documented(status) {", "if false {", "TestStatuses"},
-	{"answer: of another host", "internal/blob/answer.go", "resp.Request.URL.Host != req.URL.Host:", "resp.Request.URL.Host != req.URL.Host && false:", "TestRedirects"},
+	{"answer: of another host", "internal/blob/answer.go", "resp.Request.URL.Host != req.URL.Host:", "resp.Request.URL.Host != req.URL.Host && false:", "TestAnswersAfter"},
 	{"answer: a stranger's says that nothing was written", "internal/blob/errors.go", "again: true, applied: true, after: foreign.after}", "again: true, after: foreign.after}", "TestAnswers"},
 	{"answer: an http.Client follows redirects", "internal/blob/client.go", "own.CheckRedirect = stay", "own.CheckRedirect = client.CheckRedirect", "TestRedirects"},
 	{"answer: a body of any announced length", "internal/blob/answer.go", "if resp.ContentLength > most {", "if false {", "TestBodiesBeyond"},
