@@ -47,6 +47,15 @@ func translate(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, e)
 }
 
+// clientError returns the blob client's error in err, without what translate makes of it: a blob that is absent need not mean
+// that there is no such plan.
+func clientError(err error) error {
+	if e := (*blob.Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	return err
+}
+
 // edge finishes the error of a method: every one that leaves the vault is a *storage.Error with Op and Plan.
 func edge(op string, plan uuid.UUID, err error) error {
 	if err == nil {

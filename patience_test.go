@@ -63,7 +63,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 		rule *emulator.Rule
 		gone bool
 	}{
-		"on a sub-object":    {deleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem).Path("actions/").Do(snapshots), true},
+		"on a sub-object":    {deleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem, emulator.DeleteBlob).Path("actions/").Do(snapshots), true},
 		"on an entry":        {createBroken("plans/*-object.json", 1), emulator.On(emulator.DeleteBlob).Path("-entry.json").Do(snapshots), true},
 		"on a marker":        {completionBroken(emulator.DeleteBlob, "open/"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
 		"on a delete marker": {deleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},

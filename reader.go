@@ -152,11 +152,10 @@ func (v *Vault) lost(ctx context.Context, keys keys, err error) error {
 		return at("look for object", keys.object(), headErr)
 	}
 	var e *storage.Error
-	var cause *blob.Error // without ErrNotFound, which would say that there is no such plan
-	if !errors.As(err, &e) || !errors.As(err, &cause) {
+	if !errors.As(err, &e) {
 		return err
 	}
-	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, cause)}
+	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, clientError(err))}
 }
 
 // join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that

@@ -230,7 +230,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		}
 		d.remove(d.parts()[0])
 		v := onEmulator(t, server)
-		if _, err := v.Read(t.Context(), d.plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough rewrites it") {
+		if _, err := v.Read(t.Context(), d.plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
 			t.Errorf("Read: %v", err)
 		}
 		if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {

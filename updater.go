@@ -167,11 +167,16 @@ func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond
 // the object is final too, readers take the plan from its entry and sub-objects. It returns the object's version.
 func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
 	keys := v.prefix.plan(plan.ID)
-	settled, err := v.settleObject(ctx, plan, entry, body, etag)
-	if errors.Is(err, storage.ErrNotFound) {
-		return settled, err // deleted meanwhile
-	}
-	if err == nil {
+	settled, followed, err := v.settleObject(ctx, plan, entry, body, etag)
+	switch {
+	case followed:
+		return settled, nil // the marker is the later completion's to remove
+	case errors.Is(err, storage.ErrNotFound):
+		if v.confirmGone(ctx, keys, keys.object()) == nil {
+			return settled, err // deleted meanwhile
+		}
+		err = clientError(err)
+	case err == nil:
 		err = v.deleteMarker(ctx, keys.marker(), "")
 	}
 	if err == nil {
@@ -186,29 +191,29 @@ func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, 
 const settleRounds = 4
 
 // settleObject writes the object of a plan that has become final, over the version that its caller knows. Recovery may have
-// rewritten that, and so may a later completion, whose object must stay.
-func (v *Vault) settleObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
+// rewritten that, and so may a later completion, whose object must stay: followed says that there is one, which does the rest.
+func (v *Vault) settleObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (settled string, followed bool, err error) {
 	keys := v.prefix.plan(plan.ID)
 	for round := 1; ; round++ {
-		written, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
+		settled, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
 		if err == nil {
-			return written, nil
+			return settled, false, nil
 		}
 		if err = at("settle object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == settleRounds {
-			return etag, err
+			return etag, false, err
 		}
 		// The object before the entry: a later completion writes them the other way around, so one that is not seen in the entry
 		// has not written the object that was seen.
 		object, err := v.client.Head(ctx, keys.object())
 		if err != nil {
-			return etag, at("look at object", keys.object(), err)
+			return etag, false, at("look at object", keys.object(), err)
 		}
 		now, err := v.client.Head(ctx, keys.entry())
 		if err != nil {
-			return etag, at("look at entry", keys.entry(), err)
+			return etag, false, at("look at entry", keys.entry(), err)
 		}
 		if etag = object.ETag; now.Metadata[blob.WriteID] != entry.id {
-			return etag, nil // a later completion follows this one, and does the rest
+			return etag, true, nil
 		}
 	}
 }

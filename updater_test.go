@@ -478,6 +478,53 @@ func TestTwoCompletions(t *testing.T) {
 		same(t, v, theirs)
 		sound(t, v)
 	})
+	inBubble(t, "a later completion that dies keeps its marker", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		mine := *plan
+		body := objectBlob(t, server, &mine)
+		var theirs *workflow.Plan
+		err := complete(t, server, plan, func() {
+			rewrite(t, server, plan, body) // as Recovery does with an old delete marker
+			theirs = reread(t, v, plan)
+			theirs.Descr = "theirs"
+			dies(t, server, emulator.On(emulator.PutBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), theirs) })
+		})
+		if err != nil {
+			t.Errorf("the first completion took effect before the second one: %v", err)
+		}
+		time.Sleep(pastGrace)
+		if err := v.Recovery(t.Context()); err != nil {
+			t.Error(err)
+		}
+		same(t, v, theirs)
+		sound(t, v)
+	})
+	for _, lasting := range []bool{false, true} {
+		inBubble(t, fmt.Sprintf("a false 404 is no deletion, lasting %v", lasting), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			_, plan := running(t, v, plantest.Full())
+			mine := *plan
+			body := objectBlob(t, server, &mine)
+			rule := emulator.On(emulator.HeadBlob).Path("-object.json").Do(emulator.Answer(404, "BlobNotFound"))
+			if !lasting {
+				rule.Nth(1)
+			}
+			err := complete(t, server, plan, func() {
+				rewrite(t, server, plan, body)
+				server.Inject(rule)
+			})
+			if rule.Fired() == 0 || !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("got %v, want ErrUnknown", err)
+			}
+			server.ClearFaults()
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Error(err)
+			}
+			same(t, v, plan)
+			sound(t, v)
+		})
+	}
 	inBubble(t, "Recovery completes it in between", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, plantest.Full())

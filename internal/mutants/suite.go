@@ -33,8 +33,8 @@ type scope struct{ mutated, tested, covered []string }
 // vault is what is tried here. Azurite is left out: what it notices the emulator must notice, too.
 var vault = scope{
 	mutated: []string{".", "./internal/blob"},
-	tested:  []string{".", "./internal/blob", "./storage/..."},
-	covered: []string{".", "./internal/blob", "./storage"},
+	tested:  []string{".", "./internal/blob", "./storage/...", "./workflow"},
+	covered: []string{".", "./internal/blob", "./storage", "./workflow"},
 }
 
 const withoutAzurite = "/azurite$"

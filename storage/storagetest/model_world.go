@@ -128,8 +128,8 @@ func (w world) afterCreate(c *modelCall, err error) []world {
 	case w.plan != nil:
 		return w.refused(c, err, storage.ErrExists)
 	case err == nil:
-		// What a Delete left may stay beside the new plan, where it is in nobody's way.
-		return []world{{plan: modelClone(c.object.(*workflow.Plan)), deleted: w.deleted}}
+		// What a Delete left may stay beside the new plan, where it is in nobody's way. Recovery then settles it.
+		return []world{{plan: modelClone(c.object.(*workflow.Plan)), deleted: w.deleted, unsettled: w.deleted}}
 	case w.remains():
 		return w.touched().refused(c, err, storage.ErrConflict)
 	}
