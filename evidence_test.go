@@ -234,3 +234,31 @@ func TestRecoveryBesideADelete(t *testing.T) {
 		}
 	}
 }
+
+// TestRecoveryBesideADeleteThatEnds removes a final plan's object between Recovery's looks at entry and object, and the rest
+// after them: the entry that was seen is no sign of a loss.
+func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
+	// An open plan shows by its marker that it is gone, a final one has none.
+	inBubble(t, "between the looks", func(t *testing.T, server *emulator.Server) {
+		plan, _ := final(t, world{server, onEmulator}, plantest.Small())
+		time.Sleep(pastGrace)
+		transport := server.Transport()
+		begun, ended := false, false
+		transport.SetGate(gateOf(func(r emulator.Request) {
+			switch {
+			case r.Op == emulator.HeadBlob && strings.HasSuffix(r.Blob, "-object.json") && !begun:
+				begun = true
+				dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+			case r.Op == emulator.ListBlobs && strings.HasPrefix(r.Prefix, "open/") && begun && !ended:
+				ended = true
+				if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+		report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Plans) != 0 || !ended {
+			t.Errorf("%+v, %v; the Delete came to its end: %v", report, err, ended)
+		}
+	})
+}
