@@ -199,8 +199,12 @@ const markerRounds = 4
 // an entry or object is left as it is: to write it again would make the remains that it leads to young again.
 func (c *creation) putMarker(ctx context.Context) error {
 	ref := c.keys.marker()
-	for range markerRounds {
-		if err := c.putNewMarker(ctx); !blob.Is(err, blob.Mismatch) {
+	for round := range markerRounds {
+		err := c.putNewMarker(ctx)
+		if round > 0 {
+			c.markerETag = "" // it may be the one that was taken over after all
+		}
+		if !blob.Is(err, blob.Mismatch) {
 			return at("write marker", ref, err)
 		}
 		there, err := c.v.look(ctx, "look for the plan whose marker is there", c.keys)

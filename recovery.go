@@ -25,8 +25,8 @@ type RecoverOptions struct {
 	//   - restores the lost marker of an open plan, without which no Recovery and no search for open plans finds it;
 	//   - rewrites lost sub-objects from the object, as they were when it was written. In a Running plan they are then
 	//     NotStarted again and may run again, and the report says so;
-	//   - restores a lost entry from the object: a final one as it was, another as Running if any sub-object has changed
-	//     since the plan was created, and else as NotStarted;
+	//   - restores a lost entry from the object: a final one as it was, any other as Running, because nobody can know
+	//     whether it had started;
 	//   - removes what belongs to nothing: entries and sub-objects without a plan that no marker leads to, and sub-objects
 	//     that their plan's object does not name. All of it is left alone until the grace period and the margin are over;
 	//   - names strays in the report.
@@ -254,6 +254,11 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 		})
 		s.deleteMarker = nil
 	case unsettledPlan:
+		if r.opts.Thorough {
+			if err := r.verify(ctx, c); err != nil { // a completion needs all sub-objects
+				return false, err
+			}
+		}
 		again, err = r.act(c, func() (string, error) { return "rewrote the object", r.complete(ctx, c) })
 		again = again && r.opts.Thorough && !r.opts.DryRun
 		s.marker = nil
@@ -278,25 +283,31 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 }
 
 // keep makes an old delete marker on a whole plan harmless, and removes it. A Delete may have been held up between its marker
-// and its commit for any time, on a machine that slept too. It demands the object's version, so the object is written anew,
-// as it is, before the marker goes.
+// and its commit for any time, on a machine that slept too. It demands the object's version, so the object is written anew
+// before the marker goes.
 func (r *recovery) keep(ctx context.Context, c condition) error {
-	ref := c.suspect.keys.object()
+	keys := c.suspect.keys
+	if _, _, err := r.rewriteObject(ctx, keys); err != nil {
+		return err
+	}
+	return r.v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker)
+}
+
+// rewriteObject writes an object anew, as it is, so that whoever knows its old version can't change or remove it.
+func (r *recovery) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Plan, etag string, err error) {
+	ref := keys.object()
 	body, p, err := r.v.client.Get(ctx, ref)
 	if err != nil {
-		return at("read object", ref, err)
+		return nil, "", at("read object", ref, err)
 	}
-	if _, err := decodeObject(body, c.suspect.keys.plan); err != nil {
-		return at("read object", ref, err) // it may be a newer program's
+	if plan, err = decodeObject(body, keys.plan); err != nil {
+		return nil, "", at("read object", ref, err) // it may be a newer program's
 	}
-	_, err = r.v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
+	w, err := r.v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
 		p.Metadata[blob.WriteID] = writeID
 		return p.Metadata, nil
 	})
-	if err != nil {
-		return at("rewrite object", ref, err)
-	}
-	return r.v.removeMarker(ctx, c.suspect.keys, c.suspect.keys.deleteMarker(), c.deleteMarker)
+	return plan, w.etag, at("rewrite object", ref, err)
 }
 
 // complete does what the last update of a plan did not come to: it writes the object from entry and sub-objects, and takes
@@ -488,47 +499,41 @@ func (r *recovery) restoreMarker(ctx context.Context, keys keys) (etag string, e
 	return w.etag, at("write marker", ref, err)
 }
 
-// restoreEntry writes the entry of a plan that has lost it, from its object.
+// restoreEntry writes the entry of a plan that has lost it, from its object. The object is written anew first, and looked at
+// afterwards: a Delete or a completion that is under way is refused then, or shows.
+//
+// An open plan becomes Running, whether it had started or not: of a plan that is NotStarted readers take the sub-objects from
+// the object, so an update that is under way would never be seen.
 func (r *recovery) restoreEntry(ctx context.Context, keys keys) (did string, err error) {
-	plan, _, err := r.v.readObject(ctx, keys)
+	plan, objectETag, err := r.rewriteObject(ctx, keys)
 	if err != nil {
 		return "", err
 	}
 	if !plan.State.Status.Final() {
-		moved, err := r.moved(ctx, keys, plan)
-		if err != nil {
-			return "", err
-		}
-		plan.State.Status = workflow.NotStarted
-		if moved {
-			plan.State.Status = workflow.Running
-		}
+		plan.State.Status = workflow.Running
 	}
 	body, err := encodeEntry(plan)
 	if err != nil {
 		return "", err
 	}
 	ref := keys.entry()
-	_, err = r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
+	entry, err := r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
 		return planMetadata(plan, typeEntry, writeID)
 	})
-	return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), at("rewrite entry", ref, err)
-}
-
-// moved says whether any sub-object of a plan is of another version than the object says, which is that of its creation.
-func (r *recovery) moved(ctx context.Context, keys keys, object *workflow.Plan) (bool, error) {
-	items, err := r.v.listParts(ctx, keys, kinds[:])
 	if err != nil {
-		return false, err
+		return "", at("rewrite entry", ref, err)
 	}
-	now := make(map[string]string, len(items))
-	for _, item := range items {
-		now[item.Name] = item.ETag
+	now, err := r.v.client.Head(ctx, keys.object())
+	switch {
+	case err == nil && now.ETag == objectETag:
+		return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), nil
+	case err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return "", at("look at object", keys.object(), err)
 	}
-	return slices.ContainsFunc(partsOf(object), func(o workflow.Object) bool {
-		was, _, _ := storage.SplitVersion(o.Header().State.ETag)
-		return was == "" || was != now[keys.part(o).Name]
-	}), nil
+	if err := r.v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
+		return "", err
+	}
+	return "", at("look at object", keys.object(), fmt.Errorf("%w: it has changed", storage.ErrConflict))
 }
 
 func (r *recovery) leave() error {

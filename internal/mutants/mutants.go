@@ -140,8 +140,6 @@ var mutants = []mutant{
 	{"grace: the margin is less than a quarter", "writes.go", "return grace/4 + time.Second", "return grace/5 + time.Second", "TestMargin"},
 	{"grace: a marker's does not count", "writes.go", "longest = max(longest, d)", "_ = d", "TestGracePeriods"},
 	{"thorough: removes what is young", "recovery.go", "return named[item.Name] || young(&item, c.seen, c.grace)", "return named[item.Name]", "TestThorough"},
-	{"thorough: a restored entry is NotStarted", "recovery.go", "\t\tif moved {\n", "\t\tif false && moved {\n", "TestThorough"},
-	{"recovery: an old Delete may still commit", "recovery.go", "\tif _, err := decodeObject(body, c.suspect.keys.plan); err != nil {\n\t\treturn at(\"read object\", ref, err) // it may be a newer program's\n\t}\n", "\tif _, err := decodeObject(body, c.suspect.keys.plan); err != nil {\n\t\treturn at(\"read object\", ref, err)\n\t}\n\tif c.deleteMarker != nil {\n\t\treturn r.v.removeMarker(ctx, c.suspect.keys, c.suspect.keys.deleteMarker(), c.deleteMarker)\n\t}\n", "TestSlowDelete"},
 	{"states: a plan may go back", "storage/input.go", "if o.Kind() == workflow.KindPlan && state.Status != was &&", "if false && state.Status != was &&", "TestStates"},
 	{"states: parts only move forward", "storage/input.go", "if o.Kind() == workflow.KindPlan && state.Status != was &&", "if state.Status != was &&", "TestStates"},
 	{"versions: none is as good as any", "storage/input.go", "\t\tif unversioned {\n", "\t\tif true || unversioned {\n", "TestUpdateKnows"},
@@ -152,4 +150,9 @@ var mutants = []mutant{
 	{"JSON: raw text is not looked at", "workflow/json.go", "case !utf8.Valid(text), bytes.Contains(", "case bytes.Contains(", "TestWhatCantBeEncoded"},
 	{"IDs: one of a clock ahead is no plan's", "storage/input.go", "if !workflow.IsV7(id) {\n\t\treturn fmt.Errorf(", "if !workflow.IsV7(id) || time.Until(workflow.Time(id)) > MaxAhead {\n\t\treturn fmt.Errorf(", "TestPlansOfAClockAhead"},
 	{"IDs: one that is no UUIDv7 is looked for", "storage/filters.go", "return workflow.IsV7(id) && (f.After", "return (f.After", "TestIDsThatNoPlan"},
+	{"thorough: a restored entry is NotStarted", "recovery.go", "plan.State.Status = workflow.Running\n", "plan.State.Status = workflow.NotStarted\n", "TestThorough"},
+	{"recovery: an old Delete may still commit", "recovery.go", "if _, _, err := r.rewriteObject(ctx, keys); err != nil {", "if _, _, err := r.v.client.Get(ctx, keys.object()); err != nil {", "TestSlowDelete"},
+	{"thorough: an entry is restored beside a Delete", "recovery.go", "case err == nil && now.ETag == objectETag:", "case err == nil && now.ETag == objectETag, err != nil:", "TestRestored"},
+	{"thorough: completes what lacks a sub-object", "recovery.go", "if r.opts.Thorough {\n\t\t\tif err := r.verify", "if false {\n\t\t\tif err := r.verify", "TestThorough"},
+	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if false {", "TestTakenMarker"},
 }
