@@ -148,8 +148,8 @@ type suspect struct {
 	parts []blob.Item
 	// marked says that the day's open plans have markers.
 	marked bool
-	// seen is the service's time when the plan was found; zero where no listing told of it. Ages are taken at it and not at the later looks at the plan's blobs,
-	// which may be far apart: what was written between them is new, however old it has become.
+	// seen is the service's time when the plan was found; zero where no listing told of it. Ages are taken at it and not at the
+	// later looks at the plan's blobs, which may be far apart: what was written between them is new, however old it has become.
 	seen time.Time
 }
 

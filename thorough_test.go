@@ -401,7 +401,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 		second.Inject(
 			emulator.On(emulator.PutBlob).Where(over).Nth(1).Do(emulator.LostAnswer()),
 			emulator.On(emulator.PutBlob).Where(over).Nth(2).Do(emulator.Answer(412, "ConditionNotMet")),
-			emulator.On(emulator.HeadBlob).Path("open/").Nth(2).Do(emulator.Answer(404, "BlobNotFound")),
+			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(emulator.Answer(404, "BlobNotFound")),
 			emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
 		first := server.Transport()
 		first.SetGate(&between{emulator.PutBlob, "-entry.json", func() {

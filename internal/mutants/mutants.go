@@ -154,5 +154,5 @@ var mutants = []mutant{
 	{"recovery: an old Delete may still commit", "recovery.go", "if _, _, err := r.rewriteObject(ctx, keys); err != nil {", "if _, _, err := r.v.client.Get(ctx, keys.object()); err != nil {", "TestSlowDelete"},
 	{"thorough: an entry is restored beside a Delete", "recovery.go", "case err == nil && now.ETag == objectETag:", "case err == nil && now.ETag == objectETag, err != nil:", "TestRestored"},
 	{"thorough: completes what lacks a sub-object", "recovery.go", "if r.opts.Thorough {\n\t\t\tif err := r.verify", "if false {\n\t\t\tif err := r.verify", "TestThorough"},
-	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if false {", "TestTakenMarker"},
+	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if round < 0 {", "TestTakenMarker"},
 }
