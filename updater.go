@@ -212,9 +212,13 @@ func (v *Vault) settleObject(ctx context.Context, plan *workflow.Plan, entry wri
 		if err != nil {
 			return etag, false, at("look at entry", keys.entry(), err)
 		}
-		if etag = object.ETag; now.Metadata[blob.WriteID] != entry.id {
+		if etag = object.ETag; now.Metadata[blob.WriteID] == entry.id {
+			continue
+		}
+		if sightOf(&blob.Item{Properties: now}) == final {
 			return etag, true, nil
 		}
+		return etag, false, at("look at entry", keys.entry(), fmt.Errorf("%w: it was set back", storage.ErrConflict)) // restored, perhaps
 	}
 }
 

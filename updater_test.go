@@ -500,6 +500,28 @@ func TestTwoCompletions(t *testing.T) {
 		same(t, v, theirs)
 		sound(t, v)
 	})
+	inBubble(t, "an entry that is restored in between is no later completion", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		_, plan := running(t, v, plantest.Full())
+		mine := *plan
+		body := objectBlob(t, server, &mine)
+		var entry emulator.Blob
+		for c := range server.Containers() {
+			entry, _ = server.Blob(c, "plans/"+plan.ID.String()+"-entry.json")
+		}
+		entry.Metadata["writeid"] = "restored"
+		err := complete(t, server, plan, func() {
+			rewrite(t, server, plan, body)
+			rewrite(t, server, plan, entry)
+		})
+		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrUnknown of ErrConflict", err)
+		}
+		if now := reread(t, v, plan); now.State.Status != workflow.Running {
+			t.Errorf("the plan is %s", now.State.Status)
+		}
+		sound(t, v)
+	})
 	for _, lasting := range []bool{false, true} {
 		inBubble(t, fmt.Sprintf("a false 404 is no deletion, lasting %v", lasting), func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)

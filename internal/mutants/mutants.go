@@ -20,8 +20,9 @@ var mutants = []mutant{
 	{"condition: an update without a version does not look for the plan", "updater.go", "\tif objectETag == \"\" {\n", "\tif objectETag == \"?\" {\n", "TestUpdate"},
 	{"condition: a completion creates an object", "updater.go", "v.putObject(ctx, plan, body, blob.IfMatch(etag))", "v.putObject(ctx, plan, body, blob.Always)", "TestTraces"},
 	{"condition: a completion overwrites any object", "updater.go", "v.putObject(ctx, plan, body, blob.IfMatch(etag))", "v.putObject(ctx, plan, body, blob.IfThere)", "TestTwoCompletions"},
-	{"condition: a completion overwrites a later one's object", "updater.go", "now.Metadata[blob.WriteID] != entry.id", "now.Metadata[blob.WriteID] == \"\"", "TestTwoCompletions"},
-	{"condition: a completion follows a rewrite of its object", "updater.go", "now.Metadata[blob.WriteID] != entry.id", "now.Metadata[blob.WriteID] != \"\"", "TestTwoCompletions"},
+	{"condition: a completion overwrites a later one's object", "updater.go", "now.Metadata[blob.WriteID] == entry.id", "now.Metadata[blob.WriteID] != \"\"", "TestTwoCompletions"},
+	{"condition: a completion follows a rewrite of its object", "updater.go", "now.Metadata[blob.WriteID] == entry.id", "now.Metadata[blob.WriteID] == \"\"", "TestTwoCompletions"},
+	{"condition: a completion takes a restored entry for a later one", "updater.go", "if sightOf(&blob.Item{Properties: now}) == final {", "if true {", "TestTwoCompletions"},
 	{"condition: a completion never gives up", "updater.go", "const settleRounds = 4", "const settleRounds = 400", "TestTwoCompletions"},
 
 	// Writeids and unknown outcomes.
