@@ -73,8 +73,13 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 // not.
 func lie(server *emulator.Server, seed uint64) {
 	const chance = 0.002 // of each of some twenty lies
+	client := func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }
 	for _, rule := range emulator.Lies(chance, seed) {
-		server.Inject(rule.Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }))
+		server.Inject(rule.Where(client))
+	}
+	// A reader has to believe that a blob is not there. Whoever removes something must not.
+	for _, rule := range emulator.FalseAbsences(10*chance, seed) {
+		server.Inject(rule.Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
 	}
 }
 
