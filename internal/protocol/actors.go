@@ -1,6 +1,9 @@
 package protocol
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // actor is who does something. Its number is its place in a situation, from 1.
 type actor uint8
@@ -43,6 +46,10 @@ const (
 	unavailable  result = "ErrUnavailable, for certain without effect"
 	unknown      result = "ErrUnknown"
 	left         result = "left for the next run"
+	cleared      result = "removed old remains"
+	reported     result = "ErrCorrupt, for what was lost from outside"
+	superseded   result = "nil: a later completion follows"
+	contradicted result = "ErrUnavailable: the service contradicts itself"
 	died         result = "died"
 	diedDeleting result = "died with the delete begun"
 	showed       result = "showed a plan"
@@ -54,16 +61,33 @@ const (
 	ghost   result = "!shows a plan whose Delete had returned before"
 )
 
+// rounds is how often a call begins again with what it finds changed. The vault's have more, a state less.
+const rounds = 2
+
 // call is one run of an actor's program. The program is run from its beginning for each answer, with the answers so far: so it
 // reads as the vault's code does, and its state is nothing but the answers that it has had.
 type call struct {
-	self    actor
-	lacking set  // the rules that are taken away
-	two     bool // the plan has two parts
-	history []answer
-	pos     int
-	begun   bool // a delete that can no longer be called off
-	again   bool // the same call, made again after ErrUnknown
+	self     actor
+	lacking  set  // the rules that are taken away
+	two      bool // the plan has two parts
+	brief    bool // its grace period is the shorter one
+	thorough bool // it is a thorough Recovery
+	patient  bool // it leaves old remains to Recovery
+	long     bool // its grace period is the longer one of two
+	history  []answer
+	pos      int
+	begun    bool  // a delete whose commit may have been sent
+	again    bool  // the same call, made again after ErrUnknown
+	nth      uint8 // how many calls or rounds there were before
+	dated    bool  // it compares ages
+	stage    stage
+}
+
+// stage is a place in a program from which on it depends on nothing but what is named there, and on the answers after it. So
+// states are taken for the same that came there on different ways.
+type stage struct {
+	name string
+	pos  int // how many answers there were before
 }
 
 // pause stops a program at requests that have not been answered yet.
@@ -95,6 +119,11 @@ func (c *call) all(rs ...request) []answer {
 	panic(p) // taken up by whoever runs the program
 }
 
+// at comes to a stage, and names all that is used after it.
+func (c *call) at(name string, used ...any) {
+	c.stage = stage{fmt.Sprint(name, c.nth, c.again, c.begun, c.dated, used), c.pos}
+}
+
 func (c *call) one(r request) answer { return c.all(r)[0] }
 
 // without says whether a rule is taken away.
@@ -110,6 +139,44 @@ func (c *call) unless(r rule, cond condition) condition {
 
 func (c *call) read1(step string, b blob) version {
 	return c.one(request{step: step, verb: get, blob: b}).seen[b]
+}
+
+// look asks for entry and object at once.
+func (c *call) look(step string) (e, o version) {
+	got := c.all(request{step: step, verb: get, blob: entry}, request{step: step, verb: get, blob: object})
+	return got[0].seen[entry], got[1].seen[object]
+}
+
+// gone confirms that blobs are not there: a listing says so, and each of them when it is asked for again. A 404 by itself is
+// no evidence.
+func (c *call) gone(bs ...blob) bool {
+	listed := c.one(request{step: "confirm", verb: list, listed: bs}).seen
+	var rs []request
+	for _, b := range bs {
+		rs = append(rs, request{step: "confirm", verb: get, blob: b})
+	}
+	for i, a := range c.all(rs...) {
+		if listed[bs[i]].there() || a.seen[bs[i]].there() {
+			return false
+		}
+	}
+	return true
+}
+
+// removed removes blobs, and says whether they are gone. Those that were not found are confirmed, unless the rule is taken
+// away.
+func (c *call) removed(confirms rule, rs ...request) bool {
+	var absentees []blob
+	for i, a := range c.all(rs...) {
+		switch a.code {
+		case ok:
+		case absent:
+			absentees = append(absentees, rs[i].blob)
+		default:
+			return false
+		}
+	}
+	return len(absentees) == 0 || c.without(confirms) || c.gone(absentees...)
 }
 
 func (c *call) parts() []blob {
@@ -145,9 +212,23 @@ func failed(a answer) result {
 	return unavailable
 }
 
-// create is Vault.Create: marker, entry, parts, object.
+// create is Vault.Create: marker, entry, parts, object. Old remains that are in its way it removes, and begins again once.
 func (c *call) create() result {
-	mine := version{by: c.self, of: c.self}
+	r := c.createOnce()
+	if r != cleared {
+		return r
+	}
+	c.nth++
+	c.dated = false
+	c.at("again")
+	if r = c.createOnce(); r == cleared {
+		return conflict
+	}
+	return r
+}
+
+func (c *call) createOnce() result {
+	mine := version{by: c.self, of: c.self, nth: c.nth}
 	write := func(step string, b blob, cond condition) request {
 		r := request{step: step, verb: put, blob: b, cond: cond, value: mine, limit: withinGrace}
 		if c.without(ruleDeadline) {
@@ -155,16 +236,49 @@ func (c *call) create() result {
 		}
 		return r
 	}
+	var m answer
 	// A marker that was there may be that of another Create which has not come to its entry yet, so it is to stay.
 	shared := false
-	writeMarker := func() answer {
-		if !c.without(ruleUndoMarkerOwn) {
-			if m := c.one(write("write marker", marker, ifNew)); m.code != mismatch {
-				return m
+	writeMarker := func() result {
+		for range rounds {
+			w := write("write marker", marker, ifNew)
+			w.starts = true
+			w.value.long = c.long
+			if m = c.one(w); m.code == ok {
+				return done
 			}
-			shared = true
+			if m.code != mismatch {
+				return failed(m)
+			}
+			if !c.without(ruleMarkerStays) {
+				e, o := c.look("look for the plan whose marker is there")
+				if e.there() && o.there() {
+					return exists
+				}
+				if e.there() || o.there() {
+					c.at("remains")
+					return c.remains()
+				}
+			}
+			shared = !c.without(ruleUndoMarkerOwn) // even if it is not told so
+			w.starts = false
+			w.cond = always
+			if !c.without(ruleGraceKept) {
+				now := c.read1("look at marker", marker)
+				if !now.there() {
+					continue
+				}
+				w.cond, w.match = ifMatch, now
+				w.value.long = c.long || now.long
+			}
+			if m = c.one(w); m.code == ok {
+				return done
+			}
+			if m.code != mismatch && m.code != absent {
+				return failed(m)
+			}
 		}
-		return c.one(write("write marker", marker, always))
+		return conflict
 	}
 	putParts := func() []answer {
 		var rs []request
@@ -177,18 +291,21 @@ func (c *call) create() result {
 	}
 	putObject := func() answer {
 		r := write("write object", object, c.unless(ruleNewObject, ifNew))
+		r.refusable = true
 		if !c.without(ruleDeadline) {
 			r.limit = withinCommit
 		}
 		return c.one(r)
 	}
 
-	c.one(request{verb: clock}) // started
-	var m answer
+	if c.nth == 0 {
+		c.one(request{verb: clock}) // started
+	}
 	if !c.without(ruleMarkerFirst) {
-		if m = writeMarker(); m.code != ok {
-			return failed(m)
+		if r := writeMarker(); r != done {
+			return r
 		}
+		c.at("entry", shared, m.seen[marker])
 	}
 	var parts []answer
 	if c.without(ruleEntryBeforeParts) {
@@ -198,22 +315,26 @@ func (c *call) create() result {
 	}
 	e := c.one(write("write entry", entry, c.unless(ruleNewEntry, ifNew)))
 	if e.code == mismatch {
-		if c.without(ruleTakenMarkerStays) {
+		there := c.read1("look for the plan whose entry is there", object).there()
+		if !shared && !c.without(ruleTakenMarkerOwn) || shared && c.without(ruleTakenMarkerShared) {
 			c.one(removal("remove marker", marker, ifMatch, m.seen[marker]))
 		}
-		if c.read1("look for the plan whose entry is there", object).there() {
+		if there {
 			return exists
 		}
-		return conflict
+		c.at("remains")
+		return c.remains()
 	}
 	if e.code != ok {
 		return failed(e)
 	}
 	if c.without(ruleMarkerFirst) {
-		if m = writeMarker(); m.code != ok {
-			return failed(m)
+		if r := writeMarker(); r != done {
+			return r
 		}
 	}
+
+	c.at("parts", shared, m.seen[marker], e.seen[entry], parts)
 
 	// removeAll is creation.remove.
 	removeAll := func() bool {
@@ -229,19 +350,18 @@ func (c *call) create() result {
 				rs = append(rs, removal("remove sub-objects", b, ifMatch, seen))
 			}
 		}
-		if !good(c.all(rs...)) {
+		if !c.removed(ruleUndoConfirms, rs...) {
 			return false
 		}
-		if a := c.one(removal("remove entry", entry, ifMatch, e.seen[entry])); a.code != ok {
+		if !c.removed(ruleUndoConfirms, removal("remove entry", entry, c.unless(ruleUndoEntryMatch, ifMatch), e.seen[entry])) {
 			return false
 		}
-		if shared {
-			return true
-		}
-		a := c.one(removal("remove marker", marker, c.unless(ruleUndoMarkerMatch, ifMatch), m.seen[marker]))
-		return a.code == ok || a.code == mismatch
+		return shared || c.takeMarker(removal("remove marker", marker, c.unless(ruleUndoMarkerMatch, ifMatch), m.seen[marker]))
 	}
 	undo := func(why []answer) result {
+		if !uncertain(why) {
+			c.at("undo", shared, m.seen[marker], e.seen[entry], parts)
+		}
 		if uncertain(why) && !c.without(ruleUndoCertain) || !removeAll() {
 			return unknown
 		}
@@ -258,27 +378,74 @@ func (c *call) create() result {
 			return undo(parts)
 		}
 	}
-	if !c.without(ruleObjectLast) {
-		if !c.without(ruleDeadline) && c.one(request{verb: clock}).phase >= overGrace {
-			return undo(nil)
-		}
-		// The commit point.
-		o := putObject()
-		if o.code != ok {
-			if c.without(ruleUndoBeforeObject) {
-				return undo(nil)
-			}
-			return failed(o)
-		}
-		if !c.without(ruleClock) && c.one(request{verb: clock}).phase >= overGrace {
-			cond := c.unless(ruleWithdrawMatch, ifMatch)
-			if c.one(removal("remove object that came too late", object, cond, o.seen[object])).code != ok || !removeAll() {
-				return unknown
-			}
-			return unavailable
+	if c.without(ruleObjectLast) {
+		return done
+	}
+	if !c.without(ruleDeadline) && c.one(request{verb: clock}).phase >= overGrace {
+		return undo(nil)
+	}
+	// The commit point.
+	o := putObject()
+	switch {
+	case o.code == ok:
+	case c.without(ruleUndoBeforeObject):
+		return undo(nil)
+	case o.code != mismatch && !o.unknown && !c.without(ruleUndoRefused):
+		return undo(nil)
+	default:
+		return failed(o)
+	}
+	if c.without(ruleClock) || c.one(request{verb: clock}).phase < overGrace {
+		return done
+	}
+
+	// It is taken back in the order of a Delete: somebody may have found the plan already, and have moved it on.
+	var d answer
+	if !c.without(ruleWithdrawMarker) {
+		d = c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: mine})
+		if d.code != ok {
+			return unknown
 		}
 	}
-	return done
+	if !c.removed(ruleUndoConfirms, removal("remove object that came too late", object, c.unless(ruleWithdrawMatch, ifMatch), o.seen[object])) || !removeAll() {
+		return unknown
+	}
+	if d.seen[deleteMarker].there() && !c.takeMarker(removal("remove marker", deleteMarker, ifMatch, d.seen[deleteMarker])) {
+		return unknown
+	}
+	return unavailable
+}
+
+// takeMarker removes a marker. One that has changed is somebody else's, and one that is said to be gone is found by Recovery
+// if it is not.
+func (c *call) takeMarker(r request) bool {
+	a := c.one(r)
+	return a.code == ok || a.code == mismatch || a.code == absent
+}
+
+// remains is what a Create does about an entry that is in its way and has no object beside it: what Recovery would.
+func (c *call) remains() result {
+	if c.patient || c.without(ruleCreateClears) {
+		return conflict
+	}
+	open := c.listMarkers("list markers")
+	e, o := c.look("look for plan")
+	switch c.diagnose(&open, e, o) {
+	case whole:
+		return exists
+	case lost:
+		return c.report(e, o)
+	case wait:
+		return conflict
+	}
+	switch r := c.clear(&open, e, o); r {
+	case done:
+		return cleared
+	case left:
+		return conflict
+	default:
+		return r
+	}
 }
 
 // update is an engine that takes a plan from NotStarted to its end: UpdatePlan, UpdateAction for each part, UpdatePlan.
@@ -286,7 +453,7 @@ func (c *call) update() result {
 	now := c.one(request{verb: begin}).seen // what Create or Read gave it
 	of := now[entry].of
 	update := func(step string, b blob, s status) answer {
-		v := version{by: c.self, of: of, status: s, again: c.again}
+		v := version{by: c.self, of: of, status: s, nth: c.nth}
 		cond := ifMatch
 		if c.without(ruleUpdateMatch) {
 			cond = ifThere
@@ -308,7 +475,9 @@ func (c *call) update() result {
 			return failed(a)
 		}
 	}
+	now[marker], now[deleteMarker] = version{}, version{}
 	for _, b := range c.parts() {
+		c.at("update", b, now)
 		if now[b].status == final {
 			continue
 		}
@@ -320,42 +489,96 @@ func (c *call) update() result {
 		return failed(a)
 	}
 
-	settle := func() answer {
-		v := version{by: c.self, of: of, status: final, parts: final, again: c.again}
-		cond := ifThere
-		if c.without(ruleSettleThere) {
-			cond = always
+	// settle writes the object, and removes the marker. An object that has changed was rewritten by Recovery, which keeps it from
+	// a Delete or has completed it, or by another completion. Whose entry is there says who is the last to write.
+	settle := func() result {
+		v := version{by: c.self, of: of, status: final, parts: final, tells: c.self, nth: c.nth}
+		seen := now[object]
+		var e, o version
+		for range rounds {
+			a := c.one(request{step: "settle object", verb: put, blob: object, cond: c.unless(ruleSettleMatch, ifMatch), match: seen, value: v})
+			switch {
+			case a.code == ok:
+				now[object] = a.seen[object]
+				c.at("settled", now)
+				return done
+			case a.code == ended:
+				return unknown
+			case c.without(ruleSettleAgain):
+				return conflict
+			case a.code == absent && c.without(ruleSettleConfirms):
+				return notFound
+			}
+			// If the entry is still this call's after the object was seen, no later completion has written that object.
+			look := []func(){func() { o = c.read1("look at object", object) }, func() { e = c.read1("look at entry", entry) }}
+			if c.without(ruleSettleObjectFirst) {
+				slices.Reverse(look)
+			}
+			for _, f := range look {
+				f()
+			}
+			var absentees []blob
+			if !e.there() {
+				absentees = append(absentees, entry)
+			}
+			if !o.there() {
+				absentees = append(absentees, object)
+			}
+			switch {
+			case len(absentees) > 0 && c.gone(absentees...):
+				return notFound
+			case len(absentees) > 0:
+				return unknown
+			case e.of != of:
+				return notFound
+			case e.etag() != now[entry].etag() && e.status != final:
+				return unknown // it was lost from outside, and restored
+			case e.etag() != now[entry].etag() && !c.without(ruleSettleOwn):
+				return superseded
+			}
+			seen = o
 		}
-		return c.one(request{step: "settle object", verb: put, blob: object, cond: cond, value: v})
+		return unknown
+	}
+	removeMarker := func() result {
+		switch a := c.one(removal("remove marker", marker, always, version{})); a.code {
+		case ok, absent:
+			return done
+		default:
+			return unknown
+		}
 	}
 	for {
+		c.at("complete", now)
 		if c.without(ruleEntryFirst) {
-			if a := settle(); a.code != ok {
+			if settle() != done {
 				return unknown
 			}
 		}
 		if a := update("update plan", entry, final); a.code != ok {
 			return failed(a)
 		}
-		var steps []func() answer
-		steps = append(steps, settle, func() answer { return c.one(removal("remove marker", marker, always, version{})) })
+		c.at("settle", now)
+		steps := []func() result{settle, removeMarker}
 		if c.without(ruleSettleMarkerLast) {
 			slices.Reverse(steps)
 		}
-		a := steps[0]()
-		if a.code == absent {
-			return notFound
-		}
-		if a.code == ok {
-			a = steps[1]()
+		r := steps[0]()
+		if r == done {
+			r = steps[1]()
 		}
 		switch {
-		case a.code == ok:
+		case r == superseded:
+			// A later completion does the rest, or Recovery, which the marker leads to the plan.
+			if c.without(ruleSupersededMarker) {
+				removeMarker()
+			}
 			return done
-		case c.again || a.code != ended:
-			return unknown
+		case r != unknown || c.again:
+			return r
 		}
 		c.again = true // the same call again settles it
+		c.nth++
 	}
 }
 
@@ -371,53 +594,98 @@ func (c *call) delete() result {
 }
 
 func (c *call) deleteOnce() result {
-	o := c.read1("read object", object)
 	parts := c.parts()
-	if !o.there() {
-		if c.without(ruleResume) || !c.read1("look for delete marker", deleteMarker).there() {
-			return notFound
+	resumed := false // the parts are known from a listing, which may be short
+	var o version
+	removeObject := func() answer {
+		r := removal("remove object", object, c.unless(ruleDeleteMatch, ifMatch), o)
+		if !c.without(ruleDeleteDeadline) {
+			r.limit = withinGrace
 		}
-		parts = c.listParts().found()
-	}
-	if !c.without(ruleDeleteMarker) {
-		v := version{by: c.self, of: c.self, again: c.again}
-		if a := c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: v}); a.code != ok {
-			return unknown
-		}
-	}
-	c.begun = true
-	removeObject := func() result {
-		for o.there() {
-			a := c.one(removal("remove object", object, c.unless(ruleDeleteMatch, ifMatch), o))
-			if a.code == ok {
-				break
+		before := c.begun
+		c.begun = true
+		a := c.one(r)
+		if a.code == absent && !c.without(ruleDeleteConfirms) {
+			if c.gone(object) {
+				a.code = ok
 			}
-			if a.code != mismatch {
+		} else if a.code == absent {
+			a.code = ok
+		}
+		if a.code != ok && !a.unknown {
+			c.begun = before
+		}
+		return a
+	}
+	// commit removes the object. One that has changed is read again, and so is one that it came too late for: until its removal is
+	// sent the marker must be young, and Recovery may have taken it since.
+	commit := func() result {
+		for round := range rounds {
+			c.nth++
+			c.at("round", round)
+			o = c.read1("read object", object)
+			if !o.there() {
+				if c.without(ruleResume) || !c.read1("look for delete marker", deleteMarker).there() {
+					return notFound
+				}
+				if !c.without(ruleResumeConfirms) && !c.gone(object) {
+					return contradicted
+				}
+				resumed, parts = true, c.listParts().found()
+			}
+			if !c.without(ruleDeleteMarker) && (round == 0 || !c.without(ruleDeleteMarkerAgain)) {
+				v := version{by: c.self, of: c.self, nth: c.nth}
+				if a := c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: v, starts: true}); a.code != ok {
+					return unknown
+				}
+			}
+			if !o.there() || c.without(ruleObjectFirst) {
+				c.begun = true
+				return done
+			}
+			switch a := removeObject(); {
+			case a.code == ok:
+				return done
+			case a.unknown:
 				return unknown
+			case a.code == absent:
+				return contradicted
 			}
-			o = c.read1("look at object", object)
 		}
-		return done
+		return conflict
 	}
 	removeParts := func() bool {
 		var rs []request
 		for _, b := range parts {
 			rs = append(rs, removal("remove sub-objects", b, always, version{}))
 		}
-		return good(c.all(rs...))
+		if !c.removed(ruleDeleteListsAgain, rs...) {
+			return false
+		}
+		return !resumed || c.without(ruleResumeListsAgain) || len(c.listParts().found()) == 0
 	}
-	removeEntry := func() bool { return c.one(removal("remove entry", entry, always, version{})).code == ok }
+	removeEntry := func() bool {
+		return c.removed(ruleDeleteListsAgain, removal("remove entry", entry, always, version{}))
+	}
 	removeMarkers := func() bool {
-		return good(c.all(removal("remove markers", marker, always, version{}), removal("remove markers", deleteMarker, always, version{})))
+		got := c.all(removal("remove markers", marker, always, version{}), removal("remove markers", deleteMarker, always, version{}))
+		return !slices.ContainsFunc(got, func(a answer) bool { return a.code == ended })
 	}
 
-	if !c.without(ruleObjectFirst) {
-		if r := removeObject(); r != done {
-			return r
-		}
+	if r := commit(); r != done {
+		return r
 	}
+	if c.again {
+		c.nth = 0 // it is used no more
+	}
+	if !c.without(ruleObjectFirst) {
+		o = version{}
+	}
+	c.at("sweep", parts, resumed, o)
 	steps := []func() bool{removeParts, removeEntry, removeMarkers}
 	switch {
+	case c.without(ruleObjectFirst):
+		steps = append(steps, func() bool { return removeObject().code == ok })
 	case c.without(ruleEntryAfterParts):
 		steps[0], steps[1] = steps[1], steps[0]
 	case c.without(ruleMarkersLast):
@@ -427,9 +695,6 @@ func (c *call) deleteOnce() result {
 		if !step() {
 			return unknown
 		}
-	}
-	if c.without(ruleObjectFirst) {
-		return removeObject()
 	}
 	return done
 }
@@ -451,49 +716,139 @@ func (l partList) found() []blob {
 	return bs
 }
 
+// verdict is what there is to do about a plan.
+type verdict uint8
+
+const (
+	whole      verdict = iota // entry and object are there
+	wait                      // somebody may be at work
+	remains                   // of a Create or Delete that was broken off: to be removed
+	lost                      // entry or object was lost from outside: to be reported, and nothing is touched
+	restorable                // an entry that a thorough Recovery restores
+)
+
+// diagnose tells what a Create or Delete of ours may have left from what was lost. A Create has never moved its entry on when
+// its object is missing, and a Delete has left its marker; neither removes the entry before the object.
+func (c *call) diagnose(open *store, e, o version) verdict {
+	seen := []version{open[marker], open[deleteMarker], e, o}
+	if c.without(ruleGraceOfAll) {
+		seen = seen[:2]
+	}
+	switch {
+	case e.there() && o.there():
+		return whole
+	case c.young(open, seen...):
+		return wait
+	case o.there() && c.thorough && !open[deleteMarker].there() && (o.status == final || open[marker].there()):
+		return restorable // a late copy of Create's last request leaves neither
+	case o.there() && !c.without(ruleLostEntry):
+		return lost
+	case e.status >= running && !open[deleteMarker].there() && !c.without(ruleLostObject):
+		return lost
+	}
+	return remains
+}
+
+// report confirms that one of entry and object was lost from outside. The looks may have been on both sides of a Delete: its
+// marker would be there still, or the other blob gone or another by now.
+func (c *call) report(e, o version) result {
+	c.at("report", e.etag(), o.etag())
+	if c.without(ruleLossConfirms) {
+		return reported
+	}
+	if c.read1("look for delete marker", deleteMarker).there() {
+		return left
+	}
+	gone, rest, seen := object, entry, e
+	if o.there() {
+		gone, rest, seen = entry, object, o
+	}
+	if !c.gone(gone) {
+		return contradicted
+	}
+	if c.read1("confirm", rest).etag() != seen.etag() {
+		return left
+	}
+	return reported
+}
+
+// young says whether the writer of any of these may still be at work.
+func (c *call) young(open *store, vs ...version) bool {
+	enough := patience(c.lacking, c.brief, open)
+	return !c.without(ruleGrace) && slices.ContainsFunc(vs, func(v version) bool {
+		return v.there() && (v.age < enough || v.since != 0 && !c.without(ruleGraceAtListing))
+	})
+}
+
+// listMarkers lists a plan's markers: from here on ages count as of now.
+func (c *call) listMarkers(step string) store {
+	listed := []blob{marker, deleteMarker}
+	if c.without(ruleRecoveryLooks) {
+		listed = append(listed, entry, object)
+	}
+	a := c.one(request{step: step, verb: list, listed: listed, dates: true})
+	c.dated = true
+	return a.seen
+}
+
 // recover is Vault.Recover, for one plan.
 func (c *call) recover() result {
-	markers := []blob{marker, deleteMarker}
-	if c.without(ruleRecoveryLooks) {
-		markers = append(markers, entry, object)
+	open := c.listMarkers("list")
+	nothing := !open[marker].there() && !open[deleteMarker].there()
+	if nothing && c.thorough {
+		everything := append([]blob{entry, object}, c.parts()...)
+		nothing = c.one(request{step: "list", verb: list, listed: everything}).seen == store{}
 	}
-	open := c.one(request{step: "list", verb: list, listed: markers}).seen
-	if !open[marker].there() && !open[deleteMarker].there() {
+	if nothing {
 		return done
 	}
-	e, o := c.look(open)
-	young := func(vs ...version) bool {
-		return !c.without(ruleGrace) && slices.ContainsFunc(vs, func(v version) bool {
-			return v.there() && (!v.old || v.since != 0 && !c.without(ruleGraceAtListing))
-		})
+	e, o := open[entry], open[object]
+	if !c.without(ruleRecoveryLooks) {
+		e, o = c.look("look for plan")
 	}
-	if !e.there() || !o.there() {
-		seen := []version{open[marker], open[deleteMarker], e, o}
-		if c.without(ruleGraceOfAll) {
-			seen = seen[:2]
+	switch c.diagnose(&open, e, o) {
+	case wait:
+		return left
+	case lost:
+		return c.report(e, o)
+	case restorable:
+		if r := c.report(e, o); r != reported {
+			return r
 		}
-		if young(seen...) {
-			return left
-		}
-		return c.clear(open, e, o)
+		return c.restore(o)
+	case remains:
+		return c.clear(&open, e, o)
 	}
 	removeMarker := func(b blob) {
-		// One that has changed is somebody else's.
-		c.one(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
+		c.takeMarker(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
 	}
 	if open[deleteMarker].there() {
-		if young(open[deleteMarker]) && !c.without(ruleRecoveryDeleteMarker) {
+		if c.young(&open, open[deleteMarker]) && !c.without(ruleRecoveryDeleteMarker) {
 			return left
 		}
-		removeMarker(deleteMarker)
+		steps := []func() bool{
+			func() bool { return c.without(ruleRewrite) || c.rewrite(&o) },
+			func() bool { removeMarker(deleteMarker); return true },
+		}
+		if c.without(ruleRewriteFirst) {
+			slices.Reverse(steps)
+		}
+		for _, step := range steps {
+			if !step() {
+				return left
+			}
+		}
 	}
 	switch {
 	case e.status == final && o.status == final:
 		if open[marker].there() {
 			removeMarker(marker)
 		}
+		if c.thorough {
+			return c.verify()
+		}
 	case e.status == final:
-		return c.complete(open, o)
+		return c.complete(&open, o)
 	case o.status == final:
 		// They were asked for at once, so the plan may have been completed between the two answers.
 		if !c.without(ruleRecoveryLooksAgain) {
@@ -502,28 +857,69 @@ func (c *call) recover() result {
 			}
 		}
 		return corrupt
-	case e.status == notStarted:
+	case c.thorough && !open[marker].there() && !c.without(ruleRestoreMarker):
+		v := version{by: c.self, of: o.of}
+		if c.one(request{step: "write marker", verb: put, blob: marker, cond: ifNew, value: v}).code != ok {
+			return left
+		}
+		return c.verify()
+	case e.status == notStarted || c.thorough:
 		return c.verify()
 	}
 	return done
 }
 
-// look asks for entry and object at once.
-func (c *call) look(open store) (e, o version) {
-	if c.without(ruleRecoveryLooks) {
-		return open[entry], open[object]
+// restore writes a lost entry from the object. One that is not final it writes as Running, because readers then ask for the
+// parts: an engine that read the plan before may have moved them on, or be about to.
+func (c *call) restore(o version) result {
+	// A completion that wrote the lost entry must not go on, nor a Delete that read the object before.
+	if !c.without(ruleRestoreRewrites) && !c.rewrite(&o) {
+		return left
 	}
-	got := c.all(request{step: "look for plan", verb: get, blob: entry}, request{step: "look for plan", verb: get, blob: object})
-	return got[0].seen[entry], got[1].seen[object]
+	v := version{by: c.self, of: o.of, status: o.status}
+	if v.status != final && !c.without(ruleRestoreRunning) {
+		v.status = running
+	}
+	a := c.one(request{step: "rewrite entry", verb: put, blob: entry, cond: c.unless(ruleRestoreNew, ifNew), value: v})
+	if a.code != ok {
+		return left
+	}
+	// The plan may have been deleted meanwhile: no marker leads to the entry then.
+	if !c.without(ruleRestoreLooks) && c.read1("look at object", object).etag() != o.etag() {
+		c.one(removal("remove entry", entry, ifMatch, a.seen[entry]))
+	}
+	return done
 }
 
-// clear is recovery.remove: object, parts, entry, markers, each in the version that was seen.
-func (c *call) clear(open store, e, o version) result {
+// rewrite writes an object as it is, so that a Delete that wrote the old delete marker and is still about to commit is refused.
+func (c *call) rewrite(o *version) bool {
+	now := c.read1("read object", object)
+	if !now.there() || now.status != o.status {
+		return false
+	}
+	v := now.etag()
+	v.by, v.nth, v.retry = c.self, c.nth, false
+	a := c.one(request{step: "rewrite object", verb: put, blob: object, cond: c.unless(ruleRewriteMatch, ifMatch), match: now, value: v})
+	*o = a.seen[object]
+	return a.code == ok
+}
+
+// clear is recovery.remove: parts, entry, markers, each in the version that was seen.
+func (c *call) clear(open *store, e, o version) result {
 	if o.there() {
-		if c.one(removal("remove object", object, c.unless(ruleRecoveryObjectMatch, ifMatch), o)).code != ok {
+		if c.one(removal("remove object", object, ifMatch, o)).code != ok {
 			return left
 		}
+	} else if !c.without(ruleRecoveryConfirms) {
+		absentees := []blob{object}
+		if !e.there() {
+			absentees = append(absentees, entry)
+		}
+		if !c.gone(absentees...) {
+			return contradicted
+		}
 	}
+	c.at("clear", *open, e.etag())
 	items := c.listParts()
 	var rs []request
 	for _, b := range items.found() {
@@ -532,21 +928,22 @@ func (c *call) clear(open store, e, o version) result {
 		}
 		rs = append(rs, removal("remove sub-objects", b, c.unless(ruleRecoveryPartMatch, ifMatch), items.seen[b]))
 	}
-	if !good(c.all(rs...)) && !c.without(ruleRecoveryChangedParts) {
+	changed := slices.ContainsFunc(c.all(rs...), func(a answer) bool { return a.code != ok && a.code != absent })
+	if changed && !c.without(ruleRecoveryChangedParts) {
 		return left
 	}
+	if !c.without(ruleRecoveryListsAgain) && len(c.listParts().found()) > 0 {
+		return left
+	}
+	c.at("cleared", *open, e.etag())
 	steps := []func() bool{
 		func() bool {
-			return !e.there() || c.one(removal("remove entry", entry, c.unless(ruleRecoveryEntryMatch, ifMatch), e)).code == ok
+			return !e.there() || c.removed(ruleRecoveryEntryConfirms, removal("remove entry", entry, c.unless(ruleRecoveryEntryMatch, ifMatch), e))
 		},
 	}
 	for _, b := range []blob{marker, deleteMarker} {
 		steps = append(steps, func() bool {
-			if !open[b].there() {
-				return true
-			}
-			a := c.one(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
-			return a.code == ok || a.code == mismatch
+			return !open[b].there() || c.takeMarker(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
 		})
 	}
 	if c.without(ruleRecoveryMarkerLast) {
@@ -561,16 +958,23 @@ func (c *call) clear(open store, e, o version) result {
 }
 
 // complete is recovery.complete: what the last update did not come to.
-func (c *call) complete(open store, seen version) result {
+func (c *call) complete(open *store, seen version) result {
 	e := c.read1("read entry", entry)
 	if !e.there() {
 		return left
+	}
+	status := e.status
+	if e.hollow {
+		if !c.without(ruleCompleteContent) {
+			return reported
+		}
+		status = running
 	}
 	o := c.read1("read object", object)
 	if !o.there() {
 		return left
 	}
-	v := version{by: c.self, of: o.of, status: e.status, parts: o.parts}
+	v := version{by: c.self, of: o.of, status: status, parts: o.parts, tells: e.by, nth: c.nth}
 	if !c.without(ruleCompleteReads) {
 		parts, r := c.assemble()
 		if r != done {
@@ -583,7 +987,7 @@ func (c *call) complete(open store, seen version) result {
 		return left
 	}
 	if open[marker].there() {
-		c.one(removal("remove marker", marker, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[marker]))
+		c.takeMarker(removal("remove marker", marker, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[marker]))
 	}
 	return done
 }
@@ -595,17 +999,31 @@ func (c *call) verify() result {
 		return done
 	}
 	items := c.listParts()
-	missing := false
+	var missing []blob
 	for _, b := range c.parts() {
-		missing = missing || !items.seen[b].there() && !c.read1("look for action", b).there()
+		if !items.seen[b].there() && !c.read1("look for action", b).there() {
+			missing = append(missing, b)
+		}
 	}
-	if !missing {
+	if len(missing) == 0 {
 		return done
+	}
+	if !c.gone(missing...) {
+		return contradicted
 	}
 	if now := c.read1("look for object", object); !now.there() || now.etag() != o.etag() && !c.without(ruleVerifySameObject) {
 		return done
 	}
-	return corrupt
+	if !c.thorough {
+		return corrupt
+	}
+	for _, b := range missing {
+		v := version{by: c.self, of: o.of, status: o.parts}
+		if c.one(request{step: "rewrite action", verb: put, blob: b, cond: c.unless(ruleRestoreNew, ifNew), value: v}).code != ok {
+			return left
+		}
+	}
+	return done
 }
 
 // assemble reads the parts, and returns how far the one has come that is furthest behind.

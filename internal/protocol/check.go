@@ -25,8 +25,12 @@ func (x *explorer) deleted(st *state) bool {
 // begun.
 func (x *explorer) promised(st *state) (a actor, several bool) {
 	begun := x.deleting(st)
-	if x.plan != noPlan && x.plan != deletedPlan && !begun {
-		a = earlier
+	switch x.plan {
+	case noPlan, deletedPlan, halfPlan, strayPlan:
+	default:
+		if !begun {
+			a = earlier
+		}
 	}
 	for i, p := range st.procs[:len(x.roles)] {
 		if n := &x.nodes[p.node]; x.roles[i] == creating && n.over && n.result == done && (p.anew || !begun) {
@@ -44,31 +48,44 @@ func (x *explorer) check(st *state) string {
 	switch {
 	case several:
 		return "two Creates of an ID have succeeded"
+	case creator != nobody && st.lost.of(object):
+		creator = nobody // what never started is taken for a Create that was broken off
 	case creator != nobody:
-		if broken := x.whole(s, creator); broken != "" {
+		if broken := x.whole(s, creator, st.lost); broken != "" {
 			return "of a plan that was created " + broken
 		}
 	}
 	// A request that is under way for longer than grace and margin, or a copy of one that comes after its call has gone on, can
 	// leave something of a plan that is not there. It must not harm one that is.
-	sure := creator != nobody || !x.frozen && !st.haunted
+	sure := creator != nobody || !x.loose(st)
 	if sure && s[object].there() {
-		if broken := x.whole(s, s[object].of); broken != "" {
+		if broken := x.whole(s, s[object].of, st.lost); broken != "" {
 			return "of a plan whose object is there " + broken
 		}
 	}
-	if sure && s.visible() && s[entry].status != final && !s[marker].there() {
+	if sure && s.visible() && s[entry].status != final && !s[marker].there() && !st.lost.of(marker) && !st.lost.of(entry) {
 		return "an open plan has no marker"
 	}
-	if x.deleted(st) && !st.haunted && s[object].there() {
+	if x.deleted(st) && (!st.haunted || !x.loose(st)) && s[object].there() {
 		return "a plan is there that was deleted"
+	}
+	if s[entry].hollow && (s[object].by != earlier || !s[marker].there()) && !x.deleting(st) {
+		return "Recovery has completed a plan whose entry is not final"
 	}
 	return x.results(st, creator)
 }
 
+// loose says whether something of a plan that is not there may be left. Without a Create nothing can.
+func (x *explorer) loose(st *state) bool {
+	return (x.frozen || st.haunted) && x.has(creating)
+}
+
 // whole says what is missing of a plan.
-func (x *explorer) whole(s *store, creator actor) string {
+func (x *explorer) whole(s *store, creator actor, lost damage) string {
 	for b := range s {
+		if lost.of(blob(b)) {
+			continue
+		}
 		switch blob(b) {
 		case marker, deleteMarker:
 			continue
@@ -99,74 +116,114 @@ func (x *explorer) results(st *state, creator actor) string {
 			continue
 		}
 		switch {
-		case n.result == corrupt && st.haunted && creator == nobody:
+		case n.result == corrupt && (x.loose(st) && creator == nobody || st.lost != 0 || st.lies < x.lies):
+			// A late request has left something, or the damage is real, or an answer was a lie.
 		case n.role == reading && slices.ContainsFunc(st.procs[:], func(p process) bool { return p.anew }):
 		case strings.HasPrefix(string(n.result), "!"):
 			return fmt.Sprintf("%s %s", n.role, n.result[1:])
 		case n.result == missed && creator != nobody && !begun:
 			return fmt.Sprintf("%s does not show a plan that was there all the time", n.role)
+		case n.result == reported && st.lost == 0 && x.plan != hollowPlan && !x.loose(st):
+			return fmt.Sprintf("%s reports a loss where nothing was lost", n.role)
 		}
 		switch n.role {
 		case creating:
 			switch n.result {
-			case exists, conflict, unavailable:
+			case exists, conflict, unavailable, contradicted:
 				if s[object].by == n.actor && !st.haunted {
 					return fmt.Sprintf("Create returned %s, and its object is there", n.result)
 				}
 			}
-			if len(x.roles) == 1 && (n.result == exists || n.result == conflict) {
+			if n.result == unavailable && !st.haunted {
+				for _, b := range []blob{entry, part1, part2} {
+					if s[b].by == n.actor {
+						return fmt.Sprintf("Create failed for certain, and its %s is there", b)
+					}
+				}
+			}
+			if len(x.roles) == 1 && x.plan == noPlan && (n.result == exists || n.result == conflict) {
 				return "a Create has met itself"
 			}
 		case deleting:
 			// A marker alone may be left, to Recovery.
-			if len(x.roles) == 1 && n.result == notFound && s[entry].there() {
+			if len(x.roles) == 1 && x.lies == 0 && n.result == notFound && s[entry].there() {
 				return "Delete returned ErrNotFound, and left what an earlier one had begun"
 			}
 		case updating:
-			if n.result == done && !begun && x.plan != deletedPlan {
-				if s[entry].status != final || s[object].status != final || s[object].parts != final {
-					return "a plan is not final whose update to it returned nil"
-				}
+			mine := s[entry].by == n.actor && s[entry].status == final
+			switch {
+			case begun || st.lost != 0 || x.plan == deletedPlan:
+			case n.result == done && s[entry].status != final,
+				n.result == done && mine && (s[object].status != final || s[object].parts != final || s[object].tells != n.actor),
+				n.result == done && s[object].status != final && !s[marker].there():
+				return "a plan is not final whose update to it returned nil"
+			case n.result != done && n.result != unknown && n.result != died && mine && creator != nobody:
+				return fmt.Sprintf("an update to a final status returned %s, and every reader sees it", n.result)
 			}
 		}
 	}
-	if quiet {
-		broken, ok := x.settled[*s]
-		if !ok {
-			broken = x.afterRecovery(*s)
-			x.settled[*s] = broken
-		}
-		if broken == debris && (x.frozen || st.haunted) {
-			return ""
-		}
-		return broken
+	if !quiet {
+		return ""
+	}
+	end := ending{*s, st.lost}
+	if begun {
+		end.lost = 0
+	}
+	found, ok := x.settled[end]
+	if !ok {
+		found = [2]string{x.afterRecovery(end), x.afterCreate(end)}
+		x.settled[end] = found
+	}
+	may := x.loose(st) || end.lost != 0 // something may be left
+	borne := found[0] == debris && (may || x.plan == strayPlan) || found[0] == unmarked && x.loose(st)
+	switch {
+	case found[0] != "" && !borne:
+		return found[0]
+	case !may && st.lost == 0: // a lost part that is rewritten beside a Delete is in the way until the next thorough Recovery
+		return found[1]
 	}
 	return ""
 }
 
-const debris = "after Recovery something is left of a plan that is not there"
+const (
+	debris   = "after Recovery something is left of a plan that is not there"
+	unmarked = "after Recovery an open plan has no marker"
+)
 
 // afterRecovery says what is wrong with what is stored once everybody has come to an end, and Recovery has run after grace
 // and margin, twice.
-func (x *explorer) afterRecovery(s store) string {
-	was := s.visible()
+func (x *explorer) afterRecovery(end ending) string {
+	s := end.store
 	for range 2 {
+		s.become(old, nobody)
+		c := &call{self: most + 1, lacking: x.lacking, two: x.two, thorough: x.thorough}
+		c.alone(&s, recovering)
+	}
+	was := &end.store
+	if started := was[entry].status >= running; end.lost.of(entry) || end.lost.of(object) && started {
 		for b := range s {
-			s[b].old = s[b].there()
-		}
-		c := &call{self: most + 1, lacking: x.lacking, two: x.two}
-		for c.recoverOnce(&s) {
+			if was[b].there() && !s[b].there() && !was[deleteMarker].there() {
+				return fmt.Sprintf("Recovery has removed the %s of a plan that something was lost of", blob(b))
+			}
 		}
 	}
+	if b := blob(end.lost - 1); x.thorough && end.lost != 0 && b != object && !s[b].there() && !was[deleteMarker].there() && (b != marker || s[entry].status != final) {
+		return fmt.Sprintf("a thorough Recovery has not restored the %s", b)
+	}
+	if x.thorough && s.visible() && s[entry].status == notStarted && s[part1].status != notStarted {
+		return "a plan is NotStarted, and its parts have moved on"
+	}
 	switch {
-	case was && !s.visible():
+	case was.visible() && !s.visible():
 		return "Recovery has removed a plan that was there"
 	case !s.visible() && s != store{}:
 		return debris
-	case !s.visible():
+	case !s.visible() || s[entry].hollow:
 		return ""
 	case s[deleteMarker].there():
 		return "after Recovery a plan has a delete marker"
+	case s[entry].status != final && !s[marker].there() && (x.thorough || end.lost == 0):
+		return unmarked
 	case s[entry].status == final && (s[object].status != final || s[marker].there()):
 		return "after Recovery a final plan is not settled"
 	case s[entry].status == final && s[object].parts != final:
@@ -175,9 +232,35 @@ func (x *explorer) afterRecovery(s store) string {
 	return ""
 }
 
-// recoverOnce answers the next request of a Recovery that nobody disturbs; false when it is over.
-func (c *call) recoverOnce(s *store) (more bool) {
-	c.pos = 0
+// afterCreate says what is wrong when a Create is called again at once, and once more when what was there has become old, but
+// not what the first of the two wrote. No Recovery runs.
+func (x *explorer) afterCreate(end ending) string {
+	s := end.store
+	var r result
+	for n := range actor(2) {
+		if n > 0 {
+			s.become(old, most+2)
+		}
+		c := &call{self: most + 2 + n, lacking: x.lacking, two: x.two}
+		r = c.alone(&s, creating)
+	}
+	if r != done && r != exists {
+		return "a Create that is called again after the grace period returns neither nil nor ErrExists"
+	}
+	return ""
+}
+
+// alone runs a program that nobody disturbs.
+func (c *call) alone(s *store, r role) (end result) {
+	for more := true; more; {
+		end, more = c.next(s, r)
+	}
+	return end
+}
+
+// next answers the next request of a program that nobody disturbs.
+func (c *call) next(s *store, r role) (end result, more bool) {
+	*c = call{self: c.self, lacking: c.lacking, two: c.two, thorough: c.thorough, history: c.history}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -190,8 +273,10 @@ func (c *call) recoverOnce(s *store) (more bool) {
 		r := &asked.asks[0]
 		a := answer{}
 		switch r.verb {
+		case clock:
 		case get:
 			a.seen[r.blob] = s[r.blob]
+			a.seen[r.blob].since = 0
 		case list:
 			for _, b := range r.listed {
 				a.seen[b] = s[b]
@@ -204,8 +289,7 @@ func (c *call) recoverOnce(s *store) (more bool) {
 		c.history = append(c.history, a)
 		more = true
 	}()
-	c.recover()
-	return false
+	return r.run(c), false
 }
 
 // regress says what went backwards in a step.
@@ -215,6 +299,10 @@ func (x *explorer) regress(from, to *state) string {
 		if f.there() && t.there() && f.of == t.of && (t.status < f.status || t.parts < f.parts) {
 			return fmt.Sprintf("the %s went backwards, from %s to %s", blob(b), f.status, t.status)
 		}
+	}
+	was, is := from.store[object], to.store[object]
+	if was.status == final && is.status == final && was.tells == from.store[entry].by && is.tells != was.tells {
+		return "an older object has overwritten that of the entry"
 	}
 	return ""
 }

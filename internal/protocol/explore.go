@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 )
@@ -14,17 +15,29 @@ const (
 
 // situation is what is explored: who acts, on what, and how much may go wrong.
 type situation struct {
-	roles   []role
-	plan    planned
-	two     bool // the plan has two parts
-	frozen  bool // requests may be under way for any time
-	tight   bool // a Create may overlap with a Delete, which is not covered
-	lacking set  // the rules that are taken away
+	roles    []role
+	plan     planned
+	two      bool // the plan has two parts
+	frozen   bool // requests may be under way for any time
+	tight    bool // a Create may overlap with a Delete, which is not covered
+	thorough bool // Recovery is thorough
+	patient  bool // Creates leave old remains to Recovery, to keep the situation small
+	early    bool // an updater may find a plan before its Create has returned
+	brief    who  // the actors whose grace period is shorter than the others'
+	apart    bool // what came to a stage on different ways is kept apart
+	lacking  set  // the rules that are taken away
 
 	deaths uint8 // actors that die, or whose context ends
 	losses uint8 // answers that are lost, requests that are refused
 	delays uint8 // requests that are given up and take effect later
+	lies   uint8 // answers that say of a blob that it is not there, which is
+	harms  uint8 // entries and objects that are lost from outside; parts and markers, too, where Recovery is thorough
 }
+
+// who is a set of actors, by their places from 0.
+type who uint8
+
+func (w who) has(i int) bool { return w&(1<<i) != 0 }
 
 // planned is the plan that a situation begins with.
 type planned uint8
@@ -36,6 +49,11 @@ const (
 	finalPlan
 	completedPlan // its entry is final, its object is not
 	deletedPlan   // its delete was broken off when the object was gone
+	markedPlan    // running, and its delete was broken off before the object was gone
+	finalMarked   // likewise, and final
+	halfPlan      // its create was broken off when the object was missing
+	strayPlan     // the same, and its marker is gone
+	hollowPlan    // its entry's metadata says final, its content does not
 )
 
 func (s situation) String() string {
@@ -46,11 +64,14 @@ func (s situation) String() string {
 		}
 		b.WriteString(r.String())
 	}
-	b.WriteString([...]string{"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was broken off", " of a plan whose delete was broken off"}[s.plan])
+	b.WriteString([...]string{
+		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was broken off", " of a plan whose delete was broken off",
+		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was broken off", " of an entry alone", " of a plan whose entry contradicts itself",
+	}[s.plan])
 	for _, n := range []struct {
 		count uint8
 		what  string
-	}{{s.deaths, "deaths"}, {s.losses, "losses"}, {s.delays, "delays"}} {
+	}{{s.deaths, "deaths"}, {s.losses, "losses"}, {s.delays, "delays"}, {s.lies, "lies"}, {s.harms, "harms"}} {
 		if n.count > 0 {
 			fmt.Fprintf(&b, ", %d %s", n.count, n.what)
 		}
@@ -63,6 +84,20 @@ func (s situation) String() string {
 	}
 	if s.tight {
 		b.WriteString(", overlapping")
+	}
+	if s.thorough {
+		b.WriteString(", thorough")
+	}
+	if s.patient {
+		b.WriteString(", with patience")
+	}
+	if s.early {
+		b.WriteString(", found early")
+	}
+	for i := range s.roles {
+		if s.brief.has(i) {
+			fmt.Fprintf(&b, ", %d with a shorter grace period", i+1)
+		}
 	}
 	for r := range rules {
 		if s.lacking.has(r) {
@@ -78,8 +113,15 @@ type state struct {
 	procs                  [most]process
 	late                   [mostLate]flight // in order, the free ones last
 	deaths, losses, delays uint8            // still to come
+	lies, harms            uint8            // likewise
+	lost                   damage           // what was lost from outside
 	haunted                bool             // something came after all time: from a copy that was delayed, or from one who was frozen and then died
 }
+
+// damage names the blob that was lost from outside, by its number and one; 0 is none.
+type damage uint8
+
+func (d damage) of(b blob) bool { return d == damage(b)+1 }
 
 // process is an actor at work.
 type process struct {
@@ -107,6 +149,7 @@ type node struct {
 	index   []uint8
 	given   int // how many of those that were asked at once have been answered
 	begun   bool
+	dated   bool
 	retries bool // its call is made again when its context ends
 	over    bool
 	result  result
@@ -119,13 +162,24 @@ type explorer struct {
 	known   map[string]int32
 	next    map[turn]int32
 	roots   [most]int32
-	settled map[store]string
+	settled map[ending][2]string // what is wrong after Recovery, and after another Create
 
-	seen   map[state]struct{}
+	seen   map[fingerprint]struct{}
 	links  []link
-	queue  []state
+	queue  [][]state // in pieces, so that it does not move as it grows
 	report report
 }
+
+// ending is what is stored when nobody is at work any more.
+type ending struct {
+	store store
+	lost  damage
+}
+
+// fingerprint stands for a state that was seen. With 128 bits two states have the same about as often as a computer errs.
+type fingerprint [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 // turn is a step in a program.
 type turn struct {
@@ -166,18 +220,17 @@ func (x *explorer) describe(s step) string {
 
 // explore goes through all states, until a promise is broken.
 func (s situation) explore() report {
-	r, _ := s.run()
-	return r
+	return s.run().report
 }
 
-// run explores, and returns the places that the programs came to as well.
-func (s situation) run() (report, []node) {
+// run explores, and returns all that it came to.
+func (s situation) run() *explorer {
 	x := &explorer{
 		situation: s,
 		nodes:     make([]node, 1), // 0 is none
-		known:     map[string]int32{}, next: map[turn]int32{}, settled: map[store]string{}, seen: map[state]struct{}{},
+		known:     map[string]int32{}, next: map[turn]int32{}, settled: map[ending][2]string{}, seen: map[fingerprint]struct{}{},
 	}
-	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays}
+	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays, lies: s.lies, harms: s.harms}
 	for i, r := range s.roles {
 		x.roots[i] = x.node(actor(i+1), r, nil)
 		first.procs[i].node = x.roots[i]
@@ -186,8 +239,8 @@ func (s situation) run() (report, []node) {
 		first.store = s.preset()
 	}
 	x.add(first, link{-1, 0})
-	for i := 0; i < len(x.queue) && x.report.violation == ""; i++ {
-		from := x.queue[i]
+	for i := 0; i < len(x.links) && x.report.violation == ""; i++ {
+		from := *x.state(int32(i))
 		n := int32(0)
 		x.steps(from, func(s step, to state) {
 			x.report.steps++
@@ -207,26 +260,37 @@ func (s situation) run() (report, []node) {
 		})
 	}
 	x.report.states = len(x.links)
-	return x.report, x.nodes
+	return x
 }
 
 func (s situation) preset() store {
-	level := [...]status{newPlan: notStarted, runningPlan: running, finalPlan: final, completedPlan: final, deletedPlan: running}[s.plan]
-	v := version{by: earlier, of: earlier, status: level}
+	level := [...]status{
+		newPlan: notStarted, runningPlan: running, finalPlan: final, completedPlan: final, deletedPlan: running,
+		markedPlan: running, finalMarked: final, halfPlan: notStarted, strayPlan: notStarted, hollowPlan: final,
+	}[s.plan]
+	v := version{by: earlier, of: earlier}
 	var st store
-	st[entry] = v
-	st[object] = version{by: earlier, of: earlier}
-	st[part1] = version{by: earlier, of: earlier}
+	for _, b := range []blob{marker, entry, part1, object} {
+		st[b] = v
+	}
+	st[entry].status = level
 	if level == final {
 		st[part1].status = final
 	}
-	if s.plan == finalPlan {
-		st[object] = version{by: earlier, of: earlier, status: final, parts: final}
-	} else {
-		st[marker] = version{by: earlier, of: earlier}
+	switch s.plan {
+	case finalPlan, finalMarked:
+		st[object].status, st[object].parts, st[object].tells = final, final, earlier
+		st[marker] = version{}
+	case hollowPlan:
+		st[entry].hollow = true
+	case deletedPlan, halfPlan, strayPlan:
+		st[object] = version{}
 	}
-	if s.plan == deletedPlan {
-		st[object], st[deleteMarker] = version{}, version{by: earlier, of: earlier}
+	switch s.plan {
+	case deletedPlan, markedPlan, finalMarked:
+		st[deleteMarker] = v
+	case strayPlan:
+		st[marker] = version{}
 	}
 	if s.two {
 		st[part2] = st[part1]
@@ -236,14 +300,23 @@ func (s situation) preset() store {
 
 // add notes a state, and says whether it is new.
 func (x *explorer) add(st state, l link) bool {
-	if _, known := x.seen[st]; known {
+	f := fingerprint{maphash.Comparable(seeds[0], st), maphash.Comparable(seeds[1], st)}
+	if _, known := x.seen[f]; known {
 		return false
 	}
-	x.seen[st] = struct{}{}
+	x.seen[f] = struct{}{}
 	x.links = append(x.links, l)
-	x.queue = append(x.queue, st)
+	if len(x.links)%piece == 1 {
+		x.queue = append(x.queue, make([]state, 0, piece))
+	}
+	last := &x.queue[len(x.queue)-1]
+	*last = append(*last, st)
 	return true
 }
+
+const piece = 1 << 12
+
+func (x *explorer) state(id int32) *state { return &x.queue[id/piece][id%piece] }
 
 // found notes a violation, with the shortest way to it: to a state, and one step more.
 func (x *explorer) found(what string, id int32, last step) {
@@ -255,7 +328,7 @@ func (x *explorer) found(what string, id int32, last step) {
 	slices.Reverse(way)
 	for i, id := range way[:len(way)-1] {
 		n, want := int32(0), x.links[way[i+1]].nth
-		x.steps(x.queue[id], func(s step, _ state) {
+		x.steps(*x.state(id), func(s step, _ state) {
 			if n == want {
 				x.report.path = append(x.report.path, x.describe(s))
 			}
@@ -269,6 +342,9 @@ func (x *explorer) found(what string, id int32, last step) {
 func (x *explorer) node(a actor, r role, history []answer) int32 {
 	n := node{actor: a, role: r, history: history}
 	c := &call{self: a, lacking: x.lacking, two: x.two, history: history}
+	c.brief = x.brief.has(int(a) - 1)
+	c.patient, c.thorough = x.patient, x.thorough
+	c.long = x.brief != 0 && !c.brief
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -282,15 +358,18 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 		n.result = r.run(c)
 		n.over = true
 	}()
-	n.begun = c.begun
+	n.begun, n.dated = c.begun, c.dated && !n.over
 	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"settle object", "remove marker"}, n.asks[0].step)
-	return x.intern(n)
+	if x.apart {
+		c.stage = stage{}
+	}
+	return x.intern(n, c.stage)
 }
 
-func (x *explorer) intern(n node) int32 {
+func (x *explorer) intern(n node, at stage) int32 {
 	key := fmt.Sprint(n.actor, n.over, n.result, n.begun)
 	if !n.over {
-		key = fmt.Sprint(n.actor, n.history)
+		key = fmt.Sprint(n.actor, at.name, n.history[at.pos:])
 	} else {
 		n.history = nil
 	}
@@ -321,6 +400,7 @@ func (x *explorer) answered(id int32, a answer) int32 {
 // steps tells yield of all that can happen in a state.
 func (x *explorer) steps(st state, yield func(step, state)) {
 	x.time(st, yield)
+	x.harm(st, yield)
 	for i, f := range st.late {
 		if f.node != 0 {
 			x.arrive(st, i, yield)
@@ -351,7 +431,7 @@ func (x *explorer) mayBegin(st *state, i int) bool {
 	case deleting:
 		return x.tight || !x.underWay(st, creating)
 	case updating:
-		return st.store[entry].there() && (x.plan != noPlan || x.count(st, creating, done) > 0)
+		return st.store.visible() && (x.early || x.plan != noPlan || x.count(st, creating, done) > 0) || x.plan == deletedPlan && st.store[entry].there()
 	}
 	return true
 }
@@ -366,7 +446,8 @@ func (x *explorer) count(st *state, r role, res result) (n int) {
 	return n
 }
 
-// time lets it pass: the grace period of each Create by itself, or grace and margin for everything.
+// time lets it pass: the grace period of each call that has one by itself, or grace and margin for everything, the shorter ones
+// first.
 func (x *explorer) time(st state, yield func(step, state)) {
 	for i := range x.roles {
 		p := st.procs[i]
@@ -379,17 +460,53 @@ func (x *explorer) time(st state, yield func(step, state)) {
 	if !x.frozen && st.late[0].node != 0 {
 		return // it comes, or is lost, before that
 	}
-	to := st
-	for b := range to.store {
-		to.store[b].old = to.store[b].there()
-	}
-	for i := range x.roles {
-		if to.procs[i].node != x.roots[i] && !x.nodes[to.procs[i].node].over {
-			to.procs[i].phase = overAll
+	pass := func(what string, until age, over who) {
+		to := st
+		to.store.become(until, nobody)
+		for i := range x.roles {
+			if over.has(i) && to.procs[i].node != x.roots[i] && !x.nodes[to.procs[i].node].over {
+				to.procs[i].phase = overAll
+			}
+		}
+		if to != st {
+			yield(step{-1, what, nil}, to)
 		}
 	}
-	if to != st {
-		yield(step{-1, "grace and margin pass", nil}, to)
+	if x.brief != 0 {
+		pass("the shorter grace and margin pass", aged, x.brief)
+	}
+	pass("grace and margin pass", old, 1<<len(x.roles)-1)
+}
+
+// timed says whether it matters how much of its grace period is over where a call stands: to a Delete it does between its marker
+// and its commit, where Recovery may have taken the marker.
+func (x *explorer) timed(id int32) bool {
+	n := &x.nodes[id]
+	switch {
+	case n.over:
+		return false
+	case n.role == deleting && len(n.asks) > 0 && (n.asks[0].starts || n.asks[0].limit != noLimit):
+		return x.has(recovering)
+	}
+	return x.has(creating)
+}
+
+func (x *explorer) has(r role) bool { return slices.Contains(x.roles, r) }
+
+// harm lets a blob be lost from outside.
+func (x *explorer) harm(st state, yield func(step, state)) {
+	if st.harms == 0 || !st.store.visible() || x.deleting(&st) {
+		return
+	}
+	for _, b := range []blob{entry, object, part1, marker} {
+		if !st.store[b].there() || !x.thorough && b != entry && b != object {
+			continue
+		}
+		to := st
+		to.harms--
+		to.lost = damage(b) + 1
+		to.store[b] = version{}
+		yield(step{-1, fmt.Sprintf("the %s is lost from outside", b), nil}, to)
 	}
 }
 
@@ -419,7 +536,8 @@ func (x *explorer) arrive(st state, i int, yield func(step, state)) {
 // listed are the actors that have listed something and may compare it with what is written now.
 func (x *explorer) listed(st *state) (mask uint8) {
 	for i, r := range x.roles {
-		if id := st.procs[i].node; r == recovering && id != x.roots[i] && !x.nodes[id].over {
+		id := st.procs[i].node
+		if n := &x.nodes[id]; !n.over && (r == recovering && id != x.roots[i] || n.dated) {
 			mask |= 1 << i
 		}
 	}
@@ -443,7 +561,18 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			q.looks &^= 1 << a.index
 		}
 		q.anew = q.anew || anew
+		if next := x.nodes[q.node]; len(next.asks) > 0 && next.given == 0 && next.asks[0].starts {
+			q.phase = inTime
+		}
 		return st
+	}
+	// lie tells of an answer that says a blob is not there which is.
+	lie := func(r *request, b blob, a answer) {
+		if st.lies > 0 && st.store[b].there() {
+			to := st
+			to.lies--
+			yield(step{i, "is told a lie: the " + b.String() + " is not there", r}, on(to, a))
+		}
 	}
 	var pending uint8 // what may be under way
 	for k := range n.asks {
@@ -465,20 +594,25 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			yield(step{i, "begins", nil}, on(st, a))
 			continue
 		case r.verb == get:
+			lie(r, r.blob, a)
 			a.seen[r.blob] = x.view(&st, i, r.blob)
 			yield(step{i, "is answered", r}, on(st, a))
 			continue
 		case r.verb == list:
-			for _, b := range r.listed {
-				a.seen[b] = x.view(&st, i, b)
-			}
 			to := st
-			if begins {
-				for _, b := range []blob{entry, object} {
-					if v := &to.store[b]; v.there() && !v.old {
-						v.since |= 1 << i
-					}
+			if r.dates {
+				x.date(&to.store, i)
+			}
+			for _, b := range r.listed {
+				a.seen[b] = x.view(&to, i, b)
+				if r.dates {
+					a.seen[b].age = st.store[b].age
 				}
+			}
+			for _, b := range r.listed {
+				short := a
+				short.seen[b] = version{}
+				lie(r, b, short)
 			}
 			yield(step{i, "is answered", r}, on(to, a))
 			continue
@@ -487,7 +621,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			continue
 		}
 		tried := p.tried&bit != 0
-		if r.limit.passed(p.phase) {
+		if r.limit.passed(p.phase) && (n.role == creating || x.has(recovering)) {
 			a.code, a.unknown = ended, tried
 			yield(step{i, "is not sent: it is too late", r}, on(st, a))
 			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
@@ -496,6 +630,9 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			continue
 		}
 		pending |= bit
+		if r.verb == remove || r.cond == ifMatch {
+			lie(r, r.blob, answer{index: n.index[k], code: absent, unknown: tried})
+		}
 
 		to := st
 		a = to.store.apply(r, tried, x.listed(&st))
@@ -536,6 +673,16 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 	p, bit := &st.procs[i], uint8(1)<<a.index
 	now := st.store[r.blob].etag()
 	want := r.value
+	if st.lies > 0 && now.there() {
+		to := st
+		to.lies--
+		if r.cond == ifNew {
+			to.procs[i].looks &^= bit
+			yield(step{i, "is told a lie: nothing is there, and is tried again", r}, to)
+		} else {
+			yield(step{i, "is told a lie: nothing is there", r}, on(to, answer{index: a.index, code: absent, unknown: p.tried&bit != 0}))
+		}
+	}
 	switch own := now.there() && now.writeID() == want.writeID(); {
 	case own && !x.without(ruleWriteID), now.there() && x.without(ruleOwnWriteID):
 		a.seen[r.blob] = now
@@ -564,7 +711,7 @@ func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state,
 	}
 	over := false // its time
 	for k := range n.asks {
-		over = over || n.asks[k].limit.passed(p.phase)
+		over = over || n.asks[k].limit.passed(p.phase) && n.role == creating
 	}
 	if st.deaths == 0 && !(over && pending != 0) {
 		return
@@ -604,13 +751,24 @@ func (x *explorer) death(n *node) int32 {
 	if n.begun {
 		r = diedDeleting
 	}
-	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun})
+	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun}, stage{})
 }
 
-// view is what an actor sees of a blob: of its age and of what is new Recovery alone takes notice.
+// date notes which blobs are young as an actor lists the markers: it will judge by their age now.
+func (x *explorer) date(s *store, i int) {
+	enough := patience(x.lacking, x.brief.has(i), s)
+	for b := range s {
+		s[b].since &^= 1 << i
+		if v := &s[b]; (x.thorough || blob(b) == entry || blob(b) == object) && v.there() && v.age < enough {
+			v.since |= 1 << i
+		}
+	}
+}
+
+// view is what an actor sees of a blob: of its age and of what is new those alone take notice who have listed the markers.
 func (x *explorer) view(st *state, i int, b blob) version {
 	v := st.store[b]
-	if x.roles[i] != recovering {
+	if x.roles[i] != recovering && !x.nodes[st.procs[i].node].dated {
 		return v.etag()
 	}
 	v.since &= 1 << i
@@ -620,19 +778,29 @@ func (x *explorer) view(st *state, i int, b blob) version {
 // tidy makes states equal that differ in nothing that matters any more.
 func (x *explorer) tidy(st *state) {
 	listed := x.listed(st)
+	st.haunted = st.haunted && x.has(creating)
 	for b := range st.store {
 		v := &st.store[b]
+		if !x.has(creating) && !x.has(recovering) {
+			v.age = young // nobody asks
+		}
 		switch blob(b) {
 		case marker, deleteMarker:
 			v.since = 0 // nobody asks
 		case part1, part2:
-			v.old = false // likewise
+			if !x.thorough {
+				v.age = young // likewise
+			}
 		}
 		v.since &= listed
 	}
 	for i := range x.roles {
-		if p := &st.procs[i]; x.nodes[p.node].over {
-			p.phase, p.tried, p.looks = 0, 0, 0
+		p := &st.procs[i]
+		if x.nodes[p.node].over {
+			p.tried, p.looks = 0, 0
+		}
+		if !x.timed(p.node) {
+			p.phase = inTime
 		}
 	}
 	for i := range st.late {

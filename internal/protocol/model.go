@@ -5,7 +5,8 @@
 //
 // What can happen between any two steps: a request takes effect and is answered; its answer is lost, and it is tried again; it
 // is given up, and takes effect later all the same, beside its own retry; it is refused; an actor dies, and what it had sent
-// takes effect later or never; the grace period passes; everything that is stored becomes older than grace and margin.
+// takes effect later or never; the grace period passes; everything that is stored becomes older than grace and margin. In some
+// situations the service also lies, and says that a blob is not there which is, or a blob is lost from outside.
 //
 // Time has two forms. As a rule a request that was sent is answered, or lost, before anything becomes older than grace and
 // margin, which is what the margin is for; an actor, though, may be frozen between two requests for as long as it likes. In
@@ -48,24 +49,36 @@ const (
 
 func (s status) String() string { return [...]string{"NotStarted", "Running", "final"}[s] }
 
-// version is what a blob holds; the zero version stands for no blob. All but since and old is what its ETag stands for.
+// version is what a blob holds; the zero version stands for no blob. All but since and age is what its ETag stands for.
 type version struct {
 	by     actor // who wrote it
 	of     actor // whose plan it belongs to: the creator
 	status status
 	parts  status // in an object: how far the parts have come that it embeds
-	again  bool   // by a second call of the same
+	tells  actor  // in a final object: who wrote the entry that it embeds
+	hollow bool   // a final entry whose content is not final
+	long   bool   // a marker whose writer has the longer grace period, where there are two
+	nth    uint8  // by which call of the same, or in which round
 	retry  bool   // by a second try of the same call
 
-	since uint8 // the Recoveries that had listed before it was written, or was old, a bit for each
-	old   bool  // written longer ago than grace and margin
+	since uint8 // the actors that had listed the markers before it was written, or was old, a bit for each
+	age   age
 }
+
+// age is how long ago a blob was written.
+type age uint8
+
+const (
+	young age = iota
+	aged      // longer ago than the shorter grace period and its margin, where there are two
+	old       // longer ago than grace and margin
+)
 
 func (v version) there() bool { return v.by != nobody }
 
 // etag is what is left of a version when it is compared.
 func (v version) etag() version {
-	v.since, v.old = 0, false
+	v.since, v.age = 0, young
 	return v
 }
 
@@ -81,6 +94,15 @@ type store [blobs]version
 
 // visible says whether there is a plan: what readers and listings go by.
 func (s *store) visible() bool { return s[entry].there() && s[object].there() }
+
+// become lets all blobs become as old as this, but for those that somebody wrote.
+func (s *store) become(a age, but actor) {
+	for b := range s {
+		if v := &s[b]; v.there() && v.by != but {
+			v.age = max(v.age, a)
+		}
+	}
+}
 
 // verb is what a request asks for.
 type verb uint8
@@ -109,8 +131,8 @@ type limit uint8
 
 const (
 	noLimit      limit = iota
-	withinGrace        // the grace period of a Create
-	withinCommit       // and half the margin more, for the request that commits
+	withinGrace        // the grace period of the call
+	withinCommit       // and half the margin more, for the request that commits a Create
 )
 
 // request is one step of an actor.
@@ -124,6 +146,8 @@ type request struct {
 	limit     limit
 	refusable bool   // worth trying what a refusal leads to
 	listed    []blob // with list
+	dates     bool   // with list: the ages of all blobs count as of now
+	starts    bool   // the grace period of its call begins with it
 }
 
 // holds says whether a condition holds for what is there.
@@ -165,9 +189,7 @@ func (s *store) apply(r *request, retry bool, listed uint8) answer {
 	now := s[r.blob]
 	var a answer
 	switch {
-	case r.verb == remove && !now.there():
-		// Removed already.
-	case r.cond == ifMatch && !now.there(), r.cond == ifThere && !now.there():
+	case !now.there() && (r.verb == remove || r.cond == ifMatch || r.cond == ifThere):
 		a.code = absent
 	case !r.holds(now):
 		a.code = mismatch
@@ -183,7 +205,16 @@ func (s *store) apply(r *request, retry bool, listed uint8) answer {
 	return a
 }
 
-// phase is how much of a Create's time has gone by.
+// patience is how old a blob must be before somebody who saw these markers may take its writer for dead: older than its own
+// grace period and those that the markers name.
+func patience(lacking set, brief bool, markers *store) age {
+	if brief && (lacking.has(ruleGraceCarried) || !markers[marker].long && !markers[deleteMarker].long) {
+		return aged
+	}
+	return old
+}
+
+// phase is how much of a call's time has gone by.
 type phase uint8
 
 const (
@@ -205,6 +236,8 @@ const (
 	ruleGrace rule = iota
 	ruleGraceOfAll
 	ruleGraceAtListing
+	ruleGraceCarried
+	ruleGraceKept
 	ruleClock
 	ruleDeadline
 	ruleMarkerFirst
@@ -213,40 +246,72 @@ const (
 	ruleNewEntry
 	ruleNewPart
 	ruleNewObject
-	ruleTakenMarkerStays
+	ruleMarkerStays
+	ruleTakenMarkerShared
+	ruleTakenMarkerOwn
+	ruleCreateClears
 	ruleUndoCertain
 	ruleUndoBeforeObject
+	ruleUndoRefused
+	ruleUndoEntryMatch
 	ruleUndoMarkerMatch
 	ruleUndoMarkerOwn
 	ruleUndoPartMatch
+	ruleUndoConfirms
 	ruleWithdrawMatch
+	ruleWithdrawMarker
 	ruleWriteID
 	ruleOwnWriteID
 	ruleUnknown
 	ruleRunningFirst
 	ruleUpdateMatch
 	ruleEntryFirst
-	ruleSettleThere
+	ruleSettleMatch
+	ruleSettleAgain
+	ruleSettleOwn
+	ruleSettleObjectFirst
+	ruleSupersededMarker
+	ruleSettleConfirms
 	ruleSettleMarkerLast
 	ruleDeleteMarker
+	ruleDeleteMarkerAgain
+	ruleDeleteDeadline
+	ruleDeleteConfirms
+	ruleDeleteListsAgain
 	ruleObjectFirst
 	ruleEntryAfterParts
 	ruleMarkersLast
 	ruleResume
+	ruleResumeConfirms
+	ruleResumeListsAgain
 	ruleDeleteMatch
 	ruleRecoveryLooks
+	ruleRecoveryConfirms
+	ruleRecoveryListsAgain
+	ruleRecoveryEntryConfirms
+	ruleLostEntry
+	ruleLostObject
+	ruleLossConfirms
 	ruleRecoveryEntryMatch
-	ruleRecoveryObjectMatch
 	ruleRecoveryPartMatch
 	ruleRecoveryNewParts
 	ruleRecoveryChangedParts
 	ruleRecoveryMarkerMatch
 	ruleRecoveryMarkerLast
 	ruleRecoveryDeleteMarker
+	ruleRewrite
+	ruleRewriteMatch
+	ruleRewriteFirst
 	ruleCompleteMatch
 	ruleCompleteReads
+	ruleCompleteContent
 	ruleRecoveryLooksAgain
 	ruleVerifySameObject
+	ruleRestoreMarker
+	ruleRestoreNew
+	ruleRestoreRunning
+	ruleRestoreRewrites
+	ruleRestoreLooks
 	ruleReadStale
 	ruleReadAgain
 	ruleReadParts
@@ -256,69 +321,103 @@ const (
 )
 
 // set is a set of rules.
-type set uint64
+type set [2]uint64
 
 func setOf(rs ...rule) (s set) {
 	for _, r := range rs {
-		s |= 1 << r
+		s[r/64] |= 1 << (r % 64)
 	}
 	return s
 }
 
-func (s set) has(r rule) bool { return s&(1<<r) != 0 }
+func (s set) has(r rule) bool { return s[r/64]&(1<<(r%64)) != 0 }
 
 // String says what is done where a rule is taken away.
 func (r rule) String() string { return ruleNames[r] }
 
 var ruleNames = [rules]string{
-	ruleGrace:                "Recovery does not wait for grace and margin",
-	ruleGraceOfAll:           "Recovery looks at the markers' age alone, not at entry and object",
-	ruleGraceAtListing:       "Recovery takes the age of entry and object when it looks at them, not when it listed the markers",
-	ruleClock:                "Create reports success after its grace period",
-	ruleDeadline:             "Create sends requests after its grace period",
-	ruleMarkerFirst:          "Create writes the marker after the entry",
-	ruleEntryBeforeParts:     "Create writes the parts before the entry",
-	ruleObjectLast:           "Create writes the object before the parts",
-	ruleNewEntry:             "Create overwrites an entry",
-	ruleNewPart:              "Create overwrites parts",
-	ruleNewObject:            "Create overwrites an object",
-	ruleTakenMarkerStays:     "Create removes its marker when the entry is taken",
-	ruleUndoCertain:          "Create undoes itself where an outcome is unknown",
-	ruleUndoBeforeObject:     "Create undoes itself after it sent the object",
-	ruleUndoMarkerMatch:      "undo removes a marker of any version",
-	ruleUndoMarkerOwn:        "undo removes a marker that it wrote over another's",
-	ruleUndoPartMatch:        "undo removes parts of any version",
-	ruleWithdrawMatch:        "an object that came too late is removed in any version",
-	ruleWriteID:              "a retry does not recognise what an earlier try wrote",
-	ruleOwnWriteID:           "a retry takes anybody's write for its own",
-	ruleUnknown:              "a retry that meets another's write calls its failure certain",
-	ruleRunningFirst:         "a part is updated before the plan is Running",
-	ruleUpdateMatch:          "updates overwrite any version",
-	ruleEntryFirst:           "completion writes the object before the entry",
-	ruleSettleThere:          "completion writes an object that is gone",
-	ruleSettleMarkerLast:     "completion removes the marker before it writes the object",
-	ruleDeleteMarker:         "Delete writes no delete marker",
-	ruleObjectFirst:          "Delete removes the parts before the object",
-	ruleEntryAfterParts:      "Delete removes the entry before the parts",
-	ruleMarkersLast:          "Delete removes the markers before the entry",
-	ruleResume:               "Delete does not go on with one that was broken off",
-	ruleDeleteMatch:          "Delete removes an object of any version",
-	ruleRecoveryLooks:        "Recovery does not look at entry and object after it listed the markers",
-	ruleRecoveryEntryMatch:   "Recovery removes an entry of any version",
-	ruleRecoveryObjectMatch:  "Recovery removes an object of any version",
-	ruleRecoveryPartMatch:    "Recovery removes parts of any version",
-	ruleRecoveryNewParts:     "Recovery removes parts that are newer than its listing",
-	ruleRecoveryChangedParts: "Recovery goes on where a part has changed since it listed the parts",
-	ruleRecoveryMarkerMatch:  "Recovery removes a marker of any version",
-	ruleRecoveryMarkerLast:   "Recovery removes the marker before the entry",
-	ruleRecoveryDeleteMarker: "Recovery takes a young delete marker from a plan",
-	ruleCompleteMatch:        "Recovery writes a final object without condition",
-	ruleCompleteReads:        "Recovery completes the object with the parts that it embeds",
-	ruleRecoveryLooksAgain:   "Recovery does not look again at an entry that is not final beside a final object",
-	ruleVerifySameObject:     "Recovery calls a missing part damage although the object has changed",
-	ruleReadStale:            "Read shows the object beside a final entry as it is",
-	ruleReadAgain:            "Read does not read an entry again beside a final object",
-	ruleReadParts:            "Read shows a running plan's parts from the object",
-	ruleReadMissing:          "Read calls a missing part damage without a look at the object",
-	ruleShownWhole:           "an entry without object is shown",
+	ruleGrace:                 "Recovery does not wait for grace and margin",
+	ruleGraceOfAll:            "Recovery looks at the markers' age alone, not at entry and object",
+	ruleGraceAtListing:        "Recovery takes the age of entry and object when it looks at them, not when it listed the markers",
+	ruleGraceCarried:          "Recovery judges by its own grace period, not by the markers'",
+	ruleGraceKept:             "a Create writes a shorter grace period over a longer one",
+	ruleClock:                 "Create reports success after its grace period",
+	ruleDeadline:              "Create sends requests after its grace period",
+	ruleMarkerFirst:           "Create writes the marker after the entry",
+	ruleEntryBeforeParts:      "Create writes the parts before the entry",
+	ruleObjectLast:            "Create writes the object before the parts",
+	ruleNewEntry:              "Create overwrites an entry",
+	ruleNewPart:               "Create overwrites parts",
+	ruleNewObject:             "Create overwrites an object",
+	ruleMarkerStays:           "Create writes a marker anew that has an entry beside it",
+	ruleTakenMarkerShared:     "Create removes a marker that it shares when the entry is taken",
+	ruleTakenMarkerOwn:        "Create leaves a marker that is its alone when the entry is taken",
+	ruleCreateClears:          "Create leaves old remains to Recovery",
+	ruleUndoCertain:           "Create undoes itself where an outcome is unknown",
+	ruleUndoBeforeObject:      "Create undoes itself after it sent the object",
+	ruleUndoRefused:           "Create leaves what it wrote when its object is refused",
+	ruleUndoEntryMatch:        "undo removes an entry of any version",
+	ruleUndoMarkerMatch:       "undo removes a marker of any version",
+	ruleUndoMarkerOwn:         "undo removes a marker that it wrote over another's",
+	ruleUndoPartMatch:         "undo removes parts of any version",
+	ruleUndoConfirms:          "undo takes one 404 for proof that a blob is gone",
+	ruleWithdrawMatch:         "an object that came too late is removed in any version",
+	ruleWithdrawMarker:        "an object that came too late is removed without a delete marker",
+	ruleWriteID:               "a retry does not recognise what an earlier try wrote",
+	ruleOwnWriteID:            "a retry takes anybody's write for its own",
+	ruleUnknown:               "a retry that meets another's write calls its failure certain",
+	ruleRunningFirst:          "a part is updated before the plan is Running",
+	ruleUpdateMatch:           "updates overwrite any version",
+	ruleEntryFirst:            "completion writes the object before the entry",
+	ruleSettleMatch:           "completion overwrites an object of any version",
+	ruleSettleAgain:           "completion fails where the object was rewritten",
+	ruleSettleOwn:             "completion overwrites an object that was rewritten although the entry is another's by now",
+	ruleSettleObjectFirst:     "completion looks at the entry before it looks at the object that was rewritten",
+	ruleSupersededMarker:      "a completion removes the marker although a later one has overtaken it",
+	ruleSettleConfirms:        "completion takes one 404 for proof that the plan is deleted",
+	ruleSettleMarkerLast:      "completion removes the marker before it writes the object",
+	ruleDeleteMarker:          "Delete writes no delete marker",
+	ruleDeleteMarkerAgain:     "Delete does not write its marker again when the object was rewritten",
+	ruleDeleteDeadline:        "Delete removes the object long after it wrote its marker",
+	ruleDeleteConfirms:        "Delete takes one 404 for proof that the object is gone",
+	ruleDeleteListsAgain:      "Delete removes the markers although it was told that parts or entry were gone",
+	ruleObjectFirst:           "Delete removes the parts before the object",
+	ruleEntryAfterParts:       "Delete removes the entry before the parts",
+	ruleMarkersLast:           "Delete removes the markers before the entry",
+	ruleResume:                "Delete does not go on with one that was broken off",
+	ruleResumeConfirms:        "Delete goes on with another one because of one 404",
+	ruleResumeListsAgain:      "Delete goes on with another one by one listing of the parts",
+	ruleDeleteMatch:           "Delete removes an object of any version",
+	ruleRecoveryLooks:         "Recovery does not look at entry and object after it listed the markers",
+	ruleRecoveryConfirms:      "Recovery takes one 404 for proof that entry or object is gone",
+	ruleRecoveryListsAgain:    "Recovery does not list the parts again after it removed them",
+	ruleRecoveryEntryConfirms: "Recovery takes one 404 for proof that it removed the entry",
+	ruleLostEntry:             "Recovery removes a plan whose entry was lost",
+	ruleLostObject:            "Recovery removes a plan that has started and whose object was lost",
+	ruleLossConfirms:          "Recovery reports a loss after one look",
+	ruleRecoveryEntryMatch:    "Recovery removes an entry of any version",
+	ruleRecoveryPartMatch:     "Recovery removes parts of any version",
+	ruleRecoveryNewParts:      "Recovery removes parts that are newer than its listing",
+	ruleRecoveryChangedParts:  "Recovery goes on where a part has changed since it listed the parts",
+	ruleRecoveryMarkerMatch:   "Recovery removes a marker of any version",
+	ruleRecoveryMarkerLast:    "Recovery removes the marker before the entry",
+	ruleRecoveryDeleteMarker:  "Recovery takes a young delete marker from a plan",
+	ruleRewrite:               "Recovery takes an old delete marker from a plan without rewriting the object",
+	ruleRewriteMatch:          "Recovery rewrites an object of any version",
+	ruleRewriteFirst:          "Recovery rewrites the object after it took the delete marker",
+	ruleCompleteMatch:         "Recovery writes a final object without condition",
+	ruleCompleteReads:         "Recovery completes the object with the parts that it embeds",
+	ruleCompleteContent:       "Recovery completes a plan by the metadata of its entry",
+	ruleRecoveryLooksAgain:    "Recovery does not look again at an entry that is not final beside a final object",
+	ruleVerifySameObject:      "Recovery calls a missing part damage although the object has changed",
+	ruleRestoreMarker:         "a thorough Recovery leaves an open plan without a marker",
+	ruleRestoreNew:            "a thorough Recovery overwrites what is there",
+	ruleRestoreRunning:        "a thorough Recovery restores an entry as NotStarted",
+	ruleRestoreRewrites:       "a thorough Recovery restores an entry without rewriting the object first",
+	ruleRestoreLooks:          "a thorough Recovery does not look whether the object has changed while it restored the entry",
+	ruleReadStale:             "Read shows the object beside a final entry as it is",
+	ruleReadAgain:             "Read does not read an entry again beside a final object",
+	ruleReadParts:             "Read shows a running plan's parts from the object",
+	ruleReadMissing:           "Read calls a missing part damage without a look at the object",
+	ruleShownWhole:            "an entry without object is shown",
 }
