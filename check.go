@@ -27,7 +27,7 @@ type CheckReport struct {
 	// Days, Plans and Blobs are how many containers, whole plans and blobs were looked at, Bytes how much was read.
 	Days, Plans, Blobs int
 	Bytes              int64
-	// InProgress is how many plans had something unfinished that is so young that its writer may still be at work.
+	// InProgress is the number of plans with unfinished work that is recent enough for its writer to be active.
 	InProgress int
 	// Problems are the broken invariants; none in a sound store.
 	Problems []Problem

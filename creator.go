@@ -147,8 +147,8 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 // handled. The marker comes before all else so that whatever is left is found by Recovery; nothing is a plan before the
 // object is there.
 func (c *creation) run(caller context.Context) error {
-	// Recovery leaves a marker alone for the grace period and a margin. What is sent here comes to its end before that, by this
-	// machine's monotonic clock.
+	// Recovery leaves a marker alone for the grace period and a margin. All requests sent here end before that, by this machine's
+	// monotonic clock.
 	started := time.Now()
 	ctx, cancel := c.v.within(caller, started, false, errGrace)
 	defer cancel()
@@ -202,7 +202,7 @@ func (c *creation) putMarker(ctx context.Context) error {
 	for round := range markerRounds {
 		err := c.putNewMarker(ctx)
 		if round > 0 {
-			c.markerETag = "" // it may be the one that was taken over after all
+			c.markerETag = "" // it may be the marker that was taken over
 		}
 		if !blob.Is(err, blob.Mismatch) {
 			return at("write marker", ref, err)

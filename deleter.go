@@ -37,7 +37,7 @@ func (v *Vault) delete(ctx context.Context, keys keys) error {
 	if err != nil {
 		return err
 	}
-	// The plan is gone. What follows leaves no trace of it, and is what Recovery does with one that was broken off here.
+	// The plan is gone. The rest removes all traces of it, as Recovery does after a crash here.
 	if err := v.deleteRest(ctx, keys, plan); err != nil {
 		return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes what is left of it: %w", storage.ErrUnknown, err)
 	}

@@ -203,7 +203,7 @@ func (v *Vault) confirm(ctx context.Context, c *condition) error {
 	if !lost {
 		return nil
 	}
-	// What is there must be so still, or else a Delete came to its end meanwhile.
+	// The blobs that were there must still be there, unchanged. Otherwise a Delete has finished in the meantime.
 	again, err := v.look(ctx, "confirm", c.suspect.keys)
 	if err == nil && !(sameBlob(again.entry, c.now.entry) && sameBlob(again.object, c.now.object)) {
 		c.found = tooYoung

@@ -187,7 +187,7 @@ func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, 
 	return settled, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again completes the rest: %w", storage.ErrUnknown, plan.State.Status, err)
 }
 
-// settleRounds is how often the object of a plan is written over one that was rewritten meanwhile.
+// settleRounds bounds how often a completion tries to write an object that keeps being rewritten.
 const settleRounds = 4
 
 // settleObject writes the object of a plan that has become final, over the version that its caller knows. Recovery may have
