@@ -103,7 +103,6 @@ var (
 		{roles: of(creating, creating, recovering), losses: 1, patient: true},
 		{roles: of(creating, creating, recovering), brief: 1<<1 | 1<<2, patient: true},
 		{roles: of(creating, creating, recovering), deaths: 1, frozen: true, patient: true},
-		{roles: of(creating, creating, recovering, recovering), patient: true},
 		{roles: of(creating, updating, recovering), early: true, deaths: 1},
 		{roles: of(updating, reading, recovering), plan: runningPlan, deaths: 1},
 		{roles: of(updating, recovering), plan: newPlan, deaths: 1, losses: 1, delays: 1},
@@ -112,12 +111,12 @@ var (
 		{roles: of(updating, deleting, reading), plan: newPlan, deaths: 1},
 		{roles: of(updating, deleting, recovering), plan: runningPlan, deaths: 1},
 		{roles: of(updating, deleting, recovering), plan: finalPlan, deaths: 1},
-		{roles: of(updating, updating, recovering), plan: runningPlan, deaths: 1, losses: 1},
+		{roles: of(updating, updating, recovering), plan: runningPlan, deaths: 1},
 		{roles: of(updating, updating, deleting), plan: runningPlan, deaths: 1},
 		{roles: of(deleting, recovering), plan: newPlan, deaths: 1, losses: 1, lies: 1},
 		{roles: of(deleting, recovering), plan: finalPlan, deaths: 2, losses: 1},
 		{roles: of(deleting, recovering, recovering), plan: newPlan, deaths: 1},
-		{roles: of(deleting, deleting, recovering), plan: runningPlan, deaths: 1, frozen: true},
+		{roles: of(deleting, deleting, recovering), plan: runningPlan, frozen: true},
 		{roles: of(deleting, creating, recovering), plan: newPlan, deaths: 1, patient: true},
 	}
 )
