@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 			if *soakAzurite == 0 {
 				t.Skip("only with -soak.azurite and a time")
 			}
-			target, err := onAzurite(t.Context(), t.Output(), true)
+			target, err := onAzurite(t.Context(), t.Output())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -60,7 +58,7 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	case c.connectionString != "":
 		return onConnectionString(c.connectionString, newHTTPClient)
 	case c.azurite:
-		return onAzurite(ctx, stderr, c.soak > 0)
+		return onAzurite(ctx, stderr)
 	}
 	server, advance := newEmulator()
 	if c.faults {
@@ -118,33 +116,22 @@ func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, 
 	return t, nil
 }
 
-// onAzurite starts Azurite with its data in memory, or on disk for as long as it runs. What runs long needs the disk: in memory
-// each write is a piece of its own, and after ten minutes Azurite answers nobody for as long while it collects old ones.
-func onAzurite(ctx context.Context, stderr io.Writer, onDisk bool) (*target, error) {
+// onAzurite installs Azurite, if need be, and starts it.
+func onAzurite(ctx context.Context, stderr io.Writer) (*target, error) {
 	fmt.Fprintf(stderr, "integration: installing Azurite %s unless it is there, and starting it\n", azurite.Version)
 	if err := azurite.Install(ctx, stderr); err != nil {
 		return nil, err
 	}
-	var opts []azurite.Option
-	removeData := func() error { return nil }
-	if onDisk {
-		dir, err := os.MkdirTemp("", "azurite")
-		if err != nil {
-			return nil, err
-		}
-		removeData = func() error { return os.RemoveAll(dir) }
-		opts = append(opts, azurite.WithLocation(dir))
-	}
-	server, err := azurite.Start(ctx, opts...)
+	server, err := azurite.Start(ctx)
 	if err != nil {
-		return nil, errors.Join(err, removeData())
+		return nil, err
 	}
 	t, err := onConnectionString(server.ConnectionString(), newHTTPClient)
 	if err != nil {
 		return nil, err
 	}
 	t.title = fmt.Sprintf("Azurite %s at %s", azurite.Version, server.URL())
-	t.close = func() error { return errors.Join(server.Close(), removeData()) }
+	t.close = server.Close
 	return t, nil
 }
 

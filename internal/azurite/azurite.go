@@ -73,8 +73,7 @@ type config struct {
 }
 
 // WithLocation makes Azurite keep its data in the folder dir, which is created
-// if it is missing, instead of in memory. The data outlives Close, which lets
-// Azurite save it first; where the operating system has no SIGTERM (Windows),
+// if it is missing. The data outlives Close, which lets Azurite save it first; where the operating system has no SIGTERM (Windows),
 // and when Azurite is killed, writes of the last five seconds can be lost.
 func WithLocation(dir string) Option {
 	return func(c *config) { c.location = dir }
@@ -94,7 +93,7 @@ func WithOAuth() Option {
 // Server is a running Azurite. Its methods can be called concurrently.
 type Server struct {
 	url      string
-	location string // "" for data in memory
+	location string // "" for data that goes with the server
 	temp     string
 	proc     *process
 	out      *output
@@ -105,8 +104,9 @@ type Server struct {
 
 // Start starts Azurite on a free port of 127.0.0.1 and returns once it answers,
 // which takes about a second. It does so without access log and telemetry, for
-// any API version a client may ask for, and with its data in memory unless
-// WithLocation says otherwise. AZURITE_* environment variables are ignored.
+// any API version a client may ask for, and with its data in a temporary folder
+// unless WithLocation says otherwise. Data in memory would be faster, but makes
+// Azurite stop answering for minutes when it has run for ten and collects garbage. AZURITE_* environment variables are ignored.
 //
 // ctx bounds the starting only, as does a limit of 30 seconds; the server runs
 // until Close. On Linux it is also killed when this process dies.
@@ -159,7 +159,7 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 		"--disableTelemetry",
 	}
 	if cfg.location == "" {
-		args = append(args, "--inMemoryPersistence")
+		args = append(args, "--location", filepath.Join(s.temp, "data"))
 	} else {
 		if s.location, err = filepath.Abs(cfg.location); err == nil {
 			err = os.MkdirAll(s.location, 0o755)
