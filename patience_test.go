@@ -501,6 +501,14 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		if check, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
 			t.Errorf("Check: %+v, %v", check, err)
 		}
+		// Without an entry a Create would take the marker over.
+		for c := range server.Containers() {
+			server.Remove(c, "plans/"+plan.ID.String()+"-entry.json")
+		}
+		before = contents(server)
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrCorrupt) || !maps.Equal(before, contents(server)) {
+			t.Errorf("Create: %v, want ErrCorrupt", err)
+		}
 	})
 }
 

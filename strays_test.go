@@ -98,3 +98,27 @@ func TestCheckFailsWhereAListingFails(t *testing.T) {
 		}
 	})
 }
+
+// TestListingsThatBreakOff fails the second page of each directory in turn. What was seen until then is not all that there is.
+func TestListingsThatBreakOff(t *testing.T) {
+	inBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		for range 4 {
+			created(t, v, plantest.Full())
+		}
+		time.Sleep(pastGrace)
+		for _, dir := range []string{"actions/", "blocks/", "checks/", "deferbatches/", "open/", "plans/", "sequences/"} {
+			rule := func() *emulator.Rule {
+				return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool {
+					return r.Prefix == dir && r.Marker != ""
+				}).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			}
+			if _, err := faulty(t, server, rule()).Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("Check of %s: %v", dir, err)
+			}
+			if _, err := faulty(t, server, rule()).Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("a thorough Recover of %s: %v", dir, err)
+			}
+		}
+	})
+}

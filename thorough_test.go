@@ -191,6 +191,20 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 			same(t, v, shown)
 		})
 	}
+	inBubble(t, "entry, where nothing may be written", func(t *testing.T, server *emulator.Server) {
+		d := damaged{Server: server}
+		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		for d.container = range server.Containers() {
+		}
+		d.remove(d.name("entry"))
+		time.Sleep(pastGrace)
+		before := contents(server)
+		v := faulty(t, server, emulator.On(emulator.PutBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil || !maps.Equal(before, contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
 	inBubble(t, "object", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
 		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())

@@ -370,8 +370,8 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 		})
 		_, _, err := c.Get(t.Context(), ref)
 		wantError(t, "a blob", err, Damaged, false)
-		if sent.n > 0 || n != 1 {
-			t.Errorf("%d bytes of a blob were read in %d requests", sent.n, n)
+		if sent.n > 0 || n != 1 || !sent.closed {
+			t.Errorf("%d bytes of a blob were read in %d requests, and the body was closed: %v", sent.n, n, sent.closed)
 		}
 		for _, length = range []int64{300 << 20, -1} {
 			n = 0
@@ -391,7 +391,10 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 }
 
 // endless is a body that counts what is read of it. It ends, so that what reads it all fails by its test.
-type endless struct{ n int64 }
+type endless struct {
+	n      int64
+	closed bool
+}
 
 func (e *endless) Read(p []byte) (int, error) {
 	if e.n > 32<<20 {
@@ -401,7 +404,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (*endless) Close() error { return nil }
+func (e *endless) Close() error { e.closed = true; return nil }
 
 // TestLengthMayBeUnknown is a body that comes without its length, as some proxies send it: its MD5 says whether it is whole.
 func TestLengthMayBeUnknown(t *testing.T) {
@@ -443,6 +446,16 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if given.CheckRedirect != nil {
 		t.Error("the caller's client was changed")
 	}
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		for location, want := range map[string]string{"/login": "a redirect is not followed", "https://portal.invalid/?secret": "a redirect to portal.invalid is not followed"} {
+			w.retries = nil
+			w.server.Inject(emulator.On(emulator.HeadBlob).Times(1).Do(emulator.Redirect(302, location)))
+			_, err := w.Head(t.Context(), ref)
+			if err != nil || len(w.retries) != 1 || !strings.Contains(w.retries[0].Err.Error(), want) {
+				t.Errorf("%s: %v, %v", location, w.retries, err)
+			}
+		}
+	})
 }
 
 // TestReplacedDefaultTransport: programs put their own transport into net/http.
