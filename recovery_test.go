@@ -466,3 +466,41 @@ func TestRecoveryBesideACompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestRecoveryConfirmsNothingWithoutAnAnswer denies a healthy plan for ever, and fails the listing that is asked for a second
+// opinion.
+func TestRecoveryConfirmsNothingWithoutAnAnswer(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		_, plan := running(t, onEmulator(t, server), plantest.Full())
+		time.Sleep(pastGrace)
+		before := contents(server)
+		transport := server.Transport()
+		transport.Inject(
+			emulator.On(emulator.HeadBlob).Path(plan.ID.String()).Do(emulator.Answer(404, "BlobNotFound")),
+			emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/") }).Do(emulator.Answer(503, "ServerBusy")),
+		)
+		v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		if err := v.Recovery(t.Context()); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("a healthy plan was touched")
+		}
+	})
+}
+
+// TestRecoveryMeetsEachPlanOnce is about containers that the vault did not make, where Recovery lists markers and plans.
+func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		server.PutContainer("test-"+time.Now().UTC().Format(time.DateOnly), nil)
+		v := onEmulator(t, server)
+		for range 3 {
+			running(t, v, plantest.Small())
+		}
+		time.Sleep(pastGrace)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		if err != nil || report.Open != 3 {
+			t.Errorf("%+v, %v, want 3 open plans", report, err)
+		}
+	})
+}
