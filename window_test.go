@@ -416,7 +416,7 @@ func TestStretches(t *testing.T) {
 		"before a whole time":     {storage.Filters{Before: noon}, firstID(date), firstID(noon)},
 		"before a broken time":    {storage.Filters{Before: noon.Add(1)}, firstID(date), firstID(noon.Add(time.Millisecond))},
 		"before far ahead":        {storage.Filters{Before: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}, firstID(date), firstID(next)},
-		"before IDs end":          {storage.Filters{Before: time.Date(15000, 1, 1, 0, 0, 0, 0, time.UTC)}, firstID(date), firstID(next)},
+		"before IDs end":          {storage.Filters{Before: time.UnixMilli(1<<48 + 1000)}, firstID(date), firstID(next)},
 		"after all times":         {storage.Filters{After: lastTime}, uuid.Nil, uuid.Nil},
 		"after the first time":    {storage.Filters{After: firstTime}, firstID(date), firstID(next)},
 		"before all times":        {storage.Filters{Before: firstTime}, uuid.Nil, uuid.Nil},
