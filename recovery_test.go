@@ -504,3 +504,19 @@ func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestRecoveryConfirmsNothingThatIsRefused refuses the second request for an object that is not there: one answer is not enough.
+func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		createBroken("plans/*-object.json", 1)(t, world{server, onEmulator}, plantest.Small())
+		time.Sleep(pastGrace)
+		before := contents(server)
+		rule := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		if err := faulty(t, server, rule).Recovery(t.Context()); !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrDenied", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("something was removed")
+		}
+	})
+}
