@@ -79,7 +79,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	status := resp.StatusCode
 	needed := []string{"x-ms-request-id"}
 	switch {
-	case resp.Request != nil && resp.Request.URL.Host != req.URL.Host:
+	case resp.Request != nil && resp.Request.Response != nil: // a transport may well send to another host than the URL's
 		return "it comes from " + resp.Request.URL.Host + " after a redirect"
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
 		return "a redirect" + target(resp) + " is not followed"

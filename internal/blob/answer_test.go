@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -653,19 +654,76 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 	}
 }
 
-// TestAnswersAfterARedirect come from a transport that follows redirects all the same: it says whom it asked last.
+// TestAnswersAfterARedirect come from a transport that follows redirects all the same: net/http says what led to the request that
+// was answered. A transport that only sends a request to another host than its URL names, as to a private endpoint, follows none.
 func TestAnswersAfterARedirect(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-			resp, err := next(req)
-			resp.Request = req.Clone(req.Context())
-			resp.Request.URL.Host = "portal.invalid"
-			return resp, err
-		})
-		_, err := c.Head(t.Context(), ref)
-		wantError(t, "redirected", err, Unreachable, false)
-		if err == nil || !strings.Contains(err.Error(), "portal.invalid") {
-			t.Errorf("%v", err)
+		for _, redirected := range []bool{false, true} {
+			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+				resp, err := next(req)
+				resp.Request = req.Clone(req.Context())
+				resp.Request.URL.Host = "other.invalid"
+				if redirected {
+					resp.Request.Response = &http.Response{StatusCode: http.StatusFound}
+				}
+				return resp, err
+			})
+			_, err := c.Head(t.Context(), ref)
+			if !redirected {
+				must(t, err)
+				continue
+			}
+			wantError(t, "redirected", err, Unreachable, false)
+			if err == nil || !strings.Contains(err.Error(), "other.invalid") {
+				t.Errorf("%v", err)
+			}
 		}
 	})
+}
+
+// TestRoutedElsewhere is over sockets, with clients whose transport sends requests to another host. Beneath one of them redirects
+// are followed, which net/http tells.
+func TestRoutedElsewhere(t *testing.T) {
+	server := emulator.New()
+	server.PutContainer("box", nil)
+	server.Put("box", ref.Name, nil, nil)
+	l, err := server.Listen("127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	account, err := url.Parse(l.URL())
+	must(t, err)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u := *r.URL
+		u.Scheme, u.Host = account.Scheme, account.Host
+		http.Redirect(w, r, u.String(), http.StatusTemporaryRedirect)
+	}))
+	defer front.Close()
+	inner := &http.Client{}
+	for _, test := range []struct {
+		what, host string
+		send       func(*http.Request) (*http.Response, error)
+		ok         bool
+	}{
+		{"a private endpoint", account.Host, http.DefaultTransport.RoundTrip, true},
+		{"a client that follows redirects", strings.TrimPrefix(front.URL, "http://"), inner.Do, false},
+	} {
+		c, err := NewFromConnectionString(strings.ReplaceAll(l.ConnectionString(), account.Host, "storage.example"), Options{
+			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 5 * time.Millisecond},
+			Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
+				routed := req.Clone(req.Context())
+				routed.URL.Host = test.host
+				return test.send(routed)
+			}),
+		})
+		must(t, err)
+		_, err = c.Head(t.Context(), ref)
+		if test.ok {
+			must(t, err)
+			continue
+		}
+		wantError(t, test.what, err, Unreachable, false)
+		if err == nil || !strings.Contains(err.Error(), "after a redirect") {
+			t.Errorf("%s: %v", test.what, err)
+		}
+	}
 }
