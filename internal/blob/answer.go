@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,8 +27,13 @@ const (
 	maxAnswer  = 1 << 20 // the answer to a full batch is about a tenth of it
 )
 
-// Do implements policy.Transporter.
+// Do implements policy.Transporter. Its errors tell nothing that authorizes the request, nor do those of the body.
 func (w wire) Do(req *http.Request) (*http.Response, error) {
+	resp, err := w.do(req)
+	return resp, redactError(req, explain(err))
+}
+
+func (w wire) do(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.Do(req)
 	if err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func (w wire) Do(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if why := stranger(req, resp, code); why != "" {
-		return nil, newForeignError(resp, why)
+		return nil, newForeignError(req, resp, why)
 	}
 	if err := limit(req, resp); err != nil {
 		resp.Body.Close()
@@ -70,6 +76,9 @@ func codeOf(body []byte) string {
 	return e.Code
 }
 
+// isCode matches what has the form of an error code, and none at all. Longer or other texts are not fit to be quoted.
+var isCode = regexp.MustCompile(`^[A-Za-z0-9]{0,100}$`)
+
 // stranger says why an answer is not the service's; empty when it is. Code is the error code of a refusal.
 //
 // An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version, and the headers that are
@@ -89,6 +98,9 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		}
 		if code == "" && status < http.StatusInternalServerError {
 			return "it has no error code"
+		}
+		if !isCode.MatchString(code) {
+			return "the service has no such error code"
 		}
 	case status != success(req.Method):
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
@@ -159,12 +171,13 @@ func limit(req *http.Request, resp *http.Response) error {
 	if resp.ContentLength > most {
 		return fmt.Errorf("%w: %d bytes, %d are the most", tooLarge, resp.ContentLength, most)
 	}
-	resp.Body = &limitedBody{ReadCloser: resp.Body, left: most, tooLarge: tooLarge}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, left: most, tooLarge: tooLarge}
 	return nil
 }
 
 type limitedBody struct {
 	io.ReadCloser
+	req      *http.Request
 	left     int64
 	tooLarge error
 }
@@ -177,6 +190,9 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, b.tooLarge
 	}
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return it as it is
+		err = redactError(b.req, err)
+	}
 	return n, err
 }
 
@@ -188,19 +204,19 @@ type foreignError struct {
 }
 
 // newForeignError describes an answer, and gives up its body.
-func newForeignError(resp *http.Response, why string) *foreignError {
+func newForeignError(req *http.Request, resp *http.Response, why string) *foreignError {
 	defer resp.Body.Close()
 	text := fmt.Sprintf("%d, which is not the service's: %s", resp.StatusCode, why)
-	const words = 60
-	start, _ := io.ReadAll(io.LimitReader(resp.Body, words))
+	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // only a connection that was read to the end is used again
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil {
 		text += ": " + kind
-		if len(start) > 0 && strings.HasPrefix(kind, "text/") {
-			text += fmt.Sprintf(" %q", start)
+		if len(page) > 0 && strings.HasPrefix(kind, "text/") {
+			const words = 60
+			start := redact(req, string(page)) // before it is cut: part of a secret would not be known again
+			text += fmt.Sprintf(" %q", start[:min(words, len(start))])
 		}
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // only a connection that was read to the end is used again
 	return &foreignError{resp.StatusCode, text, retryAfter(resp.Header)}
 }
 

@@ -727,3 +727,90 @@ func TestRoutedElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsTellNoSecret: a transport of the caller's may quote the request's URL or headers in its errors, and pages of others
+// may quote them, too.
+func TestErrorsTellNoSecret(t *testing.T) {
+	const sig = "Zm9v+YmFy/cXV4SECRET=="
+	escaped := url.QueryEscape(sig)
+	quote := func(req *http.Request) error {
+		return &url.Error{Op: "Put", URL: req.URL.String(), Err: io.ErrClosedPipe}
+	}
+	page := func(text func(*http.Request) string) func(*http.Request) (*http.Response, error) {
+		return func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(text(req)))}, nil
+		}
+	}
+	fails := func(err func(*http.Request) error) func(*http.Request) (*http.Response, error) {
+		return func(req *http.Request) (*http.Response, error) { return nil, err(req) }
+	}
+	for what, send := range map[string]func(req *http.Request) (*http.Response, error){
+		"plain":   fails(quote),
+		"wrapped": fails(func(req *http.Request) error { return fmt.Errorf("my transport: %w", quote(req)) }),
+		"joined":  fails(func(req *http.Request) error { return errors.Join(quote(req), errors.New("second")) }),
+		"escaped twice": fails(func(req *http.Request) error {
+			return fmt.Errorf("%w: at /?to=%s", io.ErrClosedPipe, url.QueryEscape(req.URL.String()))
+		}),
+		"the value": fails(func(*http.Request) error { return fmt.Errorf("%w: %s and %s", io.ErrClosedPipe, sig, escaped) }),
+		"upper case": fails(func(*http.Request) error {
+			return fmt.Errorf("%w: &SIG=%s", io.ErrClosedPipe, strings.ToLower(escaped))
+		}),
+		"a body that breaks off": func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 403, Header: http.Header{}, Body: brokenBody{Reader: http.NoBody, err: quote(req)}}, nil
+		},
+		"a page":            page(func(req *http.Request) string { return req.URL.RawQuery }),
+		"a page, unescaped": page(func(req *http.Request) string { return "sig=" + req.URL.Query().Get("sig") }),
+		"a page, cut":       page(func(*http.Request) string { return strings.Repeat(".", 48) + sig }),
+		"a page in HTML":    page(func(req *http.Request) string { return "sig=" + strings.ReplaceAll(sig, "+", "&#43;") }),
+		"a page with an error code": func(req *http.Request) (*http.Response, error) {
+			h := http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Error-Code": {"at " + req.URL.RawQuery}}
+			return &http.Response{StatusCode: 403, Header: h, Body: http.NoBody}, nil
+		},
+	} {
+		var events []error
+		c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature=sv=2024-01-01&sig="+escaped+"&sp=rwdlc", Options{
+			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond}, Transport: transportFunc(send),
+			OnRequest: func(e RequestEvent) { events = append(events, e.Err) },
+			OnRetry:   func(e RetryEvent) { events = append(events, e.Err) },
+		})
+		must(t, err)
+		_, err = c.Head(t.Context(), ref)
+		wantError(t, what, err, Unreachable, false)
+		for _, err := range append(events, err) {
+			for ; err != nil; err = errors.Unwrap(err) {
+				if text := strings.ToLower(err.Error()); strings.Contains(text, "zm9v") || strings.Contains(text, "secret") || strings.Contains(text, "ymfy") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+		if !strings.Contains(what, "page") && !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: %v is not the transport's error", what, err)
+		}
+	}
+
+	inFilledWorld(t, func(t *testing.T, w *world) { // an account key signs each request
+		var signed string
+		c := w.over(t, func(req *http.Request, _ func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			_, signed, _ = strings.Cut(req.Header.Get("Authorization"), " ")
+			return nil, fmt.Errorf("%w: headers %v", io.ErrClosedPipe, req.Header)
+		})
+		_, err := c.Head(t.Context(), ref)
+		if !errors.Is(err, io.ErrClosedPipe) || signed == "" || strings.Contains(err.Error(), signed) {
+			t.Errorf("signed %q: %v", signed, err)
+		}
+		var quoted *redactedError
+		if !errors.As(err, &quoted) {
+			t.Errorf("%v was not redacted", err)
+		}
+		c = w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			_, signed, _ = strings.Cut(req.Header.Get("Authorization"), " ")
+			resp, err := next(req)
+			resp.Body = brokenBody{Reader: resp.Body, err: fmt.Errorf("%w: headers %v", io.ErrClosedPipe, req.Header)}
+			return resp, err
+		})
+		_, _, err = c.Get(t.Context(), ref)
+		if !errors.Is(err, io.ErrClosedPipe) || strings.Contains(err.Error(), signed) {
+			t.Errorf("a body that breaks off, signed %q: %v", signed, err)
+		}
+	})
+}
