@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 )
@@ -61,7 +62,15 @@ func (e *Error) Error() string {
 		doing = strings.TrimPrefix(doing+" ("+e.Blob+")", " ")
 	}
 	parts := slices.DeleteFunc([]string{what, doing, oneLine(e.Err.Error())}, func(s string) bool { return s == "" })
-	return strings.Join(parts, ": ")
+	return strings.Map(space, strings.Join(parts, ": "))
+}
+
+// space replaces what ends a line or controls a terminal. Texts of others are quoted, too.
+func space(r rune) rune {
+	if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
+		return ' '
+	}
+	return r
 }
 
 // maxFaults is how many of the errors that were joined an error's text names.

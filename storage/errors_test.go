@@ -53,6 +53,14 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
+// TestErrorTextIsOneLine: causes and names come from others.
+func TestErrorTextIsOneLine(t *testing.T) {
+	err := &storage.Error{Op: "Check", Blob: "box/a\nb\u2029c", Err: errors.New("a\vb\fc\u0085d\u2028e\u2029f\x1b[31mg\x00h\ti é\u200d漢\r\nnext")}
+	if got, want := err.Error(), "Check: (box/a b c): a b c d e f [31mg h i é\u200d漢; next"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 func TestErrorUnwrap(t *testing.T) {
 	field := &workflow.FieldError{Field: "Name", Problem: "is wrong"}
 	for _, test := range []struct {
