@@ -13,21 +13,30 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
 // The SDK takes the answer to a batch all or nothing, and indexes what it sent by numbers that it was answered. Answers are
 // decoded here, so that the outcomes which came count when the rest of an answer is lost.
 
-// maxForeign is how many answers in a row that are not the service's make a client give up batches: proxies may not know them,
-// and Azurite does not know those of a shared access signature.
-const maxForeign = 3
+// A batch may be answered without a word on any of its items: by proxies that do not know batches, and by Azurite, which does not
+// know those of a shared access signature. maxUndecided such answers in a row make a client give up batches, if at the same time
+// the service answers a single delete: else it is an outage of all. restOfBatches later it tries them again.
+const (
+	maxUndecided  = 3
+	restOfBatches = 10 * time.Minute
+)
 
 // errNoBatches is a batch that was given up.
 var errNoBatches = errors.New("batches are not served here")
+
+// errUndecided is an answer to a batch that decides none of its items.
+var errUndecided = errors.New("the answer to a batch tells of no item")
 
 // errUnanswered is an item of a batch that the answer does not tell of.
 var errUnanswered = errors.New("the answer to a batch lacks an item")
@@ -48,6 +57,16 @@ func (b *batchAnswer) of(i int) error {
 	return err
 }
 
+// tells says whether there is an outcome of any of the first n items.
+func (b *batchAnswer) tells(n int) bool {
+	for i := range b.items {
+		if i >= 0 && i < n {
+			return true
+		}
+	}
+	return false
+}
+
 // submit sends a batch of deletes.
 func submit(ctx context.Context, client *container.Client, targets []Target) (*batchAnswer, error) {
 	batch, err := client.NewBatchBuilder()
@@ -55,11 +74,7 @@ func submit(ctx context.Context, client *container.Client, targets []Target) (*b
 		return nil, err
 	}
 	for _, t := range targets {
-		var opts container.BatchDeleteOptions
-		if t.ETag != "" {
-			opts.AccessConditions = IfMatch(t.ETag).sdk()
-		}
-		if err := batch.Delete(t.Name, &opts); err != nil {
+		if err := batch.Delete(t.Name, &container.BatchDeleteOptions{DeleteOptions: sdk.DeleteOptions{AccessConditions: t.condition().sdk()}}); err != nil {
 			return nil, err
 		}
 	}
@@ -118,9 +133,9 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 
 // DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is Mismatch when one of
 // them is there in another version, else Absent or AbsentContainer when the service says that one is not there; in both cases
-// the others are removed. Where batches are refused it removes the blobs one by one.
+// the others are removed. Where batches are refused, or not answered, it removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
-	if c.noBatches.Load() {
+	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
 		_, err := c.deleteEach(ctx, containerName, targets)
 		return err
 	}
@@ -129,58 +144,76 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 	left := targets
 	var unmatched []Target
 	var absent error
-	foreign, served := 0, false
+	// settle notes the outcome of an item, and says whether it is one.
+	settle := func(t Target, err error) bool {
+		switch v := judge(err); {
+		case err == nil:
+		case v.reason == Absent, v.reason == AbsentContainer:
+			absent = absence(t)
+		case v.reason == Mismatch && t.ETag != "":
+			unmatched = append(unmatched, t)
+		default:
+			return false
+		}
+		return true
+	}
+	undecided, served, single := 0, false, false
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) error {
 		answer, err := submit(ctx, client, left)
-		if stranger := (*foreignError)(nil); errors.As(err, &stranger) {
-			if foreign++; foreign == maxForeign {
-				return fmt.Errorf("%w: %w", errNoBatches, err)
-			}
-			return err
+		if err == nil && !answer.tells(len(left)) {
+			err = errUndecided
 		}
-		foreign = 0
 		if err != nil {
-			return err
+			v := judge(err)
+			switch {
+			case v.reason == Refused, v.reason == AbsentContainer, throttled(err):
+				return err
+			case v.reason != Unreachable:
+				err = fmt.Errorf("%w: %w", errUndecided, explain(err))
+			}
+			if undecided++; undecided < maxUndecided {
+				return err
+			}
+			t := left[0]
+			_, one := client.NewBlobClient(t.Name).Delete(ctx, &sdk.DeleteOptions{AccessConditions: t.condition().sdk()})
+			if settle(t, one) {
+				left, single = left[1:], true
+			} else if judge(one).reason != Refused {
+				return err
+			}
+			return fmt.Errorf("%w: %w", errNoBatches, err)
 		}
+		undecided = 0
 		var failed []Target
 		var worst error
 		for i, t := range left {
 			err := answer.of(i)
-			if err == nil {
+			if settle(t, err) {
 				served = true
 				continue
 			}
 			v := judge(err)
 			served = served || v.reason != Refused
-			switch {
-			case v.reason == Absent, v.reason == AbsentContainer:
-				absent = absence(t)
-			case v.reason == Mismatch && t.ETag != "":
-				unmatched = append(unmatched, t)
-			default:
-				failed = append(failed, t)
-				if worst == nil || !v.again {
-					worst = fmt.Errorf("%s: %w", t.Name, explain(err))
-				}
+			failed = append(failed, t)
+			if worst == nil || !v.again {
+				worst = fmt.Errorf("%s: %w", t.Name, explain(err))
 			}
 		}
 		left = failed
 		return worst
 	})
-	if Is(err, Refused) && !served {
-		worked, err := c.deleteEach(ctx, containerName, left)
-		if worked {
-			c.noBatches.Store(true)
+	if errors.Is(err, errNoBatches) || Is(err, Refused) && !served {
+		var worked bool
+		worked, err = c.deleteEach(ctx, containerName, left)
+		if worked || single {
+			now := time.Now()
+			c.noBatches.Store(&now)
 		}
-		return err
 	}
-	if err == nil {
-		err = c.changed(ctx, containerName, unmatched)
+	if answered(err) {
+		err = worse(err, c.changed(ctx, containerName, unmatched))
 	}
-	if err == nil {
-		err = absent
-	}
-	return err
+	return worse(err, absent)
 }
 
 // deleteEach removes blobs one by one, as many at a time as there are slots. Worked says that one of them was not refused.
@@ -193,11 +226,7 @@ func (c *Client) deleteEach(ctx context.Context, containerName string, targets [
 	)
 	for i, t := range targets {
 		wg.Go(func() {
-			cond := Always
-			if t.ETag != "" {
-				cond = IfMatch(t.ETag)
-			}
-			errs[i] = c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, cond)
+			errs[i] = c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, t.condition())
 			if answered(errs[i]) {
 				done.Store(true)
 			}
@@ -205,12 +234,35 @@ func (c *Client) deleteEach(ctx context.Context, containerName string, targets [
 	}
 	wg.Wait()
 	for _, e := range errs {
-		if e != nil && (err == nil || Is(err, Absent, AbsentContainer) || Is(err, Mismatch) && !answered(e)) {
-			err = e
-		}
+		err = worse(err, e)
 	}
 	return done.Load(), err
 }
 
 // answered says whether a delete was done, or not needed, or met another version: nothing kept it from being tried.
 func answered(err error) bool { return err == nil || Is(err, Absent, AbsentContainer, Mismatch) }
+
+// throttled says whether the service asks for fewer requests.
+func throttled(err error) bool {
+	var answer *azcore.ResponseError
+	return errors.As(err, &answer) && (answer.StatusCode == http.StatusServiceUnavailable || answer.StatusCode == http.StatusTooManyRequests)
+}
+
+// worse returns the error that decides what several deletes come to: any before a Mismatch, and a Mismatch before an absence.
+func worse(a, b error) error {
+	rank := func(err error) int {
+		switch {
+		case err == nil:
+			return 0
+		case Is(err, Absent, AbsentContainer):
+			return 1
+		case Is(err, Mismatch):
+			return 2
+		}
+		return 3
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/planvault/azblob/emulator"
 )
@@ -250,4 +251,161 @@ func TestBatchWithAnItemThatIsRefused(t *testing.T) {
 		w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Do(emulator.Answer(412, "ConditionNotMet")))
 		wantError(t, "mismatch without a version", w.DeleteBatch(t.Context(), "box", targets), Mismatch, false)
 	})
+}
+
+// batchesOnly returns a client that gives the answers to its batches to a function. Unless they are applied, the
+// service does not see them, and the function gets an empty answer.
+func (w *world) batchesOnly(t *testing.T, applied bool, wrong func(*http.Response) error) *Client {
+	return w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		if req.URL.Query().Get("comp") != "batch" {
+			return next(req)
+		}
+		resp := &http.Response{StatusCode: 202, Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-06-06"}}, Body: http.NoBody, Request: req}
+		if applied {
+			var err error
+			if resp, err = next(req); err != nil {
+				return nil, err
+			}
+		}
+		if err := wrong(resp); err != nil {
+			return nil, err
+		}
+		return resp, nil
+	})
+}
+
+// TestBatchesThatAreNotAnswered: what stands between a client and the service may know no batches, and answer them in the
+// service's name, for all items together. Such an answer decides nothing.
+func TestBatchesThatAreNotAnswered(t *testing.T) {
+	refusal := func(status int, code string) func(*http.Response) error {
+		return func(r *http.Response) error {
+			r.StatusCode, r.Body, r.ContentLength = status, http.NoBody, 0
+			r.Header.Set("x-ms-error-code", code)
+			return nil
+		}
+	}
+	body := func(edit func(string) string) func(*http.Response) error {
+		return func(r *http.Response) error {
+			b, err := io.ReadAll(r.Body)
+			s := edit(string(b))
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(s)), int64(len(s))
+			return err
+		}
+	}
+	for what, wrong := range map[string]func(*http.Response) error{
+		"no parts":         body(func(string) string { return "" }),
+		"other items":      body(func(s string) string { return strings.ReplaceAll(s, "Content-ID: ", "Content-ID: 9") }),
+		"no marks":         body(func(s string) string { return strings.ReplaceAll(s, "X-Ms-Request-Id", "X-Request-Id") }),
+		"another type":     func(r *http.Response) error { r.Header.Set("Content-Type", "application/octet-stream"); return nil },
+		"a connection cut": func(*http.Response) error { return io.ErrUnexpectedEOF },
+		"500":              refusal(500, "InternalError"),
+		"501":              refusal(501, "NotImplemented"),
+		"404":              refusal(404, "ResourceNotFound"),
+		"404, no code":     refusal(404, "WhatEver"),
+		"409":              refusal(409, "BlobAlreadyExists"),
+		"412":              refusal(412, "ConditionNotMet"),
+		"a bad sum":        refusal(400, "Md5Mismatch"),
+	} {
+		for _, applied := range []bool{false, true} {
+			for _, versions := range []bool{false, true} {
+				inWorld(t, func(t *testing.T, w *world) {
+					what := fmt.Sprintf("%s, applied %v, versions %v", what, applied, versions)
+					c := w.batchesOnly(t, applied, wrong)
+					for i := range 2 {
+						targets := w.fill(4, versions)
+						w.server.ResetRequests()
+						err := c.DeleteBatch(t.Context(), "box", targets)
+						if applied && i == 0 {
+							wantError(t, what, err, Absent, false)
+						} else if err != nil {
+							t.Errorf("%s, call %d: %v", what, i, err)
+						}
+						if len(w.names()) > 0 {
+							t.Errorf("%s, call %d: %q are left", what, i, w.names())
+						}
+						batches, deletes := w.count(emulator.BatchDelete), w.count(emulator.DeleteBlob)
+						if most := 3 * (1 - i); batches > most || deletes != 4 {
+							t.Errorf("%s, call %d: %d batches and %d deletes were sent, want %d at most and 4", what, i, batches, deletes, most)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestBatchesThatAreNotAnsweredAnyMore: what a batch decided before it was given up counts.
+func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
+	for _, test := range []struct {
+		versions bool
+		want     Reason
+	}{{true, Mismatch}, {false, Absent}} {
+		inWorld(t, func(t *testing.T, w *world) {
+			targets := w.fill(5, test.versions)
+			if test.versions {
+				w.server.Put("box", "001", []byte("another version"), others())
+			}
+			w.server.Remove("box", "002")
+			w.server.Inject(
+				emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBatch(3)),
+				emulator.On(emulator.BatchDelete).Do(emulator.Foreign(502, "", "")),
+			)
+			wantError(t, "given up halfway", w.DeleteBatch(t.Context(), "box", targets), test.want, false)
+			if names := w.names(); len(names) > 1 || len(names) == 1 && names[0] != "001" {
+				t.Errorf("%q are left", names)
+			}
+		})
+	}
+}
+
+// TestBatchesInAnOutage: an outage of everything is none of batches.
+func TestBatchesInAnOutage(t *testing.T) {
+	for what, effect := range map[string]emulator.Effect{
+		"a proxy's":     emulator.Foreign(502, "text/html", portalPage),
+		"the service's": emulator.Answer(500, "InternalError"),
+		"the network's": emulator.Reset(),
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On().Times(20).Do(effect))
+			if err := gone(w.DeleteBatch(t.Context(), "box", w.fill(8, true))); err != nil || len(w.names()) > 0 {
+				t.Errorf("%s: %q are left, %v", what, w.names(), err)
+			}
+			if n := w.count(emulator.DeleteBlob); n > 10 {
+				t.Errorf("%s: %d deletes were sent", what, n)
+			}
+			w.server.ResetRequests()
+			must(t, w.DeleteBatch(t.Context(), "box", w.fill(8, true)))
+			if n := len(w.server.Requests()); n != 1 {
+				t.Errorf("%s: %d requests after it, want 1 batch", what, n)
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) { // a service that is busy gets no more requests
+		w.server.Inject(emulator.On(emulator.BatchDelete).Times(6).Do(emulator.Answer(503, "ServerBusy")))
+		must(t, w.DeleteBatch(t.Context(), "box", w.fill(8, true)))
+		if n := w.count(emulator.DeleteBlob); n > 0 {
+			t.Errorf("%d deletes were sent to a busy service", n)
+		}
+	})
+}
+
+// TestBatchesAreTriedAgain: a proxy may be replaced, and rights may be given.
+func TestBatchesAreTriedAgain(t *testing.T) {
+	for times, effect := range map[int]emulator.Effect{3: emulator.Foreign(500, "", ""), 1: emulator.Answer(403, "AuthorizationPermissionMismatch")} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(emulator.On(emulator.BatchDelete).Times(times).Do(effect))
+			must(t, w.DeleteBatch(t.Context(), "box", w.fill(4, true)))
+			for _, test := range []struct {
+				wait    time.Duration
+				batches int
+			}{{restOfBatches - time.Second, 0}, {time.Second, 1}, {0, 1}} {
+				time.Sleep(test.wait)
+				w.server.ResetRequests()
+				must(t, w.DeleteBatch(t.Context(), "box", w.fill(4, true)))
+				if n := w.count(emulator.BatchDelete); n != test.batches {
+					t.Errorf("%s: %d batches were sent, want %d", effect, n, test.batches)
+				}
+			}
+		})
+	}
 }

@@ -72,8 +72,8 @@ type Client struct {
 	slots     chan struct{}
 	retry     Retry
 	onRetry   func(RetryEvent)
-	own       *http.Client // nil when the caller gave a transport
-	noBatches atomic.Bool  // they are refused here
+	own       *http.Client              // nil when the caller gave a transport
+	noBatches atomic.Pointer[time.Time] // when they were last given up
 }
 
 // New returns a client for the account at endpoint. Its errors do not quote the endpoint, which may hold a secret.
@@ -365,6 +365,13 @@ type Target struct {
 	Name string
 	// ETag is the only version to delete; empty for any. A blob of another version is left alone.
 	ETag string
+}
+
+func (t Target) condition() Condition {
+	if t.ETag == "" {
+		return Always
+	}
+	return IfMatch(t.ETag)
 }
 
 func absence(t Target) error {

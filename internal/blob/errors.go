@@ -98,6 +98,9 @@ func judge(err error) verdict {
 	if errors.Is(err, errNoBatches) {
 		return verdict{reason: Refused, applied: true}
 	}
+	if errors.Is(err, errUndecided) {
+		return passing.verdict
+	}
 	var foreign *foreignError
 	if errors.As(err, &foreign) {
 		return verdict{reason: Unreachable, again: true, applied: true, after: foreign.after}
