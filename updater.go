@@ -21,10 +21,10 @@ import (
 //
 // Of two calls with final statuses, where the second knows the version of the first, the second one's plan stays.
 //
-// Errors: ErrInvalid before anything is sent, also for a State.ETag that is empty, children that are not those of its
-// version, and a plan that goes back from its status; ErrNotFound; ErrConflict when State.ETag is not the stored version's;
-// ErrUnknown when the outcome can't be known: the same call again settles it, with the object as it was given or as it is
-// now, at whichever request the first one was broken off. State.ETag is set to the new version.
+// Errors: ErrInvalid before anything is sent, also for a State.ETag that is empty or no version of the vault, children that are
+// not those of its version, and a plan that goes back from its status; ErrNotFound; ErrConflict when State.ETag is not the
+// stored version's; ErrUnknown when the outcome can't be known: the same call again settles it, with the object as it was given
+// or as it is now, at whichever request the first one was broken off. State.ETag is set to the new version.
 func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return update(ctx, v, "UpdatePlan", plan)
 }

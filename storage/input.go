@@ -59,8 +59,9 @@ func Complete(plan *workflow.Plan) {
 
 // CheckUpdate refuses an object that can't be stored in place of what is there, naming each field: what workflow.Validate
 // finds, IDs that are nil, and with a registry plugins that it lacks and requests of other types than theirs; then what does
-// not follow the version in State.ETag (see Version): other children, or a plan that goes back from its status. An empty
-// version is refused too, unless the vault takes unversioned updates.
+// not follow the version in State.ETag (see Version): other children, or a plan that goes back from its status. What is not of
+// Version's form is refused too, because it tells nothing of children and status. An empty version is refused unless the vault
+// takes unversioned updates.
 //
 // Of what is below the object it looks only at IDs, so that other goroutines may work on it meanwhile. The exception is a plan
 // that becomes final, all of which is stored; the version and the status of its parts do not count.
@@ -75,8 +76,7 @@ func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) er
 	return follows(o, unversioned)
 }
 
-// follows refuses an object that can't follow the version that it was read at or last written as. Where the version is not of
-// the vault's form, the store knows no such version and says so.
+// follows refuses an object that can't follow the version that it was read at or last written as.
 func follows(o workflow.Object, unversioned bool) error {
 	state := o.Header().State
 	if state.ETag == "" {
@@ -87,7 +87,7 @@ func follows(o workflow.Object, unversioned bool) error {
 	}
 	_, was, children, known := splitVersion(state.ETag)
 	if !known {
-		return nil
+		return Invalid("State.ETag", "%.100q is not a version of this vault: keep versions whole, as the vault set them, or read the plan again", state.ETag)
 	}
 	if field := childField[o.Kind()]; field != "" && children != workflow.Fingerprint(o) {
 		return Invalid(field, "the parts of the %s are not those of the version in State.ETag: they can't be added, removed, replaced or moved", o.Kind())

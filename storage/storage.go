@@ -58,10 +58,10 @@ type Reader interface {
 
 // Updater stores how plans go on. An update writes the fields of one object and not those of its children.
 //
-// State.ETag must be the version that Create, Read or an update before gave, and the one that is stored: an empty one is
-// ErrInvalid, another than the stored one ErrConflict. It is set to the new version on return. An engine that starts an
-// object again uses State.Reset, which keeps the version. A vault may be opened to take updates without versions: they
-// overwrite whatever is there.
+// State.ETag must be the version that Create, Read or an update before gave, and the one that is stored: an empty one and
+// what is no version of the vault are ErrInvalid, another than the stored one ErrConflict. It is set to the new version on
+// return. An engine that starts an object again uses State.Reset, which keeps the version. A vault may be opened to take updates
+// without versions: they overwrite whatever is there.
 //
 // All below the object must be what the plan was created with. The version tells, so a child that was added, removed, replaced
 // or moved is ErrInvalid before anything is stored. A plan only moves forward, from NotStarted to Running to a final status,

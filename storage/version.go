@@ -8,7 +8,7 @@ import (
 
 // Version is what a vault puts into State.ETag: its own name for the stored version, the status that the object has in it,
 // and where the object has children their fingerprint. CheckUpdate compares status and fingerprint with what it is given, so
-// a plan that goes back or a child that was lost is seen without asking the store. The name must not hold an @.
+// a plan that goes back or a child that was lost is seen without asking the store. The name must not be empty or hold an @.
 //
 // All below o must be in place. Version reads only its IDs, so other goroutines may work on it meanwhile.
 func Version(name string, o workflow.Object) string {
@@ -20,7 +20,7 @@ func Version(name string, o workflow.Object) string {
 }
 
 // SplitVersion returns the vault's name of a version, and the status that the object has in it. known is false where the
-// version holds no status.
+// version is not of the form that Version gives it.
 func SplitVersion(version string) (name string, status workflow.Status, known bool) {
 	name, status, _, known = splitVersion(version)
 	return name, status, known
@@ -29,6 +29,6 @@ func SplitVersion(version string) (name string, status workflow.Status, known bo
 func splitVersion(version string) (name string, status workflow.Status, children string, known bool) {
 	name, rest, found := strings.Cut(version, "@")
 	text, children, _ := strings.Cut(rest, "@")
-	known = found && status.UnmarshalText([]byte(text)) == nil
+	known = found && name != "" && status.UnmarshalText([]byte(text)) == nil
 	return name, status, children, known
 }

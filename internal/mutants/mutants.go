@@ -159,6 +159,8 @@ var mutants = []mutant{
 	{"states: a plan may go back", "storage/input.go", "if o.Kind() == workflow.KindPlan && state.Status != was &&", "if false && state.Status != was &&", "TestStates"},
 	{"states: parts only move forward", "storage/input.go", "if o.Kind() == workflow.KindPlan && state.Status != was &&", "if state.Status != was &&", "TestStates"},
 	{"versions: none is as good as any", "storage/input.go", "\t\tif unversioned {\n", "\t\tif true || unversioned {\n", "TestUpdateKnows"},
+	{"versions: what is none of the vault's is left to the store", "storage/input.go", "\tif !known {\n\t\treturn Invalid(", "\tif !known {\n\t\treturn nil\n\t}\n\tif !known {\n\t\treturn Invalid(", "TestConformance/emulator/update"},
+	{"versions: one without a name is known", "storage/version.go", "known = found && name != \"\" &&", "known = found &&", "TestConformance/emulator/update"},
 	{"versions: other children are taken", "storage/input.go", "children != workflow.Fingerprint(o) {", "children == \"?\" {", "TestConformance/emulator/update"},
 	{"versions: a read gives none of the children", "reader.go", "\t\t\tstate.ETag = storage.Version(etag, o)\n", "\t\t\tstate.ETag = etag\n", "TestConformance"},
 	{"JSON: any depth", "workflow/json.go", "case tooDeep(text):", "case false:", "TestWhatCantBeEncoded"},

@@ -35,7 +35,7 @@ func Example() {
 		fmt.Println(r.Result.Name, r.Result.State.Status, r.Err)
 	}
 
-	plan.State.ETag = "one that is not stored"
+	plan.State.ETag = storage.Version("one that is not stored", plan)
 	fmt.Println(errors.Is(restarted.UpdatePlan(ctx, plan), storage.ErrConflict))
 	// Output:
 	// rollout Running <nil>

@@ -611,7 +611,9 @@ func modelFill(p *workflow.Plan) {
 			*h.ID = workflow.NewV7()
 		}
 		*h.PlanID = p.ID
-		h.State.ETag = "never stored"
+	}
+	for o := range workflow.Walk(p) {
+		o.Header().State.ETag = storage.Version("never stored", o) // which tells the IDs of all below
 	}
 }
 

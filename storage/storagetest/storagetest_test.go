@@ -140,6 +140,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		{"versions are ignored", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/one of a version that is not stored any more is ErrConflict and changes nothing"},
 		{"states go back", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/plans only move forward, and what is final stays"},
 		{"updates without a version are taken", sound, "update/one without a version is ErrInvalid and changes nothing"},
+		{"what is no version is taken", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/one of what is no version of the vault is ErrInvalid and changes nothing"},
 		{"children are not looked at", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/one whose children are not those of its version is ErrInvalid and changes nothing"},
 		{"parts only move forward", func(v storage.Vault) storage.Vault { return forwardOnly{v} }, "update/parts move to any status, forward and back"},
 		{"parts that go back keep the plan from its end", func(v storage.Vault) storage.Vault { return forwardOnly{v} }, "engine/parts that recovery resets in memory do not keep the plan from its end"},

@@ -55,7 +55,8 @@ func updateCases() []Case {
 		on("update/one of a version that never was is ErrConflict and changes nothing", func(s *stage) {
 			plan := s.started(allKinds())
 			before := modelClone(plan)
-			for _, version := range []string{"made up", `""`, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
+			neverWas := storage.Version("made up", plan.PreChecks.Actions[0])
+			for _, version := range []string{neverWas, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
 				action := modelClone(plan.PreChecks.Actions[0])
 				action.State.ETag, action.State.Status = version, workflow.Running
 				if err := s.vault.UpdateAction(s.ctx, action); err == nil {
@@ -64,6 +65,33 @@ func updateCases() []Case {
 					s.want(storage.ErrConflict, "UpdateAction", plan.ID, err)
 				}
 			}
+			s.shows(s.vault, before)
+		}),
+		on("update/one of what is no version of the vault is ErrInvalid and changes nothing", func(s *stage) {
+			plan := s.started(allKinds())
+			before := modelClone(plan)
+			for _, o := range eachKind(plan) {
+				state := o.Header().State
+				whole := state.ETag
+				for _, version := range []string{"made up", `""`, "@", "@" + state.Status.String()} {
+					state.ETag = version
+					s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+				}
+				for end := 1; end < len(whole); end++ { // no part of a version is one: it lacks what the version tells
+					state.ETag = whole[:end]
+					s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+				}
+				state.ETag = whole
+			}
+			s.shows(s.vault, before)
+			if s.Unversioned == nil {
+				return
+			}
+			v := s.closing(s.Unversioned(s.T))
+			plan.Blocks = append(plan.Blocks, plantest.Small().Blocks...)
+			storage.Complete(plan)
+			plan.State.ETag, _, _ = strings.Cut(plan.State.ETag, "@")
+			s.names("State.ETag", "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, plan))
 			s.shows(s.vault, before)
 		}),
 		on("update/of two nodes with one version, one wins", func(s *stage) {
