@@ -308,3 +308,37 @@ func TestLateObjectIsNoPlan(t *testing.T) {
 		}
 	})
 }
+
+// TestLateObjectIsNotRestored delivers a copy of a Create's last request when the plan has been deleted. A thorough Recovery must
+// not take it for a plan that lost its entry, in a container without planvaultlayout either: there a plan may lack its marker,
+// but not its sub-objects.
+func TestLateObjectIsNotRestored(t *testing.T) {
+	for _, marked := range []bool{true, false} {
+		inBubble(t, fmt.Sprintf("marked %t", marked), func(t *testing.T, server *emulator.Server) {
+			if !marked {
+				server.PutContainer("test-"+time.Now().UTC().Format(time.DateOnly), nil)
+			}
+			v := onEmulator(t, server)
+			plan := created(t, v, plantest.Small())
+			d := damaged{Server: server, plan: plan}
+			for d.container = range server.Containers() {
+			}
+			late, _ := server.Blob(d.container, d.name("object"))
+			if err := v.Delete(t.Context(), plan.ID); err != nil {
+				t.Fatal(err)
+			}
+			server.Restore(d.container, late)
+			time.Sleep(pastGrace)
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Delete removes what is there") || stored(server) != 1 {
+				t.Errorf("%d blobs: %+v, %v", stored(server), report.Plans, err)
+			}
+			if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("Read of a plan that was deleted: %v", err)
+			}
+			if err := v.Delete(t.Context(), plan.ID); err != nil || stored(server) != 0 {
+				t.Errorf("Delete: %v, %d blobs are left", err, stored(server))
+			}
+		})
+	}
+}

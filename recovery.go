@@ -189,7 +189,7 @@ func (r *recovery) everything(ctx context.Context, days []day) iter.Seq2[suspect
 					break
 				}
 				s := suspicious(b)
-				s.parts = b.parts
+				s.parts, s.listed = b.parts, true
 				if !yield(s, nil) {
 					return
 				}

@@ -54,6 +54,8 @@ type signs struct {
 	young, youngDelete bool
 	// thorough is RecoverOptions.Thorough.
 	thorough bool
+	// parts says that there are sub-objects, or that they were not looked for.
+	parts bool
 }
 
 // finding is what is wrong with a plan, and so what to do about it.
@@ -125,8 +127,9 @@ func diagnoseHalf(s signs) finding {
 	case s.young:
 		return tooYoung
 	case s.object != absent:
-		// A late copy of Create's last request leaves an object, too. It is not final, and an open plan has a marker.
-		whole := s.object == final || s.object != unreadable && (s.marker || !s.marked)
+		// A late copy of Create's last request leaves an object, too. It is not final, and nothing else of its plan is there: no
+		// marker, which an open plan has, or where it may have none, no sub-objects.
+		whole := s.object == final || s.object != unreadable && (s.marker || !s.marked && s.parts)
 		if s.thorough && whole && !s.deleteMarker {
 			return restorableEntry
 		}
@@ -144,8 +147,9 @@ type suspect struct {
 	keys keys
 	// marker and deleteMarker are nil when they are not there.
 	marker, deleteMarker *blob.Item
-	// parts are listed by a thorough Recovery only.
-	parts []blob.Item
+	// parts are listed by a thorough Recovery only, which listed says.
+	parts  []blob.Item
+	listed bool
 	// marked says that the day's open plans have markers.
 	marked bool
 	// seen is the service's time when the plan was found; zero where no listing told of it. Ages are taken at it and not at the
@@ -224,6 +228,7 @@ func (c condition) signs(thorough bool) signs {
 		entry: sightOf(c.now.entry), object: sightOf(c.now.object),
 		marker: c.marker != nil, deleteMarker: c.deleteMarker != nil, marked: c.marked,
 		youngDelete: young(c.deleteMarker, c.seen, c.grace), thorough: thorough,
+		parts: len(c.parts) > 0 || !c.listed,
 	}
 	for _, item := range c.blobs() {
 		s.young = s.young || young(item, c.seen, c.grace)

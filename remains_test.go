@@ -14,9 +14,9 @@ var (
 
 // verdictRow is a row of the table of decisions. Nil stands for anything.
 type verdictRow struct {
-	entry, object                                                    []sight
-	marker, deleteMarker, marked, young, youngDelete, thorough, both []bool // both: entry and object are there
-	want                                                             finding
+	entry, object                                                           []sight
+	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both []bool // both: entry and object are there
+	want                                                                    finding
 }
 
 func (r verdictRow) matches(s signs) bool {
@@ -31,6 +31,7 @@ func (r verdictRow) matches(s signs) bool {
 		{r.young, s.young},
 		{r.youngDelete, s.youngDelete},
 		{r.thorough, s.thorough},
+		{r.parts, s.parts},
 		{r.both, s.entry != absent && s.object != absent},
 	} {
 		if c.want != nil && !slices.Contains(c.want, c.is) {
@@ -49,7 +50,7 @@ var table = []verdictRow{
 	{entry: []sight{unreadable}, object: []sight{absent}, want: unreadableState},
 	{entry: []sight{absent}, object: []sight{final}, thorough: yes, deleteMarker: no, want: restorableEntry},
 	{entry: []sight{absent}, object: []sight{notStarted, running}, thorough: yes, deleteMarker: no, marker: yes, want: restorableEntry},
-	{entry: []sight{absent}, object: []sight{notStarted, running}, thorough: yes, deleteMarker: no, marked: no, want: restorableEntry},
+	{entry: []sight{absent}, object: []sight{notStarted, running}, thorough: yes, deleteMarker: no, marked: no, parts: yes, want: restorableEntry},
 	{entry: []sight{absent}, want: lostEntry},
 
 	{deleteMarker: yes, youngDelete: yes, want: tooYoung},
@@ -71,9 +72,9 @@ var table = []verdictRow{
 func everySign(yield func(signs) bool) {
 	for _, entry := range sights {
 		for _, object := range sights {
-			for bits := range 1 << 6 {
+			for bits := range 1 << 7 {
 				bit := func(n int) bool { return bits>>n&1 == 1 }
-				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)}) {
+				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6)}) {
 					return
 				}
 			}
@@ -107,7 +108,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%+v is whole, and taken for half", s)
 		}
 	}
-	if n != 5*5*64 {
+	if n != 5*5*128 {
 		t.Errorf("%d combinations", n)
 	}
 	for i, u := range used {

@@ -173,4 +173,5 @@ var mutants = []mutant{
 	{"thorough: an entry is restored beside a Delete", "recovery.go", "case err == nil && now.ETag == objectETag:", "case err == nil && now.ETag == objectETag, err != nil:", "TestRestored"},
 	{"thorough: completes what lacks a sub-object", "recovery.go", "if r.opts.Thorough {\n\t\t\tif err := r.verify", "if false {\n\t\t\tif err := r.verify", "TestThorough"},
 	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if round < 0 {", "TestTakenMarker"},
+	{"diagnosis: an object alone is a plan where there may be no markers", "remains.go", "(s.marker || !s.marked && s.parts)", "(s.marker || !s.marked)", "TestLateObjectIsNot|TestDiagnose"},
 }
