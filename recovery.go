@@ -321,6 +321,19 @@ func (r *recovery) complete(ctx context.Context, c condition) error {
 	if !entry.State.Status.Final() {
 		return &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)}
 	}
+	if err := r.settleObject(ctx, entry, c); err != nil {
+		return err
+	}
+	// A marker that is gone or has changed meanwhile takes nothing from that.
+	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !outrun(err) {
+		return err
+	}
+	return nil
+}
+
+// settleObject writes a plan's object anew from its entry and sub-objects, over the version that was looked at.
+func (r *recovery) settleObject(ctx context.Context, entry *workflow.Plan, c condition) error {
+	keys := c.suspect.keys
 	object, _, err := r.v.readObject(ctx, keys)
 	if err != nil {
 		return err
@@ -333,14 +346,18 @@ func (r *recovery) complete(ctx context.Context, c condition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.v.putObject(ctx, plan, body, blob.IfMatch(c.now.object.ETag)); err != nil {
-		return at("settle object", keys.object(), err)
-	}
-	// A marker that is gone or has changed meanwhile takes nothing from that.
-	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !outrun(err) {
+	_, err = r.v.putObject(ctx, plan, body, blob.IfMatch(c.now.object.ETag))
+	return at("settle object", keys.object(), err)
+}
+
+// renewObject gives the object of a plan that has not started the versions of sub-objects that were rewritten: readers take
+// them from it. Once the plan runs they ask for the sub-objects.
+func (r *recovery) renewObject(ctx context.Context, c condition) error {
+	entry, err := r.v.readEntry(ctx, c.suspect.keys)
+	if err != nil || entry.State.Status != workflow.NotStarted {
 		return err
 	}
-	return nil
+	return r.settleObject(ctx, entry, c)
 }
 
 // setBack is about a final object beside an entry that is not.
@@ -376,18 +393,25 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 			return err
 		}
 	}
-	there := make(map[string]bool, len(items))
+	there := make(map[string]string, len(items))
 	for _, item := range items {
-		there[item.Name] = true
+		there[item.Name] = item.ETag
 	}
 	named := make(map[string]bool, len(parts))
 	var lost []workflow.Object
+	stale := false // the object has versions that are no longer there
 	for _, o := range parts {
 		name := keys.part(o).Name
-		if named[name] = true; !there[name] {
+		named[name] = true
+		version, _, _ := storage.SplitVersion(o.Header().State.ETag)
+		if etag, ok := there[name]; !ok {
 			lost = append(lost, o)
+		} else if etag != version {
+			stale = true
 		}
 	}
+	// An earlier Recovery may have died between a sub-object and the object, or met another.
+	stale = stale && r.opts.Thorough && sightOf(c.now.entry) == notStarted && !young(c.now.object, c.seen, c.grace)
 	// What is not listed is looked for by name: a listing can miss a blob, and a delete may have begun.
 	lost, err = r.missing(ctx, keys, lost)
 	if errors.Is(err, storage.ErrConflict) {
@@ -399,7 +423,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	extra := slices.DeleteFunc(slices.Clone(c.parts), func(item blob.Item) bool {
 		return named[item.Name] || young(&item, c.seen, c.grace)
 	})
-	if len(lost)+len(extra) == 0 {
+	if len(lost)+len(extra) == 0 && !stale {
 		if sightOf(c.now.entry) == final {
 			return nil
 		}
@@ -412,7 +436,12 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	if err != nil {
 		return at("look at object", keys.object(), err)
 	}
-	return errors.Join(r.lostParts(ctx, c, lost), r.extraParts(ctx, c, extra))
+	if len(lost) == 0 && stale {
+		_, err = r.do(keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
+			return "rewrote the object", r.renewObject(ctx, c)
+		})
+	}
+	return errors.Join(err, r.lostParts(ctx, c, lost), r.extraParts(ctx, c, extra))
 }
 
 // missing leaves those of a plan's sub-objects that are not there, by their names and by a listing.
@@ -458,7 +487,11 @@ func (r *recovery) lostParts(ctx context.Context, c condition, lost []workflow.O
 		did += ", which has them as NotStarted: they may run again"
 	}
 	_, err := r.do(keys, found, func() (string, error) {
-		return did, r.v.parallel(len(lost), func(i int) error { return r.rewrite(ctx, keys, lost[i]) })
+		err := r.v.parallel(len(lost), func(i int) error { return r.rewrite(ctx, keys, lost[i]) })
+		if err == nil && sightOf(c.now.entry) == notStarted {
+			err = r.renewObject(ctx, c)
+		}
+		return did, err
 	})
 	return err
 }

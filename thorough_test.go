@@ -430,3 +430,74 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 		same(t, onEmulator(t, server), plan)
 	})
 }
+
+// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and has a thorough Recovery rewrite them. The
+// versions that a Read returns then are those that updates want. It is so, too, when the Recovery dies at any of its writes, or
+// works beside another, once the next has run.
+func TestRewrittenPartsAreUpdated(t *testing.T) {
+	thorough := azblob.RecoverOptions{Thorough: true}
+	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		same(t, v, plan)
+		plan = reread(t, v, plan)
+		plan.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		for o, parent := range workflow.Walk(plan) {
+			if parent == nil {
+				continue
+			}
+			o.Header().State.Status = workflow.Running
+			if err := updateObject(t, v, o); err != nil {
+				t.Errorf("an update with the version that was just read: %v", err)
+			}
+		}
+		same(t, v, plan)
+		sound(t, v)
+	}
+	for what, first := range map[string]func(t *testing.T, server *emulator.Server){
+		"by one": func(*testing.T, *emulator.Server) {},
+		"by one that dies at its second sub-object": func(t *testing.T, server *emulator.Server) {
+			dies := emulator.On(emulator.PutBlob).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
+			if _, err := faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+		},
+		"by one that dies at the object": func(t *testing.T, server *emulator.Server) {
+			dies := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
+			if _, err := faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+		},
+		"by two": func(t *testing.T, server *emulator.Server) {
+			transport := server.Transport()
+			transport.SetGate(&between{emulator.PutBlob, "actions/", func() {
+				if _, err := onEmulator(t, server).Recover(t.Context(), thorough); err != nil {
+					t.Error(err)
+				}
+			}})
+			if _, err := onEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), thorough); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			d := damaged{Server: server, plan: created(t, v, eachKind())}
+			for d.container = range server.Containers() {
+			}
+			d.remove(d.parts()[1:]...)
+			time.Sleep(pastGrace)
+			first(t, server)
+			time.Sleep(pastGrace)
+			if _, err := v.Recover(t.Context(), thorough); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := v.Recover(t.Context(), thorough); err != nil || len(report.Plans) != 0 {
+				t.Errorf("once more: %+v, %v", report, err)
+			}
+			lives(t, v, d.plan)
+		})
+	}
+}

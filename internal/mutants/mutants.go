@@ -172,6 +172,8 @@ var mutants = []mutant{
 	{"recovery: an old Delete may still commit", "recovery.go", "if _, _, err := r.rewriteObject(ctx, keys); err != nil {", "if _, _, err := r.v.client.Get(ctx, keys.object()); err != nil {", "TestSlowDelete"},
 	{"thorough: an entry is restored beside a Delete", "recovery.go", "case err == nil && now.ETag == objectETag:", "case err == nil && now.ETag == objectETag, err != nil:", "TestRestored"},
 	{"thorough: completes what lacks a sub-object", "recovery.go", "if r.opts.Thorough {\n\t\t\tif err := r.verify", "if false {\n\t\t\tif err := r.verify", "TestThorough"},
+	{"thorough: the object keeps the versions of lost sub-objects", "recovery.go", "if err == nil && sightOf(c.now.entry) == notStarted {", "if false {", "TestRewrittenParts"},
+	{"thorough: versions that a broken-off rewrite left stay", "recovery.go", "stale = stale && r.opts.Thorough", "stale = false && r.opts.Thorough", "TestRewrittenParts"},
 	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if round < 0 {", "TestTakenMarker"},
 	{"diagnosis: an object alone is a plan where there may be no markers", "remains.go", "(s.marker || !s.marked && s.parts)", "(s.marker || !s.marked)", "TestLateObjectIsNot|TestDiagnose"},
 }
