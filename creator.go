@@ -51,7 +51,7 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
 			return err
 		}
 		err = c.run(ctx)
-		if !first || !errors.Is(err, errRemains) {
+		if !first || !errors.Is(err, errRemains) || errors.Is(err, storage.ErrUnknown) {
 			return err
 		}
 		if err := v.makeRoom(ctx, c.keys); err != nil {
@@ -66,6 +66,7 @@ var errRemains = fmt.Errorf("%w: another create or delete of this ID is under wa
 // makeRoom removes the remains of a plan if they are older than the grace period and the margin. The decision and the
 // removal are Recovery's, so any number of Creates and Recoveries may do it at once.
 func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
+	const tooSoon = "a create or delete of this ID is under way, or was broken off: call again in %v"
 	s, err := v.suspectOf(ctx, keys)
 	if err != nil {
 		return err
@@ -80,13 +81,38 @@ func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
 	switch {
 	case c.now.committed():
 		return &storage.Error{Doing: "look for remains", Blob: keys.object().String(), Err: fmt.Errorf("%w: it was created meanwhile", storage.ErrExists)}
+	case c.now.any() == nil && c.deleteMarker == nil:
+		// Only a marker and sub-objects can be there. A Create takes a marker over however old it is, so they are judged alone.
+		wait, err := v.clearParts(ctx, c)
+		if err == nil && wait > 0 {
+			return conflict(tooSoon, wait)
+		}
+		return err
 	case c.found == remains:
 		return v.clear(ctx, c)
 	case c.found == tooYoung:
-		return conflict("a create or delete of this ID is under way, or was broken off: call again in %v", max(c.wait(), time.Second))
+		return conflict(tooSoon, max(c.wait(), time.Second))
 	default:
 		return conflict("there is a damaged plan of this ID: %w", c.err())
 	}
+}
+
+// clearParts removes the sub-objects of a plan that has neither entry nor object, unless one is young: then it says for how
+// long. No marker leads to a copy of a Create's request that arrived after the Create had undone itself.
+func (v *Vault) clearParts(ctx context.Context, c condition) (wait time.Duration, err error) {
+	keys := c.suspect.keys
+	items, err := v.listParts(ctx, keys, kinds[:])
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	if err := v.confirmGone(ctx, keys, c.now.missing()...); err != nil {
+		return 0, err
+	}
+	orphans := condition{suspect: suspect{keys: keys, parts: items, seen: items[0].Seen}, grace: c.grace}
+	if orphans.signs(false).young {
+		return max(orphans.wait(), time.Second), nil
+	}
+	return 0, v.removeParts(ctx, keys, targetsOf(items))
 }
 
 // creation is a plan on its way into the store.
@@ -293,8 +319,12 @@ func (c *creation) putParts(ctx context.Context) error {
 	return c.v.parallel(len(c.parts), func(i int) error {
 		p := &c.parts[i]
 		etag, err := c.v.client.Put(ctx, p.ref, p.body, p.metadata, blob.IfNew)
+		doing := "write " + p.object.Kind().String()
+		if blob.Is(err, blob.Mismatch) && !blob.IsUnknown(err) {
+			return &storage.Error{Doing: doing, Blob: p.ref.String(), Err: errRemains}
+		}
 		if err != nil {
-			return at("write "+p.object.Kind().String(), p.ref, err)
+			return at(doing, p.ref, err)
 		}
 		p.etag, p.body = etag, nil
 		p.object.Header().State.ETag = storage.Version(etag, p.object)

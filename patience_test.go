@@ -3,6 +3,7 @@ package azblob_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -633,4 +634,111 @@ func copyOf(plan *workflow.Plan) *workflow.Plan {
 	other := eachKind()
 	other.ID = plan.ID
 	return other
+}
+
+// TestCreateBesideALatePart refuses a Create for good, which then undoes itself, and delivers a copy of one of its sub-objects
+// after that. No marker leads to it, and the next Create finds it in its way: it removes it once that is old enough, whether
+// Recovery runs or not, and with a marker that another Create left.
+func TestCreateBesideALatePart(t *testing.T) {
+	for _, marker := range []bool{false, true} {
+		for _, recovers := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {
+				plan := plantest.Full()
+				storage.Complete(plan)
+				late := emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Duplicate(1 << 20))
+				refused := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
+				if err := faulty(t, server, late, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
+					t.Fatal(err)
+				}
+				server.DeliverLate()
+				if n := stored(server); n != 1 {
+					t.Fatalf("%d blobs are stored, want the late sub-object", n)
+				}
+				if marker {
+					diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), plan)
+				}
+				v := onEmulator(t, server)
+				began := time.Now()
+				for ; ; time.Sleep(5 * time.Minute) {
+					before := stored(server)
+					err := v.Create(t.Context(), plan)
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "call again in") {
+						t.Fatal(err)
+					}
+					if n := stored(server); n != before {
+						t.Fatalf("%d blobs were stored, now %d", before, n)
+					}
+					if time.Since(began) > 20*time.Minute {
+						t.Fatalf("%v later: %v", time.Since(began), err)
+					}
+					if recovers {
+						if err := v.Recovery(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if time.Since(began) < 10*time.Minute {
+					t.Errorf("it removed what was %v old", time.Since(began))
+				}
+				same(t, v, plan)
+				sound(t, v)
+			})
+		}
+	}
+}
+
+// TestCreateRemovesNoPartsOfAPlan meets a sub-object where there is none to be expected, because the service denies the plan that
+// it belongs to. One wrong answer takes nothing from that.
+func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
+	inBubble(t, "whose object alone is left", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		d := damaged{Server: server, plan: created(t, v, plantest.Small())}
+		for d.container = range server.Containers() {
+		}
+		d.remove(d.marker(), d.name("entry"))
+		time.Sleep(pastGrace)
+		before := contents(server)
+		if err := v.Create(t.Context(), d.plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("it changed something")
+		}
+		// Beside a young marker it does not wait for the plan's age.
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), d.plan)
+		before = contents(server)
+		lies := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(404, "BlobNotFound"))
+		if err := faulty(t, server, lies).Create(t.Context(), d.plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("beside a false 404: got %v, want ErrConflict", err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Error("beside a false 404 it changed something")
+		}
+	})
+}
+
+// TestCreateThatCantLookTakesNoMarker is refused the look at the plan whose marker is there: it must not take that for a marker
+// of nothing, and write it anew.
+func TestCreateThatCantLookTakesNoMarker(t *testing.T) {
+	inBubble(t, "of a plan that is there", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		before := contents(server)
+		refused := emulator.On(emulator.HeadBlob).Path("plans/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		server.ResetRequests()
+		if err := faulty(t, server, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrDenied", err)
+		}
+		puts := 0
+		for _, r := range server.Requests() {
+			if r.Op == emulator.PutBlob {
+				puts++
+			}
+		}
+		if puts != 1 || !maps.Equal(before, contents(server)) {
+			t.Errorf("%d blobs were written after the look was refused", puts-1)
+		}
+	})
 }

@@ -513,12 +513,8 @@ func (r *recovery) extraParts(ctx context.Context, c condition, extra []blob.Ite
 		return nil
 	}
 	keys := c.suspect.keys
-	targets := make([]blob.Target, len(extra))
-	for i, item := range extra {
-		targets[i] = blob.Target{Name: item.Name, ETag: item.ETag}
-	}
 	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), keys.at(extra[0].Name))
-	_, err := r.do(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targets) })
+	_, err := r.do(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targetsOf(extra)) })
 	return err
 }
 

@@ -341,14 +341,12 @@ func (v *Vault) clear(ctx context.Context, c condition) error {
 	if err != nil {
 		return err
 	}
-	parts := make([]blob.Target, len(items))
-	for i, item := range items {
+	for _, item := range items {
 		if _, err := c.old(item); err != nil {
 			return err
 		}
-		parts[i] = blob.Target{Name: item.Name, ETag: item.ETag}
 	}
-	if err := v.removeParts(ctx, keys, parts); err != nil {
+	if err := v.removeParts(ctx, keys, targetsOf(items)); err != nil {
 		return err
 	}
 	if err := v.confirmParts(ctx, keys, c.old); err != nil {
@@ -367,6 +365,15 @@ func (v *Vault) clear(ctx context.Context, c condition) error {
 		return err
 	}
 	return nil
+}
+
+// targetsOf names blobs for removal, each in the version that was listed.
+func targetsOf(items []blob.Item) []blob.Target {
+	targets := make([]blob.Target, len(items))
+	for i, item := range items {
+		targets[i] = blob.Target{Name: item.Name, ETag: item.ETag}
+	}
+	return targets
 }
 
 // outrun says of an error that somebody else was faster: what was to be changed or removed has changed, or is gone.

@@ -175,5 +175,9 @@ var mutants = []mutant{
 	{"thorough: the object keeps the versions of lost sub-objects", "recovery.go", "if err == nil && sightOf(c.now.entry) == notStarted {", "if false {", "TestRewrittenParts"},
 	{"thorough: versions that a broken-off rewrite left stay", "recovery.go", "stale = stale && r.opts.Thorough", "stale = false && r.opts.Thorough", "TestRewrittenParts"},
 	{"create: takes a marker over for itself alone", "creator.go", "if round > 0 {", "if round < 0 {", "TestTakenMarker"},
+	{"create: a look that fails finds no plan", "creator.go", "c.keys)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif there.any()", "c.keys)\n\t\t_ = err\n\t\tif there.any()", "TestCreateThatCantLook"},
+	{"create: a late sub-object bars it for good", "creator.go", "Doing: doing, Blob: p.ref.String(), Err: errRemains", "Doing: doing, Blob: p.ref.String(), Err: storage.ErrConflict", "TestCreateBesideALate"},
+	{"create: removes sub-objects that are young", "creator.go", "if orphans.signs(false).young {", "if false {", "TestCreateBesideALate"},
+	{"evidence: one 404 is enough for Create", "creator.go", "if err := v.confirmGone(ctx, keys, c.now.missing()...); err != nil {", "if err := v.confirmGone(ctx, keys); err != nil {", "TestCreateRemovesNo"},
 	{"diagnosis: an object alone is a plan where there may be no markers", "remains.go", "(s.marker || !s.marked && s.parts)", "(s.marker || !s.marked)", "TestLateObjectIsNot|TestDiagnose"},
 }
