@@ -16,7 +16,8 @@ import (
 // reader with the third; what is broken off later is finished by the same call again, or by Recovery.
 //
 // Where the service says that something is not there which should be, Delete asks again in another way before it goes on, so
-// that no single wrong answer makes it take a plan for deleted.
+// that no single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name; what an
+// earlier Delete left it can't find then, and says ErrUnknown until Recovery has removed it.
 //
 // Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrConflict when others kept
 // rewriting the plan's object; ErrUnavailable when the service contradicts itself, or was too slow; ErrUnknown when the
@@ -38,10 +39,15 @@ func (v *Vault) delete(ctx context.Context, keys keys) error {
 		return err
 	}
 	// The plan is gone. The rest removes all traces of it, as Recovery does after a crash here.
-	if err := v.deleteRest(ctx, keys, plan); err != nil {
-		return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes what is left of it: %w", storage.ErrUnknown, err)
+	return unfinished(v.deleteRest(ctx, keys, plan))
+}
+
+// unfinished is the error of a Delete after its commit.
+func unfinished(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes what is left of it: %w", storage.ErrUnknown, err)
 }
 
 // deleteRounds is how often a Delete begins again whose object was rewritten, or which was too slow.
@@ -129,6 +135,9 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 	items, err := v.listParts(ctx, keys, kinds[:])
 	for _, item := range items {
 		d.parts = append(d.parts, blob.Target{Name: item.Name})
+	}
+	if d.etag == "" {
+		err = unfinished(err)
 	}
 	return d, err
 }

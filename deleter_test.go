@@ -193,3 +193,97 @@ func TestDeleteDamaged(t *testing.T) {
 		})
 	}
 }
+
+// TestDeleteCantConfirm loses the answer to the removal of the object, and fails the looks that follow the retry's 404: a Delete
+// whose plan may be gone says ErrUnknown.
+func TestDeleteCantConfirm(t *testing.T) {
+	lost := func() *emulator.Rule {
+		return emulator.On(emulator.DeleteBlob).Path("-object.json").Nth(1).Do(emulator.LostAnswer())
+	}
+	unknown := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, err, cause error) {
+		t.Helper()
+		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, cause) {
+			t.Errorf("the plan is gone, and Delete says %v, want ErrUnknown of %v", err, cause)
+		}
+		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil {
+			t.Errorf("the same call again: %v", err)
+		}
+		if n := stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	}
+	for name, fails := range map[string]struct {
+		rule  *emulator.Rule
+		cause error
+	}{
+		"listing not served":  {emulator.On(emulator.ListBlobs).Do(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable},
+		"listing refused":     {emulator.On(emulator.ListBlobs).Do(emulator.Answer(400, "InvalidUri")), storage.ErrDenied},
+		"HEAD not served":     {emulator.On(emulator.HeadBlob).Do(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable},
+		"HEAD without rights": {emulator.On(emulator.HeadBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")), storage.ErrDenied},
+	} {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan := created(t, onEmulator(t, server), plantest.Small())
+			err := faulty(t, server, fails.rule, lost()).Delete(t.Context(), plan.ID)
+			unknown(t, server, plan, err, fails.cause)
+		})
+	}
+	inBubble(t, "cancelled", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		transport := server.Transport()
+		transport.Inject(lost())
+		ctx, cancel := context.WithCancel(t.Context())
+		transport.SetGate(gateOf(func(r emulator.Request) {
+			if r.Op == emulator.ListBlobs {
+				cancel()
+			}
+		}))
+		err := onEmulator(t, server, azblob.WithTransport(transport)).Delete(ctx, plan.ID)
+		unknown(t, server, plan, err, context.Canceled)
+	})
+}
+
+// TestDeleteWithoutListing deletes for an identity that may not list blobs, and loses each answer in turn.
+func TestDeleteWithoutListing(t *testing.T) {
+	denied := func() *emulator.Rule {
+		return emulator.On(emulator.ListBlobs).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	for n := 1; n <= 6; n++ {
+		inBubble(t, fmt.Sprintf("lost at %d", n), func(t *testing.T, server *emulator.Server) {
+			plan := created(t, onEmulator(t, server), eachKind())
+			rule := emulator.On().Nth(n).Do(emulator.LostAnswer())
+			if err := faulty(t, server, denied(), rule).Delete(t.Context(), plan.ID); err != nil || rule.Fired() != 1 {
+				t.Errorf("got %v; %d answers were lost", err, rule.Fired())
+			}
+			if n := stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+	inBubble(t, "what is left of another", func(t *testing.T, server *emulator.Server) {
+		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, world{server, onEmulator}, eachKind())
+		if err := faulty(t, server, denied()).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("the plan is gone, and Delete says %v", err)
+		}
+		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || stored(server) != 0 {
+			t.Errorf("%v, and %d blobs are left", err, stored(server))
+		}
+	})
+	for name, lie := range map[string]func() *emulator.Rule{
+		"object":     func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
+		"look":       func() *emulator.Rule { return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Nth(1) },
+		"entry":      func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-entry.json") },
+		"sub-object": func() *emulator.Rule { return emulator.On(emulator.BatchItem).Path("actions/") },
+	} {
+		inBubble(t, "a false 404: "+name, func(t *testing.T, server *emulator.Server) {
+			plan := created(t, onEmulator(t, server), eachKind())
+			rule := lie().Do(absences[0])
+			err := faulty(t, server, denied(), rule).Delete(t.Context(), plan.ID)
+			if rule.Fired() == 0 || stored(server) > 0 && (err == nil || errors.Is(err, storage.ErrNotFound)) {
+				t.Errorf("got %v, and %d blobs are left; %d lies", err, stored(server), rule.Fired())
+			}
+			if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) || stored(server) != 0 {
+				t.Errorf("again: %v, and %d blobs are left", err, stored(server))
+			}
+		})
+	}
+}

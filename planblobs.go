@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -260,7 +261,8 @@ const confirmations = 3
 
 // confirmGone asks again for blobs of a plan that the service called absent. It returns nil only if both a HEAD of each and a
 // listing of the plan's names say that none is there: nothing is removed, or taken for removed, on the word of one answer.
-// The error is ErrConflict if one is there after all, and ErrUnavailable if the service goes on contradicting itself.
+// The error is ErrConflict if one is there after all, and ErrUnavailable if the service goes on contradicting itself. An
+// identity that may not list blobs has no second kind of evidence: another HEAD of each stands for the listing.
 func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) error {
 	var doubt error
 	for range confirmations {
@@ -269,16 +271,19 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 			return err
 		}
 		listed, err := v.names(ctx, keys, refs)
+		if blob.IsForbidden(err) {
+			listed, err = v.heads(ctx, refs)
+		}
 		if err != nil {
 			return err
 		}
 		doubt = nil
-		for i, ref := range refs {
-			switch {
-			case heads[i] && listed[ref.Name]:
+		for _, ref := range refs {
+			switch there, again := heads[ref.Name], listed[ref.Name]; {
+			case there && again:
 				return at("confirm", ref, fmt.Errorf("%w: it is there after all", storage.ErrConflict))
-			case heads[i] != listed[ref.Name]:
-				doubt = at("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, in a listing: %t; nothing more is removed", storage.ErrUnavailable, heads[i], listed[ref.Name]))
+			case there != again:
+				doubt = at("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again))
 			}
 		}
 		if doubt == nil {
@@ -288,16 +293,20 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 	return doubt
 }
 
-// heads says of each blob whether it is there, by its name.
-func (v *Vault) heads(ctx context.Context, refs []blob.Ref) ([]bool, error) {
-	there := make([]bool, len(refs))
+// heads looks for each blob by its name, and returns those that are there.
+func (v *Vault) heads(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
+	found := make([]bool, len(refs))
 	err := v.parallel(len(refs), func(i int) error {
 		_, err := v.client.Head(ctx, refs[i])
-		if there[i] = err == nil; there[i] || blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		if found[i] = err == nil; found[i] || blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return nil
 		}
 		return at("confirm", refs[i], err)
 	})
+	there := make(map[string]bool, len(refs))
+	for i, ref := range refs {
+		there[ref.Name] = found[i]
+	}
 	return there, err
 }
 
@@ -345,13 +354,18 @@ func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.
 	return slices.Concat(found...), err
 }
 
-// remove removes one blob of a plan. Where the service says that it is not there, a second look has to agree.
+// remove removes one blob of a plan. Where the service says that it is not there, a second look has to agree. If that fails
+// the outcome is unknown: an earlier try, whose answer was lost, may have removed the blob.
 func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Ref, cond blob.Condition) error {
 	err := v.client.Delete(ctx, ref, cond)
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return v.confirmGone(ctx, keys, ref)
+	if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return at(doing, ref, err)
 	}
-	return at(doing, ref, err)
+	err = v.confirmGone(ctx, keys, ref)
+	if err == nil || errors.Is(err, storage.ErrConflict) {
+		return err
+	}
+	return &storage.Error{Doing: doing, Blob: ref.String(), Err: fmt.Errorf("%w: the service says that it is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)}
 }
 
 // removeParts removes sub-objects in batches, all at once. Where the service says of any that it is not there, a listing has
@@ -369,9 +383,17 @@ func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target)
 	if err != nil || !slices.Contains(doubts, true) {
 		return err
 	}
-	return v.confirmParts(ctx, keys, func(item blob.Item) (bool, error) {
+	err = v.confirmParts(ctx, keys, func(item blob.Item) (bool, error) {
 		return slices.ContainsFunc(parts, func(t blob.Target) bool { return t.Name == item.Name && (t.ETag == "" || t.ETag == item.ETag) }), nil
 	})
+	if blob.IsForbidden(err) { // ask by name
+		refs := make([]blob.Ref, len(parts))
+		for i, t := range parts {
+			refs[i] = keys.at(t.Name)
+		}
+		return v.confirmGone(ctx, keys, refs...)
+	}
+	return err
 }
 
 // confirmParts lists a plan's sub-objects after their removal: none that removed says should be gone may show. A listing can
