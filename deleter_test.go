@@ -269,8 +269,10 @@ func TestDeleteWithoutListing(t *testing.T) {
 		}
 	})
 	for name, lie := range map[string]func() *emulator.Rule{
-		"object":     func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
-		"look":       func() *emulator.Rule { return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Nth(1) },
+		"object": func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
+		"look": func() *emulator.Rule {
+			return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Nth(1)
+		},
 		"entry":      func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-entry.json") },
 		"sub-object": func() *emulator.Rule { return emulator.On(emulator.BatchItem).Path("actions/") },
 	} {

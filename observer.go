@@ -22,7 +22,7 @@ type Observer struct {
 	Commit func(Commit)
 	// Conflict is called when a write met a version that it did not know.
 	Conflict func(Conflict)
-	// Repair is called for each plan on which Recovery did something.
+	// Repair is called for each plan on which Recovery did something, or could not.
 	Repair func(RecoveredPlan)
 }
 

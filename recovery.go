@@ -233,7 +233,7 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 	case errors.Is(err, storage.ErrCorrupt):
 		return false, r.fail(s.keys, "a marker that can't be read", err)
 	case err != nil:
-		return false, err
+		return false, r.blind(ctx, s.keys, err)
 	}
 	keys := s.keys
 	switch c.found {
@@ -365,7 +365,7 @@ func (r *recovery) setBack(ctx context.Context, keys keys) error {
 	// They were asked for at once, so the plan may have been completed between the two answers.
 	now, err := r.v.look(ctx, "look at entry", keys)
 	if err != nil {
-		return err
+		return r.blind(ctx, keys, err)
 	}
 	if !now.committed() || sightOf(now.entry) == final {
 		return nil
@@ -390,7 +390,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	if !r.opts.Thorough {
 		kinds, _, _ := several(parts)
 		if items, err = r.v.listParts(ctx, keys, kinds); err != nil {
-			return err
+			return r.blind(ctx, keys, err)
 		}
 	}
 	there := make(map[string]string, len(items))
@@ -418,7 +418,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 		return r.leave()
 	}
 	if err != nil {
-		return err
+		return r.blind(ctx, keys, err)
 	}
 	extra := slices.DeleteFunc(slices.Clone(c.parts), func(item blob.Item) bool {
 		return named[item.Name] || young(&item, c.seen, c.grace)
@@ -434,7 +434,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 		return nil // a delete it was, or the plan was completed or is another one by now
 	}
 	if err != nil {
-		return at("look at object", keys.object(), err)
+		return r.blind(ctx, keys, at("look at object", keys.object(), err))
 	}
 	if len(lost) == 0 && stale {
 		_, err = r.do(keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
@@ -600,6 +600,14 @@ func (r *recovery) do(keys keys, found string, do func() (did string, err error)
 	}
 	r.note(p)
 	return p.Err == nil, p.Err
+}
+
+// blind reports a plan that could not be looked at. The end of the context says nothing about a plan.
+func (r *recovery) blind(ctx context.Context, keys keys, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return r.fail(keys, "a plan that could not be looked at", err)
 }
 
 func (r *recovery) fail(keys keys, found string, err error) error {

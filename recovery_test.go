@@ -520,3 +520,81 @@ func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestRecoveryNamesWhatItCantExamine fails the looks at one plan: the report and the observer name it, and the other plan is
+// mended.
+func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
+	setBack := func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		before, after := running(t, w.vault(t), plan)
+		for c := range w.server.Containers() {
+			open := slices.Collect(w.server.Blobs(c))
+			if err := w.vault(t).UpdatePlan(t.Context(), after); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range open {
+				if strings.HasPrefix(b.Name, "open/") || strings.HasSuffix(b.Name, "-entry.json") {
+					w.server.Put(c, b.Name, b.Body, b.Metadata)
+				}
+			}
+		}
+		return before, nil
+	}
+	look := func(path string) *emulator.Rule { return emulator.On(emulator.HeadBlob).Path(path) }
+	listing := func() *emulator.Rule { return emulator.On(emulator.ListBlobs) }
+	busy := emulator.Answer(503, "ServerBusy")
+	type faults = []*emulator.Rule
+	for name, c := range map[string]struct {
+		in    state
+		rules faults
+	}{
+		"a contradiction":        {notStarted, faults{look("-object.json").Do(absences[0])}},
+		"a look at the entry":    {atWork, faults{look("-entry.json").Do(busy)}},
+		"a listing":              {notStarted, faults{listing().Do(busy)}},
+		"a look at a sub-object": {notStarted, faults{look("actions/").Do(busy), listing().Do(emulator.Answer(404, "ContainerNotFound"))}},
+		"a second look":          {setBack, faults{look("-entry.json").Range(2, 1000).Do(busy)}},
+	} {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan, _ := c.in(t, world{server, onEmulator}, eachKind())
+			half := plantest.Small()
+			for _, rule := range c.rules {
+				rule.Where(func(r emulator.Request) bool { return strings.Contains(r.Blob+r.Prefix, plan.ID.String()) })
+			}
+			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
+			time.Sleep(pastGrace)
+			transport := server.Transport()
+			transport.Inject(c.rules...)
+			told := map[uuid.UUID]azblob.RecoveredPlan{}
+			var mu sync.Mutex
+			v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(p azblob.RecoveredPlan) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[p.ID] = p
+			}}))
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 2 {
+				t.Fatalf("%+v, %v: want both plans in the report", report, err)
+			}
+			for _, p := range report.Plans {
+				failed := p.ID == plan.ID
+				if p.Found == "" || failed != (p.Err != nil) || failed != (p.Did == "") || told[p.ID].Found != p.Found {
+					t.Errorf("the report says %+v, the observer was told %+v", p, told[p.ID])
+				}
+			}
+		})
+	}
+	inBubble(t, "cancelled", func(t *testing.T, server *emulator.Server) {
+		created(t, onEmulator(t, server), plantest.Small())
+		time.Sleep(pastGrace)
+		ctx, cancel := context.WithCancel(t.Context())
+		transport := server.Transport()
+		transport.SetGate(gateOf(func(r emulator.Request) {
+			if r.Op == emulator.HeadBlob {
+				cancel()
+			}
+		}))
+		report, err := onEmulator(t, server, azblob.WithTransport(transport)).Recover(ctx, azblob.RecoverOptions{})
+		if !errors.Is(err, context.Canceled) || len(report.Plans) != 0 {
+			t.Errorf("%+v, %v: the context's end says nothing about a plan", report, err)
+		}
+	})
+}

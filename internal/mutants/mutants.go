@@ -119,6 +119,8 @@ var mutants = []mutant{
 	{"undo: takes sub-objects of any version", "creator.go", "blob.Target{Name: p.ref.Name, ETag: p.etag}", "blob.Target{Name: p.ref.Name}", "TestUndoBeside"},
 	{"delete: an interrupted one is not found", "deleter.go", "_, err := v.client.Head(ctx, keys.deleteMarker())", "_, err := v.client.Head(ctx, keys.object())", "TestDelete"},
 	{"recovery: a dry run works", "recovery.go", "if !r.opts.DryRun {", "if true {", "TestRecovery"},
+	{"recovery: what can't be looked at is not reported", "recovery.go", "return r.fail(keys, \"a plan that could not be looked at\", err)", "return err", "TestRecoveryNames"},
+	{"recovery: the end of a context is a plan's damage", "recovery.go", "\tif ctx.Err() != nil {\n\t\treturn err\n\t}\n\treturn r.fail", "\treturn r.fail", "TestRecoveryNames"},
 	{"recovery: repairs unasked", "recovery.go", "\tif !r.opts.Thorough {\n\t\treturn r.fail(keys, found", "\tif false {\n\t\treturn r.fail(keys, found", "TestRecoveryOfLost"},
 	{"recovery: goes on past a sub-object that has changed", "internal/blob/batch.go", "err = worse(err, c.changed(ctx, containerName, unmatched))", "_ = c.changed", "TestRecoveryBeside"},
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
