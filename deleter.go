@@ -19,8 +19,11 @@ import (
 // that no single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name; what an
 // earlier Delete left it can't find then, and says ErrUnknown until Recovery has removed it.
 //
+// A plan whose object was lost from outside, as Recovery reports it, is removed as well, once its entry is older than the grace
+// period and a margin.
+//
 // Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrConflict when others kept
-// rewriting the plan's object; ErrUnavailable when the service contradicts itself, or was too slow; ErrUnknown when the
+// rewriting the plan's object, or it was lost so recently that this can't be judged yet; ErrUnavailable when the service contradicts itself, or was too slow; ErrUnknown when the
 // outcome can't be known. The same call again is right after each of the last three.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.change("Delete", &id, func() error {
@@ -70,7 +73,7 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan doomed, err e
 			return plan, err
 		}
 		if plan.etag == "" {
-			return plan, nil // an earlier Delete removed it
+			return plan, nil // gone already
 		}
 		if time.Since(started) > v.grace {
 			err = errSlowDelete
@@ -103,7 +106,7 @@ type doomed struct {
 	// parts are its sub-objects. Where listed is set a listing named them, and else the object, which can't have missed any.
 	parts  []blob.Target
 	listed bool
-	// etag is the object's version; empty where an earlier delete removed the object.
+	// etag is the object's version; empty where the object is gone already.
 	etag string
 }
 
@@ -142,17 +145,47 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 	return d, err
 }
 
-// deletedBefore says whether an earlier Delete has removed the object: nil, or why not, which is notFound where there is no
-// plan at all.
+// deletedBefore says whether an earlier Delete has removed the object, or it was lost: nil, or why not, which is notFound
+// where there is no plan at all.
 func (v *Vault) deletedBefore(ctx context.Context, keys keys, notFound error) error {
 	if err := v.confirmGone(ctx, keys, keys.object()); err != nil {
 		return err
 	}
 	_, err := v.client.Head(ctx, keys.deleteMarker())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return notFound // the plan was never there, or nothing is left of it
+		return v.lostBefore(ctx, keys, notFound)
 	}
 	return at("look for delete marker", keys.deleteMarker(), err)
+}
+
+// lostBefore says whether the object was lost from outside: nil, or why not, which is notFound where there is no plan at all.
+// The look at the entry comes after that for the delete marker, which a Delete removes last: the entry of a plan that was being
+// deleted is gone by now.
+func (v *Vault) lostBefore(ctx context.Context, keys keys, notFound error) error {
+	p, err := v.client.Head(ctx, keys.entry())
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return notFound // the plan was never there, or nothing is left of it
+	}
+	if err != nil {
+		return at("look for entry", keys.entry(), err)
+	}
+	if s := sightOf(&blob.Item{Properties: p}); s != running && s != final {
+		return notFound // it is being created, or that was broken off
+	}
+	s, err := v.suspectOf(ctx, keys)
+	if err != nil {
+		return err
+	}
+	c, err := v.examine(ctx, s, false)
+	switch {
+	case err != nil:
+		return err
+	case c.found == lostObject:
+		return nil
+	case c.found == tooYoung:
+		return at("look for object", keys.object(), fmt.Errorf("%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second)))
+	}
+	return at("look for object", keys.object(), fmt.Errorf("%w: the plan has changed meanwhile", storage.ErrConflict))
 }
 
 // deleteRest removes what is left when the object is gone: sub-objects, entry, markers.

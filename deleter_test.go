@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -288,4 +290,99 @@ func TestDeleteWithoutListing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeleteOfWhatLostItsObject follows Recovery's advice about a plan whose object was lost from outside: Delete removes the
+// rest of it, and the ID is free again.
+func TestDeleteOfWhatLostItsObject(t *testing.T) {
+	loses := func(t *testing.T, server *emulator.Server, in state) *workflow.Plan {
+		plan, _ := in(t, world{server, onEmulator}, eachKind())
+		for c := range server.Containers() {
+			server.Remove(c, "plans/"+plan.ID.String()+"-object.json")
+		}
+		return plan
+	}
+	for name, in := range map[string]state{"running": atWork, "final": final} {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan := loses(t, server, in)
+			time.Sleep(pastGrace)
+			v := onEmulator(t, server)
+			before := stored(server)
+			if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
+				t.Errorf("Recover: %v, want the remedy", err)
+			}
+			if err := v.Delete(t.Context(), plan.ID); err != nil || stored(server) != 0 {
+				t.Errorf("%v, and %d blobs are left of %d", err, stored(server), before)
+			}
+			if err := v.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("again: %v", err)
+			}
+			created(t, v, copyOf(plan))
+			sound(t, v)
+		})
+	}
+	requests := 1
+	for n := 1; n <= requests; n++ {
+		inBubble(t, fmt.Sprintf("dies at %d", n), func(t *testing.T, server *emulator.Server) {
+			plan := loses(t, server, atWork)
+			time.Sleep(pastGrace)
+			w := world{server, onEmulator}.clone()
+			w.server.ResetRequests()
+			if err := w.vault(t).Delete(t.Context(), plan.ID); err != nil {
+				t.Fatal(err)
+			}
+			requests = len(w.server.Requests())
+			dies(t, server, emulator.On().Nth(n).Do(emulator.Crash()), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+			if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && (n < requests || !errors.Is(err, storage.ErrNotFound)) {
+				t.Errorf("again: %v", err)
+			}
+			if n := stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+	inBubble(t, "young", func(t *testing.T, server *emulator.Server) {
+		plan := loses(t, server, atWork)
+		before := stored(server)
+		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "call again in") || stored(server) != before {
+			t.Errorf("got %v, and %d blobs are left of %d", err, stored(server), before)
+		}
+	})
+	inBubble(t, "an object that only seems to be lost", func(t *testing.T, server *emulator.Server) {
+		plan, _ := atWork(t, world{server, onEmulator}, eachKind())
+		time.Sleep(pastGrace)
+		before := contents(server)
+		lies := []*emulator.Rule{
+			emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Do(absences[0]),
+			emulator.On(emulator.HeadBlob).Path("-delete").Do(absences[0]),
+		}
+		if err := faulty(t, server, lies...).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) || !maps.Equal(before, contents(server)) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestDeleteMarkersThatTakeTooLong delays each delete marker beyond the grace period: Delete gives up before its commit, and
+// says that it was too slow.
+func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		slow := onEmulator(t, server, azblob.WithTransport(slowMarkers{server.Transport()}), azblob.WithGracePeriod(2*time.Second))
+		err := slow.Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want ErrUnavailable alone", err)
+		}
+		same(t, onEmulator(t, server), plan)
+	})
+}
+
+// slowMarkers is a connection on which the answers to delete markers come late.
+type slowMarkers struct{ *emulator.Transport }
+
+func (s slowMarkers) Do(req *http.Request) (*http.Response, error) {
+	resp, err := s.Transport.Do(req)
+	if strings.HasSuffix(req.URL.Path, "-delete") {
+		time.Sleep(3 * time.Second)
+	}
+	return resp, err
 }

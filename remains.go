@@ -288,7 +288,7 @@ func (c condition) err() error {
 	keys := c.suspect.keys
 	switch c.found {
 	case lostObject:
-		return &storage.Error{Doing: "look for object", Blob: keys.object().String(), Err: fmt.Errorf("%w: it is missing beside an entry that was in use: restore the blob from a backup", storage.ErrCorrupt)}
+		return &storage.Error{Doing: "look for object", Blob: keys.object().String(), Err: fmt.Errorf("%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)}
 	case lostEntry, restorableEntry:
 		remedy := "Delete removes what is there"
 		if diagnose(c.signs(true)) == restorableEntry {
