@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +147,7 @@ func object(server *emulator.Server, plan *workflow.Plan) string {
 type shortLister struct {
 	*emulator.Transport
 	name  string
+	mu    sync.Mutex
 	times int
 }
 
@@ -153,6 +155,8 @@ var listedBlob = regexp.MustCompile(`(?s)<Blob>.*?</Blob>`)
 
 func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 	resp, err := f.Transport.Do(req)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil || req.URL.Query().Get("comp") != "list" || f.times == 0 {
 		return resp, err
 	}
@@ -180,7 +184,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			plan, _ := in(t, world{server, onEmulator}, plantest.Small())
 			time.Sleep(pastGrace)
-			short := &shortLister{server.Transport(), "actions/", 1}
+			short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
 			report, err := onEmulator(t, server, azblob.WithTransport(short)).Recover(t.Context(), azblob.RecoverOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
@@ -199,7 +203,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 	}
 	inBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
 		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, world{server, onEmulator}, plantest.Small())
-		short := &shortLister{server.Transport(), "actions/", 1}
+		short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
 		if err := onEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("got %v, want ErrUnknown", err)
 		}

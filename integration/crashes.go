@@ -301,8 +301,8 @@ func crashDelete(ctx context.Context, s *stage) error {
 		did   string
 	}{
 		{"before the delete marker", crash{putting(deleteMarker), 1, false}, plantest.Full, true, ""},
-		{"after the delete marker", crash{putting(deleteMarker), 1, true}, plantest.Full, true, "removed the delete marker"},
-		{"before the object's removal", crash{deleting(object), 1, false}, plantest.Full, true, "removed the delete marker"},
+		{"after the delete marker", crash{putting(deleteMarker), 1, true}, plantest.Full, true, "rewrote the object, so that the delete can't go on, and removed the delete marker"},
+		{"before the object's removal", crash{deleting(object), 1, false}, plantest.Full, true, "rewrote the object, so that the delete can't go on, and removed the delete marker"},
 		{"after the object's removal", crash{deleting(object), 1, true}, plantest.Full, false, finished},
 		{"before a batch of sub-objects", crash{batch, 1, false}, plantest.Full, false, finished},
 		{"between two batches of sub-objects", crash{batch, 2, false}, large, false, finished},

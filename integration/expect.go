@@ -179,7 +179,7 @@ func (s *stage) sound(ctx context.Context, v *azblob.Vault) error {
 
 // settle lets time pass and recovers, until nothing is too young any more; it returns all that was done about each plan.
 func (s *stage) settle(ctx context.Context, v *azblob.Vault) (map[uuid.UUID]azblob.RecoveredPlan, error) {
-	const pause, most = shortGrace / 4, 120 // a minute
+	const pause, most = shortGrace / 8, 120 // two minutes
 	done := map[uuid.UUID]azblob.RecoveredPlan{}
 	for range most {
 		r, err := v.Recover(ctx, azblob.RecoverOptions{})

@@ -60,24 +60,25 @@ func newStage(cfg config, t *target, out reporter) *stage {
 	}
 }
 
-// The grace period of vaults that recover from crashes here: with the default one a run would take a quarter of an hour. They
-// recover while nothing else writes, so it does no harm that the other vaults have another one.
-const shortGrace = 2 * time.Second
+// shortGrace is the grace period of all vaults here. With the default a run would take a quarter of an hour: markers name the
+// grace period of their writers, and a recovery waits for as long.
+const shortGrace = 8 * time.Second
 
 // open opens a vault with a connection of its own.
 func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, *wire, error) {
 	w := &wire{inner: s.transport, base: s.base(), note: s.note, made: s.containerMade}
 	all := []azblob.Option{
 		azblob.WithTransport(w),
+		azblob.WithGracePeriod(shortGrace),
 		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
 	}
 	v, err := s.dial(ctx, s.cfg.prefix, append(all, opts...)...)
 	return v, w, err
 }
 
-// recoverer opens a vault that takes what is older than a few seconds for crashed.
+// recoverer opens a vault that has seen nothing yet, as a process that was started again has it.
 func (s *stage) recoverer(ctx context.Context) (*azblob.Vault, error) {
-	v, _, err := s.open(ctx, azblob.WithGracePeriod(shortGrace))
+	v, _, err := s.open(ctx)
 	return v, err
 }
 
