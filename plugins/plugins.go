@@ -10,7 +10,8 @@ type Plugin interface {
 	// Name is the plugin's name in Action.Plugin. It must not be empty.
 	Name() string
 	// Request gives an empty value of the type that Action.Req holds, to decode into: a struct or a pointer to one
-	// (or anything else encoding/json can decode). What is read back is of exactly this type.
+	// (or anything else encoding/json can decode). What is read back is of exactly this type. A request that encoding/json can
+	// encode, but not decode into this type, is refused.
 	Request() any
 	// Response gives an empty value of the type that Attempt.Resp holds, as Request does.
 	Response() any

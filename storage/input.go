@@ -1,9 +1,12 @@
 package storage
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -157,7 +160,7 @@ func asAuthored(o workflow.Object, bad func(field, problem string)) {
 }
 
 // knownPlugin is the rule that an action's plugin is in the registry, and that its request and responses are of the types
-// that come back: those that the plugin names, or pointers to them, or raw JSON that they can be read from.
+// that come back: those that the plugin names, or pointers to them, or raw JSON. Bind must be able to read them.
 func knownPlugin(reg *registry.Register) workflow.Rule {
 	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
@@ -184,17 +187,75 @@ func fits(value, empty any) string {
 	if value == nil || empty == nil {
 		return ""
 	}
-	if _, raw := value.(json.RawMessage); raw {
-		if _, err := typed(value, empty); err != nil {
-			return fmt.Sprintf("can't be read as %T: %v", empty, err)
+	raw, isRaw := value.(json.RawMessage)
+	if !isRaw {
+		got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
+		if got != want && got != reflect.PointerTo(want) && reflect.PointerTo(got) != want {
+			return fmt.Sprintf("is a %v, not the %v", got, want)
 		}
-		return ""
+		if !oneWay(want) {
+			return ""
+		}
+		var err error
+		if raw, err = json.Marshal(value); err != nil {
+			return "" // whoever encodes the object says so
+		}
 	}
-	got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
-	if got == want || got == reflect.PointerTo(want) || reflect.PointerTo(got) == want {
-		return ""
+	if _, err := typed(raw, empty); err != nil {
+		return fmt.Sprintf("can't be read as %T: %v", empty, err)
 	}
-	return fmt.Sprintf("is a %v, not the %v", got, want)
+	return ""
+}
+
+// oneWays remembers the answers of oneWay, which depend on the type alone.
+var oneWays sync.Map
+
+// oneWay says whether encoding/json may write values of a type that it can't read again into that type. Where it is false,
+// there is no need to try.
+func oneWay(t reflect.Type) bool {
+	if known, ok := oneWays.Load(t); ok {
+		return known.(bool)
+	}
+	is := holdsOneWay(t, map[reflect.Type]bool{})
+	oneWays.Store(t, is)
+	return is
+}
+
+// oneWayBy are the interfaces by which a type writes or reads itself.
+var oneWayBy = []reflect.Type{
+	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
+	reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
+}
+
+// holdsOneWay looks for what makes a type one-way in all that its values can hold: interfaces, types that write or read
+// themselves, and embedded pointers to structs that are not exported, which encoding/json can't set.
+func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() { // those two read what they write
+		return false
+	}
+	seen[t] = true
+	if slices.ContainsFunc(oneWayBy, reflect.PointerTo(t).Implements) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Map:
+		return holdsOneWay(t.Key(), seen) || holdsOneWay(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holdsOneWay(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+				continue
+			}
+			if !f.IsExported() && f.Type.Kind() == reflect.Pointer || holdsOneWay(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Bind turns the raw requests and responses of all actions of a plan that was read into the types of their plugins; a nil

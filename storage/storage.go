@@ -73,8 +73,9 @@ type Reader interface {
 // An update reads the object's own fields and the IDs of all below it, so other goroutines may work on those parts, and
 // update them, at the same time. Only an update of a plan to a final status reads all of it.
 //
-// Requests and responses must be fit for JSON: encoding/json can write them, their text is valid UTF-8, and they are nested at
-// most workflow.MaxDepth levels deep. Create and updates check that before anything is stored, and return ErrInvalid.
+// Requests and responses must be fit for JSON: encoding/json can write them, and read them again into the types of their
+// plugins, their text is valid Unicode, and they are nested at most workflow.MaxDepth levels deep. Create and updates check that
+// before anything is stored, and return ErrInvalid. In fields of type any, numbers are read as float64.
 //
 // An engine moves a plan to Running before it updates any part of it, and writes the parts before it moves the plan to
 // a final status: a plan that is NotStarted or final is read as a whole, without its parts.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -206,7 +208,7 @@ func encodeAny(v any) (json.RawMessage, error) {
 		return nil, err
 	case tooDeep(text):
 		return nil, fmt.Errorf("is nested more than %d levels deep", MaxDepth)
-	case !utf8.Valid(text), bytes.Contains(text, []byte(`\ufffd`)) && !validText(reflect.ValueOf(v), 0):
+	case !utf8.Valid(text), bytes.Contains(text, []byte(`\ufffd`)) && !validText(reflect.ValueOf(v), 0), halfRune(text):
 		return nil, errors.New("has text that is not valid UTF-8")
 	}
 	return text, nil
@@ -234,6 +236,43 @@ func tooDeep(text []byte) bool {
 		}
 	}
 	return false
+}
+
+// halfRune says whether JSON has the escape of one half of a UTF-16 pair without the other, which is read as U+FFFD. The
+// encoder never writes those; raw JSON, and what writes its own, may have them.
+func halfRune(text []byte) bool {
+	for i := 0; ; {
+		next := bytes.IndexByte(text[i:], '\\')
+		if next < 0 {
+			return false
+		}
+		i += next
+		first, ok := escaped(text[i:])
+		if !ok {
+			i += 2 // of a letter, or a backslash
+			continue
+		}
+		if i += escape; !utf16.IsSurrogate(first) {
+			continue
+		}
+		second, ok := escaped(text[i:])
+		if !ok || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+		i += escape
+	}
+}
+
+// escape is how long an escape such as \u00e9 is.
+const escape = len(`\u00e9`)
+
+// escaped reads the escape of a number at the beginning of a text, if there is one.
+func escaped(text []byte) (r rune, ok bool) {
+	if len(text) < escape || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:escape]), 16, 16)
+	return rune(n), err == nil
 }
 
 // validText says whether all text in a value that encoding/json can write is valid UTF-8. The encoder writes \ufffd for what

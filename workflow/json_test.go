@@ -442,3 +442,24 @@ func TestEncodable(t *testing.T) {
 type marshaler string
 
 func (m marshaler) MarshalText() ([]byte, error) { return []byte(m), nil }
+
+// TestHalfCharactersAreRefused: raw text is refused where encoding/json would read U+FFFD for an escape of something else.
+func TestHalfCharactersAreRefused(t *testing.T) {
+	parts := []string{`a`, `é`, `🚀`, `\\`, `\"`, `\n`, `u`, `ud83d`, `\u0041`, `\ud83d`, `\uDE80`, `\uDBFF`, `\udfff`, `\ud7ff`, `\ue000`}
+	for _, first := range parts {
+		for _, second := range parts {
+			for _, third := range parts {
+				text := `"` + first + second + third + `"`
+				var read string
+				if err := json.Unmarshal([]byte(text), &read); err != nil {
+					t.Fatalf("%s: %v", text, err)
+				}
+				refused := false
+				workflow.Encodable(&workflow.Action{Req: json.RawMessage(text)}, func(string, string) { refused = true })
+				if changed := strings.Contains(read, "\ufffd"); refused != changed {
+					t.Errorf("%s: refused %v, changed %v", text, refused, changed)
+				}
+			}
+		}
+	}
+}

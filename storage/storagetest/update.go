@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -191,7 +192,7 @@ func updateCases() []Case {
 			before := modelClone(plan)
 			for what, req := range unreadable() {
 				fresh := plantest.Full()
-				fresh.Blocks[1].Sequences[0].Actions[1].Req = req
+				setRequest(fresh.Blocks[1].Sequences[0].Actions[1], req)
 				if err := s.vault.Create(s.ctx, fresh); !errors.Is(err, storage.ErrInvalid) {
 					s.Errorf("Create of a plan with %s in a request: %v", what, err)
 				} else {
@@ -199,7 +200,7 @@ func updateCases() []Case {
 				}
 				edited := modelClone(plan)
 				a := edited.Blocks[1].Sequences[0].Actions[1]
-				a.Req = req
+				setRequest(a, req)
 				s.names("Req", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
 				edited.State.Status = workflow.Completed
 				s.names("Blocks[1].Sequences[0].Actions[1].Req", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
@@ -221,17 +222,29 @@ func updateCases() []Case {
 			a := plan.Blocks[1].Sequences[0].Actions[1]
 			a.Req = nested(workflow.MaxDepth)
 			plan.PreChecks.Actions[0].Req = plantest.Request{Text: "\ufffd \\ufffd", Options: map[string]string{"\ufffd": ""}}
-			plan.PostChecks.Actions[0].Req = json.RawMessage(`{"Text": "\ufffd"}`)
+			plan.PostChecks.Actions[0].Req = json.RawMessage(`{"Text": "\ufffd \ud83d\uDE80 \\ud83d \\\ud83d\ude80"}`)
+			loose := plan.ContChecks.Actions[0]
+			setRequest(loose, plantest.Loose{Any: map[string]any{"a": []any{1, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}})
 			s.started(plan)
 			a.Attempts = []workflow.Attempt{{Resp: nested(workflow.MaxDepth)}}
 			s.must(s.vault.UpdateAction(s.ctx, a))
+			loose.Attempts = []workflow.Attempt{{Resp: &plantest.Loose{Any: "a"}}}
+			s.must(s.vault.UpdateAction(s.ctx, loose))
 			s.must(complete(s.ctx, s.vault, plan))
 			got := s.read(s.open(), plan.ID)
 			if r := got.PreChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd \\ufffd" || len(r.Options) != 1 {
 				s.Errorf("a text came back as %+v", r)
 			}
-			if r := got.PostChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd" {
+			if r := got.PostChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd 🚀 \\ud83d \\🚀" {
 				s.Errorf("a text came back as %+v", r)
+			}
+			// A number without a type is a float64, as encoding/json has it.
+			want := plantest.Loose{Any: map[string]any{"a": []any{1.0, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}}
+			if r := got.ContChecks.Actions[0].Req.(plantest.Loose); !reflect.DeepEqual(r, want) {
+				s.Errorf("a request came back as %+v", r)
+			}
+			if r := got.ContChecks.Actions[0].Attempts[0].Resp.(*plantest.Loose); r.Err != nil || r.Any != "a" {
+				s.Errorf("a response came back as %+v", r)
 			}
 		}),
 		on("update/of a deleted plan is ErrNotFound and brings nothing back", func(s *stage) {
@@ -479,13 +492,30 @@ func otherChildren() []struct {
 // unreadable are requests that could be stored and not be read again, or not as they were.
 func unreadable() map[string]any {
 	return map[string]any{
-		"a text that is not UTF-8":      plantest.Request{Text: "a\xffb"},
-		"a key that is not UTF-8":       plantest.Request{Options: map[string]string{"\xc3": ""}},
-		"a value that is not UTF-8":     &plantest.Request{Options: map[string]string{"a": "\xe2\x82"}},
-		"raw JSON that is not UTF-8":    json.RawMessage("{\"Text\":\"\xff\"}"),
-		"raw JSON nested too deep":      nested(workflow.MaxDepth + 1),
-		"raw JSON nested much too deep": json.RawMessage(strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)),
+		"a text that is not UTF-8":       plantest.Request{Text: "a\xffb"},
+		"a key that is not UTF-8":        plantest.Request{Options: map[string]string{"\xc3": ""}},
+		"a value that is not UTF-8":      &plantest.Request{Options: map[string]string{"a": "\xe2\x82"}},
+		"raw JSON that is not UTF-8":     json.RawMessage("{\"Text\":\"\xff\"}"),
+		"raw JSON with half a character": json.RawMessage(`{"Text": "\\\ud83d"}`),
+		"the other half of a character":  json.RawMessage(`{"Text": "\uD83D\uD83D\uDE80"}`),
+		"a key with half a character":    json.RawMessage(`{"Other": {"\ude80\u0041": 1}}`),
+		"half a character in a value":    plantest.Loose{Any: json.RawMessage(`"\ud83d\\ude80"`)},
+		"an error":                       plantest.Loose{Err: errors.New("an error")},
+		"a pointer to an error":          &plantest.Loose{Err: errors.New("an error")},
+		"a number beyond a float64":      plantest.Loose{Any: []any{json.RawMessage("1e400")}},
+		"what its type does not read":    plantest.Loose{Nested: []plantest.Written{"FIRST", "second"}},
+		"raw JSON nested too deep":       nested(workflow.MaxDepth + 1),
+		"raw JSON nested much too deep":  json.RawMessage(strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)),
 	}
+}
+
+// setRequest gives an action a request, and the plugin that it is of.
+func setRequest(a *workflow.Action, req any) {
+	switch req.(type) {
+	case plantest.Loose, *plantest.Loose:
+		a.Plugin = plantest.LooseName
+	}
+	a.Req = req
 }
 
 // nested is raw JSON of so many levels that the plugin's types can be read from.

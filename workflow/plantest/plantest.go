@@ -47,16 +47,56 @@ func (Plugin) Request() any { return Request{} }
 // Response returns an empty *Response.
 func (Plugin) Response() any { return &Response{} }
 
-// Register returns a new register with Plugin in it.
+// LooseName is the plugin whose requests and responses encoding/json can write and not always read.
+const LooseName = "plantest.Loose"
+
+// Loose is the request of that plugin, and a pointer to it is the response.
+type Loose struct {
+	// Any can hold what has a JSON that is read as something else, or not at all.
+	Any any `json:",omitempty"`
+	// Err can't be read unless it is nil.
+	Err error `json:",omitempty"`
+	// Nested reads itself, and so decides what it understands.
+	Nested []Written `json:",omitempty"`
+}
+
+// Written is a text that can be written whatever it is, and is read only where it is in capitals.
+type Written string
+
+// MarshalText returns the text.
+func (w Written) MarshalText() ([]byte, error) { return []byte(w), nil }
+
+// UnmarshalText reads a text in capitals.
+func (w *Written) UnmarshalText(text []byte) error {
+	if s := string(text); s != strings.ToUpper(s) {
+		return fmt.Errorf("%q is not in capitals", s)
+	}
+	*w = Written(text)
+	return nil
+}
+
+// LoosePlugin is the plugin of that name; it can't be run.
+type LoosePlugin struct{}
+
+// Name returns LooseName.
+func (LoosePlugin) Name() string { return LooseName }
+
+// Request returns an empty Loose.
+func (LoosePlugin) Request() any { return Loose{} }
+
+// Response returns an empty *Loose.
+func (LoosePlugin) Response() any { return &Loose{} }
+
+// Register returns a new register with Plugin and LoosePlugin in it.
 func Register() *registry.Register {
 	r := registry.New()
-	if err := r.Register(Plugin{}); err != nil {
-		panic(err) // an empty register takes every plugin that has a name
+	if err := errors.Join(r.Register(Plugin{}), r.Register(LoosePlugin{})); err != nil {
+		panic(err) // an empty register takes every plugin that has a name of its own
 	}
 	return r
 }
 
-var _ plugins.Plugin = Plugin{}
+var _, _ plugins.Plugin = Plugin{}, LoosePlugin{}
 
 // Small returns a plan with one action, as an author would build it: without IDs, times and states.
 func Small() *workflow.Plan { return Sized(1, 1, 1) }

@@ -1,0 +1,182 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// of is a plugin whose requests and responses are of the type of empty.
+type of struct{ empty any }
+
+func (of) Name() string    { return "of" }
+func (p of) Request() any  { return p.empty }
+func (p of) Response() any { return p.empty }
+
+type (
+	failure  struct{ Err error }
+	sink     struct{ To io.Writer }
+	anything struct{ V any }
+	number   struct{ N json.Number }
+	linked   struct {
+		Next *linked `json:",omitempty"`
+		S    string  `json:",omitempty"`
+	}
+	inside   struct{ A int }
+	embeds   struct{ *inside }
+	embedded struct{ inside }
+	hidden   struct {
+		err error
+		Err error `json:"-"`
+	}
+	wellKnown struct {
+		At  time.Time
+		Raw json.RawMessage
+		For time.Duration
+	}
+	selfWritten struct {
+		ID   uuid.UUID
+		Addr netip.Addr
+		Big  *big.Int
+		Keys map[uuid.UUID]int
+	}
+)
+
+// oneWay writes what it does not read.
+type oneWay struct{ S string }
+
+func (oneWay) MarshalJSON() ([]byte, error) { return []byte(`[1]`), nil }
+
+// otherWay reads what it does not write.
+type otherWay struct{ S string }
+
+func (*otherWay) UnmarshalJSON(text []byte) error {
+	if text[0] != '[' {
+		return errors.New("want a list")
+	}
+	return nil
+}
+
+// oneWayKey is written as a key, and not read as one.
+type oneWayKey struct{ S string }
+
+func (k oneWayKey) MarshalText() ([]byte, error) { return []byte(k.S), nil }
+
+func TestRequestsThatCantBeRead(t *testing.T) {
+	for what, test := range map[string]struct {
+		value any
+		bad   bool
+	}{
+		"an error":                      {failure{errors.New("x")}, true},
+		"an error behind a pointer":     {&failure{errors.New("x")}, true},
+		"no error":                      {failure{}, false},
+		"a writer":                      {sink{io.Discard}, true},
+		"an error deep inside":          {map[string][]*failure{"a": {{errors.New("x")}}}, true},
+		"one way":                       {oneWay{"x"}, true},
+		"one way inside":                {[2]oneWay{}, true},
+		"one way as a key":              {map[oneWayKey]int{{"a"}: 1}, true},
+		"no one-way keys":               {map[oneWayKey]int(nil), false},
+		"the other way":                 {otherWay{"x"}, true},
+		"an embedded pointer":           {embeds{&inside{1}}, true},
+		"no embedded pointer":           {embeds{}, false},
+		"an embedded struct":            {embedded{inside{1}}, false},
+		"anything":                      {anything{map[string]any{"a": []any{1, "b", nil, 1 << 60}}}, false},
+		"a number beyond all":           {anything{json.Number("1e400")}, true},
+		"a number beyond all as itself": {number{json.Number("1e400")}, false},
+		"a list":                        {linked{Next: &linked{S: "a"}}, false},
+		"what JSON does not see":        {hidden{errors.New("x"), errors.New("y")}, false},
+		"well known":                    {wellKnown{time.Now(), json.RawMessage(`{}`), time.Second}, false},
+		"written by itself": {selfWritten{
+			uuid.New(), netip.IPv6Loopback(), new(big.Int).Lsh(big.NewInt(1), 100), map[uuid.UUID]int{uuid.New(): 1},
+		}, false},
+	} {
+		empty := reflect.Zero(reflect.TypeOf(test.value)).Interface()
+		if p := reflect.TypeOf(test.value); p.Kind() == reflect.Pointer {
+			empty = reflect.New(p.Elem()).Interface()
+		}
+		reg := registry.New()
+		if err := reg.Register(of{empty}); err != nil {
+			t.Fatal(err)
+		}
+		plan := plantest.Small()
+		a := plan.Blocks[0].Sequences[0].Actions[0]
+		a.Plugin, a.Req = "of", test.value
+		err := storage.CheckNew(plan, reg)
+		if bad := errors.Is(err, storage.ErrInvalid); bad != test.bad || bad == (err == nil) {
+			t.Errorf("%s: CheckNew says %v", what, err)
+		}
+
+		// It says what a reader would meet.
+		storage.Complete(plan)
+		text, err := workflow.Marshal(plan)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		read := new(workflow.Plan)
+		if err := json.Unmarshal(text, read); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if err := storage.Bind(read, reg); (err != nil) != test.bad {
+			t.Errorf("%s: Bind says %v", what, err)
+		}
+
+		plan.State.ETag = storage.Version("1", plan)
+		a.State.ETag = storage.Version("1", a)
+		a.Req, a.Attempts = nil, []workflow.Attempt{{}, {Resp: test.value}}
+		err = storage.CheckUpdate(a, reg, false)
+		var field *workflow.FieldError
+		if (err != nil) != test.bad || test.bad && (!errors.As(err, &field) || field.Field != "Attempts[1].Resp") {
+			t.Errorf("%s: CheckUpdate says %v", what, err)
+		}
+	}
+}
+
+// TestPlainRequestsCostNothing: what is sure to be read again is not encoded to find out.
+func TestPlainRequestsCostNothing(t *testing.T) {
+	allocated := func(value, empty any) float64 {
+		reg := registry.New()
+		if err := reg.Register(of{empty}); err != nil {
+			t.Fatal(err)
+		}
+		a := plantest.Small().Blocks[0].Sequences[0].Actions[0]
+		a.ID, a.PlanID, a.Plugin, a.Req = workflow.NewV7(), workflow.NewV7(), "of", value
+		a.State.ETag = storage.Version("1", a)
+		return testing.AllocsPerRun(10, func() {
+			if err := storage.CheckUpdate(a, reg, false); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	var plain linked
+	var others []wellKnown
+	var loose anything
+	for i := range 500 {
+		plain = linked{Next: &linked{Next: plain.Next, S: fmt.Sprint(i)}}
+		others = append(others, wellKnown{At: time.Now()})
+		loose = anything{map[string]any{fmt.Sprint(i): loose.V}}
+	}
+	for what, n := range map[string]float64{
+		"a list":             allocated(plain, linked{}) - allocated(linked{}, linked{}),
+		"what is well known": allocated(others, others[:0]) - allocated(others[:0], others[:0]),
+	} {
+		if n > 10 {
+			t.Errorf("%s took %v allocations", what, n)
+		}
+	}
+	if n := allocated(loose, anything{}) - allocated(anything{}, anything{}); n < 500 {
+		t.Errorf("what had to be tried took %v allocations: the test can't tell", n)
+	}
+}
