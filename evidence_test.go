@@ -270,7 +270,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 		}))
 		report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
 		if err != nil || len(report.Plans) != 0 || !ended {
-			t.Errorf("%+v, %v; the Delete came to its end: %v", report, err, ended)
+			t.Errorf("%+v, %v; the Delete ended: %v", report, err, ended)
 		}
 	})
 }

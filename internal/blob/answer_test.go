@@ -474,7 +474,7 @@ func TestReplacedDefaultTransport(t *testing.T) {
 	c.Close()
 }
 
-// TestHostsThatAreNotThere: the first try's failure is told of before anything is waited for, with its cause.
+// TestHostsThatAreNotThere: the observer learns the cause of the first failure before the client waits.
 func TestHostsThatAreNotThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
