@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // Vault is a storage.Vault on Azure Blob Storage. It is safe for concurrent use, and any number of vaults, in any number
@@ -52,10 +53,10 @@ var _ storage.Vault = (*Vault)(nil)
 func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
 	var errs []error
 	if problem := checkEndpoint(endpoint); problem != "" {
-		errs = append(errs, storage.Invalid("endpoint", "%s", problem))
+		errs = append(errs, driver.Invalid("endpoint", "%s", problem))
 	}
 	if cred == nil {
-		errs = append(errs, storage.Invalid("cred", "is nil"))
+		errs = append(errs, driver.Invalid("cred", "is nil"))
 	}
 	return open(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
 		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
@@ -82,7 +83,7 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 	return open(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
 		c, err := blob.NewFromConnectionString(connectionString, o)
 		if err != nil {
-			return nil, storage.Invalid("connectionString", "%v", err)
+			return nil, driver.Invalid("connectionString", "%v", err)
 		}
 		return c, nil
 	})
@@ -90,7 +91,7 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 
 func open(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
-		errs = append(errs, storage.Invalid("prefix", "%q %s", name, problem))
+		errs = append(errs, driver.Invalid("prefix", "%q %s", name, problem))
 	}
 	o, err := gather(opts)
 	if err != nil {

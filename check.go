@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -88,7 +89,7 @@ func (p Problem) String() string {
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = v.call("Check", uuid.Nil, func() error {
 		if !o.After.IsZero() && !o.Before.IsZero() && !o.After.Before(o.Before) {
-			return storage.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After.Format(time.RFC3339Nano), o.Before.Format(time.RFC3339Nano))
+			return driver.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After.Format(time.RFC3339Nano), o.Before.Format(time.RFC3339Nano))
 		}
 		days, err := v.days(ctx)
 		if err != nil {
@@ -294,7 +295,7 @@ func (x *examination) subObjects(ctx context.Context, object *workflow.Plan) {
 	for _, item := range x.parts {
 		left[item.Name] = item
 	}
-	for _, o := range partsOf(object) {
+	for _, o := range workflow.Parts(object) {
 		ref := x.keys.part(o)
 		item, there := left[ref.Name]
 		delete(left, ref.Name)

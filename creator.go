@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -33,10 +34,10 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		id = plan.ID
 	}
 	return v.change("Create", &id, func() error {
-		if err := storage.CheckNew(plan, v.reg); err != nil {
+		if err := driver.CheckNew(plan, v.reg); err != nil {
 			return err
 		}
-		storage.Complete(plan)
+		driver.Complete(plan)
 		id = plan.ID
 		return v.create(ctx, plan)
 	})
@@ -154,7 +155,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 			w.metadata, err = ownMetadata(o, c.call)
 		}
 		if err != nil {
-			return nil, storage.Unencodable(plan, true, err)
+			return nil, driver.Unencodable(plan, true, err)
 		}
 		if o == workflow.Object(plan) {
 			c.entry = w
@@ -164,7 +165,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
 	}
 	if size > blob.MaxBody {
-		return nil, storage.Invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
+		return nil, driver.Invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
 	}
 	return c, nil
 }
@@ -327,7 +328,7 @@ func (c *creation) putParts(ctx context.Context) error {
 			return at(doing, p.ref, err)
 		}
 		p.etag, p.body = etag, nil
-		p.object.Header().State.ETag = storage.Version(etag, p.object)
+		p.object.Header().State.ETag = driver.Version(etag, p.object)
 		return nil
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -288,7 +289,7 @@ func TestUndoBesideACreate(t *testing.T) {
 	// The first writes its marker, then the second its own, and undoes itself up to the marker; then the first goes on.
 	inBubble(t, "the marker of both", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		other.ID = plan.ID
 		undone, created := make(chan struct{}), make(chan struct{})
 		second := server.Transport()
@@ -318,7 +319,7 @@ func TestUndoBesideACreate(t *testing.T) {
 	// The undo comes so late that Recovery has done it already, and the same plan was created again.
 	inBubble(t, "the sub-objects of a later one", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		again := *plan
 		frozen := server.Transport()
 		frozen.Inject(refused())

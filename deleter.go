@@ -10,6 +10,8 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Delete removes a plan with all its parts: 5 requests and one more for each 256 sub-objects. The plan is gone for every
@@ -27,7 +29,7 @@ import (
 // outcome can't be known. The same call again is right after each of the last three.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.change("Delete", &id, func() error {
-		if err := storage.CheckID(id); err != nil {
+		if err := driver.CheckID(id); err != nil {
 			return err
 		}
 		return v.delete(ctx, v.prefix.plan(id))
@@ -115,7 +117,7 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 	object, p, err := v.readObject(ctx, keys)
 	switch {
 	case err == nil:
-		for _, o := range partsOf(object) {
+		for _, o := range workflow.Parts(object) {
 			d.parts = append(d.parts, blob.Target{Name: keys.part(o).Name})
 		}
 		d.etag = p.ETag

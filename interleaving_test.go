@@ -26,6 +26,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -572,7 +573,7 @@ func numbered(plan *workflow.Plan, n int) *workflow.Plan {
 		}
 	}
 	plan.SubmitTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	storage.Complete(plan)
+	driver.Complete(plan)
 	return plan
 }
 
@@ -1346,6 +1347,6 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 func otherParts() *workflow.Plan {
 	plan := numbered(plantest.Small(), 3)
 	plan.ID, plan.Name, plan.Blocks[0].Name = target, "second", "second"
-	storage.Complete(plan)
+	driver.Complete(plan)
 	return plan
 }

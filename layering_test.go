@@ -90,10 +90,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		"plugins/registry":  {"plugins"},
 		"workflow":          {"plugins"},
 		"workflow/plantest": {"plugins", "plugins/registry", "workflow"},
-		"storage":           {"plugins/registry", "workflow"},
+		"storage":           {"workflow"},
+		"storage/driver":    {"plugins/registry", "storage", "workflow"},
 		"internal/blob":     {},
 		"emulator":          {},
-		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "workflow"},
+		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		// An engine is written against the contract, not against this vault.
 		"examples/engine/engine":  {"plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"plugins"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -32,7 +33,7 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // all at once. Those that are NotStarted or Running are found by their markers, with one or two requests each. Other filters
 // are applied to a listing of what After, Before and BeforeID leave.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if err := filters.Check(); err != nil {
+	if err := driver.CheckFilters(filters); err != nil {
 		return nil, edge("Search", uuid.Nil, err)
 	}
 	return v.stream(ctx, "Search", filters)
@@ -129,9 +130,9 @@ func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chose
 		p.err = at("read metadata of entry", keys.entry(), err)
 		return p, true
 	}
-	r.State.ETag = storage.Version(entry.ETag, &workflow.Plan{State: r.State})
+	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
 	p.result, p.cut = r, len(cut) > 0
-	return p, f.Choose(r)
+	return p, driver.Choose(f, r)
 }
 
 // A listing reads pages of the service's size; with a limit it aims at pages between that and what is wanted, in the middle
@@ -355,11 +356,11 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 // lookUp looks for the plans that the filters name.
 func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
 	ids := slices.Clone(f.ByIDs)
-	slices.SortFunc(ids, storage.NewestFirst)
+	slices.SortFunc(ids, driver.NewestFirst)
 	ids = slices.Compact(ids)
 	named := func(yield func(found, error) bool) {
 		for _, id := range ids {
-			if f.ChooseID(id) && !yield(found{keys: v.prefix.plan(id)}, nil) {
+			if driver.ChooseID(f, id) && !yield(found{keys: v.prefix.plan(id)}, nil) {
 				return
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -411,7 +412,7 @@ func TestListingsBesideWrites(t *testing.T) {
 			seen := map[uuid.UUID]int{}
 			var last uuid.UUID
 			for _, r := range collect(t, onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), f) {
-				if last != uuid.Nil && storage.NewestFirst(last, r.ID) >= 0 {
+				if last != uuid.Nil && driver.NewestFirst(last, r.ID) >= 0 {
 					t.Fatalf("%s: %s after %s", name, r.ID, last)
 				}
 				last = r.ID

@@ -7,7 +7,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // Option is a setting of a vault.
@@ -86,20 +86,20 @@ func gather(opts []Option) (options, error) {
 			*d = fallback
 		}
 		if *d < 0 {
-			errs = append(errs, storage.Invalid(name, "%v is negative", *d))
+			errs = append(errs, driver.Invalid(name, "%v is negative", *d))
 		}
 	}
 	positive("WithRetry: InitialInterval", &o.retry.InitialInterval, 200*time.Millisecond)
 	positive("WithRetry: MaxInterval", &o.retry.MaxInterval, 20*time.Second)
 	positive("WithRetry: MaxElapsed", &o.retry.MaxElapsed, 15*time.Minute)
 	if o.concurrency < 1 {
-		errs = append(errs, storage.Invalid("WithConcurrency", "%d is less than 1", o.concurrency))
+		errs = append(errs, driver.Invalid("WithConcurrency", "%d is less than 1", o.concurrency))
 	}
 	if o.probing < 0 {
-		errs = append(errs, storage.Invalid("WithDayProbing", "%d is negative", o.probing))
+		errs = append(errs, driver.Invalid("WithDayProbing", "%d is negative", o.probing))
 	}
 	if o.grace < time.Second {
-		errs = append(errs, storage.Invalid("WithGracePeriod", "%v is less than 1s, the finest time the service tells", o.grace))
+		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is less than 1s, the finest time the service tells", o.grace))
 	}
 	return o, errors.Join(errs...)
 }

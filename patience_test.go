@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -114,7 +115,7 @@ func TestCreateUntilItSucceeds(t *testing.T) {
 	for _, broken := range []string{"plans/*-entry.json", "blocks/", "plans/*-object.json"} {
 		inBubble(t, "broken off at "+broken, func(t *testing.T, server *emulator.Server) {
 			plan := eachKind()
-			storage.Complete(plan)
+			driver.Complete(plan)
 			diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path(broken), plan)
 			v := onEmulator(t, server)
 			first := time.Now()
@@ -156,7 +157,7 @@ func diesAtOnce(t *testing.T, server *emulator.Server, at *emulator.Rule, plan *
 func TestCreateSaysWhenToCallAgain(t *testing.T) {
 	inBubble(t, "after remains", func(t *testing.T, server *emulator.Server) {
 		plan := eachKind()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), plan)
 		time.Sleep(3 * time.Minute)
 		v := onEmulator(t, server)
@@ -242,7 +243,7 @@ func TestCreateRefusedAtItsObject(t *testing.T) {
 func TestUndoMeetsALaterEntry(t *testing.T) {
 	inBubble(t, "of the same ID", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		again := *plan
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
@@ -400,7 +401,7 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 	inBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), plan)
 		transport := server.Transport()
 		transport.SetGate(gateOf(func(r emulator.Request) {
@@ -468,7 +469,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		// The Create of the long grace period stands at its entry; another one of the short period comes, takes the marker
 		// over and dies there.
 		plan := eachKind()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		other := *plan
 		transport := server.Transport()
 		transport.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
@@ -644,7 +645,7 @@ func TestCreateBesideALatePart(t *testing.T) {
 		for _, recovers := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {
 				plan := plantest.Full()
-				storage.Complete(plan)
+				driver.Complete(plan)
 				late := emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Duplicate(1 << 20))
 				refused := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
 				if err := faulty(t, server, late, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {

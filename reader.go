@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -18,7 +19,7 @@ import (
 // for.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call("Exists", id, func() error {
-		if storage.CheckID(id) != nil {
+		if driver.CheckID(id) != nil {
 			return nil
 		}
 		ref := v.prefix.plan(id).object() // its presence commits the plan
@@ -43,12 +44,12 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // the blob, for what is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = v.call("Read", id, func() error {
-		if err := storage.CheckID(id); err != nil {
+		if err := driver.CheckID(id); err != nil {
 			return err
 		}
 		var err error
 		if plan, err = v.read(ctx, id); err == nil {
-			err = storage.Bind(plan, v.reg)
+			err = driver.Bind(plan, v.reg)
 		}
 		return err
 	})
@@ -131,7 +132,7 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 // assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
 func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
 	keys := v.prefix.plan(object.ID)
-	parts, err := v.outdated(ctx, keys, partsOf(object))
+	parts, err := v.outdated(ctx, keys, workflow.Parts(object))
 	if err != nil {
 		return nil, err
 	}
@@ -165,11 +166,11 @@ func join(object, entry *workflow.Plan) error {
 	planKind.adopt(object, entry)
 	for o, parent := range workflow.Walk(object) {
 		state := o.Header().State
-		switch etag, _, _ := storage.SplitVersion(state.ETag); {
+		switch etag, _, _ := driver.SplitVersion(state.ETag); {
 		case parent == nil:
 			state.ETag = planVersion(etag, objectETag, object)
 		case etag != "":
-			state.ETag = storage.Version(etag, o)
+			state.ETag = driver.Version(etag, o)
 		}
 	}
 	return checkWhole(object)
@@ -177,25 +178,14 @@ func join(object, entry *workflow.Plan) error {
 
 // planVersion is the version of a plan, which has two blobs.
 func planVersion(entryETag, objectETag string, plan *workflow.Plan) string {
-	return storage.Version(entryETag+"/"+objectETag, plan)
+	return driver.Version(entryETag+"/"+objectETag, plan)
 }
 
 // splitPlanVersion returns the ETags of a plan's entry and object. A listing's version has none of the object.
 func splitPlanVersion(version string) (entryETag, objectETag string) {
-	name, _, _ := storage.SplitVersion(version)
+	name, _, _ := driver.SplitVersion(version)
 	entryETag, objectETag, _ = strings.Cut(name, "/")
 	return entryETag, objectETag
-}
-
-// partsOf lists a plan's sub-objects.
-func partsOf(plan *workflow.Plan) []workflow.Object {
-	var parts []workflow.Object
-	for o, parent := range workflow.Walk(plan) {
-		if parent != nil {
-			parts = append(parts, o)
-		}
-	}
-	return parts
 }
 
 // listPrice is what a page of a listing costs in reads, by the service's billing classes: $0.055 and $0.0044 for 10,000.
@@ -220,7 +210,7 @@ func (v *Vault) outdated(ctx context.Context, keys keys, parts []workflow.Object
 		now[item.Name] = item.ETag
 	}
 	return slices.DeleteFunc(parts, func(o workflow.Object) bool {
-		was, _, _ := storage.SplitVersion(o.Header().State.ETag)
+		was, _, _ := driver.SplitVersion(o.Header().State.ETag)
 		return was != "" && was == now[keys.part(o).Name]
 	}), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -81,7 +82,7 @@ func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryR
 	err = v.call("Recovery", uuid.Nil, func() error {
 		r := recovery{v: v, opts: o}
 		err := r.run(ctx)
-		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return storage.NewestFirst(a.ID, b.ID) })
+		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return driver.NewestFirst(a.ID, b.ID) })
 		report = r.report
 		return err
 	})
@@ -385,7 +386,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	if err != nil {
 		return r.fail(keys, "an object that can't be read", err)
 	}
-	parts := partsOf(object)
+	parts := workflow.Parts(object)
 	items := c.parts
 	if !r.opts.Thorough {
 		kinds, _, _ := several(parts)
@@ -403,7 +404,7 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	for _, o := range parts {
 		name := keys.part(o).Name
 		named[name] = true
-		version, _, _ := storage.SplitVersion(o.Header().State.ETag)
+		version, _, _ := driver.SplitVersion(o.Header().State.ETag)
 		if etag, ok := there[name]; !ok {
 			lost = append(lost, o)
 		} else if etag != version {

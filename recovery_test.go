@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -336,7 +337,7 @@ func TestRecoveryBesideACreate(t *testing.T) {
 func TestRecoveryLooksTwice(t *testing.T) {
 	inBubble(t, "the plan is created, and grows old", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
 		time.Sleep(pastGrace)
 		slow := server.Transport()

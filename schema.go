@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -225,7 +226,7 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 
 // checkWhole says whether a plan that was read makes sense as a whole.
 func checkWhole(o workflow.Object) error {
-	if err := workflow.Validate(o, storage.HasIDs); err != nil {
+	if err := workflow.Validate(o, driver.HasIDs); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -215,7 +216,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := storage.Bind(object, reg); err != nil {
+	if err := driver.Bind(object, reg); err != nil {
 		t.Fatal(err)
 	}
 	want := goldenPlan()
@@ -241,7 +242,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 			continue
 		}
 		if a, ok := part.(*workflow.Action); ok {
-			if err := storage.Bind(planWith(a), reg); err != nil {
+			if err := driver.Bind(planWith(a), reg); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -281,7 +282,7 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 	same := func(what string, got, want workflow.Object, err error) {
 		t.Helper()
 		if a, ok := got.(*workflow.Action); ok && err == nil {
-			err = storage.Bind(planWith(a), plantest.Register())
+			err = driver.Bind(planWith(a), plantest.Register())
 		}
 		if err != nil || !reflect.DeepEqual(dropEmptyLists(got), dropEmptyLists(want)) {
 			t.Errorf("%s is read with the error %v as\n%s\nnot\n%s", what, err, asJSON(t, got), asJSON(t, want))
@@ -289,7 +290,7 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 	}
 	object, err := decodeObject(readGolden(t, "older/object"), want.ID)
 	if err == nil {
-		err = storage.Bind(object, plantest.Register())
+		err = driver.Bind(object, plantest.Register())
 	}
 	same("the object", object, want, err)
 	entry, err := decodeEntry(readGolden(t, "older/entry"), want.ID)
@@ -898,7 +899,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 		{what: "response of another form", plugin: "value", req: raw(`{"N":1}`), resp: raw(`[]`), wantErr: true, fragment: "response 0"},
 	} {
 		a := &workflow.Action{ID: examplePart, Plugin: test.plugin, Req: test.req, Attempts: []workflow.Attempt{{Resp: test.resp}}}
-		err := storage.Bind(planWith(a), reg)
+		err := driver.Bind(planWith(a), reg)
 		if test.wantErr {
 			if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), test.fragment) || !strings.Contains(err.Error(), examplePart.String()) {
 				t.Errorf("%s: %v", test.what, err)
@@ -909,7 +910,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 			t.Errorf("%s: request %#v, response %#v, %v", test.what, a.Req, a.Attempts[0].Resp, err)
 		}
 		a = &workflow.Action{Plugin: "other", Req: test.req}
-		if err := storage.Bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
+		if err := driver.Bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
 			t.Errorf("%s: with a nil register the request is %#v, %v", test.what, a.Req, err)
 		}
 	}
@@ -919,7 +920,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 func TestBindFindsEveryAction(t *testing.T) {
 	object, err := decodeObject(readGolden(t, "object"), goldenPlan().ID)
 	must(t, err)
-	must(t, storage.Bind(object, plantest.Register()))
+	must(t, driver.Bind(object, plantest.Register()))
 	n := 0
 	for o := range workflow.Walk(object) {
 		if a, ok := o.(*workflow.Action); ok {
@@ -944,7 +945,7 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 	reg := plantest.Register()
 	for seed := range uint64(50) {
 		p := plantest.Random(seed)
-		storage.Complete(p)
+		driver.Complete(p)
 		if rand.New(rand.NewPCG(seed, 1)).IntN(2) == 0 {
 			plantest.Finish(p)
 		}
@@ -970,7 +971,7 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 			}
 			kindOf(o).adopt(o, now)
 		}
-		must(t, storage.Bind(got, reg))
+		must(t, driver.Bind(got, reg))
 		if d := plantest.Diff(p, got); d != "" {
 			t.Errorf("seed %d: %s", seed, d)
 		}
@@ -981,14 +982,14 @@ func TestVersionsKnowTheirStatus(t *testing.T) {
 	for s := workflow.NotStarted; s.Valid(); s++ {
 		for _, o := range []workflow.Object{&workflow.Action{State: workflow.State{Status: s}}, planWith(&workflow.Action{})} {
 			o.Header().State.Status = s
-			etag, status, ok := storage.SplitVersion(storage.Version("0x8DE", o))
+			etag, status, ok := driver.SplitVersion(driver.Version("0x8DE", o))
 			if etag != "0x8DE" || status != s || !ok {
 				t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
 			}
 		}
 	}
 	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@x@Running", "0x8DE"}} {
-		if etag, status, ok := storage.SplitVersion(test.version); etag != test.etag || ok {
+		if etag, status, ok := driver.SplitVersion(test.version); etag != test.etag || ok {
 			t.Errorf("%q is read as %q, %s, %v", test.version, etag, status, ok)
 		}
 	}
@@ -1004,8 +1005,8 @@ func FuzzParseVersion(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		etag, status, ok := storage.SplitVersion(v)
-		again := storage.Version(etag, &workflow.Action{State: workflow.State{Status: status}})
+		etag, status, ok := driver.SplitVersion(v)
+		again := driver.Version(etag, &workflow.Action{State: workflow.State{Status: status}})
 		if ok && (!status.Valid() || v != again && !strings.HasPrefix(v, again+"@")) {
 			t.Errorf("%q is read as %q, %s", v, etag, status)
 		}
@@ -1130,7 +1131,7 @@ func FuzzDecodeObject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
 		p, err := decodeObject(body, id)
 		if err == nil {
-			if err := workflow.Validate(p, storage.HasIDs); err != nil || p.ID != id {
+			if err := workflow.Validate(p, driver.HasIDs); err != nil || p.ID != id {
 				t.Errorf("a plan that makes no sense was read: %v", err)
 			}
 		}

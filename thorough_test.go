@@ -11,6 +11,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -408,7 +409,7 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		other.ID = plan.ID
 		second := server.Transport()
 		over := func(r emulator.Request) bool { return strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -73,9 +74,9 @@ func update[T any, P interface {
 	}
 	return v.change(op, &id, func() error {
 		if o == nil {
-			return storage.Invalid(op, "is nil")
+			return driver.Invalid(op, "is nil")
 		}
-		if err := storage.CheckUpdate(o, v.reg, v.unversioned); err != nil {
+		if err := driver.CheckUpdate(o, v.reg, v.unversioned); err != nil {
 			return err
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
@@ -94,14 +95,14 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	}
 	cond := blob.IfThere
 	if h.State.ETag != "" {
-		etag, _, _ := storage.SplitVersion(h.State.ETag)
+		etag, _, _ := driver.SplitVersion(h.State.ETag)
 		cond = blob.IfMatch(etag)
 	}
 	w, err := v.putOwn(ctx, o, body, cond)
 	if err != nil {
 		return err
 	}
-	h.State.ETag = storage.Version(w.etag, o)
+	h.State.ETag = driver.Version(w.etag, o)
 	return nil
 }
 
@@ -149,9 +150,9 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 func storable(o workflow.Object, whole bool, body []byte, err error) error {
 	switch {
 	case err != nil:
-		return storage.Unencodable(o, whole, err)
+		return driver.Unencodable(o, whole, err)
 	case len(body) > blob.MaxBody:
-		return storage.Invalid(o.Kind().String(), "needs %d bytes, %d are the most", len(body), blob.MaxBody)
+		return driver.Invalid(o.Kind().String(), "needs %d bytes, %d are the most", len(body), blob.MaxBody)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -207,7 +208,7 @@ func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
 	report := func(what string, plan uuid.UUID, detail string, args ...any) {
 		found = append(found, finding{what, plan, fmt.Sprintf(detail, args...)})
 	}
-	byID := func(a, b uuid.UUID) int { return storage.NewestFirst(a, b) }
+	byID := func(a, b uuid.UUID) int { return driver.NewestFirst(a, b) }
 	for _, id := range slices.SortedFunc(maps.Keys(l.plans), byID) {
 		a := l.plans[id]
 		if _, is := there[id]; !is && a.created == done && !a.deleting {

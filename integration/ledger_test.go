@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -99,14 +99,14 @@ func TestCompare(t *testing.T) {
 		{"half", []said{{created, done}}, func(p *workflow.Plan) *workflow.Plan { p.Blocks = nil; return p }, []string{half, half, half}, 1},
 		{"more than was created", []said{{created, done}}, func(p *workflow.Plan) *workflow.Plan {
 			more := plantest.Small()
-			storage.Complete(more)
+			driver.Complete(more)
 			p.Blocks = append(p.Blocks, more.Blocks...)
 			return p
 		}, []string{half, half, half}, 1},
 		{"can't be read", []said{{created, done}}, func(*workflow.Plan) *workflow.Plan { return nil }, nil, 1}, // which is a finding of its own
 	} {
 		plan := plantest.Small()
-		storage.Complete(plan)
+		driver.Complete(plan)
 		e := event{Plan: plan.ID, Object: plan.ID, To: to}
 		for o := range workflow.Walk(plan) {
 			e.Objects = append(e.Objects, *o.Header().ID)

@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -175,7 +176,7 @@ func (c *client) work(ctx context.Context) error {
 
 func (c *client) create() error {
 	plan := c.shape()
-	storage.Complete(plan)
+	driver.Complete(plan)
 	e := event{Op: "create", Plan: plan.ID}
 	for o := range workflow.Walk(plan) {
 		e.Objects = append(e.Objects, *o.Header().ID)

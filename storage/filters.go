@@ -1,9 +1,6 @@
 package storage
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,48 +26,3 @@ type Filters struct {
 	// Limit is the largest number of plans to yield; 0 is all.
 	Limit int
 }
-
-// Check refuses filters that choose nothing in particular, or can't be meant, naming the field.
-func (f Filters) Check() error {
-	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus) == 0 && f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
-		return Invalid("Filters", "choose nothing: List yields all plans")
-	}
-	for i, id := range f.ByGroupIDs {
-		if id == uuid.Nil {
-			return Invalid(fmt.Sprintf("Filters.ByGroupIDs[%d]", i), "is nil")
-		}
-	}
-	for i, s := range f.ByStatus {
-		if !s.Valid() {
-			return Invalid(fmt.Sprintf("Filters.ByStatus[%d]", i), "there is no status %d", int(s))
-		}
-	}
-	switch {
-	case f.BeforeID != uuid.Nil && !workflow.IsV7(f.BeforeID):
-		return Invalid("Filters.BeforeID", "%s is not a UUIDv7", f.BeforeID)
-	case !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before):
-		return Invalid("Filters.After", "%v is not before Before, %v", f.After.Format(time.RFC3339Nano), f.Before.Format(time.RFC3339Nano))
-	case f.Limit < 0:
-		return Invalid("Filters.Limit", "%d is negative", f.Limit)
-	}
-	return nil
-}
-
-// ChooseID says whether the filters leave a plan of this ID, as far as that can tell. An ID that is not a UUIDv7 is no plan's.
-func (f Filters) ChooseID(id uuid.UUID) bool {
-	created := workflow.Time(id)
-	return workflow.IsV7(id) && (f.After.IsZero() || created.After(f.After)) &&
-		(f.Before.IsZero() || created.Before(f.Before)) &&
-		(f.BeforeID == uuid.Nil || NewestFirst(f.BeforeID, id) < 0) &&
-		(len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id))
-}
-
-// Choose says whether the filters leave a plan of this ID, group and status.
-func (f Filters) Choose(r ListResult) bool {
-	return f.ChooseID(r.ID) &&
-		(len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)) &&
-		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status))
-}
-
-// NewestFirst orders IDs as listings do: UUIDv7s sort by time.
-func NewestFirst(a, b uuid.UUID) int { return strings.Compare(b.String(), a.String()) }

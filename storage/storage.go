@@ -4,6 +4,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -110,7 +111,7 @@ func Update(ctx context.Context, v Updater, o workflow.Object) error {
 	case *workflow.DeferBatch:
 		return v.UpdateDeferBatch(ctx, o)
 	}
-	return &Error{Op: "Update", Err: Invalid("Object", "no update stores a %T", o)}
+	return &Error{Op: "Update", Err: fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: "Object", Problem: fmt.Sprintf("no update stores a %T", o)})}
 }
 
 // Deleter removes plans.
@@ -127,6 +128,10 @@ type Recoverer interface {
 	// the error, after all else was done.
 	Recovery(ctx context.Context) error
 }
+
+// MaxAhead is how far in the future the time in the ID of a new plan may lie: a day, for clocks that disagree. A plan that
+// was created by a clock further ahead can be read, updated and deleted like any other.
+const MaxAhead = 24 * time.Hour
 
 // ListResult is what a listing tells of a plan.
 type ListResult struct {

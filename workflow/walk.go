@@ -43,6 +43,17 @@ func Walk(p *Plan) iter.Seq2[Object, Object] {
 	}
 }
 
+// Parts returns every object below the plan, in the order of Walk.
+func Parts(p *Plan) []Object {
+	var parts []Object
+	for o, parent := range Walk(p) {
+		if parent != nil {
+			parts = append(parts, o)
+		}
+	}
+	return parts
+}
+
 // place is where an object stands: a chain of fields from the plan down to it. It is put into words only when asked for.
 type place struct {
 	up    *place

@@ -477,7 +477,7 @@ func (m *mutator) makesText(call *ast.CallExpr) bool {
 		return false
 	}
 	switch name.Imported().Name() + "." + f.Sel.Name {
-	case "fmt.Errorf", "fmt.Sprintf", "fmt.Sprint", "errors.New", "storage.Invalid":
+	case "fmt.Errorf", "fmt.Sprintf", "fmt.Sprint", "errors.New", "driver.Invalid":
 		return true
 	}
 	return false

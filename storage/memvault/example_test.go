@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 )
@@ -35,7 +36,7 @@ func Example() {
 		fmt.Println(r.Result.Name, r.Result.State.Status, r.Err)
 	}
 
-	plan.State.ETag = storage.Version("one that is not stored", plan)
+	plan.State.ETag = driver.Version("one that is not stored", plan)
 	fmt.Println(errors.Is(restarted.UpdatePlan(ctx, plan), storage.ErrConflict))
 	// Output:
 	// rollout Running <nil>

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -20,7 +21,7 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 
 // Search yields the plans that match, as List does.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return v.stream(ctx, "Search", filters, filters.Check)
+	return v.stream(ctx, "Search", filters, func() error { return driver.CheckFilters(filters) })
 }
 
 // stream yields what is there in the instant when it is ranged over.
@@ -51,15 +52,15 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters, check 
 
 func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 	var found []storage.ListResult
-	for _, id := range slices.SortedFunc(maps.Keys(s.plans), storage.NewestFirst) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.plans), driver.NewestFirst) {
 		var p workflow.Plan
 		if err := json.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
 			return nil, corrupt(err)
 		}
-		version, _, _ := storage.SplitVersion(p.State.ETag)
-		p.State.ETag = storage.Version(version, &p) // the children are not listed
+		version, _, _ := driver.SplitVersion(p.State.ETag)
+		p.State.ETag = driver.Version(version, &p) // the children are not listed
 		r := storage.ListResult{ID: id, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State}
-		if f.Choose(r) {
+		if driver.Choose(f, r) {
 			found = append(found, r)
 		}
 		if f.Limit > 0 && len(found) == f.Limit {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -83,23 +84,23 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		id = plan.ID
 	}
 	return v.call(ctx, "Create", &id, func() error {
-		if err := storage.CheckNew(plan, v.reg); err != nil {
+		if err := driver.CheckNew(plan, v.reg); err != nil {
 			return err
 		}
-		storage.Complete(plan)
+		driver.Complete(plan)
 		id = plan.ID
 		if _, taken := v.store.plans[id]; taken {
 			return storage.ErrExists
 		}
 		tree, err := treeOf(plan)
 		if err != nil {
-			return storage.Unencodable(plan, true, err)
+			return driver.Unencodable(plan, true, err)
 		}
 		now := map[uuid.UUID]part{}
 		for o := range workflow.Walk(plan) {
 			p, err := v.store.encode(o)
 			if err != nil {
-				return storage.Unencodable(plan, true, err)
+				return driver.Unencodable(plan, true, err)
 			}
 			now[*o.Header().ID] = p
 		}
@@ -148,7 +149,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 				return corrupt(err)
 			}
 		}
-		return storage.Bind(plan, v.reg)
+		return driver.Bind(plan, v.reg)
 	})
 	if err != nil {
 		return nil, err
@@ -201,10 +202,10 @@ func update[T any, P interface {
 	}
 	return v.call(ctx, op, &id, func() error {
 		if o == nil {
-			return storage.Invalid(op, "is nil")
+			return driver.Invalid(op, "is nil")
 		}
 		h := o.Header()
-		if err := storage.CheckUpdate(o, v.reg, v.unversioned); err != nil {
+		if err := driver.CheckUpdate(o, v.reg, v.unversioned); err != nil {
 			return err
 		}
 		r, err := v.find(id)
@@ -220,7 +221,7 @@ func update[T any, P interface {
 		}
 		p, err := v.store.encode(o)
 		if err != nil {
-			return storage.Unencodable(o, false, err)
+			return driver.Unencodable(o, false, err)
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok && plan.State.Status.Final() {
 			if err := r.settle(plan); err != nil {
@@ -239,7 +240,7 @@ func (r *record) settle(plan *workflow.Plan) error {
 	for o := range workflow.Walk(plan) {
 		text, err := json.Marshal(alone(o))
 		if err != nil {
-			return storage.Unencodable(plan, true, err)
+			return driver.Unencodable(plan, true, err)
 		}
 		shown[*o.Header().ID] = part{kind: o.Kind(), text: text}
 	}
@@ -289,7 +290,7 @@ func (v *Vault) call(ctx context.Context, op string, id *uuid.UUID, do func() er
 }
 
 func (v *Vault) find(id uuid.UUID) (*record, error) {
-	if err := storage.CheckID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return nil, err
 	}
 	r, found := v.store.plans[id]
@@ -302,7 +303,7 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 // encode makes a new version of an object.
 func (s *Store) encode(o workflow.Object) (part, error) {
 	s.versions++
-	version := storage.Version(strconv.Itoa(s.versions), o)
+	version := driver.Version(strconv.Itoa(s.versions), o)
 	o = alone(o)
 	o.Header().State.ETag = version
 	text, err := json.Marshal(o)

@@ -41,7 +41,7 @@ func createCases() []Case {
 			plan := plantest.Full()
 			plan.ID, plan.SubmitTime = idAt(time.Now().Add(-time.Hour)), moment
 			want := map[string]uuid.UUID{}
-			for i, o := range partsOf(plan) {
+			for i, o := range workflow.Parts(plan) {
 				if i%2 == 0 {
 					*o.Header().ID, *o.Header().PlanID = workflow.NewV7(), plan.ID
 					want[fmt.Sprint(i)] = *o.Header().ID
@@ -53,7 +53,7 @@ func createCases() []Case {
 			if got.ID != given.ID || got.GroupID != given.GroupID || !got.SubmitTime.Equal(moment) || !bytes.Equal(got.Meta, given.Meta) {
 				s.Errorf("got plan %s of group %s, submitted %v, want %s of %s, %v", got.ID, got.GroupID, got.SubmitTime, given.ID, given.GroupID, moment)
 			}
-			for i, o := range partsOf(got) {
+			for i, o := range workflow.Parts(got) {
 				if id, was := want[fmt.Sprint(i)]; was && *o.Header().ID != id {
 					s.Errorf("the ID of %s %d was %s and is %s", o.Kind(), i, id, *o.Header().ID)
 				}
@@ -120,7 +120,7 @@ func createCases() []Case {
 		on("create/a plan of 5,000 actions comes back whole in every state", func(s *stage) {
 			plan := plantest.Sized(5, 10, 100)
 			s.started(plan)
-			parts := partsOf(plan)
+			parts := workflow.Parts(plan)
 			for i := 0; i < len(parts); i += 101 {
 				parts[i].Header().State.Status = workflow.Running
 				s.must(storage.Update(s.ctx, s.vault, parts[i]))

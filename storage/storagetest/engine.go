@@ -39,7 +39,7 @@ func engineCases() []Case {
 		on("engine/parts that recovery resets in memory do not keep the plan from its end", func(s *stage) {
 			for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
 				plan := s.started(allKinds())
-				for i, o := range partsOf(plan) {
+				for i, o := range workflow.Parts(plan) {
 					s.moves(o, workflow.Running)
 					if i%2 == 0 {
 						s.moves(o, workflow.Completed)
@@ -68,7 +68,7 @@ func engineCases() []Case {
 			s.must(finishParts(s.ctx, s.vault, plan))
 			next := s.open()
 			plan = s.read(next, plan.ID)
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				o.Header().State.Reset()
 				if a, ok := o.(*workflow.Action); ok {
 					a.Attempts = nil
@@ -82,7 +82,7 @@ func engineCases() []Case {
 		}),
 		on("engine/final parts can be stored again, as they are or with an end added", func(s *stage) {
 			plan := s.started(allKinds())
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				s.moves(o, workflow.Completed)
 				s.must(storage.Update(s.ctx, s.vault, o))
 				o.Header().State.End = moment.Add(time.Minute)
@@ -104,7 +104,7 @@ func engineCases() []Case {
 			}
 			s.shows(s.vault, before)
 			plan = s.read(s.vault, plan.ID)
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				o.Header().State.Reset()
 				s.must(storage.Update(s.ctx, s.vault, o))
 			}
@@ -132,7 +132,7 @@ func engineCases() []Case {
 			s.must(finishParts(s.ctx, s.vault, plan))
 			s.must(complete(s.ctx, s.vault, plan))
 			late := modelClone(plan)
-			for _, o := range partsOf(late) {
+			for _, o := range workflow.Parts(late) {
 				o.Header().State.End = moment.Add(time.Hour)
 				if err := storage.Update(s.ctx, s.vault, o); err != nil {
 					s.want(storage.ErrConflict, methodOf(o), plan.ID, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -613,7 +614,7 @@ func modelFill(p *workflow.Plan) {
 		*h.PlanID = p.ID
 	}
 	for o := range workflow.Walk(p) {
-		o.Header().State.ETag = storage.Version("never stored", o) // which tells the IDs of all below
+		o.Header().State.ETag = driver.Version("never stored", o) // which tells the IDs of all below
 	}
 }
 

@@ -69,7 +69,7 @@ func readCases() []Case {
 		on("read/a running plan shows each update, as do the versions", func(s *stage) {
 			plan := s.started(allKinds())
 			other := s.open()
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 					o.Header().State.Status = status
 					s.must(storage.Update(s.ctx, s.vault, o))

@@ -324,7 +324,7 @@ func finishParts(ctx context.Context, v storage.Vault, plan *workflow.Plan) erro
 	state := plan.State
 	plantest.Finish(plan)
 	plan.State = state
-	parts := partsOf(plan)
+	parts := workflow.Parts(plan)
 	return atOnce(len(parts), func(i int) error { return storage.Update(ctx, v, parts[i]) })
 }
 
@@ -365,16 +365,6 @@ func atOnce(n int, do func(i int) error) error {
 func methodOf(o workflow.Object) string {
 	name := o.Kind().String()
 	return "Update" + string(name[0]-'a'+'A') + name[1:]
-}
-
-// partsOf lists all objects of a plan but itself.
-func partsOf(plan *workflow.Plan) (parts []workflow.Object) {
-	for o, parent := range workflow.Walk(plan) {
-		if parent != nil {
-			parts = append(parts, o)
-		}
-	}
-	return parts
 }
 
 // eachKind lists one object of each kind, the plan itself first.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
@@ -372,7 +373,7 @@ func (m *mortal) Close(ctx context.Context) error {
 }
 
 func (m *mortal) Create(ctx context.Context, p *workflow.Plan) error {
-	storage.Complete(p)
+	driver.Complete(p)
 	return m.do(ctx, "Create", p.ID, func() error {
 		if m.half {
 			c := *p
@@ -496,9 +497,9 @@ func (v forwardOnly) UpdatePlan(ctx context.Context, p *workflow.Plan) error {
 }
 
 func goesBack(o workflow.Object) error {
-	_, was, known := storage.SplitVersion(o.Header().State.ETag)
+	_, was, known := driver.SplitVersion(o.Header().State.ETag)
 	if known && o.Header().State.Status < was {
-		return &storage.Error{Op: "Update", Plan: *o.Header().PlanID, Err: storage.Invalid("State.Status", "goes back")}
+		return &storage.Error{Op: "Update", Plan: *o.Header().PlanID, Err: driver.Invalid("State.Status", "goes back")}
 	}
 	return nil
 }

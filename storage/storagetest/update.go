@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -56,7 +57,7 @@ func updateCases() []Case {
 		on("update/one of a version that never was is ErrConflict and changes nothing", func(s *stage) {
 			plan := s.started(allKinds())
 			before := modelClone(plan)
-			neverWas := storage.Version("made up", plan.PreChecks.Actions[0])
+			neverWas := driver.Version("made up", plan.PreChecks.Actions[0])
 			for _, version := range []string{neverWas, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
 				action := modelClone(plan.PreChecks.Actions[0])
 				action.State.ETag, action.State.Status = version, workflow.Running
@@ -90,7 +91,7 @@ func updateCases() []Case {
 			}
 			v := s.closing(s.Unversioned(s.T))
 			plan.Blocks = append(plan.Blocks, plantest.Small().Blocks...)
-			storage.Complete(plan)
+			driver.Complete(plan)
 			plan.State.ETag, _, _ = strings.Cut(plan.State.ETag, "@")
 			s.names("State.ETag", "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, plan))
 			s.shows(s.vault, before)
@@ -168,20 +169,20 @@ func updateCases() []Case {
 				for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 					edited := modelClone(plan)
 					c.edit(edited)
-					storage.Complete(edited) // the new ones have IDs
+					driver.Complete(edited) // the new ones have IDs
 					edited.State.Status = status
 					s.names("Blocks", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
 				}
 				if c.of != nil {
 					edited := modelClone(plan)
 					c.edit(edited)
-					storage.Complete(edited)
+					driver.Complete(edited)
 					o := c.of(edited)
 					s.names(c.field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
 				}
 			}
 			s.shows(s.vault, plan)
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				s.must(storage.Update(s.ctx, s.vault, o))
 			}
 			s.must(complete(s.ctx, s.vault, plan))
@@ -262,7 +263,7 @@ func updateCases() []Case {
 		}),
 		on("update/parts move to any status, forward and back", func(s *stage) {
 			plan := s.started(allKinds())
-			for _, o := range partsOf(plan) {
+			for _, o := range workflow.Parts(plan) {
 				for _, was := range statuses {
 					for _, next := range statuses {
 						s.moves(o, was)
@@ -351,7 +352,7 @@ func updateCases() []Case {
 		on("update/many parts at once are all stored", func(s *stage) {
 			plan := s.started(plantest.Sized(2, 5, 6))
 			nodes := []storage.Vault{s.vault, s.open()}
-			parts := partsOf(plan)
+			parts := workflow.Parts(plan)
 			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 				s.must(atOnce(len(parts), func(i int) error {
 					parts[i].Header().State.Status = status

@@ -44,6 +44,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -218,7 +219,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status) ([]storag
 		return nil
 	})
 	slices.SortFunc(open, func(a, b storage.ListResult) int {
-		return cmp.Or(cmp.Compare(b.State.Status, a.State.Status), storage.NewestFirst(b.ID, a.ID))
+		return cmp.Or(cmp.Compare(b.State.Status, a.State.Status), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return open, err
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/planvault/azblob/plugins"
-	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -39,7 +39,7 @@ func sample() *workflow.Plan {
 			}},
 		},
 	}
-	storage.Complete(p)
+	driver.Complete(p)
 	return p
 }
 

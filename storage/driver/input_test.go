@@ -1,4 +1,4 @@
-package storage_test
+package driver_test
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -114,13 +115,13 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 		plan := plantest.Small()
 		a := plan.Blocks[0].Sequences[0].Actions[0]
 		a.Plugin, a.Req = "of", test.value
-		err := storage.CheckNew(plan, reg)
+		err := driver.CheckNew(plan, reg)
 		if bad := errors.Is(err, storage.ErrInvalid); bad != test.bad || bad == (err == nil) {
 			t.Errorf("%s: CheckNew says %v", what, err)
 		}
 
 		// It says what a reader would meet.
-		storage.Complete(plan)
+		driver.Complete(plan)
 		text, err := workflow.Marshal(plan)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -129,14 +130,14 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 		if err := json.Unmarshal(text, read); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if err := storage.Bind(read, reg); (err != nil) != test.bad {
+		if err := driver.Bind(read, reg); (err != nil) != test.bad {
 			t.Errorf("%s: Bind says %v", what, err)
 		}
 
-		plan.State.ETag = storage.Version("1", plan)
-		a.State.ETag = storage.Version("1", a)
+		plan.State.ETag = driver.Version("1", plan)
+		a.State.ETag = driver.Version("1", a)
 		a.Req, a.Attempts = nil, []workflow.Attempt{{}, {Resp: test.value}}
-		err = storage.CheckUpdate(a, reg, false)
+		err = driver.CheckUpdate(a, reg, false)
 		var field *workflow.FieldError
 		if (err != nil) != test.bad || test.bad && (!errors.As(err, &field) || field.Field != "Attempts[1].Resp") {
 			t.Errorf("%s: CheckUpdate says %v", what, err)
@@ -153,9 +154,9 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 		}
 		a := plantest.Small().Blocks[0].Sequences[0].Actions[0]
 		a.ID, a.PlanID, a.Plugin, a.Req = workflow.NewV7(), workflow.NewV7(), "of", value
-		a.State.ETag = storage.Version("1", a)
+		a.State.ETag = driver.Version("1", a)
 		return testing.AllocsPerRun(10, func() {
-			if err := storage.CheckUpdate(a, reg, false); err != nil {
+			if err := driver.CheckUpdate(a, reg, false); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -1,4 +1,6 @@
-package storage
+// Package driver holds what the authors of a vault need beside the contract in package storage: the checks of input, the form
+// of versions, and the meaning of filters. They are the same whatever a vault is built on. Users of a vault need none of it.
+package driver
 
 import (
 	"encoding"
@@ -12,24 +14,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
-// What follows is for those who write a vault: the parts of the contract that are the same whatever it is built on.
-
-// MaxAhead is how far in the future the time in the ID of a new plan may lie: a day, for clocks that disagree. A plan that
-// was created by a clock further ahead can be read, updated and deleted like any other.
-const MaxAhead = 24 * time.Hour
-
 // Invalid is bad input: ErrInvalid around a *workflow.FieldError.
 func Invalid(field, problem string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
+	return fmt.Errorf("%w: %w", storage.ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
 }
 
 // CheckID is ErrNotFound for an ID that no plan has, because it is not a UUIDv7.
 func CheckID(id uuid.UUID) error {
 	if !workflow.IsV7(id) {
-		return fmt.Errorf("%w: %s is not a UUIDv7, so no plan has it", ErrNotFound, id)
+		return fmt.Errorf("%w: %s is not a UUIDv7, so no plan has it", storage.ErrNotFound, id)
 	}
 	return nil
 }
@@ -121,14 +118,14 @@ func Unencodable(o workflow.Object, whole bool, err error) error {
 	if named := invalid(validate(o, workflow.Encodable)); named != nil {
 		return named
 	}
-	return fmt.Errorf("%w: %s %s can't be encoded: %w", ErrInvalid, o.Kind(), *o.Header().ID, err)
+	return fmt.Errorf("%w: %s %s can't be encoded: %w", storage.ErrInvalid, o.Kind(), *o.Header().ID, err)
 }
 
 func invalid(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrInvalid, err)
+	return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 }
 
 // HasIDs is the rule that an object has its ID and its plan's.
@@ -144,7 +141,7 @@ func HasIDs(o workflow.Object, bad func(field, problem string)) {
 
 // notAhead is the rule that no ID of a new plan lies more than MaxAhead in the future.
 func notAhead(o workflow.Object, bad func(field, problem string)) {
-	if id := *o.Header().ID; time.Until(workflow.Time(id)) > MaxAhead {
+	if id := *o.Header().ID; time.Until(workflow.Time(id)) > storage.MaxAhead {
 		bad("ID", fmt.Sprintf("%s lies more than a day ahead, at %s", id, workflow.Time(id).Format(time.RFC3339)))
 	}
 }
@@ -271,15 +268,15 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 		}
 		plugin, known := reg.Plugin(a.Plugin)
 		if !known {
-			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", ErrSchema, a.ID, a.Plugin)
+			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
 		}
 		var err error
 		if a.Req, err = typed(a.Req, plugin.Request()); err != nil {
-			return fmt.Errorf("%w: request of action %s for plugin %q: %w", ErrSchema, a.ID, a.Plugin, err)
+			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
 		}
 		for i := range a.Attempts {
 			if a.Attempts[i].Resp, err = typed(a.Attempts[i].Resp, plugin.Response()); err != nil {
-				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", ErrSchema, i, a.ID, a.Plugin, err)
+				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
 			}
 		}
 	}
