@@ -58,7 +58,7 @@ func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredenti
 	if cred == nil {
 		errs = append(errs, driver.Invalid("cred", "is nil"))
 	}
-	return open(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
+	return newVault(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
 		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
 	})
 }
@@ -80,7 +80,7 @@ func checkEndpoint(endpoint string) string {
 // NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as the portal and
 // emulators give it. All else is as with New.
 func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts ...Option) (*Vault, error) {
-	return open(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
+	return newVault(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
 		c, err := blob.NewFromConnectionString(connectionString, o)
 		if err != nil {
 			return nil, driver.Invalid("connectionString", "%v", err)
@@ -89,18 +89,18 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 	})
 }
 
-func open(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
+func newVault(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
 		errs = append(errs, driver.Invalid("prefix", "%q %s", name, problem))
 	}
-	o, err := gather(opts)
+	o, err := applyOptions(opts)
 	if err != nil {
 		errs = append(errs, err)
-		o, _ = gather(nil) // so that the rest can be tried out
+		o, _ = applyOptions(nil) // so that the rest can be tried out
 	}
 	client, err := dial(o.client())
 	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
-		return nil, edge("New", uuid.Nil, err)
+		return nil, opError("New", uuid.Nil, err)
 	}
 	return &Vault{
 		prefix:      prefix(name),
@@ -141,7 +141,7 @@ func (v *Vault) Close(ctx context.Context) error {
 	case <-v.idle: // whether ctx has ended or not
 		return nil
 	default:
-		return edge("Close", uuid.Nil, ctx.Err())
+		return opError("Close", uuid.Nil, ctx.Err())
 	}
 }
 
@@ -173,10 +173,10 @@ func (v *Vault) begin() (end func(), err error) {
 func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
 	end, err := v.begin()
 	if err != nil {
-		return edge(op, plan, err)
+		return opError(op, plan, err)
 	}
 	defer end()
-	return edge(op, plan, do())
+	return opError(op, plan, do())
 }
 
 // change is call for methods that write, which observers are told of.
@@ -189,9 +189,9 @@ func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 	}
 	switch {
 	case err == nil:
-		tell(v.observer.Commit, Commit{op, *plan, time.Since(started)})
+		notify(v.observer.Commit, Commit{op, *plan, time.Since(started)})
 	case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrExists):
-		tell(v.observer.Conflict, Conflict{op, *plan, err})
+		notify(v.observer.Conflict, Conflict{op, *plan, err})
 	}
 	return err
 }
@@ -219,11 +219,11 @@ func (v *Vault) parallel(n int, do func(i int) error) error {
 		})
 	}
 	wg.Wait()
-	return worst(errs)
+	return preferUnknown(errs)
 }
 
 // worst returns the error that says most: one of unknown outcome if there is any, else the first.
-func worst(errs []error) error {
+func preferUnknown(errs []error) error {
 	var first error
 	for _, err := range errs {
 		if errors.Is(err, storage.ErrUnknown) {

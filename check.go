@@ -39,9 +39,9 @@ type ProblemKind string
 
 // The kinds of problems, and what removes each. Thorough is Recover with that option.
 const (
-	// HalfPlan: what a create or delete left that was broken off. Recovery removes it where a marker leads to it, and the
+	// IncompletePlan: what a create or delete left that was broken off. Recovery removes it where a marker leads to it, and the
 	// next Create of the ID does; Thorough removes it in any case.
-	HalfPlan ProblemKind = "half plan"
+	IncompletePlan ProblemKind = "incomplete plan"
 	// Orphan: a sub-object that belongs to no plan. Thorough removes it.
 	Orphan ProblemKind = "orphan"
 	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which only a backup can.
@@ -51,9 +51,9 @@ const (
 	// Disagreement: two places that should say the same do not. One of them has to be restored from a backup, or the plan be
 	// deleted.
 	Disagreement ProblemKind = "disagreement"
-	// Unsettled: a plan that is final by its entry but not by its object. Recovery settles it where a marker leads to it, and
+	// Unfinalized: a plan that is final by its entry but not by its object. Recovery settles it where a marker leads to it, and
 	// Thorough does in any case.
-	Unsettled ProblemKind = "unsettled"
+	Unfinalized ProblemKind = "unfinalized"
 	// Unmarked: a plan that is not final and has no marker, so that neither Recovery nor a search for open plans finds it.
 	// Thorough restores the marker.
 	Unmarked ProblemKind = "unmarked"
@@ -124,7 +124,7 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	if err := v.strays(ctx, d, stray); err != nil {
 		return err
 	}
-	var plans []belongings
+	var plans []planBlobs
 	judge := func() error {
 		verdicts := make([]verdict, len(plans))
 		err := v.parallel(len(plans), func(i int) (err error) {
@@ -132,7 +132,7 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 			return err
 		})
 		for i, found := range verdicts {
-			report.Blobs += plans[i].blobs()
+			report.Blobs += len(plans[i].all())
 			report.Bytes += found.bytes
 			report.Problems = append(report.Problems, found.problems...)
 			if plans[i].committed() {
@@ -145,7 +145,7 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		plans = plans[:0]
 		return err
 	}
-	for b, err := range v.belongings(ctx, d, stray) {
+	for b, err := range v.dayPlans(ctx, d, stray) {
 		if err != nil {
 			return err
 		}
@@ -160,12 +160,12 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 
 // checkTwice looks a second time at a plan that seems broken, because a plan that is worked on changes between a listing and
 // a look. Only what shows both times counts.
-func (v *Vault) checkTwice(ctx context.Context, b belongings) (verdict, error) {
+func (v *Vault) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
 	first, err := v.checkPlan(ctx, b)
 	if err != nil || len(first.problems) == 0 {
 		return first, err
 	}
-	again, err := v.gather(ctx, b)
+	again, err := v.relistPlan(ctx, b)
 	if err != nil {
 		return first, err
 	}
@@ -177,9 +177,9 @@ func (v *Vault) checkTwice(ctx context.Context, b belongings) (verdict, error) {
 }
 
 // examination is one look at a plan.
-type examination struct {
+type planCheck struct {
 	v *Vault
-	belongings
+	planBlobs
 	verdict
 	grace time.Duration // to wait for before the plan is judged
 	// cause is what keeps the examination from finding out, such as a service that can't be reached.
@@ -187,23 +187,23 @@ type examination struct {
 }
 
 // checkPlan holds what is stored of one plan against the invariants. The error is for what keeps it from finding out.
-func (v *Vault) checkPlan(ctx context.Context, b belongings) (verdict, error) {
-	x := examination{v: v, belongings: b}
+func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
+	x := planCheck{v: v, planBlobs: b}
 	var err error
 	if x.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
 		x.bad(Unreadable, b.keys.marker(), "%v", err)
 		return x.verdict, nil
 	}
 	if !b.committed() {
-		x.half()
+		x.incomplete()
 		return x.verdict, nil
 	}
 	if b.deleteMarker != nil {
 		x.unless([]*blob.Item{b.deleteMarker}, LeftMarker, b.keys.deleteMarker(), "the plan is whole")
 	}
 	var entry, object *workflow.Plan
-	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = decodeEntry(body, b.id); return err })
-	objectOK := x.read(ctx, b.keys.object(), func(body []byte) (err error) { object, err = decodeObject(body, b.id); return err })
+	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = decodeEntry(body, b.keys.plan); return err })
+	objectOK := x.read(ctx, b.keys.object(), func(body []byte) (err error) { object, err = decodeObject(body, b.keys.plan); return err })
 	if entryOK && objectOK {
 		x.plan(entry, object)
 		x.subObjects(ctx, object)
@@ -211,13 +211,13 @@ func (v *Vault) checkPlan(ctx context.Context, b belongings) (verdict, error) {
 	return x.verdict, x.cause
 }
 
-func (x *examination) bad(kind ProblemKind, ref blob.Ref, detail string, args ...any) {
-	x.problems = append(x.problems, Problem{kind, x.id, ref.String(), fmt.Sprintf(detail, args...)})
+func (x *planCheck) bad(kind ProblemKind, ref blob.Ref, detail string, args ...any) {
+	x.problems = append(x.problems, Problem{kind, x.keys.plan, ref.String(), fmt.Sprintf(detail, args...)})
 }
 
 // unless reports a problem unless one of the items was written so recently that its writer may still be at work.
-func (x *examination) unless(recent []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
-	if slices.ContainsFunc(recent, func(i *blob.Item) bool { return i != nil && young(i, i.Seen, x.grace) }) {
+func (x *planCheck) unless(items []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
+	if slices.ContainsFunc(items, func(i *blob.Item) bool { return i != nil && recent(i, i.Seen, x.grace) }) {
 		x.inProgress = true
 		return
 	}
@@ -225,7 +225,7 @@ func (x *examination) unless(recent []*blob.Item, kind ProblemKind, ref blob.Ref
 }
 
 // read gets and decodes a blob. False is for one that can't be, which is reported, and for an examination that can't go on.
-func (x *examination) read(ctx context.Context, ref blob.Ref, decode func(body []byte) error) bool {
+func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []byte) error) bool {
 	if x.cause != nil {
 		return false
 	}
@@ -235,7 +235,7 @@ func (x *examination) read(ctx context.Context, ref blob.Ref, decode func(body [
 	case err == nil:
 		err = decode(body)
 	case blob.Is(err, blob.Ended, blob.Unreachable, blob.Refused):
-		x.cause = at("read", ref, err)
+		x.cause = blobError("read", ref, err)
 		return false
 	}
 	if err != nil {
@@ -245,30 +245,29 @@ func (x *examination) read(ctx context.Context, ref blob.Ref, decode func(body [
 }
 
 // half judges what is not a whole plan, by the table that Recovery decides by.
-func (x *examination) half() {
+func (x *planCheck) incomplete() {
 	all := x.all()
 	if len(all) == 0 {
 		return // gone between two looks
 	}
-	c := condition{suspect: suspicious(x.belongings), now: x.stored, grace: x.grace}
-	c.parts = x.parts
-	c.found = diagnose(c.signs(false))
+	c := diagnosis{planBlobs: x.planBlobs, grace: x.grace}
+	c.finding = diagnose(c.signs(false))
 	switch lost := c.err(); {
-	case c.found == tooYoung:
+	case c.finding == tooRecent:
 		x.inProgress = true
-	case lost != nil && c.found == unreadableState:
+	case lost != nil && c.finding == unreadableState:
 		x.bad(Unreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
 	case lost != nil:
 		x.bad(Missing, x.missing()[0], "%v", errors.Unwrap(lost))
 	case len(all) == len(x.parts):
 		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%d sub-objects belong to no plan, and no marker leads to them", len(x.parts))
 	default:
-		x.bad(HalfPlan, x.keys.entry(), "%s", c)
+		x.bad(IncompletePlan, x.keys.entry(), "%s", c)
 	}
 }
 
 // plan holds entry, object and markers against each other and their metadata.
-func (x *examination) plan(entry, object *workflow.Plan) {
+func (x *planCheck) plan(entry, object *workflow.Plan) {
 	want, err := planMetadata(entry, typeEntry, x.entry.Metadata[blob.WriteID])
 	x.metadata(x.keys.entry(), want, err, *x.entry)
 	want, err = planMetadata(object, typeObject, x.object.Metadata[blob.WriteID])
@@ -283,14 +282,14 @@ func (x *examination) plan(entry, object *workflow.Plan) {
 	case !now.Final() && x.marker == nil && x.marked:
 		x.bad(Unmarked, x.keys.marker(), "the plan is %s", now)
 	case now.Final() && !settled.Final():
-		x.unless([]*blob.Item{x.entry}, Unsettled, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, settled))
+		x.unless([]*blob.Item{x.entry}, Unfinalized, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, settled))
 	case now.Final() && x.marker != nil:
 		x.unless([]*blob.Item{x.object, x.marker}, LeftMarker, x.keys.marker(), fmt.Sprintf("the plan is %s", now))
 	}
 }
 
 // subObjects holds the sub-objects against the object, which names them all.
-func (x *examination) subObjects(ctx context.Context, object *workflow.Plan) {
+func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 	left := make(map[string]blob.Item, len(x.parts))
 	for _, item := range x.parts {
 		left[item.Name] = item
@@ -305,7 +304,7 @@ func (x *examination) subObjects(ctx context.Context, object *workflow.Plan) {
 		}
 		var part workflow.Object
 		if !x.read(ctx, ref, func(body []byte) (err error) {
-			part, err = decodePart(body, kindOf(o), x.id, *o.Header().ID)
+			part, err = decodePart(body, kindOf(o), x.keys.plan, *o.Header().ID)
 			return err
 		}) {
 			continue
@@ -322,7 +321,7 @@ func (x *examination) subObjects(ctx context.Context, object *workflow.Plan) {
 }
 
 // metadata holds what was listed of a blob against what its content makes of it.
-func (x *examination) metadata(ref blob.Ref, want map[string]string, err error, item blob.Item) {
+func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, item blob.Item) {
 	if err != nil {
 		x.bad(Unreadable, ref, "%v", err)
 	}
@@ -337,8 +336,8 @@ func (x *examination) metadata(ref blob.Ref, want map[string]string, err error, 
 func sameChildren(a, b workflow.Object) bool {
 	only := func(o workflow.Object) []byte {
 		kind := kindOf(o)
-		o = kind.alone(o)
-		kind.adopt(o, kind.empty())
+		o = kind.withoutChildren(o)
+		kind.copyOwnFields(o, kind.empty())
 		text, _ := workflow.Marshal(o) // nothing is left in it that could fail
 		return text
 	}

@@ -55,9 +55,9 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		remedy remedy
 	}{
 		"nothing":            {func(store) {}, "", nil},
-		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.HalfPlan, recovers},
+		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.IncompletePlan, recovers},
 		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing, thorough},
-		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.HalfPlan, recovers},
+		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.IncompletePlan, recovers},
 		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing, thorough},
 		"a part too many": {func(s store) {
 			s.Put(s.container, "blocks/"+s.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
@@ -78,7 +78,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		}, azblob.Disagreement, deletes},
 		"other attempts in metadata": {func(s store) { rewrite(s, part(s), as, func(m map[string]string) { m["attempts"] = "7" }) }, azblob.Disagreement, deletes},
 		"another name in metadata":   {func(s store) { rewrite(s, name(s, "entry"), as, func(m map[string]string) { m["name"] = "x" }) }, azblob.Disagreement, deletes},
-		"an object set back":         {func(s store) { rewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unsettled, thorough},
+		"an object set back":         {func(s store) { rewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unfinalized, thorough},
 		"an entry set back":          {func(s store) { rewriteStatus(s.Server, s.container, s.done, "entry", "Running") }, azblob.Disagreement, deletes},
 		"an entry with other children": {func(s store) {
 			rewrite(s, name(s, "entry"), func(b string) string {

@@ -54,23 +54,23 @@ var operations = []operation{
 	{"Read, NotStarted", stored1(workflow.NotStarted), readOne, is(2), is(1)},
 	{"Read, final", stored1(workflow.Completed), readOne, is(2), is(1)},
 	{"Read, running", stored1(workflow.Running), readOne, func(n, _ int) int {
-		if n < listed {
+		if n < parseMetadata {
 			return n + 2
 		}
 		return 2 + 3 // blocks, sequences, actions
 	}, func(n, c int) int {
-		if n < listed {
+		if n < parseMetadata {
 			return 1 + ceil(n, c)
 		}
 		return 2
 	}},
 	{"Read, running, 5 changed", changed(5), readOne, func(n, _ int) int {
-		if n < listed {
+		if n < parseMetadata {
 			return n + 2
 		}
 		return 2 + 3 + 5
 	}, func(n, c int) int {
-		if n < listed {
+		if n < parseMetadata {
 			return 1 + ceil(n, c)
 		}
 		return 2 + ceil(5, c)
@@ -93,7 +93,7 @@ func readOne(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
 }
 
 // listed is how many sub-objects of three kinds are more cheaply listed than read: the price of three listings, twice.
-const listed = 2 * 3 * 125 / 10
+const parseMetadata = 2 * 3 * 125 / 10
 
 // changed prepares a running plan of which up to n actions were updated since it was created.
 func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {

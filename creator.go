@@ -55,7 +55,7 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
 		if !first || !errors.Is(err, errRemains) || errors.Is(err, storage.ErrUnknown) {
 			return err
 		}
-		if err := v.makeRoom(ctx, c.keys); err != nil {
+		if err := v.clearRemains(ctx, c.keys); err != nil {
 			return err
 		}
 	}
@@ -66,9 +66,9 @@ var errRemains = fmt.Errorf("%w: another create or delete of this ID is under wa
 
 // makeRoom removes the remains of a plan if they are older than the grace period and the margin. The decision and the
 // removal are Recovery's, so any number of Creates and Recoveries may do it at once.
-func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
+func (v *Vault) clearRemains(ctx context.Context, keys keys) error {
 	const tooSoon = "a create or delete of this ID is under way, or was broken off: call again in %v"
-	s, err := v.suspectOf(ctx, keys)
+	s, err := v.listMarkers(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -80,18 +80,18 @@ func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
 		return &storage.Error{Doing: "look for remains", Blob: keys.entry().String(), Err: fmt.Errorf("%w: "+format, append([]any{storage.ErrConflict}, args...)...)}
 	}
 	switch {
-	case c.now.committed():
+	case c.committed():
 		return &storage.Error{Doing: "look for remains", Blob: keys.object().String(), Err: fmt.Errorf("%w: it was created meanwhile", storage.ErrExists)}
-	case c.now.any() == nil && c.deleteMarker == nil:
+	case c.entryOrObject() == nil && c.deleteMarker == nil:
 		// Only a marker and sub-objects can be there. A Create takes a marker over however old it is, so they are judged alone.
 		wait, err := v.clearParts(ctx, c)
 		if err == nil && wait > 0 {
 			return conflict(tooSoon, wait)
 		}
 		return err
-	case c.found == remains:
-		return v.clear(ctx, c)
-	case c.found == tooYoung:
+	case c.finding == remains:
+		return v.removeRemains(ctx, c)
+	case c.finding == tooRecent:
 		return conflict(tooSoon, max(c.wait(), time.Second))
 	default:
 		return conflict("there is a damaged plan of this ID: %w", c.err())
@@ -100,17 +100,17 @@ func (v *Vault) makeRoom(ctx context.Context, keys keys) error {
 
 // clearParts removes the sub-objects of a plan that has neither entry nor object, unless one is young: then it says for how
 // long. No marker leads to a copy of a Create's request that arrived after the Create had undone itself.
-func (v *Vault) clearParts(ctx context.Context, c condition) (wait time.Duration, err error) {
-	keys := c.suspect.keys
+func (v *Vault) clearParts(ctx context.Context, c diagnosis) (wait time.Duration, err error) {
+	keys := c.keys
 	items, err := v.listParts(ctx, keys, kinds[:])
 	if err != nil || len(items) == 0 {
 		return 0, err
 	}
-	if err := v.confirmGone(ctx, keys, c.now.missing()...); err != nil {
+	if err := v.confirmGone(ctx, keys, c.missing()...); err != nil {
 		return 0, err
 	}
-	orphans := condition{suspect: suspect{keys: keys, parts: items, seen: items[0].Seen}, grace: c.grace}
-	if orphans.signs(false).young {
+	orphans := diagnosis{planBlobs: planBlobs{keys: keys, parts: items, seen: items[0].Seen}, grace: c.grace}
+	if orphans.signs(false).recent {
 		return max(orphans.wait(), time.Second), nil
 	}
 	return 0, v.removeParts(ctx, keys, targetsOf(items))
@@ -184,11 +184,11 @@ func (c *creation) run(caller context.Context) error {
 
 	// A failure leaves nothing, or a marker of nothing.
 	if err := c.putMarker(ctx); err != nil {
-		return tooLate(ctx, err)
+		return lateError(ctx, err)
 	}
 	// The same, where the entry was not written. A taken one is another's.
 	if err := c.putEntry(ctx); err != nil {
-		return tooLate(ctx, err)
+		return lateError(ctx, err)
 	}
 	// From here on the ID is ours. While all outcomes are certain and the object was never sent, we can undo.
 	if err := c.putParts(ctx); err != nil {
@@ -206,10 +206,10 @@ func (c *creation) run(caller context.Context) error {
 	ref := c.keys.object()
 	etag, err := c.v.client.Put(commit, ref, body, metadata, blob.IfNew)
 	if blob.Is(err, blob.Mismatch) {
-		return c.left(at("write object", ref, err)) // not ours: somebody took the ID over while this Create was frozen
+		return c.leaveRemains(blobError("write object", ref, err)) // not ours: somebody took the ID over while this Create was frozen
 	}
 	if err != nil {
-		return c.undo(caller, at("write object", ref, err))
+		return c.undo(caller, blobError("write object", ref, err))
 	}
 	if time.Since(started) > c.v.grace {
 		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
@@ -232,14 +232,14 @@ func (c *creation) putMarker(ctx context.Context) error {
 			c.markerETag = "" // it may be the marker that was taken over
 		}
 		if !blob.Is(err, blob.Mismatch) {
-			return at("write marker", ref, err)
+			return blobError("write marker", ref, err)
 		}
-		there, err := c.v.look(ctx, "look for the plan whose marker is there", c.keys)
+		there, err := c.v.headPlan(ctx, "look for the plan whose marker is there", c.keys)
 		if err != nil {
 			return err
 		}
-		if there.any() != nil {
-			return c.taken(there.committed())
+		if there.entryOrObject() != nil {
+			return c.takenError(there.committed())
 		}
 		if done, err := c.takeMarkerOver(ctx); done || err != nil {
 			return err
@@ -275,21 +275,21 @@ func (c *creation) takeMarkerOver(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, at("look at marker", ref, err)
+		return false, blobError("look at marker", ref, err)
 	}
 	grace, err := c.v.graceOf(&blob.Item{Properties: p})
 	if err != nil {
-		return false, at("look at marker", ref, err)
+		return false, blobError("look at marker", ref, err)
 	}
 	_, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return false, nil
 	}
-	return err == nil, at("write marker", ref, err)
+	return err == nil, blobError("write marker", ref, err)
 }
 
 // taken is the error of a Create whose ID is in use: by a plan, or else by what another Create or a Delete is at, or left.
-func (c *creation) taken(committed bool) error {
+func (c *creation) takenError(committed bool) error {
 	if committed {
 		return &storage.Error{Doing: "look for the plan whose marker is there", Blob: c.keys.object().String(), Err: storage.ErrExists}
 	}
@@ -300,20 +300,20 @@ func (c *creation) putEntry(ctx context.Context) (err error) {
 	ref := c.entry.ref
 	c.entryETag, err = c.v.client.Put(ctx, ref, c.entry.body, c.entry.metadata, blob.IfNew)
 	if !blob.Is(err, blob.Mismatch) {
-		return at("write entry", ref, err)
+		return blobError("write entry", ref, err)
 	}
 	// Whosever the entry is: our object was never sent, so nothing of this Create can ever be seen. A marker of ours alone goes,
 	// so that it makes nobody's remains young.
 	_, headErr := c.v.client.Head(ctx, c.keys.object())
 	if headErr != nil && !blob.Is(headErr, blob.Absent) {
-		return at("look for the plan whose entry is there", c.keys.object(), headErr)
+		return blobError("look for the plan whose entry is there", c.keys.object(), headErr)
 	}
 	if c.markerETag != "" {
 		if err := c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
 			return err
 		}
 	}
-	return c.taken(headErr == nil)
+	return c.takenError(headErr == nil)
 }
 
 func (c *creation) putParts(ctx context.Context) error {
@@ -325,7 +325,7 @@ func (c *creation) putParts(ctx context.Context) error {
 			return &storage.Error{Doing: doing, Blob: p.ref.String(), Err: errRemains}
 		}
 		if err != nil {
-			return at(doing, p.ref, err)
+			return blobError(doing, p.ref, err)
 		}
 		p.etag, p.body = etag, nil
 		p.object.Header().State.ETag = driver.Version(etag, p.object)
@@ -347,16 +347,16 @@ func (c *creation) object() ([]byte, map[string]string, error) {
 // unknown, it could still arrive after its removal, so all is left to Recovery.
 func (c *creation) undo(ctx context.Context, cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {
-		return c.left(cause)
+		return c.leaveRemains(cause)
 	}
 	if err := c.remove(ctx); err != nil {
-		return c.left(errors.Join(cause, err))
+		return c.leaveRemains(errors.Join(cause, err))
 	}
-	return tooLate(ctx, cause)
+	return lateError(ctx, cause)
 }
 
 // tooLate says of an error without effect which the end of the grace period brought about that it was not the caller's end.
-func tooLate(ctx context.Context, err error) error {
+func lateError(ctx context.Context, err error) error {
 	ended := errors.Is(err, errGrace) || errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errGrace)
 	if !ended || errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
 		return err
@@ -405,7 +405,7 @@ func (c *creation) remove(ctx context.Context) error {
 }
 
 // left is the error of a Create whose remains are left to Recovery although the plan is certain not to be there.
-func (c *creation) left(cause error) error {
+func (c *creation) leaveRemains(cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) {
 		return cause
 	}

@@ -61,9 +61,9 @@ const deleteRounds = 4
 // deleteObject comes to the commit point: delete marker, then the object in the version that was read. It begins again with
 // both where the object has changed. Recovery removes old delete markers from whole plans, and rewrites the object before
 // that, so a Delete that was held up between the two meets a conflict, and not a plan that no marker leads to any more.
-func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan doomed, err error) {
+func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTargets, err error) {
 	for range deleteRounds {
-		if plan, err = v.doomed(ctx, keys); errors.Is(err, storage.ErrConflict) {
+		if plan, err = v.deletionTargets(ctx, keys); errors.Is(err, storage.ErrConflict) {
 			continue
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, starte
 }
 
 // doomed is a plan that is to be deleted.
-type doomed struct {
+type deletionTargets struct {
 	// parts are its sub-objects. Where listed is set a listing named them, and else the object, which can't have missed any.
 	parts  []blob.Target
 	listed bool
@@ -113,7 +113,7 @@ type doomed struct {
 }
 
 // doomed finds what is to be deleted.
-func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
+func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTargets, err error) {
 	object, p, err := v.readObject(ctx, keys)
 	switch {
 	case err == nil:
@@ -126,11 +126,11 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 		// It can't tell, but a listing can: damage must not keep a plan from being removed.
 		p, err = v.client.Head(ctx, keys.object())
 		if err != nil {
-			return d, at("look at object", keys.object(), err)
+			return d, blobError("look at object", keys.object(), err)
 		}
 		d.etag = p.ETag
 	case errors.Is(err, storage.ErrNotFound):
-		if err := v.deletedBefore(ctx, keys, err); err != nil {
+		if err := v.confirmDeleted(ctx, keys, err); err != nil {
 			return d, err
 		}
 	default:
@@ -149,32 +149,32 @@ func (v *Vault) doomed(ctx context.Context, keys keys) (d doomed, err error) {
 
 // deletedBefore says whether an earlier Delete has removed the object, or it was lost: nil, or why not, which is notFound
 // where there is no plan at all.
-func (v *Vault) deletedBefore(ctx context.Context, keys keys, notFound error) error {
+func (v *Vault) confirmDeleted(ctx context.Context, keys keys, notFound error) error {
 	if err := v.confirmGone(ctx, keys, keys.object()); err != nil {
 		return err
 	}
 	_, err := v.client.Head(ctx, keys.deleteMarker())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return v.lostBefore(ctx, keys, notFound)
+		return v.confirmObjectLost(ctx, keys, notFound)
 	}
-	return at("look for delete marker", keys.deleteMarker(), err)
+	return blobError("look for delete marker", keys.deleteMarker(), err)
 }
 
 // lostBefore says whether the object was lost from outside: nil, or why not, which is notFound where there is no plan at all.
 // The look at the entry comes after that for the delete marker, which a Delete removes last: the entry of a plan that was being
 // deleted is gone by now.
-func (v *Vault) lostBefore(ctx context.Context, keys keys, notFound error) error {
+func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error) error {
 	p, err := v.client.Head(ctx, keys.entry())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return notFound // the plan was never there, or nothing is left of it
 	}
 	if err != nil {
-		return at("look for entry", keys.entry(), err)
+		return blobError("look for entry", keys.entry(), err)
 	}
-	if s := sightOf(&blob.Item{Properties: p}); s != running && s != final {
+	if s := blobStatusOf(&blob.Item{Properties: p}); s != running && s != final {
 		return notFound // it is being created, or that was broken off
 	}
-	s, err := v.suspectOf(ctx, keys)
+	s, err := v.listMarkers(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -182,16 +182,16 @@ func (v *Vault) lostBefore(ctx context.Context, keys keys, notFound error) error
 	switch {
 	case err != nil:
 		return err
-	case c.found == lostObject:
+	case c.finding == lostObject:
 		return nil
-	case c.found == tooYoung:
-		return at("look for object", keys.object(), fmt.Errorf("%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second)))
+	case c.finding == tooRecent:
+		return blobError("look for object", keys.object(), fmt.Errorf("%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second)))
 	}
-	return at("look for object", keys.object(), fmt.Errorf("%w: the plan has changed meanwhile", storage.ErrConflict))
+	return blobError("look for object", keys.object(), fmt.Errorf("%w: the plan has changed meanwhile", storage.ErrConflict))
 }
 
 // deleteRest removes what is left when the object is gone: sub-objects, entry, markers.
-func (v *Vault) deleteRest(ctx context.Context, keys keys, plan doomed) error {
+func (v *Vault) deleteRest(ctx context.Context, keys keys, plan deletionTargets) error {
 	if err := v.removeParts(ctx, keys, plan.parts); err != nil {
 		return err
 	}
@@ -207,5 +207,5 @@ func (v *Vault) deleteRest(ctx context.Context, keys keys, plan doomed) error {
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return nil // a final plan has no marker
 	}
-	return at("remove markers", keys.marker(), err)
+	return blobError("remove markers", keys.marker(), err)
 }

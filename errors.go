@@ -23,7 +23,7 @@ var sentinels = map[blob.Reason]error{
 
 // at says what was being done to which blob when err came up. It is the one place where the blob client's errors become the
 // contract's; the method's name and the plan are added by edge.
-func at(doing string, ref blob.Ref, err error) error {
+func blobError(doing string, ref blob.Ref, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func clientError(err error) error {
 }
 
 // edge finishes the error of a method: every one that leaves the vault is a *storage.Error with Op and Plan.
-func edge(op string, plan uuid.UUID, err error) error {
+func opError(op string, plan uuid.UUID, err error) error {
 	if err == nil {
 		return nil
 	}

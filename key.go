@@ -124,15 +124,15 @@ func parseName(name string) (parsed, bool) {
 	switch dir += "/"; dir {
 	case openDir:
 		if id, ok := strings.CutSuffix(rest, deleteTail); ok {
-			return plain(roleDeleteMarker, id)
+			return parsePlanName(roleDeleteMarker, id)
 		}
-		return plain(roleMarker, rest)
+		return parsePlanName(roleMarker, rest)
 	case plansDir:
 		if id, ok := strings.CutSuffix(rest, entryTail); ok {
-			return plain(roleEntry, id)
+			return parsePlanName(roleEntry, id)
 		}
 		if id, ok := strings.CutSuffix(rest, objectTail); ok {
-			return plain(roleObject, id)
+			return parsePlanName(roleObject, id)
 		}
 		return parsed{}, false
 	}
@@ -144,7 +144,7 @@ func parseName(name string) (parsed, bool) {
 	return parsed{rolePart, plan, kind, id}, known && cut && tail && planOK && idOK
 }
 
-func plain(r role, idText string) (parsed, bool) {
+func parsePlanName(r role, idText string) (parsed, bool) {
 	id, ok := parseID(idText)
 	return parsed{role: r, plan: id}, ok
 }

@@ -34,7 +34,7 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // are applied to a listing of what After, Before and BeforeID leave.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := driver.CheckFilters(filters); err != nil {
-		return nil, edge("Search", uuid.Nil, err)
+		return nil, opError("Search", uuid.Nil, err)
 	}
 	return v.stream(ctx, "Search", filters)
 }
@@ -53,13 +53,13 @@ type found struct {
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	end, err := v.begin()
 	if err != nil {
-		return nil, edge(op, uuid.Nil, err)
+		return nil, opError(op, uuid.Nil, err)
 	}
 	end() // only a look: each range over the sequence is a call of its own
 
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
 		failed := func(plan uuid.UUID, err error) bool {
-			return yield(storage.Stream[storage.ListResult]{Err: edge(op, plan, err)})
+			return yield(storage.Stream[storage.ListResult]{Err: opError(op, plan, err)})
 		}
 		end, err := v.begin()
 		if err != nil {
@@ -125,9 +125,9 @@ func isOpen(statuses []workflow.Status) bool {
 // so that it is told of.
 func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chosen bool) {
 	p.keys = keys
-	r, cut, err := listed(entry.Metadata, keys.plan, typeEntry)
+	r, cut, err := parseMetadata(entry.Metadata, keys.plan, typeEntry)
 	if err != nil {
-		p.err = at("read metadata of entry", keys.entry(), err)
+		p.err = blobError("read metadata of entry", keys.entry(), err)
 		return p, true
 	}
 	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
@@ -155,7 +155,7 @@ func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[found, er
 
 // plans lists plans/ for the plans that the filters choose.
 func (v *Vault) plans(f storage.Filters) source[found] {
-	return directory(v, plansDir, isEntry, func(b belongings) (found, bool) {
+	return directory(v, plansDir, isEntry, func(b planBlobs) (found, bool) {
 		if !b.committed() {
 			return found{}, false
 		}
@@ -166,7 +166,7 @@ func (v *Vault) plans(f storage.Filters) source[found] {
 // scanOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days that this layout
 // did not make may have plans without markers, so these are listed.
 func (v *Vault) scanOpen(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
-	markers := directory(v, openDir, nil, func(b belongings) (found, bool) {
+	markers := directory(v, openDir, nil, func(b planBlobs) (found, bool) {
 		return found{keys: b.keys, deleting: b.deleteMarker != nil}, true
 	})
 	plans := v.plans(f)
@@ -192,7 +192,7 @@ func (v *Vault) scanOpen(ctx context.Context, f storage.Filters) iter.Seq2[found
 // other cases the object tells.
 func (v *Vault) lookOpen(ctx context.Context, f storage.Filters, marked found) (p found, chosen bool) {
 	failed := func(ref blob.Ref, err error) (found, bool) {
-		return found{keys: marked.keys, err: at("look for plan", ref, err)}, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+		return found{keys: marked.keys, err: blobError("look for plan", ref, err)}, !blob.Is(err, blob.Absent, blob.AbsentContainer)
 	}
 	entry, err := v.client.Head(ctx, marked.keys.entry())
 	if err != nil {
@@ -261,7 +261,7 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 
 // directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted, for which it needs the
 // metadata of the blobs that metadataOf says; nil is none.
-func directory[E any](v *Vault, dir string, metadataOf func(name string) bool, take func(belongings) (e E, wanted bool)) source[E] {
+func directory[E any](v *Vault, dir string, metadataOf func(name string) bool, take func(planBlobs) (e E, wanted bool)) source[E] {
 	return source[E]{
 		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, metadataOf, w, take) },
 		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return v.last(ctx, dir, w) },
@@ -275,7 +275,7 @@ func (v *Vault) last(ctx context.Context, dir string, w window) (from, to uuid.U
 			break // dropped as a whole
 		}
 		if err != nil {
-			return from, to, at("list", blob.Ref{Container: w.container, Name: dir}, err)
+			return from, to, blobError("list", blob.Ref{Container: w.container, Name: dir}, err)
 		}
 		for _, group := range groups {
 			if first, behind, ok := parseGroup(dir, group); ok && bytes.Compare(first[:], w.to[:]) < 0 {
@@ -288,7 +288,7 @@ func (v *Vault) last(ctx context.Context, dir string, w window) (from, to uuid.U
 
 // list reads a window of a directory. A listing that is longer than thought goes on where the pages are short, and else is
 // left to another window.
-func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name string) bool, w window, take func(belongings) (e E, wanted bool)) (reading[E], error) {
+func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name string) bool, w window, take func(planBlobs) (e E, wanted bool)) (reading[E], error) {
 	got := reading[E]{from: w.from, to: w.to}
 	name := func(id uuid.UUID) string { return dir + id.String() }
 	from, to, floor := name(w.from), name(w.to), name(w.floor)
@@ -300,7 +300,7 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 	if w.from == firstID(w.date) {
 		opts.StartFrom = "" // all of it
 	}
-	var plan belongings // its blobs are neighbours, but may be on two pages
+	var plan planBlobs // its blobs are neighbours, but may be on two pages
 	plans := 0
 	finish := func() {
 		if plans == 0 {
@@ -315,7 +315,7 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 			return reading[E]{from: w.from, to: w.to}, nil // dropped as a whole
 		}
 		if err != nil {
-			return got, at("list", blob.Ref{Container: w.container, Name: dir}, err)
+			return got, blobError("list", blob.Ref{Container: w.container, Name: dir}, err)
 		}
 		for _, item := range page.Items {
 			if item.Name < from {
@@ -333,19 +333,19 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 			if !ok || v.prefix.plan(n.plan).container != w.container {
 				continue // not a vault's; Check reports it
 			}
-			if n.plan != plan.id {
+			if n.plan != plan.keys.plan {
 				finish()
 				if plans++; plans == 1 {
 					got.first = n.plan
 				}
-				plan = belongings{stored: stored{keys: v.prefix.plan(n.plan), id: n.plan}, marked: w.marked}
+				plan = planBlobs{keys: v.prefix.plan(n.plan), marked: w.marked}
 			}
 			plan.add(n, item)
 			got.blobs++
 		}
 		if page.More && plans > 1 && got.blobs >= limit/2 && got.from == w.from {
-			got.blobs -= plan.blobs()
-			got.to = plan.id // there may be more of it
+			got.blobs -= len(plan.all())
+			got.to = plan.keys.plan // there may be more of it
 			return got, nil
 		}
 	}
@@ -366,7 +366,7 @@ func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[found, 
 		}
 	}
 	return v.looked(named, f.Limit, func(p found) (found, bool) {
-		s, err := v.look(ctx, "look for plan", p.keys)
+		s, err := v.headPlan(ctx, "look for plan", p.keys)
 		switch {
 		case err != nil:
 			p.err = err
@@ -429,7 +429,7 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 	var days []day
 	for page, err := range v.client.ListContainers(ctx, v.prefix.containers()) {
 		if err != nil {
-			denied := at("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
+			denied := blobError("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
 			switch {
 			case !blob.IsForbidden(err):
 				return nil, denied
@@ -469,7 +469,7 @@ func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 		case err == nil:
 			found[i] = newDay(date, c)
 		case !blob.Is(err, blob.Absent, blob.AbsentContainer):
-			return at("look for container", blob.Ref{Container: v.prefix.day(date)}, err)
+			return blobError("look for container", blob.Ref{Container: v.prefix.day(date)}, err)
 		}
 		return nil
 	})

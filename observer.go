@@ -108,13 +108,13 @@ func Tee(observers ...Observer) Observer {
 func tee[T any](observers []Observer, pick func(Observer) func(T)) func(T) {
 	return func(event T) {
 		for _, o := range observers {
-			tell(pick(o), event)
+			notify(pick(o), event)
 		}
 	}
 }
 
 // tell calls an observer's function, if there is one.
-func tell[T any](f func(T), event T) {
+func notify[T any](f func(T), event T) {
 	if f != nil {
 		f(event)
 	}

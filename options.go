@@ -75,7 +75,7 @@ func WithUnversionedUpdates() Option { return func(o *options) { o.unversioned =
 func WithObserver(observer Observer) Option { return func(o *options) { o.observer = observer } }
 
 // gather applies the options to the defaults and says everything that is wrong with them.
-func gather(opts []Option) (options, error) {
+func applyOptions(opts []Option) (options, error) {
 	o := options{concurrency: 64, grace: 10 * time.Minute}
 	for _, opt := range opts {
 		opt(&o)

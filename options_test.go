@@ -22,7 +22,7 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
-	o, err := gather(nil)
+	o, err := applyOptions(nil)
 	want := options{
 		concurrency: 64, grace: 10 * time.Minute,
 		retry: Retry{InitialInterval: 200 * time.Millisecond, MaxInterval: 20 * time.Second, MaxElapsed: 15 * time.Minute},
@@ -30,7 +30,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	o, err = gather([]Option{WithRetry(Retry{MaxInterval: time.Second})})
+	o, err = applyOptions([]Option{WithRetry(Retry{MaxInterval: time.Second})})
 	want.retry.MaxInterval = time.Second
 	if err != nil || o.retry != want.retry {
 		t.Errorf("fields of Retry that are zero are not their defaults: %+v, %v", o.retry, err)
@@ -38,7 +38,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestLaterOptionsWin(t *testing.T) {
-	o, err := gather([]Option{WithConcurrency(-1), WithConcurrency(3)})
+	o, err := applyOptions([]Option{WithConcurrency(-1), WithConcurrency(3)})
 	if err != nil || o.concurrency != 3 {
 		t.Errorf("%d, %v", o.concurrency, err)
 	}
@@ -64,7 +64,7 @@ func TestBadOptionsAreAllNamed(t *testing.T) {
 			[]string{"WithConcurrency", "WithGracePeriod", "InitialInterval", "MaxInterval", "MaxElapsed"},
 		},
 	} {
-		_, err := gather(test.opts)
+		_, err := applyOptions(test.opts)
 		checkNamed(t, err, test.want)
 	}
 }

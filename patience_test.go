@@ -76,7 +76,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 			v := faulty(t, server, c.rule)
 			for range 2 {
 				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
-				if !errors.Is(err, storage.ErrDenied) || report.Young != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
+				if !errors.Is(err, storage.ErrDenied) || report.Recent != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
 					t.Errorf("%+v, %v, want that it is reported", report, err)
 				}
 				time.Sleep(pastGrace)
@@ -103,7 +103,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 			}
 		}})
 		report, err := onEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
-		if err != nil || len(report.Plans) != 0 || report.Young != 1 {
+		if err != nil || len(report.Plans) != 0 || report.Recent != 1 {
 			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
 		}
 	})
@@ -477,7 +477,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 			dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
 			_ = onEmulator(t, server, azblob.WithTransport(dying), azblob.WithGracePeriod(short), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), &other)
 			time.Sleep(20 * time.Second)
-			if report, err := onEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Young != 1 {
+			if report, err := onEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}})
@@ -526,7 +526,7 @@ func TestMarginIsAQuarter(t *testing.T) {
 			began := time.Now()
 			_ = onEmulator(t, server, azblob.WithTransport(transport), azblob.WithGracePeriod(grace), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), half)
 			time.Sleep(time.Until(began.Add(grace + grace/4 + time.Second)))
-			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Young != 1 {
+			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("as old as that: %+v, %v", report, err)
 			}
 			time.Sleep(time.Second)

@@ -7,8 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
-
-	"github.com/google/uuid"
+	"time"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
@@ -16,44 +15,47 @@ import (
 
 // What is stored of one plan: how it is found, and how it is removed.
 
-// stored is what is known of a plan's entry and object, either of which may be missing.
-type stored struct {
-	keys          keys
-	id            uuid.UUID
-	entry, object *blob.Item
+// planBlobs are the blobs of one plan, as far as they were looked for. A blob that is absent, or was not looked for, is nil.
+type planBlobs struct {
+	keys                                keys
+	marker, deleteMarker, entry, object *blob.Item
+	// parts are the plan's sub-objects; partsListed says that they were looked for.
+	parts       []blob.Item
+	partsListed bool
+	// marked says that the day's open plans have markers.
+	marked bool
+	// seen is the service's time when the first of the listed blobs was found; zero if none was. Ages are taken at this time,
+	// even if a blob is looked at again much later: whatever was written in between is new.
+	seen time.Time
 }
 
-// committed says whether it is a plan: an entry without an object is one in progress, or what is left of one.
-func (s stored) committed() bool { return s.entry != nil && s.object != nil }
+// committed says whether there is a plan: an entry without an object is a plan in progress, or what is left of one.
+func (b planBlobs) committed() bool { return b.entry != nil && b.object != nil }
 
-// missing names the entry and the object where they are not there.
-func (s stored) missing() (refs []blob.Ref) {
-	if s.entry == nil {
-		refs = append(refs, s.keys.entry())
+// missing names the entry and the object if they are absent.
+func (b planBlobs) missing() (refs []blob.Ref) {
+	if b.entry == nil {
+		refs = append(refs, b.keys.entry())
 	}
-	if s.object == nil {
-		refs = append(refs, s.keys.object())
+	if b.object == nil {
+		refs = append(refs, b.keys.object())
 	}
 	return refs
 }
 
-// any returns the entry or the object, whichever is there.
-func (s stored) any() *blob.Item {
-	if s.entry != nil {
-		return s.entry
+// entryOrObject returns the entry, or the object if there is no entry.
+func (b planBlobs) entryOrObject() *blob.Item {
+	if b.entry != nil {
+		return b.entry
 	}
-	return s.object
+	return b.object
 }
 
-// belongings is everything that is stored of one plan.
-type belongings struct {
-	stored
-	marked               bool // the day's plans have markers
-	marker, deleteMarker *blob.Item
-	parts                []blob.Item
-}
-
-func (b *belongings) add(name parsed, item blob.Item) {
+// add adds a blob that was listed.
+func (b *planBlobs) add(name parsed, item blob.Item) {
+	if b.seen.IsZero() || item.Seen.Before(b.seen) {
+		b.seen = item.Seen
+	}
 	switch name.role {
 	case roleMarker:
 		b.marker = &item
@@ -69,15 +71,13 @@ func (b *belongings) add(name parsed, item blob.Item) {
 }
 
 // all lists the blobs that are there.
-func (b *belongings) all() []*blob.Item {
+func (b planBlobs) all() []*blob.Item {
 	items := []*blob.Item{b.marker, b.deleteMarker, b.entry, b.object}
 	for i := range b.parts {
 		items = append(items, &b.parts[i])
 	}
 	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
 }
-
-func (b *belongings) blobs() int { return len(b.all()) }
 
 // directories are all the names' first parts, sorted as a listing is.
 func directories() []string {
@@ -91,12 +91,12 @@ func directories() []string {
 
 // belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
 // sorted by plan.
-func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[belongings, error] {
+func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	type head struct {
 		next func() (namedItem, error, bool)
 		item namedItem
 	}
-	return func(yield func(belongings, error) bool) {
+	return func(yield func(planBlobs, error) bool) {
 		var heads []*head
 		advance := func(h *head) (more bool, err error) {
 			item, err, ok := h.next()
@@ -109,7 +109,7 @@ func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail s
 			h := &head{next: next}
 			more, err := advance(h)
 			if err != nil {
-				yield(belongings{}, err)
+				yield(planBlobs{}, err)
 				return
 			}
 			if more {
@@ -120,7 +120,7 @@ func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail s
 			first := slices.MinFunc(heads, func(a, b *head) int {
 				return strings.Compare(a.item.name.plan.String(), b.item.name.plan.String())
 			}).item.name.plan
-			b := belongings{stored: stored{keys: v.prefix.plan(first), id: first}, marked: d.marked}
+			b := planBlobs{keys: v.prefix.plan(first), marked: d.marked, partsListed: true}
 			left := heads[:0]
 			for _, h := range heads {
 				more := true
@@ -128,7 +128,7 @@ func (v *Vault) belongings(ctx context.Context, d day, stray func(name, detail s
 					b.add(h.item.name, h.item.Item)
 					var err error
 					if more, err = advance(h); err != nil {
-						yield(belongings{}, err)
+						yield(planBlobs{}, err)
 						return
 					}
 				}
@@ -158,7 +158,7 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 				return // dropped as a whole
 			}
 			if err != nil {
-				yield(namedItem{}, at("list", blob.Ref{Container: d.container, Name: dir}, err))
+				yield(namedItem{}, blobError("list", blob.Ref{Container: d.container, Name: dir}, err))
 				return
 			}
 			for _, item := range page.Items {
@@ -188,7 +188,7 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 			return nil // dropped as a whole
 		}
 		if err != nil {
-			return at("list strays", blob.Ref{Container: d.container}, err)
+			return blobError("list strays", blob.Ref{Container: d.container}, err)
 		}
 		for _, name := range names {
 			switch {
@@ -201,7 +201,7 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 						return nil
 					}
 					if err != nil {
-						return at("list strays", blob.Ref{Container: d.container, Name: name}, err)
+						return blobError("list strays", blob.Ref{Container: d.container, Name: name}, err)
 					}
 					for _, item := range page.Items {
 						report(item.Name, detail)
@@ -214,9 +214,9 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 }
 
 // gather lists what is stored of one plan.
-func (v *Vault) gather(ctx context.Context, was belongings) (belongings, error) {
-	b := belongings{stored: stored{keys: was.keys, id: was.id}, marked: was.marked}
-	id := b.id.String()
+func (v *Vault) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error) {
+	b := planBlobs{keys: was.keys, marked: was.marked, partsListed: true}
+	id := b.keys.plan.String()
 	for _, dir := range directories() {
 		prefix := dir + id
 		for page, err := range v.client.List(ctx, b.keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
@@ -224,7 +224,7 @@ func (v *Vault) gather(ctx context.Context, was belongings) (belongings, error) 
 				break
 			}
 			if err != nil {
-				return b, at("list", b.keys.at(prefix), err)
+				return b, blobError("list", b.keys.at(prefix), err)
 			}
 			for _, item := range page.Items {
 				if name, ok := parseName(item.Name); ok {
@@ -237,22 +237,22 @@ func (v *Vault) gather(ctx context.Context, was belongings) (belongings, error) 
 }
 
 // look asks for a plan's entry and object by name.
-func (v *Vault) look(ctx context.Context, doing string, keys keys) (stored, error) {
-	s := stored{keys: keys, id: keys.plan}
+func (v *Vault) headPlan(ctx context.Context, doing string, keys keys) (planBlobs, error) {
+	b := planBlobs{keys: keys}
 	err := v.parallel(2, func(i int) error {
-		ref, into := keys.entry(), &s.entry
+		ref, into := keys.entry(), &b.entry
 		if i == 1 {
-			ref, into = keys.object(), &s.object
+			ref, into = keys.object(), &b.object
 		}
 		p, err := v.client.Head(ctx, ref)
 		if err == nil {
 			*into = &blob.Item{Name: ref.Name, Properties: p}
 		} else if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return at(doing, ref, err)
+			return blobError(doing, ref, err)
 		}
 		return nil
 	})
-	return s, err
+	return b, err
 }
 
 // confirmations is how often HEAD and listing are compared before they count as contradicting each other. What is written
@@ -266,13 +266,13 @@ const confirmations = 3
 func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) error {
 	var doubt error
 	for range confirmations {
-		heads, err := v.heads(ctx, refs)
+		heads, err := v.headBlobs(ctx, refs)
 		if err != nil {
 			return err
 		}
-		listed, err := v.names(ctx, keys, refs)
+		listed, err := v.listNames(ctx, keys, refs)
 		if blob.IsForbidden(err) {
-			listed, err = v.heads(ctx, refs)
+			listed, err = v.headBlobs(ctx, refs)
 		}
 		if err != nil {
 			return err
@@ -281,9 +281,9 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 		for _, ref := range refs {
 			switch there, again := heads[ref.Name], listed[ref.Name]; {
 			case there && again:
-				return at("confirm", ref, fmt.Errorf("%w: it is there after all", storage.ErrConflict))
+				return blobError("confirm", ref, fmt.Errorf("%w: it is there after all", storage.ErrConflict))
 			case there != again:
-				doubt = at("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again))
+				doubt = blobError("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again))
 			}
 		}
 		if doubt == nil {
@@ -294,14 +294,14 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 }
 
 // heads looks for each blob by its name, and returns those that are there.
-func (v *Vault) heads(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
+func (v *Vault) headBlobs(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
 	found := make([]bool, len(refs))
 	err := v.parallel(len(refs), func(i int) error {
 		_, err := v.client.Head(ctx, refs[i])
 		if found[i] = err == nil; found[i] || blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return nil
 		}
-		return at("confirm", refs[i], err)
+		return blobError("confirm", refs[i], err)
 	})
 	there := make(map[string]bool, len(refs))
 	for i, ref := range refs {
@@ -311,7 +311,7 @@ func (v *Vault) heads(ctx context.Context, refs []blob.Ref) (map[string]bool, er
 }
 
 // names lists what a plan has in the directories of these blobs.
-func (v *Vault) names(ctx context.Context, keys keys, refs []blob.Ref) (map[string]bool, error) {
+func (v *Vault) listNames(ctx context.Context, keys keys, refs []blob.Ref) (map[string]bool, error) {
 	listed, asked := map[string]bool{}, map[string]bool{}
 	for _, ref := range refs {
 		dir, _, _ := strings.Cut(ref.Name, "/")
@@ -325,7 +325,7 @@ func (v *Vault) names(ctx context.Context, keys keys, refs []blob.Ref) (map[stri
 				break
 			}
 			if err != nil {
-				return nil, at("confirm", keys.at(prefix), err)
+				return nil, blobError("confirm", keys.at(prefix), err)
 			}
 			for _, item := range page.Items {
 				listed[item.Name] = true
@@ -345,7 +345,7 @@ func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.
 				return nil
 			}
 			if err != nil {
-				return at("list sub-objects", keys.at(dir), err)
+				return blobError("list sub-objects", keys.at(dir), err)
 			}
 			found[i] = append(found[i], page.Items...)
 		}
@@ -359,7 +359,7 @@ func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.
 func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Ref, cond blob.Condition) error {
 	err := v.client.Delete(ctx, ref, cond)
 	if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return at(doing, ref, err)
+		return blobError(doing, ref, err)
 	}
 	err = v.confirmGone(ctx, keys, ref)
 	if err == nil || errors.Is(err, storage.ErrConflict) {
@@ -378,7 +378,7 @@ func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target)
 		if doubts[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); doubts[i] {
 			return nil
 		}
-		return at("remove sub-objects", keys.at(batches[i][0].Name), err)
+		return blobError("remove sub-objects", keys.at(batches[i][0].Name), err)
 	})
 	if err != nil || !slices.Contains(doubts, true) {
 		return err
@@ -409,7 +409,7 @@ func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.I
 			return err
 		}
 		if gone {
-			return at("remove sub-objects", keys.at(item.Name), fmt.Errorf("%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable))
+			return blobError("remove sub-objects", keys.at(item.Name), fmt.Errorf("%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable))
 		}
 	}
 	return nil

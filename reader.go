@@ -28,7 +28,7 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return nil
 		}
-		return at("look for object", ref, err)
+		return blobError("look for object", ref, err)
 	})
 	return found, err
 }
@@ -105,11 +105,11 @@ func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error
 	ref := keys.entry()
 	body, p, err := v.client.Get(ctx, ref)
 	if err != nil {
-		return nil, at("read entry", ref, err)
+		return nil, blobError("read entry", ref, err)
 	}
 	entry, err := decodeEntry(body, keys.plan)
 	if err != nil {
-		return nil, at("read entry", ref, err)
+		return nil, blobError("read entry", ref, err)
 	}
 	entry.State.ETag = p.ETag // see join
 	return entry, nil
@@ -119,11 +119,11 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 	ref := keys.object()
 	body, p, err := v.client.Get(ctx, ref)
 	if err != nil {
-		return nil, p, at("read object", ref, err)
+		return nil, p, blobError("read object", ref, err)
 	}
 	object, err := decodeObject(body, keys.plan)
 	if err != nil {
-		return nil, p, at("read object", ref, err)
+		return nil, p, blobError("read object", ref, err)
 	}
 	object.State.ETag = p.ETag // see join
 	return object, p, nil
@@ -132,13 +132,13 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 // assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
 func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
 	keys := v.prefix.plan(object.ID)
-	parts, err := v.outdated(ctx, keys, workflow.Parts(object))
+	parts, err := v.staleParts(ctx, keys, workflow.Parts(object))
 	if err != nil {
 		return nil, err
 	}
-	err = v.parallel(len(parts), func(i int) error { return v.refresh(ctx, keys, parts[i]) })
+	err = v.parallel(len(parts), func(i int) error { return v.readPart(ctx, keys, parts[i]) })
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, v.lost(ctx, keys, err)
+		return nil, v.partLost(ctx, keys, err)
 	}
 	if err != nil {
 		return nil, err
@@ -148,9 +148,9 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 
 // lost says what it means that a part of a plan is not there. A Delete takes the object first, so a plan whose object is still
 // there is damaged.
-func (v *Vault) lost(ctx context.Context, keys keys, err error) error {
+func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
 	if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
-		return at("look for object", keys.object(), headErr)
+		return blobError("look for object", keys.object(), headErr)
 	}
 	var e *storage.Error
 	if !errors.As(err, &e) {
@@ -163,7 +163,7 @@ func (v *Vault) lost(ctx context.Context, keys keys, err error) error {
 // updates want. Until then each part has the ETag that it was read at, alone or in the version that the object has of it.
 func join(object, entry *workflow.Plan) error {
 	objectETag := object.State.ETag
-	planKind.adopt(object, entry)
+	planKind.copyOwnFields(object, entry)
 	for o, parent := range workflow.Walk(object) {
 		state := o.Header().State
 		switch etag, _, _ := driver.SplitVersion(state.ETag); {
@@ -173,7 +173,7 @@ func join(object, entry *workflow.Plan) error {
 			state.ETag = driver.Version(etag, o)
 		}
 	}
-	return checkWhole(object)
+	return validateWhole(object)
 }
 
 // planVersion is the version of a plan, which has two blobs.
@@ -196,8 +196,8 @@ const listPrice = 12.5
 //
 // It is asked for where there are twice as many sub-objects as reads that it costs. From there on it saves at least as much
 // when nothing has changed as it loses when everything has, and with each further sub-object it saves more.
-func (v *Vault) outdated(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
-	kinds, listed, pages := several(parts)
+func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
+	kinds, listed, pages := kindsWorthListing(parts)
 	if pages == 0 || float64(listed) < 2*listPrice*float64(pages) {
 		return parts, nil
 	}
@@ -217,7 +217,7 @@ func (v *Vault) outdated(ctx context.Context, keys keys, parts []workflow.Object
 
 // several says of which kinds there is more than one sub-object, how many these are in all, and on how many pages listings
 // tell of them. The only one of a kind is better asked for by name.
-func several(parts []workflow.Object) (of []kind, n, pages int) {
+func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 	count := map[workflow.Kind]int{}
 	for _, o := range parts {
 		count[o.Kind()]++
@@ -233,19 +233,19 @@ func several(parts []workflow.Object) (of []kind, n, pages int) {
 }
 
 // refresh gives a sub-object the fields that its own blob has.
-func (v *Vault) refresh(ctx context.Context, keys keys, o workflow.Object) error {
+func (v *Vault) readPart(ctx context.Context, keys keys, o workflow.Object) error {
 	ref := keys.part(o)
 	doing := "read " + o.Kind().String()
 	body, p, err := v.client.Get(ctx, ref)
 	if err != nil {
-		return at(doing, ref, err)
+		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)
 	now, err := decodePart(body, kind, keys.plan, *o.Header().ID)
 	if err != nil {
-		return at(doing, ref, err)
+		return blobError(doing, ref, err)
 	}
 	now.Header().State.ETag = p.ETag // see join
-	kind.adopt(o, now)
+	kind.copyOwnFields(o, now)
 	return nil
 }

@@ -44,7 +44,7 @@ type RecoveryReport struct {
 	Open int
 	// Young is how many were left alone because they may be under way: less than the grace period and a margin has passed
 	// since they were last written, or somebody else was at work on them. Another Recover after that settles them.
-	Young int
+	Recent int
 	// Plans are those on which something was done, or would be in a dry run, or could not be, newest first. A plan on which
 	// several things were done comes several times.
 	Plans []RecoveredPlan
@@ -114,18 +114,18 @@ func (r *recovery) run(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	plans.SetLimit(r.v.concurrency)
-	suspects := r.suspects
+	candidates := r.candidates
 	if r.opts.Thorough {
-		suspects = r.everything
+		candidates = r.allPlans
 	}
-	for s, err := range suspects(ctx, days) {
+	for s, err := range candidates(ctx, days) {
 		if err != nil {
 			failed(err) // a day that can't be listed does not keep the others
 			continue
 		}
 		plans.Go(func() error {
-			if err := r.settle(ctx, s); err != nil {
-				failed(edge("", s.keys.plan, err)) // nor does a plan
+			if err := r.recoverPlan(ctx, s); err != nil {
+				failed(opError("", s.keys.plan, err)) // nor does a plan
 			}
 			return nil
 		})
@@ -134,12 +134,12 @@ func (r *recovery) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suspects yields the plans that may need something. An error stands for what is left of a day.
-func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, error] {
-	return func(yield func(suspect, error) bool) {
+// candidates yields the plans that may need something. An error stands for what is left of a day.
+func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
+	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
-		markers := r.inDays(ctx, days, openDir, markersPage, func(b belongings) (suspect, bool) {
-			return suspicious(b), true
+		markers := r.listDays(ctx, days, openDir, markersPage, func(b planBlobs) (planBlobs, bool) {
+			return b, true
 		})
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
 		for s, err := range markers {
@@ -151,9 +151,9 @@ func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, 
 			}
 		}
 		// This layout did not make these containers, so those of their plans that need a marker are found one by one.
-		plans := r.inDays(ctx, unmarked, plansDir, blob.MaxPage, func(b belongings) (suspect, bool) {
-			settled := b.committed() && sightOf(b.entry) == final && sightOf(b.object) == final
-			return suspicious(b), !settled
+		plans := r.listDays(ctx, unmarked, plansDir, blob.MaxPage, func(b planBlobs) (planBlobs, bool) {
+			settled := b.committed() && blobStatusOf(b.entry) == final && blobStatusOf(b.object) == final
+			return b, !settled
 		})
 		for s, err := range plans {
 			if !marked[s.keys.plan] && !yield(s, err) {
@@ -164,34 +164,32 @@ func (r *recovery) suspects(ctx context.Context, days []day) iter.Seq2[suspect, 
 }
 
 // inDays lists a directory of days, many at once.
-func (r *recovery) inDays(ctx context.Context, days []day, dir string, page int, take func(belongings) (suspect, bool)) iter.Seq2[suspect, error] {
+func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(planBlobs) (planBlobs, bool)) iter.Seq2[planBlobs, error] {
 	ahead := func(int) int { return r.v.ahead(page) }
 	all := func(string) bool { return true } // markers tell grace periods, entries and objects states
 	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, all, take))
 }
 
 // everything yields all plans of all days with all that is stored of them, and notes strays.
-func (r *recovery) everything(ctx context.Context, days []day) iter.Seq2[suspect, error] {
-	return func(yield func(suspect, error) bool) {
+func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
+	return func(yield func(planBlobs, error) bool) {
 		for _, d := range days {
 			stray := func(name, _ string) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
 			}
-			if err := r.v.strays(ctx, d, stray); err != nil && !yield(suspect{}, err) {
+			if err := r.v.strays(ctx, d, stray); err != nil && !yield(planBlobs{}, err) {
 				return
 			}
-			for b, err := range r.v.belongings(ctx, d, stray) {
+			for b, err := range r.v.dayPlans(ctx, d, stray) {
 				if err != nil {
-					if !yield(suspect{}, err) {
+					if !yield(planBlobs{}, err) {
 						return
 					}
 					break
 				}
-				s := suspicious(b)
-				s.parts, s.listed = b.parts, true
-				if !yield(s, nil) {
+				if !yield(b, nil) {
 					return
 				}
 			}
@@ -199,24 +197,13 @@ func (r *recovery) everything(ctx context.Context, days []day) iter.Seq2[suspect
 	}
 }
 
-// suspicious makes a suspect of what was listed of a plan: it was seen when the first of that was.
-func suspicious(b belongings) suspect {
-	s := suspect{keys: b.keys, marker: b.marker, deleteMarker: b.deleteMarker, marked: b.marked}
-	for _, item := range b.all() {
-		if s.seen.IsZero() || item.Seen.Before(s.seen) {
-			s.seen = item.Seen
-		}
-	}
-	return s
-}
-
 // rounds bounds what is done on one plan in one run; each thing that is mended may bring out another.
-const rounds = 8
+const recoverRounds = 8
 
 // settle decides about one plan, by what is there now: the listing only said where to look.
-func (r *recovery) settle(ctx context.Context, s suspect) error {
-	for range rounds {
-		again, err := r.mend(ctx, &s)
+func (r *recovery) recoverPlan(ctx context.Context, s planBlobs) error {
+	for range recoverRounds {
+		again, err := r.recoverStep(ctx, &s)
 		if err != nil || !again {
 			return err
 		}
@@ -226,24 +213,24 @@ func (r *recovery) settle(ctx context.Context, s suspect) error {
 
 // mend does the first thing that is to be done about a plan, and notes in the suspect what has changed by it. It says whether
 // to look for another.
-func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error) {
+func (r *recovery) recoverStep(ctx context.Context, s *planBlobs) (again bool, err error) {
 	c, err := r.v.examine(ctx, *s, r.opts.Thorough)
 	switch {
 	case errors.Is(err, storage.ErrConflict):
-		return false, r.leave()
+		return false, r.countRecent()
 	case errors.Is(err, storage.ErrCorrupt):
 		return false, r.fail(s.keys, "a marker that can't be read", err)
 	case err != nil:
-		return false, r.blind(ctx, s.keys, err)
+		return false, r.lookFailed(ctx, s.keys, err)
 	}
 	keys := s.keys
-	switch c.found {
+	switch c.finding {
 	case openPlan:
-		return false, r.open()
-	case tooYoung:
-		return false, r.leave()
+		return false, r.countOpen()
+	case tooRecent:
+		return false, r.countRecent()
 	case remains:
-		_, err = r.act(c, func() (string, error) { return "removed what was left", r.v.clear(ctx, c) })
+		_, err = r.act(c, func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, c) })
 	case lostObject, lostEntry, unreadableState:
 		err = r.fail(keys, c.String(), c.err())
 	case restorableEntry:
@@ -251,16 +238,16 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 		again = again && !r.opts.DryRun
 	case leftDelete:
 		again, err = r.act(c, func() (string, error) {
-			return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.keep(ctx, c)
+			return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.dismissDelete(ctx, c)
 		})
 		s.deleteMarker = nil
-	case unsettledPlan:
+	case unfinalized:
 		if r.opts.Thorough {
 			if err := r.verify(ctx, c); err != nil { // a completion needs all sub-objects
 				return false, err
 			}
 		}
-		again, err = r.act(c, func() (string, error) { return "rewrote the object", r.complete(ctx, c) })
+		again, err = r.act(c, func() (string, error) { return "rewrote the object", r.completeObject(ctx, c) })
 		again = again && r.opts.Thorough && !r.opts.DryRun
 		s.marker = nil
 	case leftMarker:
@@ -276,7 +263,7 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 			return "restored the marker", err
 		})
 	case setBack:
-		err = r.setBack(ctx, keys)
+		err = r.confirmSetBack(ctx, keys)
 	case unverified:
 		err = r.verify(ctx, c)
 	}
@@ -286,8 +273,8 @@ func (r *recovery) mend(ctx context.Context, s *suspect) (again bool, err error)
 // keep makes an old delete marker on a whole plan harmless, and removes it. A Delete may have been held up between its marker
 // and its commit for any time, on a machine that slept too. It demands the object's version, so the object is written anew
 // before the marker goes.
-func (r *recovery) keep(ctx context.Context, c condition) error {
-	keys := c.suspect.keys
+func (r *recovery) dismissDelete(ctx context.Context, c diagnosis) error {
+	keys := c.keys
 	if _, _, err := r.rewriteObject(ctx, keys); err != nil {
 		return err
 	}
@@ -299,22 +286,22 @@ func (r *recovery) rewriteObject(ctx context.Context, keys keys) (plan *workflow
 	ref := keys.object()
 	body, p, err := r.v.client.Get(ctx, ref)
 	if err != nil {
-		return nil, "", at("read object", ref, err)
+		return nil, "", blobError("read object", ref, err)
 	}
 	if plan, err = decodeObject(body, keys.plan); err != nil {
-		return nil, "", at("read object", ref, err) // it may be a newer program's
+		return nil, "", blobError("read object", ref, err) // it may be a newer program's
 	}
 	w, err := r.v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
 		p.Metadata[blob.WriteID] = writeID
 		return p.Metadata, nil
 	})
-	return plan, w.etag, at("rewrite object", ref, err)
+	return plan, w.etag, blobError("rewrite object", ref, err)
 }
 
 // complete does what the last update of a plan did not come to: it writes the object from entry and sub-objects, and takes
 // the marker away.
-func (r *recovery) complete(ctx context.Context, c condition) error {
-	keys := c.suspect.keys
+func (r *recovery) completeObject(ctx context.Context, c diagnosis) error {
+	keys := c.keys
 	entry, err := r.v.readEntry(ctx, keys)
 	if err != nil {
 		return err
@@ -322,19 +309,19 @@ func (r *recovery) complete(ctx context.Context, c condition) error {
 	if !entry.State.Status.Final() {
 		return &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)}
 	}
-	if err := r.settleObject(ctx, entry, c); err != nil {
+	if err := r.rebuildObject(ctx, entry, c); err != nil {
 		return err
 	}
 	// A marker that is gone or has changed meanwhile takes nothing from that.
-	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !outrun(err) {
+	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !overtaken(err) {
 		return err
 	}
 	return nil
 }
 
 // settleObject writes a plan's object anew from its entry and sub-objects, over the version that was looked at.
-func (r *recovery) settleObject(ctx context.Context, entry *workflow.Plan, c condition) error {
-	keys := c.suspect.keys
+func (r *recovery) rebuildObject(ctx context.Context, entry *workflow.Plan, c diagnosis) error {
+	keys := c.keys
 	object, _, err := r.v.readObject(ctx, keys)
 	if err != nil {
 		return err
@@ -347,38 +334,38 @@ func (r *recovery) settleObject(ctx context.Context, entry *workflow.Plan, c con
 	if err != nil {
 		return err
 	}
-	_, err = r.v.putObject(ctx, plan, body, blob.IfMatch(c.now.object.ETag))
-	return at("settle object", keys.object(), err)
+	_, err = r.v.putObject(ctx, plan, body, blob.IfMatch(c.object.ETag))
+	return blobError("settle object", keys.object(), err)
 }
 
 // renewObject gives the object of a plan that has not started the versions of sub-objects that were rewritten: readers take
 // them from it. Once the plan runs they ask for the sub-objects.
-func (r *recovery) renewObject(ctx context.Context, c condition) error {
-	entry, err := r.v.readEntry(ctx, c.suspect.keys)
+func (r *recovery) renewObject(ctx context.Context, c diagnosis) error {
+	entry, err := r.v.readEntry(ctx, c.keys)
 	if err != nil || entry.State.Status != workflow.NotStarted {
 		return err
 	}
-	return r.settleObject(ctx, entry, c)
+	return r.rebuildObject(ctx, entry, c)
 }
 
 // setBack is about a final object beside an entry that is not.
-func (r *recovery) setBack(ctx context.Context, keys keys) error {
+func (r *recovery) confirmSetBack(ctx context.Context, keys keys) error {
 	// They were asked for at once, so the plan may have been completed between the two answers.
-	now, err := r.v.look(ctx, "look at entry", keys)
+	now, err := r.v.headPlan(ctx, "look at entry", keys)
 	if err != nil {
-		return r.blind(ctx, keys, err)
+		return r.lookFailed(ctx, keys, err)
 	}
-	if !now.committed() || sightOf(now.entry) == final {
+	if !now.committed() || blobStatusOf(now.entry) == final {
 		return nil
 	}
-	return r.fail(keys, "a final object beside an entry that is not", at("compare entry and object", keys.entry(),
+	return r.fail(keys, "a final object beside an entry that is not", blobError("compare entry and object", keys.entry(),
 		fmt.Errorf("%w: the object is final and the entry is not: it was set back from outside", storage.ErrCorrupt)))
 }
 
 // verify looks whether all sub-objects of a plan are there. They were written before its object, so one that is missing was
 // lost from outside. A thorough Recovery also looks for those that the object does not name.
-func (r *recovery) verify(ctx context.Context, c condition) error {
-	keys := c.suspect.keys
+func (r *recovery) verify(ctx context.Context, c diagnosis) error {
+	keys := c.keys
 	object, read, err := r.v.readObject(ctx, keys)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // deleted meanwhile
@@ -389,9 +376,9 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 	parts := workflow.Parts(object)
 	items := c.parts
 	if !r.opts.Thorough {
-		kinds, _, _ := several(parts)
+		kinds, _, _ := kindsWorthListing(parts)
 		if items, err = r.v.listParts(ctx, keys, kinds); err != nil {
-			return r.blind(ctx, keys, err)
+			return r.lookFailed(ctx, keys, err)
 		}
 	}
 	there := make(map[string]string, len(items))
@@ -412,41 +399,41 @@ func (r *recovery) verify(ctx context.Context, c condition) error {
 		}
 	}
 	// An earlier Recovery may have died between a sub-object and the object, or met another.
-	stale = stale && r.opts.Thorough && sightOf(c.now.entry) == notStarted && !young(c.now.object, c.seen, c.grace)
+	stale = stale && r.opts.Thorough && blobStatusOf(c.entry) == notStarted && !recent(c.object, c.seen, c.grace)
 	// What is not listed is looked for by name: a listing can miss a blob, and a delete may have begun.
-	lost, err = r.missing(ctx, keys, lost)
+	lost, err = r.confirmLost(ctx, keys, lost)
 	if errors.Is(err, storage.ErrConflict) {
-		return r.leave()
+		return r.countRecent()
 	}
 	if err != nil {
-		return r.blind(ctx, keys, err)
+		return r.lookFailed(ctx, keys, err)
 	}
 	extra := slices.DeleteFunc(slices.Clone(c.parts), func(item blob.Item) bool {
-		return named[item.Name] || young(&item, c.seen, c.grace)
+		return named[item.Name] || recent(&item, c.seen, c.grace)
 	})
 	if len(lost)+len(extra) == 0 && !stale {
-		if sightOf(c.now.entry) == final {
+		if blobStatusOf(c.entry) == final {
 			return nil
 		}
-		return r.open()
+		return r.countOpen()
 	}
 	now, err := r.v.client.Head(ctx, keys.object())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
 		return nil // a delete it was, or the plan was completed or is another one by now
 	}
 	if err != nil {
-		return r.blind(ctx, keys, at("look at object", keys.object(), err))
+		return r.lookFailed(ctx, keys, blobError("look at object", keys.object(), err))
 	}
 	if len(lost) == 0 && stale {
-		_, err = r.do(keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
+		_, err = r.repair(keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
 			return "rewrote the object", r.renewObject(ctx, c)
 		})
 	}
-	return errors.Join(err, r.lostParts(ctx, c, lost), r.extraParts(ctx, c, extra))
+	return errors.Join(err, r.restoreParts(ctx, c, lost), r.removeExtra(ctx, c, extra))
 }
 
 // missing leaves those of a plan's sub-objects that are not there, by their names and by a listing.
-func (r *recovery) missing(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
+func (r *recovery) confirmLost(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
 	gone := make([]bool, len(parts))
 	err := r.v.parallel(len(parts), func(i int) error {
 		ref := keys.part(parts[i])
@@ -454,7 +441,7 @@ func (r *recovery) missing(ctx context.Context, keys keys, parts []workflow.Obje
 		if gone[i] = blob.Is(err, blob.Absent); gone[i] {
 			return nil
 		}
-		return at("look for "+parts[i].Kind().String(), ref, err)
+		return blobError("look for "+parts[i].Kind().String(), ref, err)
 	})
 	if err != nil {
 		return nil, err
@@ -473,23 +460,23 @@ func (r *recovery) missing(ctx context.Context, keys keys, parts []workflow.Obje
 }
 
 // lostParts reports sub-objects that are not there, or rewrites them from the object.
-func (r *recovery) lostParts(ctx context.Context, c condition, lost []workflow.Object) error {
+func (r *recovery) restoreParts(ctx context.Context, c diagnosis, lost []workflow.Object) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	keys := c.suspect.keys
+	keys := c.keys
 	ref := keys.part(lost[0])
 	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
 		return r.fail(keys, found, &storage.Error{Doing: "look for sub-objects", Blob: ref.String(), Err: fmt.Errorf("%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost))})
 	}
 	did := "rewrote them from the object"
-	if sightOf(c.now.entry) == running {
+	if blobStatusOf(c.entry) == running {
 		did += ", which has them as NotStarted: they may run again"
 	}
-	_, err := r.do(keys, found, func() (string, error) {
-		err := r.v.parallel(len(lost), func(i int) error { return r.rewrite(ctx, keys, lost[i]) })
-		if err == nil && sightOf(c.now.entry) == notStarted {
+	_, err := r.repair(keys, found, func() (string, error) {
+		err := r.v.parallel(len(lost), func(i int) error { return r.rewritePart(ctx, keys, lost[i]) })
+		if err == nil && blobStatusOf(c.entry) == notStarted {
 			err = r.renewObject(ctx, c)
 		}
 		return did, err
@@ -498,24 +485,24 @@ func (r *recovery) lostParts(ctx context.Context, c condition, lost []workflow.O
 }
 
 // rewrite writes a sub-object anew, as the object has it.
-func (r *recovery) rewrite(ctx context.Context, keys keys, o workflow.Object) error {
+func (r *recovery) rewritePart(ctx context.Context, keys keys, o workflow.Object) error {
 	ref := keys.part(o)
 	body, err := encodePart(o)
 	if err != nil {
 		return err
 	}
 	_, err = r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return partMetadata(o, writeID) })
-	return at("rewrite "+o.Kind().String(), ref, err)
+	return blobError("rewrite "+o.Kind().String(), ref, err)
 }
 
 // extraParts removes sub-objects that the plan's object does not name, in the version that was listed.
-func (r *recovery) extraParts(ctx context.Context, c condition, extra []blob.Item) error {
+func (r *recovery) removeExtra(ctx context.Context, c diagnosis, extra []blob.Item) error {
 	if len(extra) == 0 {
 		return nil
 	}
-	keys := c.suspect.keys
+	keys := c.keys
 	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), keys.at(extra[0].Name))
-	_, err := r.do(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targetsOf(extra)) })
+	_, err := r.repair(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targetsOf(extra)) })
 	return err
 }
 
@@ -526,7 +513,7 @@ func (r *recovery) restoreMarker(ctx context.Context, keys keys) (etag string, e
 	w, err := r.v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
 		return markerMetadata(writeID, r.v.grace), nil
 	})
-	return w.etag, at("write marker", ref, err)
+	return w.etag, blobError("write marker", ref, err)
 }
 
 // restoreEntry writes the entry of a plan that has lost it, from its object. The object is written anew first, and looked at
@@ -551,29 +538,29 @@ func (r *recovery) restoreEntry(ctx context.Context, keys keys) (did string, err
 		return planMetadata(plan, typeEntry, writeID)
 	})
 	if err != nil {
-		return "", at("rewrite entry", ref, err)
+		return "", blobError("rewrite entry", ref, err)
 	}
 	now, err := r.v.client.Head(ctx, keys.object())
 	switch {
 	case err == nil && now.ETag == objectETag:
 		return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), nil
 	case err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return "", at("look at object", keys.object(), err)
+		return "", blobError("look at object", keys.object(), err)
 	}
 	if err := r.v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
 		return "", err
 	}
-	return "", at("look at object", keys.object(), fmt.Errorf("%w: it has changed", storage.ErrConflict))
+	return "", blobError("look at object", keys.object(), fmt.Errorf("%w: it has changed", storage.ErrConflict))
 }
 
-func (r *recovery) leave() error {
+func (r *recovery) countRecent() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.report.Young++
+	r.report.Recent++
 	return nil
 }
 
-func (r *recovery) open() error {
+func (r *recovery) countOpen() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Open++
@@ -581,18 +568,18 @@ func (r *recovery) open() error {
 }
 
 // act does something about what is wrong with a plan.
-func (r *recovery) act(c condition, do func() (did string, err error)) (done bool, err error) {
-	return r.do(c.suspect.keys, c.String(), do)
+func (r *recovery) act(c diagnosis, do func() (did string, err error)) (done bool, err error) {
+	return r.repair(c.keys, c.String(), do)
 }
 
 // do does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at, or
 // is gone, means that somebody else is at work: the next recovery looks again.
-func (r *recovery) do(keys keys, found string, do func() (did string, err error)) (done bool, err error) {
+func (r *recovery) repair(keys keys, found string, do func() (did string, err error)) (done bool, err error) {
 	p := RecoveredPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch did, err := do(); {
-		case outrun(err):
-			return false, r.leave()
+		case overtaken(err):
+			return false, r.countRecent()
 		case err != nil:
 			p.Err = err
 		default:
@@ -604,7 +591,7 @@ func (r *recovery) do(keys keys, found string, do func() (did string, err error)
 }
 
 // blind reports a plan that could not be looked at. The end of the context says nothing about a plan.
-func (r *recovery) blind(ctx context.Context, keys keys, err error) error {
+func (r *recovery) lookFailed(ctx context.Context, keys keys, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -620,5 +607,5 @@ func (r *recovery) note(p RecoveredPlan) {
 	r.mu.Lock()
 	r.report.Plans = append(r.report.Plans, p)
 	r.mu.Unlock()
-	tell(r.v.observer.Repair, p)
+	notify(r.v.observer.Repair, p)
 }

@@ -108,7 +108,7 @@ func TestRecovery(t *testing.T) {
 					t.Errorf("%s found %q, want %q", what, got[id], want)
 				}
 			}
-			if len(got) != len(found) || report.Open != 3 && did || report.Young != 0 || report.Days != 1 {
+			if len(got) != len(found) || report.Open != 3 && did || report.Recent != 0 || report.Days != 1 {
 				t.Errorf("%s: %+v", what, report)
 			}
 			if !slices.IsSortedFunc(report.Plans, func(a, b azblob.RecoveredPlan) int { return strings.Compare(b.ID.String(), a.ID.String()) }) {
@@ -215,7 +215,7 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 				for _, wait := range []time.Duration{0, 10 * time.Minute, 2 * time.Minute} { // together less than grace and margin
 					time.Sleep(wait)
 					report, err := open().Recover(t.Context(), azblob.RecoverOptions{})
-					if err != nil || report.Young != 1 || len(report.Plans) != 0 {
+					if err != nil || report.Recent != 1 || len(report.Plans) != 0 {
 						t.Fatalf("%+v, %v", report, err)
 					}
 					if !maps.Equal(before, contents(server)) {
@@ -224,7 +224,7 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 				}
 				time.Sleep(40 * time.Second)
 				report, err := open().Recover(t.Context(), azblob.RecoverOptions{})
-				if err != nil || report.Young != 0 || len(report.Plans) != 1 || stored(server) != 0 {
+				if err != nil || report.Recent != 0 || len(report.Plans) != 1 || stored(server) != 0 {
 					t.Errorf("%+v, %v; %d blobs are left", report, err, stored(server))
 				}
 			})

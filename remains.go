@@ -15,10 +15,10 @@ import (
 // and Check names problems by it.
 
 // sight is what was seen of an entry or an object.
-type sight int
+type blobStatus int
 
 const (
-	absent sight = iota
+	absent blobStatus = iota
 	unreadable
 	notStarted
 	running
@@ -26,11 +26,11 @@ const (
 )
 
 // sightOf reads the status in a blob's metadata.
-func sightOf(item *blob.Item) sight {
+func blobStatusOf(item *blob.Item) blobStatus {
 	if item == nil {
 		return absent
 	}
-	s, err := listedState(item.Metadata)
+	s, err := parseState(item.Metadata)
 	switch {
 	case err != nil:
 		return unreadable
@@ -44,14 +44,14 @@ func sightOf(item *blob.Item) sight {
 
 // signs are what diagnose decides by.
 type signs struct {
-	entry, object sight
+	entry, object blobStatus
 	// marker and deleteMarker say whether they are there.
 	marker, deleteMarker bool
 	// marked says that the plans of the day have markers while they are open.
 	marked bool
 	// young says that something of the plan was written so recently that its writer may still be at work; youngDelete says it
 	// of the delete marker alone.
-	young, youngDelete bool
+	recent, recentDelete bool
 	// thorough is RecoverOptions.Thorough.
 	thorough bool
 	// parts says that there are sub-objects, or that they were not looked for.
@@ -63,10 +63,10 @@ type finding int
 
 const (
 	// Nothing is wrong: the plan is final, or open.
-	settledPlan finding = iota
+	finalPlan finding = iota
 	openPlan
-	// tooYoung: a writer may still be at work.
-	tooYoung
+	// tooRecent: a writer may still be at work.
+	tooRecent
 	// remains of a Create or a Delete: to be removed.
 	remains
 	// lostObject and lostEntry: the rest of the plan is there, so no crash of ours left it. The entry can be restored.
@@ -77,8 +77,8 @@ const (
 	unreadableState
 	// leftDelete: a delete marker on a whole plan, of a Delete that did not come to its commit.
 	leftDelete
-	// unsettledPlan: a completion that did not come to the object.
-	unsettledPlan
+	// unfinalized: a completion that did not come to the object.
+	unfinalized
 	// leftMarker: a completion that did not come to the marker.
 	leftMarker
 	// setBack: a final object beside an entry that is not.
@@ -94,11 +94,11 @@ const (
 // and an object without entry, come from no crash.
 func diagnose(s signs) finding {
 	if s.entry == absent || s.object == absent {
-		return diagnoseHalf(s)
+		return diagnoseIncomplete(s)
 	}
 	switch {
-	case s.deleteMarker && s.youngDelete:
-		return tooYoung
+	case s.deleteMarker && s.recentDelete:
+		return tooRecent
 	case s.deleteMarker:
 		return leftDelete
 	case s.entry == unreadable || s.object == unreadable:
@@ -108,9 +108,9 @@ func diagnose(s signs) finding {
 	case s.entry == final && s.object == final && s.thorough:
 		return unverified
 	case s.entry == final && s.object == final:
-		return settledPlan
+		return finalPlan
 	case s.entry == final:
-		return unsettledPlan
+		return unfinalized
 	case s.object == final:
 		return setBack
 	case s.thorough && s.marked && !s.marker:
@@ -122,10 +122,10 @@ func diagnose(s signs) finding {
 }
 
 // diagnoseHalf is the part of the table for plans without entry or object.
-func diagnoseHalf(s signs) finding {
+func diagnoseIncomplete(s signs) finding {
 	switch {
-	case s.young:
-		return tooYoung
+	case s.recent:
+		return tooRecent
 	case s.object != absent:
 		// A late copy of Create's last request leaves an object, too. It is not final, and nothing else of its plan is there: no
 		// marker, which an open plan has, or where it may have none, no sub-objects.
@@ -142,45 +142,31 @@ func diagnoseHalf(s signs) finding {
 	return remains
 }
 
-// suspect is a plan that may need something, as it was found in a listing.
-type suspect struct {
-	keys keys
-	// marker and deleteMarker are nil when they are not there.
-	marker, deleteMarker *blob.Item
-	// parts are listed by a thorough Recovery only, which listed says.
-	parts  []blob.Item
-	listed bool
-	// marked says that the day's open plans have markers.
-	marked bool
-	// seen is the service's time when the plan was found; zero where no listing told of it. Ages are taken at it and not at the
-	// later looks at the plan's blobs, which may be far apart: what was written between them is new, however old it has become.
-	seen time.Time
-}
-
-// condition is a suspect with what a look at it has shown.
-type condition struct {
-	suspect
-	now   stored
-	grace time.Duration // to wait for
-	found finding
+// diagnosis is a candidate with what a look at its entry and object has shown.
+type diagnosis struct {
+	planBlobs
+	grace   time.Duration // how long to wait before anything is removed
+	finding finding
 }
 
 // examine looks at a plan and says what is wrong with it. Where entry or object are not there it asks twice, unless the plan
 // is too young to be touched anyway.
-func (v *Vault) examine(ctx context.Context, s suspect, thorough bool) (condition, error) {
-	c := condition{suspect: s}
+func (v *Vault) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
+	c := diagnosis{planBlobs: b}
 	var err error
-	if c.grace, err = v.graceOf(s.marker, s.deleteMarker); err != nil {
-		return c, at("read metadata of marker", s.keys.marker(), err)
+	if c.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
+		return c, blobError("read metadata of marker", b.keys.marker(), err)
 	}
-	if c.now, err = v.look(ctx, "look for plan", s.keys); err != nil {
+	now, err := v.headPlan(ctx, "look for plan", b.keys)
+	if err != nil {
 		return c, err
 	}
-	if item := c.now.any(); c.seen.IsZero() && item != nil {
+	c.entry, c.object = now.entry, now.object
+	if item := c.entryOrObject(); c.seen.IsZero() && item != nil {
 		c.seen = item.Seen
 	}
-	c.found = diagnose(c.signs(thorough))
-	if c.now.committed() || c.found == tooYoung {
+	c.finding = diagnose(c.signs(thorough))
+	if c.committed() || c.finding == tooRecent {
 		return c, nil
 	}
 	err = v.confirm(ctx, &c)
@@ -189,28 +175,28 @@ func (v *Vault) examine(ctx context.Context, s suspect, thorough bool) (conditio
 
 // confirm asks a second time for a plan that is not whole. A Create, a Delete or a withdrawal may have begun since the plan was
 // listed; each of them writes a marker before all else.
-func (v *Vault) confirm(ctx context.Context, c *condition) error {
-	lost := c.found != remains
+func (v *Vault) confirm(ctx context.Context, c *diagnosis) error {
+	lost := c.finding != remains
 	if lost || c.marker == nil && c.deleteMarker == nil {
-		since, err := v.suspectOf(ctx, c.suspect.keys)
+		since, err := v.listMarkers(ctx, c.keys)
 		if err != nil {
 			return err
 		}
 		if !sameBlob(since.marker, c.marker) || !sameBlob(since.deleteMarker, c.deleteMarker) {
-			c.found = tooYoung
+			c.finding = tooRecent
 			return nil
 		}
 	}
-	if err := v.confirmGone(ctx, c.suspect.keys, c.now.missing()...); err != nil {
+	if err := v.confirmGone(ctx, c.keys, c.missing()...); err != nil {
 		return err
 	}
 	if !lost {
 		return nil
 	}
 	// The blobs that were there must still be there, unchanged. Otherwise a Delete has finished in the meantime.
-	again, err := v.look(ctx, "confirm", c.suspect.keys)
-	if err == nil && !(sameBlob(again.entry, c.now.entry) && sameBlob(again.object, c.now.object)) {
-		c.found = tooYoung
+	again, err := v.headPlan(ctx, "confirm", c.keys)
+	if err == nil && !(sameBlob(again.entry, c.entry) && sameBlob(again.object, c.object)) {
+		c.finding = tooRecent
 	}
 	return err
 }
@@ -223,28 +209,23 @@ func sameBlob(a, b *blob.Item) bool {
 	return a.ETag == b.ETag
 }
 
-func (c condition) signs(thorough bool) signs {
+func (c diagnosis) signs(thorough bool) signs {
 	s := signs{
-		entry: sightOf(c.now.entry), object: sightOf(c.now.object),
+		entry: blobStatusOf(c.entry), object: blobStatusOf(c.object),
 		marker: c.marker != nil, deleteMarker: c.deleteMarker != nil, marked: c.marked,
-		youngDelete: young(c.deleteMarker, c.seen, c.grace), thorough: thorough,
-		parts: len(c.parts) > 0 || !c.listed,
+		recentDelete: recent(c.deleteMarker, c.seen, c.grace), thorough: thorough,
+		parts: len(c.parts) > 0 || !c.partsListed,
 	}
-	for _, item := range c.blobs() {
-		s.young = s.young || young(item, c.seen, c.grace)
+	for _, item := range c.all() {
+		s.recent = s.recent || recent(item, c.seen, c.grace)
 	}
 	return s
 }
 
-func (c condition) blobs() []*blob.Item {
-	b := belongings{stored: c.now, marker: c.marker, deleteMarker: c.deleteMarker, parts: c.parts}
-	return b.all()
-}
-
 // wait says for how long the plan is still too young to be touched.
-func (c condition) wait() time.Duration {
+func (c diagnosis) wait() time.Duration {
 	var newest time.Time
-	for _, item := range c.blobs() {
+	for _, item := range c.all() {
 		if item.LastModified.After(newest) {
 			newest = item.LastModified
 		}
@@ -253,11 +234,11 @@ func (c condition) wait() time.Duration {
 }
 
 // String says what is wrong.
-func (c condition) String() string {
-	switch c.found {
+func (c diagnosis) String() string {
+	switch c.finding {
 	case remains:
 		switch {
-		case c.now.entry != nil:
+		case c.entry != nil:
 			return "an entry without object: a create or delete was broken off"
 		case c.marker == nil && c.deleteMarker == nil:
 			return "sub-objects without a plan"
@@ -271,7 +252,7 @@ func (c condition) String() string {
 		return "metadata that can't be read"
 	case leftDelete:
 		return "a delete marker on a whole plan: a delete was broken off before it began"
-	case unsettledPlan:
+	case unfinalized:
 		return "a final entry beside an object that is not: the last update was broken off"
 	case leftMarker:
 		return "a marker on a plan that is final: its last update was broken off"
@@ -284,9 +265,9 @@ func (c condition) String() string {
 }
 
 // err is the error of what can't be mended; nil for all other findings. It says what helps.
-func (c condition) err() error {
-	keys := c.suspect.keys
-	switch c.found {
+func (c diagnosis) err() error {
+	keys := c.keys
+	switch c.finding {
 	case lostObject:
 		return &storage.Error{Doing: "look for object", Blob: keys.object().String(), Err: fmt.Errorf("%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)}
 	case lostEntry, restorableEntry:
@@ -296,72 +277,66 @@ func (c condition) err() error {
 		}
 		return &storage.Error{Doing: "look for entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)}
 	case unreadableState:
-		ref, item := keys.entry(), c.now.entry
-		if sightOf(item) != unreadable {
-			ref, item = keys.object(), c.now.object
+		ref, item := keys.entry(), c.entry
+		if blobStatusOf(item) != unreadable {
+			ref, item = keys.object(), c.object
 		}
-		_, err := listedState(item.Metadata)
-		return at("read metadata", ref, err)
+		_, err := parseState(item.Metadata)
+		return blobError("read metadata", ref, err)
 	}
 	return nil
 }
 
-// suspectOf lists the markers of one plan.
-func (v *Vault) suspectOf(ctx context.Context, keys keys) (suspect, error) {
-	s := suspect{keys: keys, marked: true}
+// listMarkers lists the markers of one plan.
+func (v *Vault) listMarkers(ctx context.Context, keys keys) (planBlobs, error) {
+	b := planBlobs{keys: keys, marked: true}
 	prefix := openDir + keys.plan.String()
 	for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
 		if blob.Is(err, blob.AbsentContainer) {
 			break
 		}
 		if err != nil {
-			return s, at("list markers", keys.at(prefix), err)
+			return b, blobError("list markers", keys.at(prefix), err)
 		}
 		for _, item := range page.Items {
-			if s.seen.IsZero() {
-				s.seen = item.Seen
-			}
-			switch item.Name {
-			case keys.marker().Name:
-				s.marker = &item
-			case keys.deleteMarker().Name:
-				s.deleteMarker = &item
+			if name, ok := parseName(item.Name); ok {
+				b.add(name, item)
 			}
 		}
 	}
-	return s, nil
+	return b, nil
 }
 
 // clear removes the remains of a plan: sub-objects, entry, markers. Each goes only in the version that was seen, so that what
 // another process has begun with the same ID meanwhile stays. The sub-objects are listed again before anything that leads to
 // them goes.
-func (v *Vault) clear(ctx context.Context, c condition) error {
-	keys := c.suspect.keys
+func (v *Vault) removeRemains(ctx context.Context, c diagnosis) error {
+	keys := c.keys
 	items, err := v.listParts(ctx, keys, kinds[:])
 	if err != nil {
 		return err
 	}
 	for _, item := range items {
-		if _, err := c.old(item); err != nil {
+		if _, err := c.unchanged(item); err != nil {
 			return err
 		}
 	}
 	if err := v.removeParts(ctx, keys, targetsOf(items)); err != nil {
 		return err
 	}
-	if err := v.confirmParts(ctx, keys, c.old); err != nil {
+	if err := v.confirmParts(ctx, keys, c.unchanged); err != nil {
 		return err
 	}
-	if c.now.entry != nil {
-		if err := v.remove(ctx, "remove entry", keys, keys.entry(), blob.IfMatch(c.now.entry.ETag)); err != nil {
+	if c.entry != nil {
+		if err := v.remove(ctx, "remove entry", keys, keys.entry(), blob.IfMatch(c.entry.ETag)); err != nil {
 			return err
 		}
 	}
 	// A marker that has changed is that of a Create which has begun since: all that was seen is gone.
-	if err := v.removeMarker(ctx, keys, keys.marker(), c.marker); err != nil && !outrun(err) {
+	if err := v.removeMarker(ctx, keys, keys.marker(), c.marker); err != nil && !overtaken(err) {
 		return err
 	}
-	if err := v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker); err != nil && !outrun(err) {
+	if err := v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker); err != nil && !overtaken(err) {
 		return err
 	}
 	return nil
@@ -377,17 +352,17 @@ func targetsOf(items []blob.Item) []blob.Target {
 }
 
 // outrun says of an error that somebody else was faster: what was to be changed or removed has changed, or is gone.
-func outrun(err error) bool {
+func overtaken(err error) bool {
 	return errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt)
 }
 
 // old says that a sub-object was there when the plan was found. One that was written since is the work of another Create of the
 // ID, or of a late request: what was read is no longer so, and the rest must go on leading to it.
-func (c condition) old(item blob.Item) (bool, error) {
+func (c diagnosis) unchanged(item blob.Item) (bool, error) {
 	if item.LastModified.Before(c.seen) {
 		return true, nil
 	}
-	return false, at("remove sub-objects", c.suspect.keys.at(item.Name), fmt.Errorf("%w: it is new", storage.ErrConflict))
+	return false, blobError("remove sub-objects", c.keys.at(item.Name), fmt.Errorf("%w: it is new", storage.ErrConflict))
 }
 
 // removeMarker removes a marker in the version that was listed; nil stands for none. The error is ErrNotFound where somebody
@@ -401,7 +376,7 @@ func (v *Vault) removeMarker(ctx context.Context, keys keys, ref blob.Ref, liste
 		if err := v.confirmGone(ctx, keys, ref); err != nil {
 			return err
 		}
-		return at("remove marker", ref, fmt.Errorf("%w: somebody else removed it", storage.ErrNotFound))
+		return blobError("remove marker", ref, fmt.Errorf("%w: somebody else removed it", storage.ErrNotFound))
 	}
-	return at("remove marker", ref, err)
+	return blobError("remove marker", ref, err)
 }

@@ -7,14 +7,14 @@ import (
 )
 
 var (
-	sights = []sight{absent, unreadable, notStarted, running, final}
+	sights = []blobStatus{absent, unreadable, notStarted, running, final}
 	yes    = []bool{true}
 	no     = []bool{false}
 )
 
 // verdictRow is a row of the table of decisions. Nil stands for anything.
 type verdictRow struct {
-	entry, object                                                           []sight
+	entry, object                                                           []blobStatus
 	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both []bool // both: entry and object are there
 	want                                                                    finding
 }
@@ -28,8 +28,8 @@ func (r verdictRow) matches(s signs) bool {
 		{r.marker, s.marker},
 		{r.deleteMarker, s.deleteMarker},
 		{r.marked, s.marked},
-		{r.young, s.young},
-		{r.youngDelete, s.youngDelete},
+		{r.young, s.recent},
+		{r.youngDelete, s.recentDelete},
 		{r.thorough, s.thorough},
 		{r.parts, s.parts},
 		{r.both, s.entry != absent && s.object != absent},
@@ -43,27 +43,27 @@ func (r verdictRow) matches(s signs) bool {
 
 // table is docs/protocol.md's, row by row: the first that matches counts.
 var table = []verdictRow{
-	{both: no, young: yes, want: tooYoung},
-	{entry: []sight{absent, notStarted}, object: []sight{absent}, want: remains},
-	{entry: []sight{running, final}, object: []sight{absent}, deleteMarker: yes, want: remains},
-	{entry: []sight{running, final}, object: []sight{absent}, want: lostObject},
-	{entry: []sight{unreadable}, object: []sight{absent}, want: unreadableState},
-	{entry: []sight{absent}, object: []sight{final}, thorough: yes, deleteMarker: no, want: restorableEntry},
-	{entry: []sight{absent}, object: []sight{notStarted, running}, thorough: yes, deleteMarker: no, marker: yes, want: restorableEntry},
-	{entry: []sight{absent}, object: []sight{notStarted, running}, thorough: yes, deleteMarker: no, marked: no, parts: yes, want: restorableEntry},
-	{entry: []sight{absent}, want: lostEntry},
+	{both: no, young: yes, want: tooRecent},
+	{entry: []blobStatus{absent, notStarted}, object: []blobStatus{absent}, want: remains},
+	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, deleteMarker: yes, want: remains},
+	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, want: lostObject},
+	{entry: []blobStatus{unreadable}, object: []blobStatus{absent}, want: unreadableState},
+	{entry: []blobStatus{absent}, object: []blobStatus{final}, thorough: yes, deleteMarker: no, want: restorableEntry},
+	{entry: []blobStatus{absent}, object: []blobStatus{notStarted, running}, thorough: yes, deleteMarker: no, marker: yes, want: restorableEntry},
+	{entry: []blobStatus{absent}, object: []blobStatus{notStarted, running}, thorough: yes, deleteMarker: no, marked: no, parts: yes, want: restorableEntry},
+	{entry: []blobStatus{absent}, want: lostEntry},
 
-	{deleteMarker: yes, youngDelete: yes, want: tooYoung},
+	{deleteMarker: yes, youngDelete: yes, want: tooRecent},
 	{deleteMarker: yes, want: leftDelete},
-	{entry: []sight{unreadable}, want: unreadableState},
-	{object: []sight{unreadable}, want: unreadableState},
-	{entry: []sight{final}, object: []sight{final}, marker: yes, want: leftMarker},
-	{entry: []sight{final}, object: []sight{final}, thorough: no, want: settledPlan},
-	{entry: []sight{final}, object: []sight{final}, want: unverified},
-	{entry: []sight{final}, want: unsettledPlan},
-	{object: []sight{final}, want: setBack},
+	{entry: []blobStatus{unreadable}, want: unreadableState},
+	{object: []blobStatus{unreadable}, want: unreadableState},
+	{entry: []blobStatus{final}, object: []blobStatus{final}, marker: yes, want: leftMarker},
+	{entry: []blobStatus{final}, object: []blobStatus{final}, thorough: no, want: finalPlan},
+	{entry: []blobStatus{final}, object: []blobStatus{final}, want: unverified},
+	{entry: []blobStatus{final}, want: unfinalized},
+	{object: []blobStatus{final}, want: setBack},
 	{thorough: yes, marked: yes, marker: no, want: lostMarker},
-	{entry: []sight{notStarted}, want: unverified},
+	{entry: []blobStatus{notStarted}, want: unverified},
 	{thorough: yes, want: unverified},
 	{want: openPlan},
 }
@@ -98,9 +98,9 @@ func TestDiagnose(t *testing.T) {
 		whole := s.entry != absent && s.object != absent
 		crashed := s.entry == absent || s.entry == notStarted || s.deleteMarker
 		switch {
-		case got == remains && (s.object != absent || s.young || !crashed || s.entry == unreadable):
+		case got == remains && (s.object != absent || s.recent || !crashed || s.entry == unreadable):
 			t.Errorf("%+v is removed", s)
-		case !whole && s.young && got != tooYoung:
+		case !whole && s.recent && got != tooRecent:
 			t.Errorf("%+v is not left alone: %d", s, got)
 		case !s.thorough && slices.Contains([]finding{restorableEntry, lostMarker}, got):
 			t.Errorf("%+v is restored though nobody asked for it", s)
@@ -120,10 +120,10 @@ func TestDiagnose(t *testing.T) {
 
 // TestFindingsSayWhatIsWrong wants words for each finding that is acted on or reported.
 func TestFindingsSayWhatIsWrong(t *testing.T) {
-	quiet := []finding{settledPlan, openPlan, tooYoung, unverified}
+	quiet := []finding{finalPlan, openPlan, tooRecent, unverified}
 	seen := map[string]finding{}
-	for f := settledPlan; f <= unverified; f++ {
-		text := fmt.Sprint(condition{found: f})
+	for f := finalPlan; f <= unverified; f++ {
+		text := fmt.Sprint(diagnosis{finding: f})
 		if (text == "") != slices.Contains(quiet, f) {
 			t.Errorf("finding %d: %q", f, text)
 		}

@@ -31,14 +31,14 @@ type kind struct {
 	// empty returns a new object to decode into.
 	empty func() workflow.Object
 	// alone copies an object with only the IDs of its children.
-	alone func(workflow.Object) workflow.Object
+	withoutChildren func(workflow.Object) workflow.Object
 	// adopt gives dst the own fields of src; dst keeps its children.
-	adopt func(dst, src workflow.Object)
+	copyOwnFields func(dst, src workflow.Object)
 }
 
 var kinds = [...]kind{
 	row("blocks/", func(b *workflow.Block) {
-		aloneChecks(b)
+		stubChecks(b)
 		b.Sequences = stubs(b.Sequences)
 	}, func(dst, src *workflow.Block) {
 		keepChecks(dst, src)
@@ -57,7 +57,7 @@ var kinds = [...]kind{
 
 // planKind is the plan's own row: the same forms, without a directory of its own.
 var planKind = row("", func(p *workflow.Plan) {
-	aloneChecks(p)
+	stubChecks(p)
 	p.Blocks = stubs(p.Blocks)
 	p.DeferredActions = stub(p.DeferredActions)
 }, func(dst, src *workflow.Plan) {
@@ -75,12 +75,12 @@ func row[T any, P interface {
 		of:    P(new(T)).Kind(),
 		dir:   dir,
 		empty: func() workflow.Object { return P(new(T)) },
-		alone: func(o workflow.Object) workflow.Object {
+		withoutChildren: func(o workflow.Object) workflow.Object {
 			c := *o.(P)
 			stubChildren(&c)
 			return P(&c)
 		},
-		adopt: func(dst, src workflow.Object) {
+		copyOwnFields: func(dst, src workflow.Object) {
 			c := *src.(P)
 			keepChildren(&c, dst.(P))
 			*dst.(P) = c
@@ -111,7 +111,7 @@ func stubs[T any, P interface {
 	return out
 }
 
-func aloneChecks(o workflow.Object) {
+func stubChecks(o workflow.Object) {
 	for _, c := range workflow.ChecksOf(o) {
 		*c = stub(*c)
 	}
@@ -151,10 +151,12 @@ const (
 
 // encodeEntry, encodePart and encodeObject write the three kinds of documents: a plan's own fields with the IDs of its
 // children, the same of a sub-object, and the whole plan.
-func encodeEntry(p *workflow.Plan) ([]byte, error) { return encode(typeEntry, planKind.alone(p)) }
+func encodeEntry(p *workflow.Plan) ([]byte, error) {
+	return encode(typeEntry, planKind.withoutChildren(p))
+}
 
 func encodePart(o workflow.Object) ([]byte, error) {
-	return encode(o.Kind().String(), kindOf(o).alone(o))
+	return encode(o.Kind().String(), kindOf(o).withoutChildren(o))
 }
 
 // encodeOwn writes the document of an object's own fields: a plan's is its entry.
@@ -219,13 +221,13 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
 	}
 	if docType == typeObject {
-		return checkWhole(o)
+		return validateWhole(o)
 	}
 	return nil
 }
 
 // checkWhole says whether a plan that was read makes sense as a whole.
-func checkWhole(o workflow.Object) error {
+func validateWhole(o workflow.Object) error {
 	if err := workflow.Validate(o, driver.HasIDs); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
@@ -336,7 +338,7 @@ func stateMetadata(s workflow.State) (string, error) {
 }
 
 // listed reads the metadata of a plan's entry or object. Fields that were cut are cut in the result, and named.
-func listed(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
+func parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
 	bad := func(name string, err error) error {
 		return fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, name, m[name], err)
 	}
@@ -368,7 +370,7 @@ func listed(m map[string]string, id uuid.UUID, docType string) (r storage.ListRe
 	if r.SubmitTime, err = time.Parse(time.RFC3339Nano, m[metaSubmitTime]); err != nil {
 		return r, nil, bad(metaSubmitTime, err)
 	}
-	if r.State, err = listedState(m); err != nil {
+	if r.State, err = parseState(m); err != nil {
 		return r, nil, err
 	}
 	if text := m[metaCut]; text != "" {
@@ -377,7 +379,7 @@ func listed(m map[string]string, id uuid.UUID, docType string) (r storage.ListRe
 	return r, cut, nil
 }
 
-func listedState(m map[string]string) (s workflow.State, err error) {
+func parseState(m map[string]string) (s workflow.State, err error) {
 	err = json.Unmarshal([]byte(m[metaState]), &s)
 	if err == nil && !strings.Contains(m[metaState], `"status"`) {
 		err = errors.New("it has no status")

@@ -229,7 +229,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone := planKind.alone(plan)
+	alone := planKind.withoutChildren(plan)
 	alone.Header().State.ETag = ""
 	if !reflect.DeepEqual(entry, alone) {
 		t.Errorf("the entry is read as\n%s\nnot\n%s", asJSON(t, entry), asJSON(t, alone))
@@ -246,7 +246,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		alone := kindOf(o).alone(o)
+		alone := kindOf(o).withoutChildren(o)
 		alone.Header().State.ETag = ""
 		if !reflect.DeepEqual(dropEmptyLists(part), dropEmptyLists(alone)) {
 			t.Errorf("%s is read as\n%s\nnot\n%s", kind, asJSON(t, part), asJSON(t, alone))
@@ -258,7 +258,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, docType := range []string{typeEntry, typeObject} {
-		r, cut, err := listed(all[docType], plan.ID, docType)
+		r, cut, err := parseMetadata(all[docType], plan.ID, docType)
 		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State}
 		want.State.ETag = ""
 		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
@@ -294,10 +294,10 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 	}
 	same("the object", object, want, err)
 	entry, err := decodeEntry(readGolden(t, "older/entry"), want.ID)
-	same("the entry", entry, planKind.alone(want), err)
+	same("the entry", entry, planKind.withoutChildren(want), err)
 	for kind, o := range goldenParts(want) {
 		part, err := decodePart(readGolden(t, "older/"+strings.ToLower(kind.String())), kindOf(o), want.ID, *o.Header().ID)
-		alone := kindOf(o).alone(o)
+		alone := kindOf(o).withoutChildren(o)
 		alone.Header().State.ETag = ""
 		same(kind.String(), part, alone, err)
 	}
@@ -593,7 +593,7 @@ func allRows() []kind { return append(kinds[:], planKind) }
 func TestAloneKeepsOwnFieldsAndIDsOfChildren(t *testing.T) {
 	for _, row := range allRows() {
 		o, before := filled(row, 1), filled(row, 1)
-		alone := row.alone(o)
+		alone := row.withoutChildren(o)
 		if !reflect.DeepEqual(o, before) {
 			t.Errorf("%s: alone has changed the object it copies", row.of)
 		}
@@ -620,7 +620,7 @@ func TestAloneKeepsOwnFieldsAndIDsOfChildren(t *testing.T) {
 			}
 		}
 		for _, o := range []workflow.Object{row.empty(), withNilChildren(row)} {
-			if alone := row.alone(o); !reflect.DeepEqual(dropEmptyLists(alone), dropEmptyLists(o)) {
+			if alone := row.withoutChildren(o); !reflect.DeepEqual(dropEmptyLists(alone), dropEmptyLists(o)) {
 				t.Errorf("%s: of %+v alone makes %+v", row.of, o, alone)
 			}
 		}
@@ -645,7 +645,7 @@ func TestAdoptTakesOwnFieldsAndKeepsChildren(t *testing.T) {
 		was := reflect.New(reflect.TypeOf(dst).Elem()).Elem()
 		was.Set(reflect.ValueOf(dst).Elem()) // children by reference: the very same must be kept
 		before := filled(row, 10_000)
-		row.adopt(dst, src)
+		row.copyOwnFields(dst, src)
 		if !reflect.DeepEqual(src, before) {
 			t.Errorf("%s: adopt has changed what it takes from", row.of)
 		}
@@ -772,7 +772,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	if size > blob.MaxMetadata {
 		t.Errorf("%s: the metadata has %d bytes", what, size)
 	}
-	r, cut, err := listed(m, plan.ID, typeObject)
+	r, cut, err := parseMetadata(m, plan.ID, typeObject)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -830,7 +830,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		m, err := planMetadata(plan, typeObject, "w")
 		must(t, err)
 		m[test.name] = test.value
-		_, _, err = listed(m, plan.ID, typeObject)
+		_, _, err = parseMetadata(m, plan.ID, typeObject)
 		checkError(t, test.what, err, test.want)
 	}
 }
@@ -842,7 +842,7 @@ func TestPartMetadataCountsAttempts(t *testing.T) {
 		if got, ok := m[metaAttempts]; ok != (kind == workflow.KindAction) || ok && got != "2" {
 			t.Errorf("%s has %q attempts, %v", kind, got, ok)
 		}
-		s, err := listedState(m)
+		s, err := parseState(m)
 		if want := *o.Header().State; err != nil || s.Status != want.Status || !s.Start.Equal(want.Start) || !s.End.Equal(want.End) || s.ETag != "" {
 			t.Errorf("%s is listed with %+v, %v", kind, s, err)
 		}
@@ -969,7 +969,7 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			kindOf(o).adopt(o, now)
+			kindOf(o).copyOwnFields(o, now)
 		}
 		must(t, driver.Bind(got, reg))
 		if d := plantest.Diff(p, got); d != "" {
@@ -1049,7 +1049,7 @@ func FuzzListed(f *testing.F) {
 			metaSubmitTime: submitted, metaState: state, metaPlanType: docType, metaCut: cutText,
 		}
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
-		r, _, err := listed(m, plan.ID, typeEntry)
+		r, _, err := parseMetadata(m, plan.ID, typeEntry)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				t.Errorf("%v", err)
@@ -1118,7 +1118,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			stripped := planKind.alone(p).(*workflow.Plan)
+			stripped := planKind.withoutChildren(p).(*workflow.Plan)
 			*p = *stripped
 			return decodeEntry(body, id)
 		})
@@ -1169,8 +1169,8 @@ func FuzzDecodePart(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			row.adopt(o, row.alone(o)) // keeps the children: compare them as they are stored
-			o2 := row.alone(o)
+			row.copyOwnFields(o, row.withoutChildren(o)) // keeps the children: compare them as they are stored
+			o2 := row.withoutChildren(o)
 			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(o2).Elem())
 			return decodePart(body, row, plan.ID, id)
 		})

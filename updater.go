@@ -90,7 +90,7 @@ func update[T any, P interface {
 func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
 	body, err := encodeOwn(o)
-	if err := storable(o, false, body, err); err != nil {
+	if err := checkBody(o, false, body, err); err != nil {
 		return err
 	}
 	cond := blob.IfThere
@@ -111,13 +111,13 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 	keys := v.prefix.plan(plan.ID)
 	final := plan.State.Status.Final()
 	entry, err := encodeEntry(plan)
-	if err := storable(plan, false, entry, err); err != nil {
+	if err := checkBody(plan, false, entry, err); err != nil {
 		return err
 	}
 	var object []byte
 	if final {
 		object, err = encodeObject(plan)
-		if err := storable(plan, true, object, err); err != nil {
+		if err := checkBody(plan, true, object, err); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 		// must not become that of a plan that runs: searches take those for whole.
 		p, err := v.client.Head(ctx, keys.object())
 		if err != nil {
-			return at("look for object", keys.object(), err)
+			return blobError("look for object", keys.object(), err)
 		}
 		objectETag = p.ETag
 	}
@@ -140,14 +140,14 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 		return err
 	}
 	if final {
-		objectETag, err = v.settle(ctx, plan, w, object, objectETag)
+		objectETag, err = v.finalize(ctx, plan, w, object, objectETag)
 	}
 	plan.State.ETag = planVersion(w.etag, objectETag, plan)
 	return err
 }
 
 // storable refuses a body that could not be encoded, or is too large for the service.
-func storable(o workflow.Object, whole bool, body []byte, err error) error {
+func checkBody(o workflow.Object, whole bool, body []byte, err error) error {
 	switch {
 	case err != nil:
 		return driver.Unencodable(o, whole, err)
@@ -161,14 +161,14 @@ func storable(o workflow.Object, whole bool, body []byte, err error) error {
 func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
 	ref := v.prefix.plan(*o.Header().PlanID).of(o)
 	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
-	return w, at("update "+o.Kind().String(), ref, err)
+	return w, blobError("update "+o.Kind().String(), ref, err)
 }
 
 // settle completes the update of a plan to a final status, whose entry has been written: the object, then the marker. Until
 // the object is final too, readers take the plan from its entry and sub-objects. It returns the object's version.
-func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
+func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
 	keys := v.prefix.plan(plan.ID)
-	settled, followed, err := v.settleObject(ctx, plan, entry, body, etag)
+	settled, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)
 	switch {
 	case followed:
 		return settled, nil // the marker is the later completion's to remove
@@ -189,37 +189,37 @@ func (v *Vault) settle(ctx context.Context, plan *workflow.Plan, entry written, 
 }
 
 // settleRounds bounds how often a completion tries to write an object that keeps being rewritten.
-const settleRounds = 4
+const finalizeRounds = 4
 
 // settleObject writes the object of a plan that has become final, over the version that its caller knows. Recovery may have
 // rewritten that, and so may a later completion, whose object must stay: followed says that there is one, which does the rest.
-func (v *Vault) settleObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (settled string, followed bool, err error) {
+func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (settled string, followed bool, err error) {
 	keys := v.prefix.plan(plan.ID)
 	for round := 1; ; round++ {
 		settled, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
 		if err == nil {
 			return settled, false, nil
 		}
-		if err = at("settle object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == settleRounds {
+		if err = blobError("settle object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == finalizeRounds {
 			return etag, false, err
 		}
 		// The object before the entry: a later completion writes them the other way around, so one that is not seen in the entry
 		// has not written the object that was seen.
 		object, err := v.client.Head(ctx, keys.object())
 		if err != nil {
-			return etag, false, at("look at object", keys.object(), err)
+			return etag, false, blobError("look at object", keys.object(), err)
 		}
 		now, err := v.client.Head(ctx, keys.entry())
 		if err != nil {
-			return etag, false, at("look at entry", keys.entry(), err)
+			return etag, false, blobError("look at entry", keys.entry(), err)
 		}
 		if etag = object.ETag; now.Metadata[blob.WriteID] == entry.id {
 			continue
 		}
-		if sightOf(&blob.Item{Properties: now}) == final {
+		if blobStatusOf(&blob.Item{Properties: now}) == final {
 			return etag, true, nil
 		}
-		return etag, false, at("look at entry", keys.entry(), fmt.Errorf("%w: it was set back", storage.ErrConflict)) // restored, perhaps
+		return etag, false, blobError("look at entry", keys.entry(), fmt.Errorf("%w: it was set back", storage.ErrConflict)) // restored, perhaps
 	}
 }
 

@@ -23,7 +23,7 @@ func markerMetadata(writeID string, grace time.Duration) map[string]string {
 func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, err error) {
 	ref := keys.deleteMarker()
 	etag, err = v.client.Put(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
-	return etag, at("write delete marker", ref, err)
+	return etag, blobError("write delete marker", ref, err)
 }
 
 // deleteMarker removes a marker; with an ETag, only if it is still of that version. A marker that has changed is somebody
@@ -37,7 +37,7 @@ func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) err
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return nil
 	}
-	return at("remove marker", ref, err)
+	return blobError("remove marker", ref, err)
 }
 
 // graceOf returns the grace period to wait for before a plan with these markers is judged: the longest of this vault's and
@@ -62,7 +62,7 @@ func (v *Vault) graceOf(markers ...*blob.Item) (time.Duration, error) {
 func margin(grace time.Duration) time.Duration { return grace/4 + time.Second }
 
 // young says whether a blob had, by a time of the service, been written so recently that its writer may still be at work.
-func young(item *blob.Item, at time.Time, grace time.Duration) bool {
+func recent(item *blob.Item, at time.Time, grace time.Duration) bool {
 	return item != nil && at.Sub(item.LastModified)-margin(grace) <= grace
 }
 

@@ -69,8 +69,8 @@ func (s *stage) young(ctx context.Context, v *azblob.Vault, since time.Time, wan
 		if time.Since(since) > shortGrace {
 			return err // some of it may be old enough
 		}
-		if err == nil && r.Young < want {
-			err = fmt.Errorf("it takes %d plans for young, want %d at least; it reports %+v", r.Young, want, r)
+		if err == nil && r.Recent < want {
+			err = fmt.Errorf("it takes %d plans for young, want %d at least; it reports %+v", r.Recent, want, r)
 		}
 		return err
 	})

@@ -189,7 +189,7 @@ func (s *stage) settle(ctx context.Context, v *azblob.Vault) (map[uuid.UUID]azbl
 		if err != nil {
 			return done, err
 		}
-		if r.Young == 0 {
+		if r.Recent == 0 {
 			return done, nil
 		}
 		if err := s.wait(ctx, pause); err != nil {

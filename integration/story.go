@@ -94,7 +94,7 @@ func check(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		if r.Open != open || r.Young != 0 || len(r.Plans) != 0 {
+		if r.Open != open || r.Recent != 0 || len(r.Plans) != 0 {
 			return fmt.Errorf("it reports %+v, want %d open and nothing else", r, open)
 		}
 		return nil
