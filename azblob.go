@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -234,69 +233,4 @@ func preferUnknown(errs []error) error {
 		}
 	}
 	return first
-}
-
-// put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same
-// write when it is asked for again, so that it recognises what it may have written.
-func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
-	w := written{write: write{ref, cond, sha256.Sum256(body)}}
-	if w.id = v.unknown.take(w.write); w.id == "" {
-		w.id = uuid.NewString()
-	}
-	m, err := metadata(w.id)
-	if err != nil {
-		return w, err
-	}
-	w.etag, err = v.client.Put(ctx, ref, body, m, cond)
-	if blob.IsUnknown(err) {
-		v.unknown.keep(w.write, w.id)
-	}
-	return w, err
-}
-
-// written is a write that took effect.
-type written struct {
-	write
-	id   string // its writeid
-	etag string
-}
-
-// write is what makes two calls the same write: blob, condition and content.
-type write struct {
-	ref  blob.Ref
-	cond blob.Condition
-	body [sha256.Size]byte
-}
-
-// unknownWrites are the writeids of writes whose outcome could not be learnt. Each is for one call to take: two that do the
-// same at the same time are not the same write.
-type unknownWrites struct {
-	mu  sync.Mutex
-	ids map[write]string
-}
-
-// maxUnknown bounds the memory of an outage. A write that is forgotten meets a conflict when it is asked for again.
-const maxUnknown = 10_000
-
-func (u *unknownWrites) take(w write) string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	id := u.ids[w]
-	delete(u.ids, w)
-	return id
-}
-
-func (u *unknownWrites) keep(w write, id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.ids == nil {
-		u.ids = map[write]string{}
-	}
-	for old := range u.ids {
-		if len(u.ids) < maxUnknown {
-			break
-		}
-		delete(u.ids, old)
-	}
-	u.ids[w] = id
 }

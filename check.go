@@ -1,7 +1,6 @@
 package azblob
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -330,16 +329,4 @@ func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, it
 			x.bad(Disagreement, ref, "metadata %s is %q, the content makes it %q", name, got, want[name])
 		}
 	}
-}
-
-// sameChildren says whether two versions of an object have children of the same IDs in the same places.
-func sameChildren(a, b workflow.Object) bool {
-	only := func(o workflow.Object) []byte {
-		kind := kindOf(o)
-		o = kind.withoutChildren(o)
-		kind.copyOwnFields(o, kind.empty())
-		text, _ := workflow.Marshal(o) // nothing is left in it that could fail
-		return text
-	}
-	return bytes.Equal(only(a), only(b))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -413,72 +412,4 @@ func (c *creation) leaveRemains(cause error) error {
 		Doing: "create", Blob: c.keys.entry().String(),
 		Err: fmt.Errorf("%w: remains of it are left, which Recovery clears after the grace period: %w", storage.ErrUnknown, cause),
 	}
-}
-
-// ensureContainer creates a day's container unless this vault knows that it is there.
-func (v *Vault) ensureContainer(ctx context.Context, name string) error {
-	return v.containers.ensure(ctx, name, func() error {
-		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
-	})
-}
-
-// containers are those that are there, as far as is known. The zero value knows of none.
-type containers struct {
-	mu    sync.Mutex
-	known map[string]bool
-	turns map[string]chan struct{} // taken by who creates one
-}
-
-// ensure creates a container that is not known. Of calls at the same time one does, and the others wait for it.
-func (c *containers) ensure(ctx context.Context, name string, create func() error) error {
-	known, turn := c.look(name)
-	if known {
-		return nil
-	}
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if known, _ := c.look(name); known {
-		return nil
-	}
-	if err := create(); err != nil {
-		return err
-	}
-	c.learn(name)
-	return nil
-}
-
-// look says whether a container is known, and whose turn it is to create it.
-func (c *containers) look(name string) (known bool, turn chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known[name] {
-		return true, nil
-	}
-	if c.turns == nil {
-		c.turns = map[string]chan struct{}{}
-	}
-	if c.turns[name] == nil {
-		c.turns[name] = make(chan struct{}, 1)
-	}
-	return false, c.turns[name]
-}
-
-func (c *containers) learn(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = map[string]bool{}
-	}
-	c.known[name] = true
-	delete(c.turns, name)
-}
-
-func (c *containers) forget(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, name)
 }

@@ -74,3 +74,8 @@ func opError(op string, plan uuid.UUID, err error) error {
 
 // errGrace is the cause of a Create's end when its grace period is over.
 var errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)
+
+// outrun says of an error that somebody else was faster: what was to be changed or removed has changed, or is gone.
+func overtaken(err error) bool {
+	return errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt)
+}

@@ -3,11 +3,9 @@ package azblob
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -414,71 +412,4 @@ func (v *Vault) looked(candidates iter.Seq2[found, error], limit int, look func(
 		}
 		flush()
 	}
-}
-
-// day is a container of this vault.
-type day struct {
-	container string
-	date      time.Time
-	// marked says that everything open in it has a marker: it was made by this layout.
-	marked bool
-}
-
-// days lists the vault's containers, newest first, or where that is denied asks for each by name.
-func (v *Vault) days(ctx context.Context) ([]day, error) {
-	var days []day
-	for page, err := range v.client.ListContainers(ctx, v.prefix.containers()) {
-		if err != nil {
-			denied := blobError("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
-			switch {
-			case !blob.IsForbidden(err):
-				return nil, denied
-			case v.probing == 0:
-				return nil, fmt.Errorf("%w: give the identity the right to list containers, or use WithDayProbing", denied)
-			}
-			return v.probe(ctx, denied)
-		}
-		for _, c := range page {
-			if date, ok := v.prefix.parseDay(c.Name); ok {
-				days = append(days, newDay(date, c))
-				v.containers.learn(c.Name)
-			}
-		}
-	}
-	slices.Reverse(days)
-	return days, nil
-}
-
-func newDay(date time.Time, c blob.ContainerItem) day {
-	return day{c.Name, date, c.Metadata[metaLayout] != ""}
-}
-
-// probe asks for the days from tomorrow back by name. Rights may be given for containers one by one, and one that there are
-// none for is like one that is not there, unless it is so for all: then denied says what is missing.
-func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
-	const ahead = 1 // storage.MaxAhead, in days
-	today := time.Now().UTC().Truncate(24 * time.Hour)
-	found := make([]day, ahead+1+v.probing)
-	var forbidden atomic.Bool
-	err := v.parallel(len(found), func(i int) error {
-		date := today.AddDate(0, 0, ahead-i)
-		c, err := v.client.HeadContainer(ctx, v.prefix.day(date))
-		switch {
-		case blob.IsForbidden(err):
-			forbidden.Store(true)
-		case err == nil:
-			found[i] = newDay(date, c)
-		case !blob.Is(err, blob.Absent, blob.AbsentContainer):
-			return blobError("look for container", blob.Ref{Container: v.prefix.day(date)}, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	found = slices.DeleteFunc(found, func(d day) bool { return d.container == "" })
-	if len(found) == 0 && forbidden.Load() {
-		return nil, denied
-	}
-	return found, nil
 }

@@ -138,3 +138,12 @@ func (o Observer) retries() func(blob.RetryEvent) {
 		o.Retry(Retried{e.Op, e.Ref.Container, e.Ref.Name, e.Try, e.Wait, e.Err})
 	}
 }
+
+// RecoveredPlan says what was done about one plan.
+type RecoveredPlan struct {
+	ID uuid.UUID
+	// Found says what was wrong, Did what was done about it: "" when nothing could be, or in a dry run.
+	Found, Did string
+	// Err says why it could not be mended; nil otherwise.
+	Err error
+}

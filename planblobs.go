@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // What is stored of one plan: how it is found, and how it is removed.
@@ -77,140 +77,6 @@ func (b planBlobs) all() []*blob.Item {
 		items = append(items, &b.parts[i])
 	}
 	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
-}
-
-// directories are all the names' first parts, sorted as a listing is.
-func directories() []string {
-	dirs := []string{openDir, plansDir}
-	for _, k := range kinds {
-		dirs = append(dirs, k.dir)
-	}
-	slices.Sort(dirs)
-	return dirs
-}
-
-// belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
-// sorted by plan.
-func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
-	type head struct {
-		next func() (namedItem, error, bool)
-		item namedItem
-	}
-	return func(yield func(planBlobs, error) bool) {
-		var heads []*head
-		advance := func(h *head) (more bool, err error) {
-			item, err, ok := h.next()
-			h.item = item
-			return ok, err
-		}
-		for _, dir := range directories() {
-			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
-			defer stop()
-			h := &head{next: next}
-			more, err := advance(h)
-			if err != nil {
-				yield(planBlobs{}, err)
-				return
-			}
-			if more {
-				heads = append(heads, h)
-			}
-		}
-		for len(heads) > 0 {
-			first := slices.MinFunc(heads, func(a, b *head) int {
-				return strings.Compare(a.item.name.plan.String(), b.item.name.plan.String())
-			}).item.name.plan
-			b := planBlobs{keys: v.prefix.plan(first), marked: d.marked, partsListed: true}
-			left := heads[:0]
-			for _, h := range heads {
-				more := true
-				for more && h.item.name.plan == first {
-					b.add(h.item.name, h.item.Item)
-					var err error
-					if more, err = advance(h); err != nil {
-						yield(planBlobs{}, err)
-						return
-					}
-				}
-				if more {
-					left = append(left, h)
-				}
-			}
-			heads = left
-			if !yield(b, nil) {
-				return
-			}
-		}
-	}
-}
-
-// namedItem is a listed blob with what its name says.
-type namedItem struct {
-	name parsed
-	blob.Item
-}
-
-// named lists a directory of a day; what no vault would write there is a stray.
-func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
-	return func(yield func(namedItem, error) bool) {
-		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: dir, Metadata: true}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return // dropped as a whole
-			}
-			if err != nil {
-				yield(namedItem{}, blobError("list", blob.Ref{Container: d.container, Name: dir}, err))
-				return
-			}
-			for _, item := range page.Items {
-				name, ok := parseName(item.Name)
-				switch {
-				case !ok:
-					stray(item.Name, "is not a name that a vault writes")
-				case v.prefix.plan(name.plan).container != d.container:
-					stray(item.Name, "belongs to a plan of another day")
-				default:
-					if !yield(namedItem{name, item}, nil) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// strays reports the blobs that lie outside all directories. A listing of names up to their first slash shows them, and skips
-// what is in the directories.
-func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
-	const detail = "lies in none of the vault's directories"
-	dirs := directories()
-	for names, err := range v.client.ListGroups(ctx, d.container, "", "/") {
-		if blob.Is(err, blob.AbsentContainer) {
-			return nil // dropped as a whole
-		}
-		if err != nil {
-			return blobError("list strays", blob.Ref{Container: d.container}, err)
-		}
-		for _, name := range names {
-			switch {
-			case slices.Contains(dirs, name):
-			case !strings.HasSuffix(name, "/"):
-				report(name, detail)
-			default: // a directory of somebody else's
-				for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: name}) {
-					if blob.Is(err, blob.AbsentContainer) {
-						return nil
-					}
-					if err != nil {
-						return blobError("list strays", blob.Ref{Container: d.container, Name: name}, err)
-					}
-					for _, item := range page.Items {
-						report(item.Name, detail)
-					}
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // gather lists what is stored of one plan.
@@ -413,4 +279,32 @@ func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.I
 		}
 	}
 	return nil
+}
+
+func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
+	ref := keys.entry()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, blobError("read entry", ref, err)
+	}
+	entry, err := decodeEntry(body, keys.plan)
+	if err != nil {
+		return nil, blobError("read entry", ref, err)
+	}
+	entry.State.ETag = p.ETag // see join
+	return entry, nil
+}
+
+func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob.Properties, error) {
+	ref := keys.object()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, p, blobError("read object", ref, err)
+	}
+	object, err := decodeObject(body, keys.plan)
+	if err != nil {
+		return nil, p, blobError("read object", ref, err)
+	}
+	object.State.ETag = p.ETag // see join
+	return object, p, nil
 }

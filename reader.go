@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -101,34 +100,6 @@ func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflo
 	return entry, object, err
 }
 
-func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
-	ref := keys.entry()
-	body, p, err := v.client.Get(ctx, ref)
-	if err != nil {
-		return nil, blobError("read entry", ref, err)
-	}
-	entry, err := decodeEntry(body, keys.plan)
-	if err != nil {
-		return nil, blobError("read entry", ref, err)
-	}
-	entry.State.ETag = p.ETag // see join
-	return entry, nil
-}
-
-func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob.Properties, error) {
-	ref := keys.object()
-	body, p, err := v.client.Get(ctx, ref)
-	if err != nil {
-		return nil, p, blobError("read object", ref, err)
-	}
-	object, err := decodeObject(body, keys.plan)
-	if err != nil {
-		return nil, p, blobError("read object", ref, err)
-	}
-	object.State.ETag = p.ETag // see join
-	return object, p, nil
-}
-
 // assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
 func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
 	keys := v.prefix.plan(object.ID)
@@ -174,18 +145,6 @@ func join(object, entry *workflow.Plan) error {
 		}
 	}
 	return validateWhole(object)
-}
-
-// planVersion is the version of a plan, which has two blobs.
-func planVersion(entryETag, objectETag string, plan *workflow.Plan) string {
-	return driver.Version(entryETag+"/"+objectETag, plan)
-}
-
-// splitPlanVersion returns the ETags of a plan's entry and object. A listing's version has none of the object.
-func splitPlanVersion(version string) (entryETag, objectETag string) {
-	name, _, _ := driver.SplitVersion(version)
-	entryETag, objectETag, _ = strings.Cut(name, "/")
-	return entryETag, objectETag
 }
 
 // listPrice is what a page of a listing costs in reads, by the service's billing classes: $0.055 and $0.0044 for 10,000.

@@ -53,15 +53,6 @@ type RecoveryReport struct {
 	Strays []string
 }
 
-// RecoveredPlan says what was done about one plan.
-type RecoveredPlan struct {
-	ID uuid.UUID
-	// Found says what was wrong, Did what was done about it: "" when nothing could be, or in a dry run.
-	Found, Did string
-	// Err says why it could not be mended; nil otherwise.
-	Err error
-}
-
 // Recovery is Recover with its defaults, for the start of a service. The errors of plans that could not be mended are joined.
 func (v *Vault) Recovery(ctx context.Context) error {
 	_, err := v.Recover(ctx, RecoverOptions{})

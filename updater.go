@@ -157,13 +157,6 @@ func checkBody(o workflow.Object, whole bool, body []byte, err error) error {
 	return nil
 }
 
-// putOwn writes the blob of an object's own fields.
-func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
-	ref := v.prefix.plan(*o.Header().PlanID).of(o)
-	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
-	return w, blobError("update "+o.Kind().String(), ref, err)
-}
-
 // settle completes the update of a plan to a final status, whose entry has been written: the object, then the marker. Until
 // the object is final too, readers take the plan from its entry and sub-objects. It returns the object's version.
 func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
@@ -221,12 +214,4 @@ func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry w
 		}
 		return etag, false, blobError("look at entry", keys.entry(), fmt.Errorf("%w: it was set back", storage.ErrConflict)) // restored, perhaps
 	}
-}
-
-// putObject writes the object of a plan that has one, and returns its version.
-func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
-	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
-		return planMetadata(plan, typeObject, writeID)
-	})
-	return w.etag, err
 }

@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Markers, and the times that they set.
@@ -74,4 +76,51 @@ func (v *Vault) within(ctx context.Context, started time.Time, commits bool, cau
 		deadline = deadline.Add(margin(v.grace) / 2)
 	}
 	return blob.Within(ctx, deadline, cause)
+}
+
+// put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same
+// write when it is asked for again, so that it recognises what it may have written.
+func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
+	w := written{write: write{ref, cond, sha256.Sum256(body)}}
+	if w.id = v.unknown.take(w.write); w.id == "" {
+		w.id = uuid.NewString()
+	}
+	m, err := metadata(w.id)
+	if err != nil {
+		return w, err
+	}
+	w.etag, err = v.client.Put(ctx, ref, body, m, cond)
+	if blob.IsUnknown(err) {
+		v.unknown.keep(w.write, w.id)
+	}
+	return w, err
+}
+
+// written is a write that took effect.
+type written struct {
+	write
+	id   string // its writeid
+	etag string
+}
+
+// ensureContainer creates a day's container unless this vault knows that it is there.
+func (v *Vault) ensureContainer(ctx context.Context, name string) error {
+	return v.containers.ensure(ctx, name, func() error {
+		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
+	})
+}
+
+// putOwn writes the blob of an object's own fields.
+func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
+	ref := v.prefix.plan(*o.Header().PlanID).of(o)
+	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
+	return w, blobError("update "+o.Kind().String(), ref, err)
+}
+
+// putObject writes the object of a plan that has one, and returns its version.
+func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
+	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
+		return planMetadata(plan, typeObject, writeID)
+	})
+	return w.etag, err
 }
