@@ -168,24 +168,16 @@ func (v *Vault) begin() (end func(), err error) {
 	}, nil
 }
 
-// call runs a method about one plan: it refuses a closed vault and a bad ID before anything is sent, and finishes the error.
+// call runs a method about one plan, unless the vault is closed, and completes its error.
 func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
-	end, err := v.begin()
-	if err != nil {
-		return opError(op, plan, err)
-	}
-	defer end()
-	return opError(op, plan, do())
+	return opError(op, plan, v.run(do))
 }
 
-// change is call for methods that write, which observers are told of.
+// change runs a method that writes, and tells the observer what came of it. Create gives the plan its ID while it runs.
 func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 	started := time.Now()
-	err := v.call(op, *plan, do)
-	var e *storage.Error
-	if errors.As(err, &e) {
-		e.Plan = *plan // Create gives a plan its ID
-	}
+	err := v.run(do)
+	err = opError(op, *plan, err)
 	switch {
 	case err == nil:
 		notify(v.observer.Commit, Commit{op, *plan, time.Since(started)})
@@ -193,6 +185,16 @@ func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 		notify(v.observer.Conflict, Conflict{op, *plan, err})
 	}
 	return err
+}
+
+// run runs do as a call under way.
+func (v *Vault) run(do func() error) error {
+	end, err := v.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	return do()
 }
 
 // parallel runs do for 0 to n-1, as many at a time as the vault has requests in flight, and waits for all that it began. It

@@ -60,13 +60,13 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
 	}
 }
 
-// errRemains says that something of an earlier Create or Delete of the ID is in the way.
-var errRemains = fmt.Errorf("%w: another create or delete of this ID is under way, or left its remains", storage.ErrConflict)
-
 // makeRoom removes the remains of a plan if they are older than the grace period and the margin. The decision and the
 // removal are Recovery's, so any number of Creates and Recoveries may do it at once.
 func (v *Vault) clearRemains(ctx context.Context, keys keys) error {
-	const tooSoon = "a create or delete of this ID is under way, or was broken off: call again in %v"
+	const doing = "look for remains"
+	tooSoon := func(wait time.Duration) error {
+		return vaultError(doing, keys.entry(), "%w: a create or delete of this ID is under way, or was broken off: call again in %v", storage.ErrConflict, wait)
+	}
 	s, err := v.listMarkers(ctx, keys)
 	if err != nil {
 		return err
@@ -75,25 +75,22 @@ func (v *Vault) clearRemains(ctx context.Context, keys keys) error {
 	if err != nil {
 		return err
 	}
-	conflict := func(format string, args ...any) error {
-		return &storage.Error{Doing: "look for remains", Blob: keys.entry().String(), Err: fmt.Errorf("%w: "+format, append([]any{storage.ErrConflict}, args...)...)}
-	}
 	switch {
 	case c.committed():
-		return &storage.Error{Doing: "look for remains", Blob: keys.object().String(), Err: fmt.Errorf("%w: it was created meanwhile", storage.ErrExists)}
+		return vaultError(doing, keys.object(), "%w: the plan has been created meanwhile", storage.ErrExists)
 	case c.entryOrObject() == nil && c.deleteMarker == nil:
 		// Only a marker and sub-objects can be there. A Create takes a marker over however old it is, so they are judged alone.
 		wait, err := v.clearParts(ctx, c)
 		if err == nil && wait > 0 {
-			return conflict(tooSoon, wait)
+			return tooSoon(wait)
 		}
 		return err
 	case c.finding == remains:
 		return v.removeRemains(ctx, c)
 	case c.finding == tooRecent:
-		return conflict(tooSoon, max(c.wait(), time.Second))
+		return tooSoon(max(c.wait(), time.Second))
 	default:
-		return conflict("there is a damaged plan of this ID: %w", c.err())
+		return vaultError(doing, keys.entry(), "%w: a damaged plan has this ID: %w", storage.ErrConflict, c.err())
 	}
 }
 
@@ -244,7 +241,7 @@ func (c *creation) putMarker(ctx context.Context) error {
 			return err
 		}
 	}
-	return &storage.Error{Doing: "write marker", Blob: ref.String(), Err: fmt.Errorf("%w: others keep creating this ID: call again", storage.ErrConflict)}
+	return vaultError("write marker", ref, "%w: others keep creating this ID: call again", storage.ErrConflict)
 }
 
 // putNewMarker writes a marker that is this Create's alone.
@@ -290,9 +287,9 @@ func (c *creation) takeMarkerOver(ctx context.Context) (done bool, err error) {
 // taken is the error of a Create whose ID is in use: by a plan, or else by what another Create or a Delete is at, or left.
 func (c *creation) takenError(committed bool) error {
 	if committed {
-		return &storage.Error{Doing: "look for the plan whose marker is there", Blob: c.keys.object().String(), Err: storage.ErrExists}
+		return vaultError("look for the plan whose marker is there", c.keys.object(), "%w", storage.ErrExists)
 	}
-	return &storage.Error{Doing: "look for the plan whose marker is there", Blob: c.keys.entry().String(), Err: errRemains}
+	return vaultError("look for the plan whose marker is there", c.keys.entry(), "%w", errRemains)
 }
 
 func (c *creation) putEntry(ctx context.Context) (err error) {
@@ -321,7 +318,7 @@ func (c *creation) putParts(ctx context.Context) error {
 		etag, err := c.v.client.Put(ctx, p.ref, p.body, p.metadata, blob.IfNew)
 		doing := "write " + p.object.Kind().String()
 		if blob.Is(err, blob.Mismatch) && !blob.IsUnknown(err) {
-			return &storage.Error{Doing: doing, Blob: p.ref.String(), Err: errRemains}
+			return vaultError(doing, p.ref, "%w", errRemains)
 		}
 		if err != nil {
 			return blobError(doing, p.ref, err)
@@ -408,8 +405,5 @@ func (c *creation) leaveRemains(cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) {
 		return cause
 	}
-	return &storage.Error{
-		Doing: "create", Blob: c.keys.entry().String(),
-		Err: fmt.Errorf("%w: remains of it are left, which Recovery clears after the grace period: %w", storage.ErrUnknown, cause),
-	}
+	return vaultError("create", c.keys.entry(), "%w: remains of the plan are left, which Recovery removes after the grace period: %w", storage.ErrUnknown, cause)
 }

@@ -79,16 +79,6 @@ func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 	return found, nil
 }
 
-// directories are all the names' first parts, sorted as a listing is.
-func directories() []string {
-	dirs := []string{openDir, plansDir}
-	for _, k := range kinds {
-		dirs = append(dirs, k.dir)
-	}
-	slices.Sort(dirs)
-	return dirs
-}
-
 // belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
 // sorted by plan.
 func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[planBlobs, error] {

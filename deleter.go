@@ -93,9 +93,6 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 	return plan, fmt.Errorf("%d attempts failed, call again: %w", deleteRounds, err)
 }
 
-// errSlowDelete is the cause of a Delete's end when its grace period is over before its commit.
-var errSlowDelete = fmt.Errorf("the plan was not deleted within the grace period: %w", context.DeadlineExceeded)
-
 // commitDelete removes the object: the commit point.
 func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, started time.Time) error {
 	ctx, cancel := v.within(ctx, started, true, errSlowDelete)
@@ -185,9 +182,9 @@ func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error
 	case c.finding == lostObject:
 		return nil
 	case c.finding == tooRecent:
-		return blobError("look for object", keys.object(), fmt.Errorf("%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second)))
+		return vaultError("look for object", keys.object(), "%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second))
 	}
-	return blobError("look for object", keys.object(), fmt.Errorf("%w: the plan has changed meanwhile", storage.ErrConflict))
+	return vaultError("look for object", keys.object(), "%w: the plan has changed meanwhile", storage.ErrConflict)
 }
 
 // deleteRest removes what is left when the object is gone: sub-objects, entry, markers.

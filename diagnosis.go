@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
@@ -268,13 +267,13 @@ func (c diagnosis) err() error {
 	keys := c.keys
 	switch c.finding {
 	case lostObject:
-		return &storage.Error{Doing: "look for object", Blob: keys.object().String(), Err: fmt.Errorf("%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)}
+		return vaultError("look for object", keys.object(), "%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)
 	case lostEntry, restorableEntry:
 		remedy := "Delete removes what is there"
 		if diagnose(c.signs(true)) == restorableEntry {
 			remedy = "Recover with Thorough restores it"
 		}
-		return &storage.Error{Doing: "look for entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)}
+		return vaultError("look for entry", keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
 	case unreadableState:
 		ref, item := keys.entry(), c.entry
 		if blobStatusOf(item) != unreadable {

@@ -11,7 +11,34 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// sentinels translates the reasons of the blob client into the contract's errors.
+// An error is made in two steps. blobError or vaultError says what was being done to which blob; opError adds the method and
+// the plan when the error leaves the vault.
+
+// blobError is the error of a request: it returns err with what was being done to which blob. No other function translates
+// the blob client's errors into those of package storage.
+func blobError(doing string, ref blob.Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Doing: doing, Blob: ref.String(), Err: translate(err)}
+}
+
+// vaultError is the error of what the vault concludes from blobs that it did get. The format wraps one of storage's errors.
+func vaultError(doing string, ref blob.Ref, format string, args ...any) error {
+	return &storage.Error{Doing: doing, Blob: ref.String(), Err: fmt.Errorf(format, args...)}
+}
+
+// withCause is an error of the same step and blob as err, with another cause.
+func withCause(err error, format string, args ...any) error {
+	var e *storage.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf(format, args...)
+	}
+	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf(format, args...)}
+}
+
+// sentinels maps the blob client's reasons to the contract's errors. blob.Ended is not in it: the context's own error says
+// enough.
 var sentinels = map[blob.Reason]error{
 	blob.Unreachable:     storage.ErrUnavailable,
 	blob.Absent:          storage.ErrNotFound,
@@ -21,21 +48,12 @@ var sentinels = map[blob.Reason]error{
 	blob.Damaged:         storage.ErrCorrupt,
 }
 
-// at says what was being done to which blob when err came up. It is the one place where the blob client's errors become the
-// contract's; the method's name and the plan are added by edge.
-func blobError(doing string, ref blob.Ref, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &storage.Error{Doing: doing, Blob: ref.String(), Err: translate(err)}
-}
-
 func translate(err error) error {
 	var e *blob.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	sentinel := sentinels[e.Reason] // none where the context ended: its own error says so
+	sentinel := sentinels[e.Reason]
 	switch {
 	case e.Unknown && sentinel == nil:
 		return fmt.Errorf("%w: call again, or let Recovery settle it: %w", storage.ErrUnknown, e)
@@ -47,8 +65,8 @@ func translate(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, e)
 }
 
-// clientError returns the blob client's error in err, without what translate makes of it: a blob that is absent need not mean
-// that there is no such plan.
+// clientError returns the blob client's error in err without the sentinel that translate put around it: an absent blob need
+// not mean an absent plan.
 func clientError(err error) error {
 	if e := (*blob.Error)(nil); errors.As(err, &e) {
 		return e
@@ -56,26 +74,32 @@ func clientError(err error) error {
 	return err
 }
 
-// edge finishes the error of a method: every one that leaves the vault is a *storage.Error with Op and Plan.
+// opError returns err as a *storage.Error with the method and the plan, unless err names a plan of its own.
 func opError(op string, plan uuid.UUID, err error) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := err.(*storage.Error) //nolint:errorlint // only the outermost one is ours to finish
-	if !ok {
-		e = &storage.Error{Err: err}
+	e := storage.Error{Err: err}
+	if inner, ok := err.(*storage.Error); ok { //nolint:errorlint // an error further in is the cause of another one
+		e = *inner
 	}
 	e.Op = op
 	if e.Plan == uuid.Nil {
 		e.Plan = plan
 	}
-	return e
+	return &e
 }
 
-// errGrace is the cause of a Create's end when its grace period is over.
-var errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)
-
-// outrun says of an error that somebody else was faster: what was to be changed or removed has changed, or is gone.
+// overtaken reports whether err says that another process was faster: the blob to change or remove has changed, or is gone.
 func overtaken(err error) bool {
 	return errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt)
 }
+
+var (
+	// errRemains is the error of a Create that meets blobs of another Create or Delete of the ID.
+	errRemains = fmt.Errorf("%w: another create or delete of this ID is under way, or left its remains", storage.ErrConflict)
+	// errGrace is the cause of a Create that ends because its grace period is over.
+	errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)
+	// errSlowDelete is the cause of a Delete that ends because its grace period is over before it commits.
+	errSlowDelete = fmt.Errorf("the plan was not deleted within the grace period: %w", context.DeadlineExceeded)
+)

@@ -3,6 +3,7 @@ package azblob
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,4 +174,14 @@ func parseGroup(dir, group string) (from, to uuid.UUID, ok bool) {
 	}
 	copy(from[:], b)
 	return from, shift(from, 1<<96), true
+}
+
+// directories are all the names' first parts, sorted as a listing is.
+func directories() []string {
+	dirs := []string{openDir, plansDir}
+	for _, k := range kinds {
+		dirs = append(dirs, k.dir)
+	}
+	slices.Sort(dirs)
+	return dirs
 }

@@ -3,7 +3,6 @@ package azblob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -147,9 +146,9 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 		for _, ref := range refs {
 			switch there, again := heads[ref.Name], listed[ref.Name]; {
 			case there && again:
-				return blobError("confirm", ref, fmt.Errorf("%w: it is there after all", storage.ErrConflict))
+				return vaultError("confirm", ref, "%w: it is there after all", storage.ErrConflict)
 			case there != again:
-				doubt = blobError("confirm", ref, fmt.Errorf("%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again))
+				doubt = vaultError("confirm", ref, "%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again)
 			}
 		}
 		if doubt == nil {
@@ -231,7 +230,7 @@ func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Re
 	if err == nil || errors.Is(err, storage.ErrConflict) {
 		return err
 	}
-	return &storage.Error{Doing: doing, Blob: ref.String(), Err: fmt.Errorf("%w: the service says that it is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)}
+	return vaultError(doing, ref, "%w: the service says that it is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)
 }
 
 // removeParts removes sub-objects in batches, all at once. Where the service says of any that it is not there, a listing has
@@ -275,7 +274,7 @@ func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.I
 			return err
 		}
 		if gone {
-			return blobError("remove sub-objects", keys.at(item.Name), fmt.Errorf("%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable))
+			return vaultError("remove sub-objects", keys.at(item.Name), "%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable)
 		}
 	}
 	return nil

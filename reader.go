@@ -3,7 +3,6 @@ package azblob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -66,7 +65,7 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		// The plan may have been deleted, and another one of its ID created, between the two answers.
 		entry, object, err = v.readBoth(ctx, keys)
 		if err == nil && !sameChildren(entry, object) {
-			err = &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: its children are not those of the object", storage.ErrCorrupt)}
+			err = vaultError("read entry", keys.entry(), "%w: its children are not those of the object", storage.ErrCorrupt)
 		}
 	}
 	if err != nil {
@@ -78,7 +77,7 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 			return nil, err
 		}
 		if !entry.State.Status.Final() {
-			return nil, &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: it says %s, and the object says %s", storage.ErrCorrupt, entry.State.Status, object.State.Status)}
+			return nil, vaultError("read entry", keys.entry(), "%w: it says %s, and the object says %s", storage.ErrCorrupt, entry.State.Status, object.State.Status)
 		}
 	}
 	if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {
@@ -123,11 +122,7 @@ func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
 	if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
 		return blobError("look for object", keys.object(), headErr)
 	}
-	var e *storage.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf("%w: it is missing, though the plan is there: Recover with Thorough restores it: %w", storage.ErrCorrupt, clientError(err))}
+	return withCause(err, "%w: it is missing, although the plan exists: Recover with Thorough restores it: %w", storage.ErrCorrupt, clientError(err))
 }
 
 // join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that

@@ -298,7 +298,7 @@ func (r *recovery) completeObject(ctx context.Context, c diagnosis) error {
 		return err
 	}
 	if !entry.State.Status.Final() {
-		return &storage.Error{Doing: "read entry", Blob: keys.entry().String(), Err: fmt.Errorf("%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)}
+		return vaultError("read entry", keys.entry(), "%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)
 	}
 	if err := r.rebuildObject(ctx, entry, c); err != nil {
 		return err
@@ -459,7 +459,7 @@ func (r *recovery) restoreParts(ctx context.Context, c diagnosis, lost []workflo
 	ref := keys.part(lost[0])
 	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
-		return r.fail(keys, found, &storage.Error{Doing: "look for sub-objects", Blob: ref.String(), Err: fmt.Errorf("%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost))})
+		return r.fail(keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
 	}
 	did := "rewrote them from the object"
 	if blobStatusOf(c.entry) == running {
@@ -541,7 +541,7 @@ func (r *recovery) restoreEntry(ctx context.Context, keys keys) (did string, err
 	if err := r.v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
 		return "", err
 	}
-	return "", blobError("look at object", keys.object(), fmt.Errorf("%w: it has changed", storage.ErrConflict))
+	return "", vaultError("look at object", keys.object(), "%w: it has changed", storage.ErrConflict)
 }
 
 func (r *recovery) countRecent() error {

@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
@@ -58,7 +57,7 @@ func (c diagnosis) unchanged(item blob.Item) (bool, error) {
 	if item.LastModified.Before(c.seen) {
 		return true, nil
 	}
-	return false, blobError("remove sub-objects", c.keys.at(item.Name), fmt.Errorf("%w: it is new", storage.ErrConflict))
+	return false, vaultError("remove sub-objects", c.keys.at(item.Name), "%w: it is new", storage.ErrConflict)
 }
 
 // removeMarker removes a marker in the version that was listed; nil stands for none. The error is ErrNotFound where somebody
@@ -72,7 +71,7 @@ func (v *Vault) removeMarker(ctx context.Context, keys keys, ref blob.Ref, liste
 		if err := v.confirmGone(ctx, keys, ref); err != nil {
 			return err
 		}
-		return blobError("remove marker", ref, fmt.Errorf("%w: somebody else removed it", storage.ErrNotFound))
+		return vaultError("remove marker", ref, "%w: somebody else removed it", storage.ErrNotFound)
 	}
 	return blobError("remove marker", ref, err)
 }

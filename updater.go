@@ -212,6 +212,6 @@ func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry w
 		if blobStatusOf(&blob.Item{Properties: now}) == final {
 			return etag, true, nil
 		}
-		return etag, false, blobError("look at entry", keys.entry(), fmt.Errorf("%w: it was set back", storage.ErrConflict)) // restored, perhaps
+		return etag, false, vaultError("look at entry", keys.entry(), "%w: it was set back", storage.ErrConflict) // restored, perhaps
 	}
 }
