@@ -25,6 +25,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/emulator/schedule"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -147,7 +148,7 @@ func (a *acting) note(request, answer string) {
 type run struct {
 	*testing.T
 	server   *emulator.Server
-	schedule *emulator.Schedule
+	schedule *schedule.Schedule
 	actors   []*acting
 	clock    []time.Duration // still to pass
 	effects  []emulator.Effect
@@ -337,7 +338,7 @@ func (s space) begin(t *testing.T, server *emulator.Server) *run {
 		r.actors = append(r.actors, a)
 		transports = append(transports, a.transport)
 	}
-	r.schedule = emulator.NewSchedule(transports...)
+	r.schedule = schedule.New(transports...)
 	r.rest()
 	return r
 }
@@ -394,8 +395,8 @@ func (r *run) actor(name string) *acting {
 }
 
 // turns are the requests of an actor that are held.
-func (r *run) turns(a *acting) []*emulator.Turn {
-	return slices.DeleteFunc(r.schedule.Held(), func(turn *emulator.Turn) bool { return turn.Request.Client != a.name })
+func (r *run) turns(a *acting) []*schedule.Turn {
+	return slices.DeleteFunc(r.schedule.Held(), func(turn *schedule.Turn) bool { return turn.Request.Client != a.name })
 }
 
 // options are what can come next.

@@ -94,6 +94,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"storage/driver":    {"plugins/registry", "storage", "workflow"},
 		"internal/blob":     {},
 		"emulator":          {},
+		"emulator/schedule": {"emulator"},
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		// An engine is written against the contract, not against this vault.
 		"examples/engine/engine":  {"plugins", "plugins/registry", "storage", "workflow"},
