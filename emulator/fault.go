@@ -9,27 +9,25 @@ import (
 	"sync"
 )
 
-// Rule is a fault: which requests it befalls, and what it does to them. It reads
-// like a sentence and prints itself:
+// Rule is a fault: it selects requests and says what happens to them. A Rule reads like a sentence, and prints as one:
 //
 //	emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(2).Do(emulator.LostAnswer())
 //
-// A rule counts the requests that match it, and fires on those that Nth, Range,
-// Every, Times and Chance choose among them; without these on each. If several
-// rules would fire on one request the first injected does, those of the transport
-// before those of the server; the others only count it. A rule is built before it
-// is injected; then it is safe for concurrent use.
+// A Rule counts the requests that match it. Nth, Range, Every, Times and Chance select some of the matches; without them
+// the Rule fires on every match. At most one Rule fires on a request: rules of the transport come before rules of the
+// server, and older rules before newer ones. The other rules still count the request. Finish a Rule before injecting it.
+// An injected Rule is safe for concurrent use.
 type Rule struct {
 	ops     []Op
 	method  string
 	pattern string
 	client  string
 	where   func(Request) bool
-	from    int // 1-based; 0 is from the first
-	to      int // 0 is no end
+	from    int // 1-based; 0 means from the first
+	to      int // 0 means no end
 	every   int
 	times   int
-	effect  *Effect
+	effects []Effect // one of them is chosen at random
 
 	mu     sync.Mutex
 	chance float64
@@ -39,10 +37,18 @@ type Rule struct {
 	fired  int
 }
 
-// On matches requests of these operations; of any without arguments. An item of
-// a batch matches only rules that name [BatchItem], and their only effect is
-// [Answer].
+// On returns a Rule that matches requests of these operations, or all requests if there are none. Items of a batch match
+// only rules that name [BatchItem], and [Answer] is the only effect for them.
 func On(ops ...Op) *Rule { return &Rule{ops: ops} }
+
+// Random returns a Rule that fires on each request with probability chance, from 0 to 1, and applies one of the effects.
+// All effects are equally likely. The same seed makes the same choices for the same sequence of matches. Narrow the Rule
+// down with [Rule.Where], [Rule.Client] and so on.
+func Random(chance float64, seed uint64, effects ...Effect) *Rule {
+	r := On().Chance(chance, seed)
+	r.effects = effects
+	return r
+}
 
 // Method matches one HTTP method.
 func (r *Rule) Method(method string) *Rule {
@@ -50,10 +56,9 @@ func (r *Rule) Method(method string) *Rule {
 	return r
 }
 
-// Path matches the container and the blob. A pattern with one of *?[ is a glob
-// as in [path.Match], for the whole of the blob's name or of "container/blob"; *
-// does not match a slash. Any other is looked for within "container/blob". A
-// batch matches if one of its items does. Path panics if the glob is malformed.
+// Path matches container and blob. A pattern that contains *, ? or [ is a glob, as in [path.Match], that must match the
+// blob's whole name or all of "container/blob"; * does not match a slash. Any other pattern matches if "container/blob"
+// contains it. A batch matches if one of its items does. Path panics if the glob is malformed.
 func (r *Rule) Path(pattern string) *Rule {
 	if _, err := path.Match(pattern, ""); err != nil {
 		panic(fmt.Sprintf("emulator: pattern %q: %v", pattern, err))
@@ -68,8 +73,7 @@ func (r *Rule) Client(name string) *Rule {
 	return r
 }
 
-// Where matches requests for which a function says so. It must be quick and
-// must not use the server.
+// Where matches requests for which match returns true. The function must be quick and must not use the server.
 func (r *Rule) Where(match func(Request) bool) *Rule {
 	r.where = match
 	return r
@@ -78,14 +82,13 @@ func (r *Rule) Where(match func(Request) bool) *Rule {
 // Nth fires on the nth match, counted from 1.
 func (r *Rule) Nth(n int) *Rule { return r.Range(n, n) }
 
-// Range fires on the matches from and to, both included, counted from 1. 0 as to
-// is no end.
+// Range fires on the matches from through to, counted from 1. If to is 0, the range has no end.
 func (r *Rule) Range(from, to int) *Rule {
 	r.from, r.to = from, to
 	return r
 }
 
-// Every fires on each kth match: the kth, the 2kth and so on.
+// Every fires on every kth match: the kth, the 2kth and so on.
 func (r *Rule) Every(k int) *Rule {
 	r.every = k
 	return r
@@ -97,31 +100,30 @@ func (r *Rule) Times(n int) *Rule {
 	return r
 }
 
-// Chance fires with a probability from 0 to 1. The same seed makes the same
-// choices for the same sequence of matches.
+// Chance fires with probability p, from 0 to 1. The same seed makes the same choices for the same sequence of matches.
 func (r *Rule) Chance(p float64, seed uint64) *Rule {
 	r.chance, r.seed = p, seed
-	r.random = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
+	r.random = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // must be repeatable
 	return r
 }
 
-// Do says what happens, and ends the sentence.
+// Do sets the effect. It ends the sentence.
 func (r *Rule) Do(e Effect) *Rule {
 	if slices.Contains(r.ops, BatchItem) && e.kind != kindAnswer {
 		panic("emulator: the only effect on an item of a batch is Answer")
 	}
-	r.effect = &e
+	r.effects = []Effect{e}
 	return r
 }
 
-// Fired tells how often the rule fired.
+// Fired returns how often the rule has fired.
 func (r *Rule) Fired() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fired
 }
 
-// Seen tells how many requests matched.
+// Seen returns how many requests have matched.
 func (r *Rule) Seen() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,15 +173,19 @@ func (r *Rule) String() string {
 		fmt.Fprintf(&w, " chance %g seed %d", r.chance, r.seed)
 	}
 	w.WriteString(": ")
-	if r.effect == nil {
+	if len(r.effects) == 0 {
 		w.WriteString("nothing")
-	} else {
-		w.WriteString(r.effect.String())
+	}
+	for i, e := range r.effects {
+		if i > 0 {
+			w.WriteString(" or ")
+		}
+		w.WriteString(e.String())
 	}
 	return w.String()
 }
 
-// matches tells whether the rule is about such requests.
+// matches reports whether the rule is about such a request.
 func (r *Rule) matches(q *Request) bool {
 	if len(r.ops) > 0 && !slices.Contains(r.ops, q.Op) {
 		return false
@@ -201,30 +207,34 @@ func (r *Rule) matchesPath(q *Request) bool {
 	if !strings.ContainsAny(r.pattern, "*?[") {
 		return strings.Contains(whole, r.pattern)
 	}
-	// The pattern was found to be well-formed.
+	// Path has checked that the pattern is well-formed.
 	blob, _ := path.Match(r.pattern, q.Blob)
 	both, _ := path.Match(r.pattern, whole)
 	return both || blob && q.Blob != ""
 }
 
-// count counts a request that matches, and tells whether the rule fires on it.
-// taken says that another rule did already.
-func (r *Rule) count(taken bool) bool {
+// count counts a request that matches. It returns the effect to apply, or nil if the rule does not fire. taken means that
+// another rule has fired on the request.
+func (r *Rule) count(taken bool) *Effect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
 	fires := r.seen >= r.from && (r.to == 0 || r.seen <= r.to)
 	fires = fires && (r.every == 0 || r.seen%r.every == 0)
 	fires = fires && (r.times == 0 || r.fired < r.times)
+	effect := &r.effects[0]
 	if r.random != nil {
-		// Drawn for each match, so that other criteria don't shift the sequence.
+		// Draw for every match, so that other criteria don't shift the sequence.
 		fires = r.random.Float64() < r.chance && fires
+		if n := len(r.effects); n > 1 {
+			effect = &r.effects[r.random.IntN(n)]
+		}
 	}
 	if !fires || taken {
-		return false
+		return nil
 	}
 	r.fired++
-	return true
+	return effect
 }
 
 // Inject adds rules for the requests of all clients.
@@ -235,7 +245,7 @@ func (s *Server) Inject(rules ...*Rule) {
 	s.rules = append(s.rules, rules...)
 }
 
-// ClearFaults removes the rules that were given to [Server.Inject].
+// ClearFaults removes the rules that [Server.Inject] added.
 func (s *Server) ClearFaults() {
 	s.fmu.Lock()
 	defer s.fmu.Unlock()
@@ -250,7 +260,7 @@ func (t *Transport) Inject(rules ...*Rule) {
 	t.client.rules = append(t.client.rules, rules...)
 }
 
-// Inject adds rules for the requests that come over the listener.
+// Inject adds rules for the requests that arrive at this listener.
 func (l *Listener) Inject(rules ...*Rule) {
 	checkRules(rules)
 	l.client.mu.Lock()
@@ -258,7 +268,7 @@ func (l *Listener) Inject(rules ...*Rule) {
 	l.client.rules = append(l.client.rules, rules...)
 }
 
-// ClearFaults removes the rules that were given to [Transport.Inject].
+// ClearFaults removes the rules that [Transport.Inject] added.
 func (t *Transport) ClearFaults() {
 	t.client.mu.Lock()
 	defer t.client.mu.Unlock()
@@ -267,40 +277,41 @@ func (t *Transport) ClearFaults() {
 
 func checkRules(rules []*Rule) {
 	for _, r := range rules {
-		if r.effect == nil {
-			panic("emulator: a rule without effect: " + r.String())
+		if len(r.effects) == 0 {
+			panic("emulator: a rule without an effect: " + r.String())
 		}
 	}
 }
 
-// rulesFor returns the rules for a client in the order in which they fire.
+// rulesFor returns a copy of the rules for a client, first those of the client, then those of the server.
 func (s *Server) rulesFor(cl *client) []*Rule {
 	cl.mu.Lock()
-	own := slices.Clip(cl.rules)
+	rules := slices.Clone(cl.rules)
 	cl.mu.Unlock()
 	s.fmu.Lock()
 	defer s.fmu.Unlock()
-	return append(own, s.rules...)
+	return append(rules, s.rules...)
 }
 
-// pick finds what befalls a request; nil is nothing.
+// pick counts a request in all rules that match it. It returns the effect of the rule that fires, or nil.
 func (s *Server) pick(cl *client, q *Request) *Effect {
-	var e *Effect
-	for _, r := range s.rulesFor(cl) {
-		if r.matches(q) && r.count(e != nil) {
-			e = r.effect
-		}
-	}
-	return e
+	return pickFrom(s.rulesFor(cl), q)
 }
 
 // pickItem is pick for an item of a batch.
 func (s *Server) pickItem(cl *client, q *Request) *Effect {
-	var e *Effect
-	for _, r := range s.rulesFor(cl) {
-		if slices.Contains(r.ops, BatchItem) && r.matches(q) && r.count(e != nil) {
-			e = r.effect
+	return pickFrom(slices.DeleteFunc(s.rulesFor(cl), func(r *Rule) bool { return !slices.Contains(r.ops, BatchItem) }), q)
+}
+
+func pickFrom(rules []*Rule, q *Request) *Effect {
+	var picked *Effect
+	for _, r := range rules {
+		if !r.matches(q) {
+			continue
+		}
+		if e := r.count(picked != nil); e != nil {
+			picked = e
 		}
 	}
-	return e
+	return picked
 }

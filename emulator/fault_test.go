@@ -2,6 +2,7 @@ package emulator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func TestRules(t *testing.T) {
 		{emulator.On().Where(func(r emulator.Request) bool { return r.In > 8 }).Do(busy), ".........x", "on any where func: answer 503 ServerBusy"},
 		{emulator.On().Chance(0, 1).Do(busy), "..........", "on any chance 0 seed 1: answer 503 ServerBusy"},
 		{emulator.On().Chance(1, 1).Do(busy), "xxxxxxxxxx", "on any chance 1 seed 1: answer 503 ServerBusy"},
+		{emulator.Random(1, 1, busy, emulator.Reset()), "xxxxxxxxxx", "on any chance 1 seed 1: answer 503 ServerBusy or reset"},
+		{emulator.Random(0, 1, busy, emulator.Reset()), "..........", "on any chance 0 seed 1: answer 503 ServerBusy or reset"},
+		{emulator.Random(1, 1, busy, emulator.Reset()).Method("GET"), "..........", "on any method GET chance 1 seed 1: answer 503 ServerBusy or reset"},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			s := emulator.New()
@@ -73,6 +77,36 @@ func tenPuts(t *testing.T, s *emulator.Server) string {
 		}
 	}
 	return got.String()
+}
+
+// TestRandom counts how often each effect is applied, and compares the choices of the same seed and of others.
+func TestRandom(t *testing.T) {
+	const rounds, chance = 100, 0.5
+	faults := func(seed uint64) (list []string) {
+		s := emulator.New()
+		s.Inject(emulator.Random(chance, seed, emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.LostRequest(), emulator.LostAnswer()))
+		for range rounds {
+			tenPuts(t, s)
+		}
+		for _, r := range s.Requests() {
+			list = append(list, r.Fault)
+		}
+		return list
+	}
+	one := faults(1)
+	if !slices.Equal(one, faults(1)) || slices.Equal(one, faults(2)) {
+		t.Error("the seed does not decide the choices")
+	}
+	count := map[string]int{}
+	for _, f := range one {
+		count[f]++
+	}
+	each := int(10 * rounds * chance / 4)
+	for _, f := range []string{"answer 503 ServerBusy", "reset", "lost request", "lost answer"} {
+		if n := count[f]; n < each/2 || n > 2*each {
+			t.Errorf("%s was applied %d times, want about %d", f, n, each)
+		}
+	}
 }
 
 func TestChanceIsRepeatable(t *testing.T) {

@@ -1,14 +1,12 @@
 package emulator
 
-// Lies returns rules that lie as proxies, captive portals and load balancers do.
-// They replace the service's answers by pages of their own, before and after the
-// request took effect, take headers out of true answers, redirect, and cut the
-// answers to batches short. Each of them befalls a request with a probability of
-// chance. Each can be told from the service's answer, so a client survives all of
-// them. The same seed makes the same choices.
-func Lies(chance float64, seed uint64) []*Rule {
+// Lies returns a [Random] rule that lies as proxies, captive portals and load balancers do. It replaces answers of the
+// service by pages of the proxy, before or after the request took effect, removes headers from the service's answers,
+// redirects, and cuts the answers to batches short. A client can tell each of these lies from an answer of the service
+// and should survive all of them.
+func Lies(chance float64, seed uint64) *Rule {
 	const page = "<html><body>Please sign in.</body></html>"
-	effects := []Effect{
+	return Random(chance, seed,
 		Foreign(200, "text/html", page),
 		Foreign(200, "text/html", page).Applied(),
 		Foreign(201, "text/html", ""),
@@ -26,26 +24,14 @@ func Lies(chance float64, seed uint64) []*Rule {
 		Strip("X-Ms-Request-Id"),
 		Strip("X-Ms-Version"),
 		Strip("Last-Modified"),
-	}
-	var rules []*Rule
-	for _, e := range effects {
-		rules = append(rules, On().Chance(chance, seed).Do(e))
-		seed++
-	}
-	for _, n := range []int{0, 1} {
-		rules = append(rules, On(BatchDelete).Chance(chance, seed).Do(CutBatch(n)))
-		seed++
-	}
-	return rules
+		CutBatch(0),
+		CutBatch(1),
+	)
 }
 
-// FalseAbsences returns rules that answer a look at a blob, or its removal, with
-// the service's own 404 although the blob is there, each with a probability of
-// chance. Nothing tells such an answer from a true one. A reader has to believe
-// it; whoever removes something because of it must not.
-func FalseAbsences(chance float64, seed uint64) []*Rule {
-	return []*Rule{
-		On(HeadBlob).Chance(chance, seed).Do(Answer(404, codeBlobNotFound)),
-		On(DeleteBlob).Chance(chance, seed+1).Do(Answer(404, codeBlobNotFound)),
-	}
+// FalseAbsences returns a rule that answers HEAD and DELETE requests with the service's own 404 although the blob exists,
+// with probability chance. A client can't recognize such an answer. A reader has to believe it, but no client may remove
+// anything because of it.
+func FalseAbsences(chance float64, seed uint64) *Rule {
+	return On(HeadBlob, DeleteBlob).Chance(chance, seed).Do(Answer(404, codeBlobNotFound))
 }

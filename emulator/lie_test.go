@@ -106,7 +106,7 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 func TestLiesAreRepeatable(t *testing.T) {
 	told := func(seed uint64) (faults []string) {
 		s := emulator.New()
-		s.Inject(slices.Concat(emulator.Lies(0.01, seed), emulator.FalseAbsences(0.1, seed))...)
+		s.Inject(emulator.Lies(0.19, seed), emulator.FalseAbsences(0.1, seed))
 		for range 20 {
 			tenPuts(t, s)
 		}

@@ -67,18 +67,13 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	return onEmulator(server, advance)
 }
 
-// lie has an emulator answer the clients of a soak as proxies do, now and then. They come over a listener; who judges them does
-// not.
+// lie injects the lies of proxies into the answers for the clients of a soak. The clients use a listener; the checks use a
+// transport and get the truth.
 func lie(server *emulator.Server, seed uint64) {
-	const chance = 0.002 // of each of some twenty lies
 	client := func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }
-	for _, rule := range emulator.Lies(chance, seed) {
-		server.Inject(rule.Where(client))
-	}
-	// A reader has to believe that a blob is not there. Whoever removes something must not.
-	for _, rule := range emulator.FalseAbsences(10*chance, seed) {
-		server.Inject(rule.Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
-	}
+	server.Inject(emulator.Lies(0.04, seed).Where(client),
+		// A reader has to believe that a blob does not exist. A client that removes something must not.
+		emulator.FalseAbsences(0.02, seed).Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
 }
 
 // newEmulator returns an emulator, and what moves its clock on.
