@@ -39,14 +39,12 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 		}
 		e := onConnections(server, dial)
 		e.Faulty = func(t storagetest.T, seed uint64) policy.Transporter {
-			transport, rules := dial(), passingFaults(seed)
-			transport.(*unsteady).Transporter.(*emulator.Transport).Inject(rules...)
+			transport, faults := dial(), passingFaults(seed)
+			transport.(*unsteady).Transporter.(*emulator.Transport).Inject(faults)
 			t.Cleanup(func() {
 				u.mu.Lock()
 				defer u.mu.Unlock()
-				for _, r := range rules {
-					u.fired += r.Fired()
-				}
+				u.fired += faults.Fired()
 			})
 			return transport
 		}
@@ -54,19 +52,15 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 	}}
 }
 
-// passingFaults are faults that come now and then and are ridden out.
-func passingFaults(seed uint64) []*emulator.Rule {
-	var rules []*emulator.Rule
-	for i, e := range []emulator.Effect{
+// passingFaults returns random faults of the kinds that retries overcome.
+func passingFaults(seed uint64) *emulator.Rule {
+	return emulator.Random(0.22, seed,
 		emulator.LostRequest(), emulator.LostAnswer(), emulator.Reset(), emulator.Reset().Applied(),
 		emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),
 		emulator.Answer(503, "ServerBusy").RetryAfter(time.Second), emulator.Answer(503, "OperationTimedOut").Applied(),
 		emulator.Silence(), emulator.Silence().Applied(), emulator.CutBody(20), emulator.EmptyPage(),
 		emulator.Duplicate(0), emulator.Duplicate(1), emulator.Duplicate(2), emulator.LostRequest().Late(1),
-	} {
-		rules = append(rules, emulator.On().Chance(0.015, seed+uint64(i)<<32).Do(e)) //nolint:gosec // never negative
-	}
-	return rules
+	)
 }
 
 // unsteady makes each request take a while before it is sent and after it was answered, so that those of several clients

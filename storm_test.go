@@ -30,15 +30,9 @@ var storms = map[string][]emulator.Effect{
 	},
 }
 
-// storm makes rules that hit a share of the requests until a time, with each of the effects equally often.
-func storm(effects []emulator.Effect, share float64, until time.Time) (rules []*emulator.Rule) {
-	blows := func(emulator.Request) bool { return time.Now().Before(until) }
-	for i, effect := range effects {
-		// The first rule that fires counts, so each later one draws from what the others left.
-		chance := share / (float64(len(effects)) - float64(i)*share)
-		rules = append(rules, emulator.On().Where(blows).Chance(chance, uint64(i)+1).Do(effect)) //nolint:gosec // never negative
-	}
-	return rules
+// storm returns a rule that hits a share of the requests until a point in time.
+func storm(effects []emulator.Effect, share float64, until time.Time) *emulator.Rule {
+	return emulator.Random(share, 1, effects...).Where(func(emulator.Request) bool { return time.Now().Before(until) })
 }
 
 // live takes a plan through its life: do is given each of its calls. It stops at the first error.
@@ -104,7 +98,7 @@ func TestStorms(t *testing.T) {
 						server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(10*time.Millisecond))
 						strict(t, server)
 						end := time.Now().Add(length)
-						server.Inject(storm(effects, share, end)...)
+						server.Inject(storm(effects, share, end))
 						// The grace period would end a Create that a storm holds up.
 						open := func() *azblob.Vault {
 							return openVault(t, "test", server.ConnectionString(), azblob.WithTransport(server.Transport()), azblob.WithRetry(azblob.Retry{}), azblob.WithGracePeriod(time.Hour))
@@ -155,7 +149,7 @@ func TestStormAmplification(t *testing.T) {
 	send := func(share float64) (sent int64) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithoutLog())
-			server.Inject(storm(storms["503"], share, time.Now().Add(1000*time.Hour))...)
+			server.Inject(storm(storms["503"], share, time.Now().Add(1000*time.Hour)))
 			m := &meter{Transporter: server.Transport()}
 			v := onEmulator(t, server, azblob.WithTransport(m))
 			for range lives {
@@ -181,7 +175,7 @@ func TestStormConcurrency(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(10*time.Millisecond))
-				server.Inject(storm(storms["mixed"], 0.2, time.Now().Add(time.Hour))...)
+				server.Inject(storm(storms["mixed"], 0.2, time.Now().Add(time.Hour)))
 				m := &meter{Transporter: server.Transport()}
 				v := onEmulator(t, server, azblob.WithTransport(m), azblob.WithConcurrency(limit))
 				var wg sync.WaitGroup
