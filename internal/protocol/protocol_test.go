@@ -10,16 +10,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
-var full = flag.Bool("protocol.full", false, "explore the larger situations too, which takes minutes and gigabytes")
+var (
+	medium = flag.Bool("protocol.medium", false, "also explore the medium situations and the spare rules, which takes half a minute")
+	full   = flag.Bool("protocol.full", false, "explore all situations and the spare rules, which takes minutes and gigabytes")
+)
 
 func of(rs ...role) []role { return rs }
 
-// The situations in which every promise must hold. Under the race detector and with -short the small ones are all.
+// The situations in which every promise must hold. By default TestPromises explores the small ones.
 var (
-	small = []situation{
+	smallSituations = []situation{
 		{roles: of(creating), deaths: 1, losses: 2, delays: 1},
 		{roles: of(creating), losses: 1, lies: 2},
 		{roles: of(creating), plan: halfPlan, deaths: 1, lies: 1},
@@ -72,7 +76,7 @@ var (
 		{roles: of(creating, recovering), plan: strayPlan, thorough: true},
 		{roles: of(creating, recovering), thorough: true, deaths: 1},
 	}
-	medium = []situation{
+	mediumSituations = []situation{
 		{roles: of(creating, recovering), deaths: 1, delays: 1},
 		{roles: of(creating, creating), plan: halfPlan},
 		{roles: of(creating, creating), deaths: 1},
@@ -92,7 +96,7 @@ var (
 		{roles: of(deleting, creating, recovering), plan: newPlan, patient: true},
 		{roles: of(deleting, creating, reading), plan: runningPlan},
 	}
-	large = []situation{
+	largeSituations = []situation{
 		{roles: of(creating, recovering), plan: strayPlan, thorough: true, losses: 1},
 		{roles: of(creating, recovering), deaths: 1, losses: 1, two: true},
 		{roles: of(creating, recovering, recovering), deaths: 1},
@@ -122,25 +126,32 @@ var (
 )
 
 func TestPromises(t *testing.T) {
-	list := small
-	if !testing.Short() && !raced {
-		list = append(list[:len(list):len(list)], medium...)
+	list := smallSituations
+	if *medium || *full {
+		list = slices.Concat(list, mediumSituations)
 	}
 	if *full {
-		list = append(list[:len(list):len(list)], large...)
+		list = slices.Concat(list, largeSituations)
 	}
-	var states, steps int
+	var states, steps atomic.Int64
+	t.Cleanup(func() {
+		t.Logf("%d situations (of %d small, %d medium, %d large), %d states, %d steps",
+			len(list), len(smallSituations), len(mediumSituations), len(largeSituations), states.Load(), steps.Load())
+	})
 	for _, s := range list {
 		t.Run(s.String(), func(t *testing.T) {
+			if !*full { // each large situation needs much memory
+				t.Parallel()
+			}
 			r := s.explore()
 			t.Logf("%d states, %d steps", r.states, r.steps)
 			if r.violation != "" {
 				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
 			}
-			states, steps = states+r.states, steps+r.steps
+			states.Add(int64(r.states))
+			steps.Add(int64(r.steps))
 		})
 	}
-	t.Logf("%d situations (of %d small, %d medium, %d large), %d states, %d steps", len(list), len(small), len(medium), len(large), states, steps)
 }
 
 // needed names for each rule a situation that goes wrong without it.
@@ -246,11 +257,12 @@ func TestRules(t *testing.T) {
 		if _, isSpare := spare[r]; isNeeded == isSpare {
 			t.Errorf("%s: is it needed or spare?", r)
 		}
-		if !isNeeded || (testing.Short() || raced) && len(s.roles) > 2 {
+		if !isNeeded || testing.Short() && len(s.roles) > 2 {
 			continue
 		}
 		s.lacking = setOf(r)
 		t.Run(r.String(), func(t *testing.T) {
+			t.Parallel()
 			found := s.explore()
 			t.Logf("%d states: %s", found.states, found.violation)
 			if found.violation == "" {
@@ -260,25 +272,28 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestSpareRules holds the table to what it says.
+// TestSpareRules checks that nothing goes wrong without the rules that the table calls spare.
 func TestSpareRules(t *testing.T) {
-	if testing.Short() || raced {
-		t.Skip("it goes through many small situations once for each rule")
+	if !*medium && !*full {
+		t.Skip("explores the small situations once per rule; run with -protocol.medium")
 	}
 	for r, is := range spare {
-		for _, s := range small {
-			if !slices.Contains(s.roles, is.role) || len(s.roles) > 2 || s.deaths+s.losses+s.delays+s.lies+s.harms > 1 {
-				continue
+		t.Run(r.String(), func(t *testing.T) {
+			t.Parallel()
+			for _, s := range smallSituations {
+				if !slices.Contains(s.roles, is.role) || len(s.roles) > 2 || s.deaths+s.losses+s.delays+s.lies+s.harms > 1 {
+					continue
+				}
+				s.lacking = setOf(r)
+				if found := s.explore(); found.violation != "" {
+					t.Errorf("the rule is needed: %s: %s\n  %s", s, found.violation, strings.Join(found.path, "\n  "))
+				}
 			}
-			s.lacking = setOf(r)
-			if found := s.explore(); found.violation != "" {
-				t.Errorf("%s is needed: %s: %s\n  %s", r, s, found.violation, strings.Join(found.path, "\n  "))
-			}
-		}
+		})
 	}
 	s := situation{roles: of(creating, recovering), frozen: true, lacking: setOf(ruleClock, ruleDeadline)}
 	if s.explore().violation == "" {
-		t.Error("with neither clock nor deadline nothing is found")
+		t.Error("without both clock and deadline, no violation is found")
 	}
 }
 
@@ -381,7 +396,7 @@ func stepNames(t *testing.T) map[string]bool {
 	for _, s := range append([]situation{
 		{roles: of(recovering), plan: completedPlan},
 		{roles: of(recovering), plan: markedPlan},
-	}, small...) {
+	}, smallSituations...) {
 		if len(s.roles) > 2 {
 			continue
 		}

@@ -1,23 +1,3 @@
-// Package protocol is the vault's protocol as a model that a computer can explore: docs/protocol.md as a program. Its actors are
-// creators, an updater, a deleter, recoveries, readers and listers of one plan, each written down as the vault's own code goes,
-// request by request; its tests go through every state that a situation can come to, and look in each whether a promise is
-// broken.
-//
-// What can happen between any two steps: a request takes effect and is answered; its answer is lost, and it is tried again; it
-// is given up, and takes effect later all the same, beside its own retry; it is refused; an actor dies, and what it had sent
-// takes effect later or never; the grace period passes; everything that is stored becomes older than grace and margin. In some
-// situations the service also lies, and says that a blob is not there which is, or a blob is lost from outside.
-//
-// Time has two forms. As a rule a request that was sent is answered, or lost, before anything becomes older than grace and
-// margin, which is what the margin is for; an actor, though, may be frozen between two requests for as long as it likes. In
-// frozen situations requests too may be under way for any time.
-//
-// A Create never overlaps with a Delete of the same ID, which docs/protocol.md says is not covered, nor does one that comes
-// after a Delete overlap with an update of the plan before. A test shows that the model finds the trouble where they do. What a
-// Read shows that is under way all through a Delete and another Create of the ID is not looked at either.
-//
-// Nothing here is compiled into the vault. The steps have the names that the vault's errors give them, and a test holds the
-// two together.
 package protocol
 
 // blob is one of those that make up a plan.
