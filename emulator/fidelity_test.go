@@ -204,6 +204,9 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 // every operation under every condition with and without what it is about, and
 // for the limits of the service.
 func TestFidelity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares with Azurite")
+	}
 	f := newFidelity(t)
 	t.Run("blobs", f.testBlobs)
 	t.Run("containers", f.testContainers)

@@ -154,6 +154,7 @@ func TestAnswersOfOthersThatLast(t *testing.T) {
 	for op, do := range operations() {
 		for _, lie := range lies() {
 			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.retry.MaxElapsed = time.Minute
 				w.server.Inject(emulator.On().Do(lie))
 				err := do(t.Context(), w)
 				wantError(t, op+", "+lie.String(), err, Unreachable, writes(op))
