@@ -30,6 +30,24 @@ func deploy() *workflow.Plan {
 	}
 }
 
+// A plan of yesterday, such as a test of an engine's clean-up needs.
+func ExampleNewV7At() {
+	yesterday := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	plan := deploy()
+	plan.ID = workflow.NewV7At(yesterday)
+	fmt.Println(workflow.Time(plan.ID))
+	// Output: 2026-03-01 12:00:00 +0000 UTC
+}
+
+func ExampleParts() {
+	kinds := map[workflow.Kind]int{}
+	for _, o := range workflow.Parts(deploy()) {
+		kinds[o.Kind()]++
+	}
+	fmt.Println(kinds[workflow.KindBlock], "block with", kinds[workflow.KindAction], "actions in all")
+	// Output: 1 block with 3 actions in all
+}
+
 func ExampleWalk() {
 	for o, parent := range workflow.Walk(deploy()) {
 		switch o := o.(type) {

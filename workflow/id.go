@@ -6,29 +6,33 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time: IDs sort by their time of creation, to a quarter
-// of a microsecond where the clock is so fine (section 6.2, method 3). It is not uuid.NewV7, which never goes back behind
-// the latest time it has seen: after a clock that was set wrong for a moment, all IDs of the process would lie in the future
-// for good.
-func NewV7() uuid.UUID {
+// NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time. See [NewV7At].
+//
+// It differs from [uuid.NewV7], whose IDs never go back behind the latest time it has seen: after a clock was set wrong for a
+// moment, all later IDs of the process would lie in the future.
+func NewV7() uuid.UUID { return NewV7At(time.Now()) }
+
+// NewV7At returns a new UUIDv7 of the time t, which must lie between 1970 and the year 10889. IDs sort by their times, to a
+// quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3). IDs of one time are random beyond
+// that, so each is new.
+func NewV7At(t time.Time) uuid.UUID {
 	id := uuid.New() // random, and of the right variant
-	now := time.Now()
-	ms := now.UnixMilli()
+	ms := t.UnixMilli()
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
-	fraction := now.Nanosecond() % 1e6 * 512 / 125e3 // of the millisecond, in 4096ths; 1e6*4096 would not fit 32 bits
+	fraction := t.Nanosecond() % 1e6 * 512 / 125e3 // of the millisecond, in 4096ths; 1e6*4096 would not fit 32 bits
 	id[6] = 0x70 | byte(fraction>>8)
 	id[7] = byte(fraction)
 	return id
 }
 
-// IsV7 says whether id is a UUIDv7 of the RFC's variant.
+// IsV7 reports whether id is a UUIDv7 of the RFC's variant.
 func IsV7(id uuid.UUID) bool {
 	return id.Version() == 7 && id.Variant() == uuid.RFC4122
 }
 
-// Time returns the time inside a UUIDv7, in UTC and whole milliseconds; the zero time for any other UUID.
+// Time returns the time of a UUIDv7, in UTC and whole milliseconds. It returns the zero time for any other UUID.
 func Time(id uuid.UUID) time.Time {
 	if !IsV7(id) {
 		return time.Time{}

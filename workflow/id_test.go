@@ -41,6 +41,26 @@ func TestNewV7(t *testing.T) {
 	})
 }
 
+func TestNewV7At(t *testing.T) {
+	base := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	times := []time.Time{
+		time.UnixMilli(0), time.UnixMilli(1), base, base.Add(250 * time.Nanosecond), base.Add(999_999 * time.Nanosecond),
+		base.Add(time.Millisecond), base.AddDate(1000, 0, 0),
+	}
+	for i, at := range times {
+		id, again := workflow.NewV7At(at), workflow.NewV7At(at)
+		if id == again || !workflow.IsV7(id) {
+			t.Errorf("the IDs at %v are %s and %s, want two UUIDv7s", at, id, again)
+		}
+		if got := workflow.Time(id); !got.Equal(at.Truncate(time.Millisecond)) {
+			t.Errorf("the time of %s is %v, want %v", id, got, at)
+		}
+		if i > 0 && workflow.NewV7At(times[i-1]).String() >= id.String() {
+			t.Errorf("an ID at %v does not sort before one at %v", times[i-1], at)
+		}
+	}
+}
+
 func TestTime(t *testing.T) {
 	for _, test := range []struct {
 		name, id, want string // want is empty for what is no UUIDv7

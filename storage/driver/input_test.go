@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,38 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
+
+// TestCheckNewBadPlans checks each bad plan, new as its author builds it.
+func TestCheckNewBadPlans(t *testing.T) {
+	for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
+		p := plantest.Full()
+		bad.Edit(p)
+		wantField(t, "CheckNew", bad, driver.CheckNew(p, plantest.Register()))
+	}
+}
+
+// TestCheckUpdateBadPlans checks each bad plan as the update that makes a plan final, which reads all of it.
+func TestCheckUpdateBadPlans(t *testing.T) {
+	for _, bad := range plantest.BadPlans() {
+		p := plantest.Full()
+		driver.Complete(p)
+		for o := range workflow.Walk(p) {
+			o.Header().State.ETag = driver.Version("stored", o)
+		}
+		p.State.Status = workflow.Completed
+		bad.Edit(p)
+		wantField(t, "CheckUpdate", bad, driver.CheckUpdate(p, plantest.Register(), false))
+	}
+}
+
+// wantField checks that err is ErrInvalid and that the bad field is the first that it names.
+func wantField(t *testing.T, op string, bad plantest.BadPlan, err error) {
+	t.Helper()
+	field, ok := errors.AsType[*workflow.FieldError](err)
+	if !errors.Is(err, storage.ErrInvalid) || !ok || field.Field != bad.Field || !strings.Contains(field.Problem, bad.Problem) {
+		t.Errorf("%s: got %v, want %s: %s", op, err, bad.Field, bad.Problem)
+	}
+}
 
 // of is a plugin whose requests and responses are of the type of empty.
 type of struct{ empty any }

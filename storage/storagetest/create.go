@@ -3,7 +3,6 @@ package storagetest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -39,7 +38,7 @@ func createCases() []Case {
 		}),
 		on("create/what the author gave is kept", func(s *stage) {
 			plan := plantest.Full()
-			plan.ID, plan.SubmitTime = idAt(time.Now().Add(-time.Hour)), moment
+			plan.ID, plan.SubmitTime = workflow.NewV7At(time.Now().Add(-time.Hour)), moment
 			want := map[string]uuid.UUID{}
 			for i, o := range workflow.Parts(plan) {
 				if i%2 == 0 {
@@ -300,15 +299,10 @@ func createCases() []Case {
 			s.shows(s.vault, before)
 		}),
 		on("create/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
-			for _, bad := range badPlans() {
+			for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
 				plan := plantest.Full()
-				bad.edit(plan)
-				err := s.vault.Create(s.ctx, plan)
-				s.want(storage.ErrInvalid, "Create", uuid.Nil, err)
-				var field *workflow.FieldError
-				if !errors.As(err, &field) || field.Field != bad.field {
-					s.Errorf("the error does not name %s first: %v", bad.field, err)
-				}
+				bad.Edit(plan)
+				s.names(bad.Field, "Create", uuid.Nil, s.vault.Create(s.ctx, plan))
 			}
 			s.want(storage.ErrInvalid, "Create", uuid.Nil, s.vault.Create(s.ctx, nil))
 			if list := s.list(s.vault); len(list) > 0 {
@@ -399,60 +393,6 @@ func authored(plan *workflow.Plan) *workflow.Plan {
 		}
 	}
 	return c
-}
-
-// badEdit makes a plan wrong in one field.
-type badEdit struct {
-	field string
-	edit  func(p *workflow.Plan)
-}
-
-func badPlans() []badEdit {
-	v7 := workflow.NewV7()
-	return append(badFields(), []badEdit{
-		{"ID", func(p *workflow.Plan) { p.ID = uuid.New() }},
-		{"ID", func(p *workflow.Plan) { p.ID = idAt(time.Now().Add(25 * time.Hour)) }},
-		{"ID", func(p *workflow.Plan) { p.ID = uuid.Max }},
-		{"Blocks[0].ID", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.New() }},
-		{"Blocks[1].ID", func(p *workflow.Plan) { p.Blocks[0].ID, p.Blocks[1].ID = v7, v7 }},
-		{"PreChecks.ID", func(p *workflow.Plan) { p.ID, p.PreChecks.ID = v7, v7 }},
-		{"Blocks[0].PlanID", func(p *workflow.Plan) { p.Blocks[0].PlanID = workflow.NewV7() }},
-		{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }},
-		{"PreChecks.Actions[0]", func(p *workflow.Plan) { p.PreChecks.Actions[0] = nil }},
-		{"DeferredActions.Batches[2]", func(p *workflow.Plan) { p.DeferredActions.Batches[2] = nil }},
-		{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = p.Blocks[0] }},
-		{"State.Status", func(p *workflow.Plan) { p.State.Status = workflow.Running }},
-		{"Blocks[0].State.Status", func(p *workflow.Plan) { p.Blocks[0].State.Status = workflow.Completed }},
-		{"PreChecks.Actions[0].Attempts", func(p *workflow.Plan) { p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1) }},
-	}...)
-}
-
-// badFields are edits that no object may have when it is updated either. They are of an action in PreChecks, of the first
-// block, of its first sequence, of the first batch, and of the plan.
-func badFields() []badEdit {
-	action := func(p *workflow.Plan) *workflow.Action { return p.PreChecks.Actions[0] }
-	return []badEdit{
-		{"Name", func(p *workflow.Plan) { p.Name = "\xff" }},
-		{"Descr", func(p *workflow.Plan) { p.Descr = "a\xc3" }},
-		{"Reason", func(p *workflow.Plan) { p.Reason = 99 }},
-		{"State.Status", func(p *workflow.Plan) { p.State.Status = 99 }},
-		{"RuntimeUpdate", func(p *workflow.Plan) { p.RuntimeUpdate = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"SubmitTime", func(p *workflow.Plan) { p.SubmitTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"State.Start", func(p *workflow.Plan) { p.State.Start = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"PreChecks.Delay", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
-		{"Blocks[0].EntranceDelay", func(p *workflow.Plan) { p.Blocks[0].EntranceDelay = -1 }},
-		{"Blocks[0].Concurrency", func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 }},
-		{"Blocks[0].ToleratedFailures", func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 }},
-		{"Blocks[0].Sequences[0].Name", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Name = "\xff" }},
-		{"DeferredActions.Batches[0].When", func(p *workflow.Plan) { p.DeferredActions.Batches[0].When = 99 }},
-		{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { action(p).Plugin = "" }},
-		{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { action(p).Plugin = "nobody's" }},
-		{"PreChecks.Actions[0].Retries", func(p *workflow.Plan) { action(p).Retries = -1 }},
-		{"PreChecks.Actions[0].Timeout", func(p *workflow.Plan) { action(p).Timeout = -1 }},
-		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = "of another type" }},
-		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{`) }},
-		{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"Number": "one"}`) }},
-	}
 }
 
 // attemptsOf makes a list of attempts of every kind.

@@ -53,7 +53,7 @@ func readCases() []Case {
 			near := plan.ID
 			near[15] ^= 1
 			s.lacks(s.vault, near)
-			s.lacks(s.vault, idAt(time.Now().AddDate(0, -1, 0)))
+			s.lacks(s.vault, workflow.NewV7At(time.Now().AddDate(0, -1, 0)))
 			s.shows(s.vault, plan)
 		}),
 		on("read/an ID that is not a UUIDv7 is of no plan", func(s *stage) {

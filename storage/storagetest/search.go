@@ -100,7 +100,7 @@ func searchCases() []Case {
 			for i, id := range ids(plans) {
 				asked = append(asked, workflow.NewV7(), id, id)
 				if i%2 == 0 {
-					asked = slices.Insert(asked, 0, id, idAt(time.Now().AddDate(0, 0, -i)))
+					asked = slices.Insert(asked, 0, id, workflow.NewV7At(time.Now().AddDate(0, 0, -i)))
 				}
 			}
 			s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
@@ -121,7 +121,7 @@ func searchCases() []Case {
 		on("search/BeforeID need not be of a plan", func(s *stage) {
 			plans := s.ages(4)
 			for i := range plans {
-				between := idAt(workflow.Time(plans[i].ID).Add(-time.Second))
+				between := workflow.NewV7At(workflow.Time(plans[i].ID).Add(-time.Second))
 				s.yields("Search", ids(plans[i+1:]), s.search(s.vault, storage.Filters{BeforeID: between}))
 			}
 			gone := plans[1]
@@ -130,7 +130,7 @@ func searchCases() []Case {
 		}),
 		on("search/pages of any size cover everything once, and only the last is not full", func(s *stage) {
 			plans := s.motley(20)
-			at := idAt(time.Now().Add(-30 * time.Hour))
+			at := workflow.NewV7At(time.Now().Add(-30 * time.Hour))
 			for i := range 8 { // of one millisecond
 				same := at
 				same[15-i] ^= 0x0f

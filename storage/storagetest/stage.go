@@ -394,17 +394,7 @@ func bare(name string) *workflow.Plan { return &workflow.Plan{Name: name} }
 
 // bareAt returns one that was created at a time.
 func bareAt(name string, at time.Time) *workflow.Plan {
-	return &workflow.Plan{ID: idAt(at), Name: name}
-}
-
-// idAt returns a new ID of a time.
-func idAt(at time.Time) uuid.UUID {
-	id := workflow.NewV7()
-	ms := at.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
+	return &workflow.Plan{ID: workflow.NewV7At(at), Name: name}
 }
 
 // objectOf finds the object of a plan that has this ID.

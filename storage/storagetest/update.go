@@ -364,22 +364,14 @@ func updateCases() []Case {
 		on("update/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
 			plan := s.started(plantest.Full())
 			before := modelClone(plan)
-			refused := func(op, field string, err error) {
-				s.Helper()
-				s.want(storage.ErrInvalid, op, plan.ID, err)
-				var got *workflow.FieldError
-				if !errors.As(err, &got) || got.Field != field {
-					s.Errorf("the error does not name %s first: %v", field, err)
-				}
-			}
-			for _, bad := range badFields() {
+			for _, bad := range append(plantest.BadFields(), plantest.BadRequests()...) {
 				edited := modelClone(plan)
-				bad.edit(edited)
-				o, field := holder(edited, bad.field)
-				refused(methodOf(o), field, storage.Update(s.ctx, s.vault, o))
+				bad.Edit(edited)
+				o, field := holder(edited, bad.Field)
+				s.names(field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
 				if edited.State.Status == workflow.Running { // and as a part of a plan that becomes final
 					edited.State.Status = workflow.Completed
-					refused("UpdatePlan", bad.field, s.vault.UpdatePlan(s.ctx, edited))
+					s.names(bad.Field, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
 				}
 			}
 			for _, o := range eachKind(plan) {
@@ -524,7 +516,7 @@ func nested(levels int) json.RawMessage {
 	return json.RawMessage(`{"Other":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)
 }
 
-// holder finds the object that has the field of a badEdit, and the field's name within it.
+// holder finds the object that has the field of a plantest.BadPlan, and the field's name within it.
 func holder(plan *workflow.Plan, field string) (workflow.Object, string) {
 	for _, part := range []struct {
 		at string

@@ -1,0 +1,178 @@
+package plantest
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// BadPlan makes a plan wrong in one field. It applies to any plan of the shape of [Full], whether it is new or was read.
+type BadPlan struct {
+	// Field is the path to the wrong field, as in [workflow.FieldError].
+	Field string
+	// Problem is part of what the FieldError says about it.
+	Problem string
+	// Edit makes the field wrong.
+	Edit func(p *workflow.Plan)
+}
+
+// BadPlans returns all plans that are wrong whether they are new or not: [BadFields], [BadRequests] and [BadTrees].
+func BadPlans() []BadPlan { return slices.Concat(BadFields(), BadRequests(), BadTrees()) }
+
+// BadFields returns plans with a wrong value in a field of one of their objects. [workflow.Validate] finds them, and so does
+// [workflow.ValidateOwn] of the object that has the field.
+func BadFields() []BadPlan {
+	const notUTF8 = "is not valid UTF-8"
+	afterAll, beforeAll := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
+	return []BadPlan{
+		{"Name", notUTF8, func(p *workflow.Plan) { p.Name = "\xff" }},
+		{"Descr", notUTF8, func(p *workflow.Plan) { p.Descr = "a\xc3" }},
+		{"Reason", "there is no failure reason -1", func(p *workflow.Plan) { p.Reason = -1 }},
+		{"Reason", "there is no failure reason 99", func(p *workflow.Plan) { p.Reason = 99 }},
+		{"SubmitTime", "the year 10000 ", func(p *workflow.Plan) { p.SubmitTime = afterAll }},
+		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},
+		{"State.Status", "there is no status 99", func(p *workflow.Plan) { p.State.Status = 99 }},
+		{"State.Start", "the year -1 ", func(p *workflow.Plan) { p.State.Start = beforeAll }},
+		{"PreChecks.Delay", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
+
+		{"Blocks[0].Name", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Name = "\xff" }},
+		{"Blocks[0].Descr", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Descr = "\xff" }},
+		{"Blocks[0].EntranceDelay", "-1ns is negative", func(p *workflow.Plan) { p.Blocks[0].EntranceDelay = -1 }},
+		{"Blocks[0].ExitDelay", "-1ns is negative", func(p *workflow.Plan) { p.Blocks[0].ExitDelay = -1 }},
+		{"Blocks[0].Concurrency", "-1 is negative", func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 }},
+		{"Blocks[0].ToleratedFailures", "-2 is below -1", func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 }},
+		{"Blocks[0].State.Start", "the year 10000 ", func(p *workflow.Plan) { p.Blocks[0].State.Start = afterAll }},
+		{"Blocks[0].State.End", "the year -1 ", func(p *workflow.Plan) { p.Blocks[0].State.End = beforeAll }},
+		{"Blocks[0].State.Status", "there is no status 99", func(p *workflow.Plan) { p.Blocks[0].State.Status = 99 }},
+		{"Blocks[0].State.Status", "there is no status -1", func(p *workflow.Plan) { p.Blocks[0].State.Status = -1 }},
+		{"Blocks[0].Sequences[0].Name", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Name = "\xff" }},
+		{"Blocks[0].Sequences[0].Descr", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Descr = "\xff" }},
+
+		{"PreChecks.Actions[0].Name", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Name = "\xff" }},
+		{"PreChecks.Actions[0].Descr", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Descr = "\xff" }},
+		{"PreChecks.Actions[0].Plugin", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "\xff" }},
+		{"PreChecks.Actions[0].Plugin", "is empty", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "" }},
+		{"PreChecks.Actions[0].Timeout", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Timeout = -1 }},
+		{"PreChecks.Actions[0].Retries", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Retries = -1 }},
+
+		{"DeferredActions.Batches[0].Name", notUTF8, func(p *workflow.Plan) { p.DeferredActions.Batches[0].Name = "\xff" }},
+		{"DeferredActions.Batches[0].Descr", notUTF8, func(p *workflow.Plan) { p.DeferredActions.Batches[0].Descr = "\xff" }},
+		{"DeferredActions.Batches[0].When", "there is no outcome 99", func(p *workflow.Plan) { p.DeferredActions.Batches[0].When = 99 }},
+	}
+}
+
+// BadRequests returns plans with an action that does not fit the plugins of [Register]. They are wrong for whoever has that
+// register: requests must be of the type that their plugin names, or JSON that can be read into it.
+func BadRequests() []BadPlan {
+	bad := func(problem string, req any) BadPlan {
+		return BadPlan{"PreChecks.Actions[0].Req", problem, func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = req }}
+	}
+	return []BadPlan{
+		{"PreChecks.Actions[0].Plugin", `the registry lacks plugin "nobody's"`, func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "nobody's" }},
+		bad("is a string, not the plantest.Request", "text"),
+		bad("is a plantest.Response, not the plantest.Request", Response{}),
+		bad("is a map[string]interface {}, not the plantest.Request", map[string]any{}),
+		bad("can't be read as plantest.Request", json.RawMessage(`{"Number": "one"}`)),
+		bad("can't be read as plantest.Request", json.RawMessage(`{`)),
+	}
+}
+
+// BadTrees returns plans whose objects are missing, repeated, or have wrong IDs. [workflow.Validate] finds them.
+func BadTrees() []BadPlan {
+	none := func(field string, edit func(p *workflow.Plan)) BadPlan { return BadPlan{field, "is nil", edit} }
+	return []BadPlan{
+		none("Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }),
+		none("Blocks[0].Sequences[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }),
+		none("Blocks[0].Sequences[0].Actions[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[1] = nil }),
+		none("BypassChecks.Actions[0]", func(p *workflow.Plan) { p.BypassChecks.Actions[0] = nil }),
+		none("PreChecks.Actions[0]", func(p *workflow.Plan) { p.PreChecks.Actions[0] = nil }),
+		none("ContChecks.Actions[0]", func(p *workflow.Plan) { p.ContChecks.Actions[0] = nil }),
+		none("PostChecks.Actions[0]", func(p *workflow.Plan) { p.PostChecks.Actions[0] = nil }),
+		none("DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.DeferredChecks.Actions[0] = nil }),
+		none("Blocks[1].DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.Blocks[1].DeferredChecks.Actions[0] = nil }),
+		none("DeferredActions.Batches[2]", func(p *workflow.Plan) { p.DeferredActions.Batches[2] = nil }),
+		none("DeferredActions.Batches[0].Actions[0]", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0] = nil }),
+
+		{"Blocks[1]", "is the same object as Blocks[0]", func(p *workflow.Plan) { p.Blocks[1] = p.Blocks[0] }},
+		{"PreChecks", "is the same object as BypassChecks", func(p *workflow.Plan) { p.PreChecks = p.BypassChecks }},
+		{"Blocks[1].ID", "is the ID of Blocks[0].ID already", func(p *workflow.Plan) {
+			p.Blocks[0].ID = workflow.NewV7()
+			p.Blocks[1].ID = p.Blocks[0].ID
+		}},
+		{"Blocks[0].ID", "is the ID of ID already", func(p *workflow.Plan) {
+			setID(p, workflow.NewV7())
+			p.Blocks[0].ID = p.ID
+		}},
+		{"PreChecks.ID", "is the ID of ID already", func(p *workflow.Plan) {
+			setID(p, workflow.NewV7())
+			p.PreChecks.ID = p.ID
+		}},
+		{"DeferredActions.Batches[0].Actions[0].ID", "is the ID of PreChecks.ID already", func(p *workflow.Plan) {
+			p.PreChecks.ID = workflow.NewV7()
+			p.DeferredActions.Batches[0].Actions[0].ID = p.PreChecks.ID
+		}},
+		{"Blocks[0].PlanID", "is another plan's", func(p *workflow.Plan) { p.Blocks[0].PlanID = workflow.NewV7() }},
+		{"Blocks[0].Sequences[0].Actions[0].PlanID", "is another plan's", func(p *workflow.Plan) {
+			p.Blocks[0].Sequences[0].Actions[0].PlanID = workflow.NewV7()
+		}},
+		{"Blocks[0].ID", "is not a UUIDv7", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.New() }},
+		{"Blocks[0].ID", "is not a UUIDv7", func(p *workflow.Plan) { p.Blocks[0].ID = otherVariant() }},
+		{"ID", "is not a UUIDv7", func(p *workflow.Plan) { setID(p, uuid.New()) }},
+		{"ID", "is not a UUIDv7", func(p *workflow.Plan) { setID(p, otherVariant()) }},
+		{"ID", "is not a UUIDv7", func(p *workflow.Plan) { setID(p, uuid.Max) }},
+	}
+}
+
+// BadNewPlans returns plans that are wrong only when they are new: they have begun, or their IDs are too far ahead.
+func BadNewPlans() []BadPlan {
+	ahead := func() uuid.UUID { return workflow.NewV7At(time.Now().Add(25 * time.Hour)) }
+	const tooFar = "lies more than a day ahead"
+	list := []BadPlan{
+		{"ID", tooFar, func(p *workflow.Plan) { setID(p, ahead()) }},
+		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
+		{"PreChecks.Actions[0].Attempts", "a new plan has none", func(p *workflow.Plan) {
+			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
+		}},
+	}
+	for _, object := range []struct {
+		path string
+		of   func(p *workflow.Plan) workflow.Object
+	}{
+		{"", func(p *workflow.Plan) workflow.Object { return p }},
+		{"PreChecks.", func(p *workflow.Plan) workflow.Object { return p.PreChecks }},
+		{"Blocks[1].", func(p *workflow.Plan) workflow.Object { return p.Blocks[1] }},
+		{"Blocks[1].Sequences[0].", func(p *workflow.Plan) workflow.Object { return p.Blocks[1].Sequences[0] }},
+		{"Blocks[1].Sequences[0].Actions[0].", func(p *workflow.Plan) workflow.Object { return p.Blocks[1].Sequences[0].Actions[0] }},
+		{"DeferredActions.", func(p *workflow.Plan) workflow.Object { return p.DeferredActions }},
+		{"DeferredActions.Batches[2].", func(p *workflow.Plan) workflow.Object { return p.DeferredActions.Batches[2] }},
+	} {
+		for status := workflow.Running; status.Valid(); status++ {
+			list = append(list, BadPlan{
+				object.path + "State.Status", "is " + status.String() + ": a new plan",
+				func(p *workflow.Plan) { object.of(p).Header().State.Status = status },
+			})
+		}
+	}
+	return list
+}
+
+// setID gives a plan another ID, and its sub-objects the PlanID where they have one.
+func setID(p *workflow.Plan, id uuid.UUID) {
+	p.ID = id
+	for _, o := range workflow.Parts(p) {
+		if planID := o.Header().PlanID; *planID != uuid.Nil {
+			*planID = id
+		}
+	}
+}
+
+// otherVariant returns a UUID of version 7 whose variant is not the RFC's.
+func otherVariant() uuid.UUID {
+	id := workflow.NewV7()
+	id[8] = 0xc0
+	return id
+}
