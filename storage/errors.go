@@ -10,48 +10,54 @@ import (
 	"github.com/google/uuid"
 )
 
-// The errors of a vault, for errors.Is. A vault wraps them in *Error.
+// The errors of a vault, for errors.Is. A vault wraps them in *[Error].
 var (
-	// ErrNotFound: there is no such plan, or no such part of one. A part that is missing from a plan that is there is ErrCorrupt.
+	// ErrNotFound means that there is no such plan, or no such sub-object of a plan. A sub-object that should
+	// be there but is missing is ErrCorrupt.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: a plan of this ID is there already.
+	// ErrExists means that there is a plan with this ID already.
 	ErrExists = errors.New("exists already")
-	// ErrConflict: the stored version is not the one that the caller knows. Read again and decide anew.
+	// ErrConflict means that the stored version is not the one that the caller knows. Read again, then decide
+	// again.
 	ErrConflict = errors.New("conflict")
-	// ErrInvalid: the input can't be right. Nothing was sent; *workflow.FieldError names the field.
+	// ErrInvalid means that the input is wrong. Nothing was sent. A *workflow.FieldError names the field.
 	ErrInvalid = errors.New("invalid")
-	// ErrSchema: this program does not understand what is stored: it was written by a newer version of the code, or for a
-	// plugin that the registry does not know. It was left untouched; update the program.
+	// ErrSchema means that this program does not understand what is stored: a newer version of the code wrote
+	// it, or the registry lacks its plugin. The vault did not touch it. Update the program.
 	ErrSchema = errors.New("not understood")
-	// ErrCorrupt: what is stored is damaged.
+	// ErrCorrupt means that what is stored is damaged.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrDenied: the service refuses the request: the identity, its rights, or the account's settings do not allow it.
+	// ErrDenied means that the service refused the request because of the identity, its rights, or the
+	// account's settings.
 	ErrDenied = errors.New("denied")
-	// ErrUnavailable: the store could not be reached or did not serve the request, after all retries. If a deadline ended them
-	// the error is context.DeadlineExceeded, too.
+	// ErrUnavailable means that the store could not be reached or did not serve the request, after all
+	// retries. If a deadline ended the retries, the error is context.DeadlineExceeded as well.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown: whether a write took effect could not be learnt. The same call again, or Recovery, settles it.
+	// ErrUnknown means that a write may or may not have taken effect. The same call again, or Recovery,
+	// settles it.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrClosed: the vault was closed.
+	// ErrClosed means that the vault was closed.
 	ErrClosed = errors.New("closed")
 )
 
-// Error is what every method of a vault returns: what was being done, to which plan and blob, and why it failed.
+// Error is the error of every method of a vault. It says what the vault was doing, with which plan and blob,
+// and why it failed.
 type Error struct {
 	// Op is the method, such as "Create".
 	Op string
-	// Plan is the plan that it was about, uuid.Nil when it was about none or several.
+	// Plan is the plan that the call was about, or uuid.Nil if it was about none or several.
 	Plan uuid.UUID
-	// Blob is the stored object that was in hand, as container/name; empty when there was none.
+	// Blob is the stored object that the vault was working on, as container/name; empty if there was none.
 	Blob string
-	// Doing says what was being done, such as "write entry"; it may be empty.
+	// Doing says what the vault was doing, such as "write entry"; it may be empty.
 	Doing string
-	// Err is the cause. It wraps at least one of the package's errors or the context's, and the service's own error where
-	// there is one.
+	// Err is the cause. It wraps at least one error of this package or of package context, and the service's
+	// error if there was one.
 	Err error
 }
 
-// Error returns it on one line. Of many faults, as a plan may have, it names the first ten and counts the rest.
+// Error returns the error as one line. If Err joins many errors, it contains the first ten and the number of
+// the others.
 func (e *Error) Error() string {
 	what := e.Op
 	if e.Plan != uuid.Nil {
@@ -65,7 +71,8 @@ func (e *Error) Error() string {
 	return strings.Map(space, strings.Join(parts, ": "))
 }
 
-// space replaces what ends a line or controls a terminal. Texts of others are quoted, too.
+// space replaces characters that end a line or control a terminal. Messages from the service may contain
+// them.
 func space(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
 		return ' '
@@ -73,10 +80,10 @@ func space(r rune) rune {
 	return r
 }
 
-// maxFaults is how many of the errors that were joined an error's text names.
+// maxFaults is the number of joined errors that the text of an error contains.
 const maxFaults = 10
 
-// oneLine puts the text of joined errors on one line. All of them remain for errors.Is and errors.As.
+// oneLine puts the text of joined errors on one line.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	if more := len(lines) - maxFaults; more > 0 {

@@ -49,11 +49,11 @@ func TestErrorText(t *testing.T) {
 	}
 
 	if got := (&storage.Error{Op: "Read", Err: errors.New("")}).Error(); got != "Read" {
-		t.Errorf("a cause without text gives %q, want %q", got, "Read")
+		t.Errorf("the text with an empty cause is %q, want %q", got, "Read")
 	}
 }
 
-// TestErrorTextIsOneLine: causes and names come from others.
+// TestErrorTextIsOneLine uses texts such as a service may return.
 func TestErrorTextIsOneLine(t *testing.T) {
 	err := &storage.Error{Op: "Check", Blob: "box/a\nb\u2029c", Err: errors.New("a\vb\fc\u0085d\u2028e\u2029f\x1b[31mg\x00h\ti é\u200d漢\r\nnext")}
 	if got, want := err.Error(), "Check: (box/a b c): a b c d e f [31mg h i é\u200d漢; next"; got != want {
@@ -69,14 +69,14 @@ func TestErrorUnwrap(t *testing.T) {
 		is    []error
 	}{
 		{"a sentinel", storage.ErrNotFound, []error{storage.ErrNotFound}},
-		{"a wrapped one", fmt.Errorf("%w: no such blob", storage.ErrNotFound), []error{storage.ErrNotFound}},
-		{"with the context's", fmt.Errorf("%w: %w", storage.ErrUnknown, context.Canceled), []error{storage.ErrUnknown, context.Canceled}},
-		{"with a field", fmt.Errorf("%w: %w", storage.ErrInvalid, errors.Join(field, field)), []error{storage.ErrInvalid, field}},
+		{"a wrapped sentinel", fmt.Errorf("%w: no such blob", storage.ErrNotFound), []error{storage.ErrNotFound}},
+		{"with a context's error", fmt.Errorf("%w: %w", storage.ErrUnknown, context.Canceled), []error{storage.ErrUnknown, context.Canceled}},
+		{"with a FieldError", fmt.Errorf("%w: %w", storage.ErrInvalid, errors.Join(field, field)), []error{storage.ErrInvalid, field}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			original := &storage.Error{Op: "Read", Err: test.cause}
 			if errors.Unwrap(original) != test.cause {
-				t.Errorf("it unwraps to %v, want %v", errors.Unwrap(original), test.cause)
+				t.Errorf("Unwrap returned %v, want %v", errors.Unwrap(original), test.cause)
 			}
 			err := fmt.Errorf("wrapped: %w", original)
 			for _, want := range test.is {
@@ -86,19 +86,19 @@ func TestErrorUnwrap(t *testing.T) {
 			}
 			for _, s := range sentinels {
 				if errors.Is(err, s) != errors.Is(test.cause, s) {
-					t.Errorf("whether %v is %q depends on the wrapping", err, s)
+					t.Errorf("errors.Is(err, %q) changes when %v is wrapped", s, err)
 				}
 			}
 			var got *storage.Error
 			if !errors.As(err, &got) || got != original {
-				t.Errorf("errors.As finds %v, want %v", got, original)
+				t.Errorf("errors.As found %v, want %v", got, original)
 			}
 		})
 	}
 
 	var got *workflow.FieldError
 	if err := error(&storage.Error{Op: "Create", Err: fmt.Errorf("%w: %w", storage.ErrInvalid, field)}); !errors.As(err, &got) || got != field {
-		t.Errorf("errors.As finds %v, want %v", got, field)
+		t.Errorf("errors.As found %v, want %v", got, field)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestSentinelsAreDistinct(t *testing.T) {
 			}
 		}
 		if a.Error() == "" || texts[a.Error()] {
-			t.Errorf("the text %q is empty or another's too", a)
+			t.Errorf("the text %q is empty or not unique", a)
 		}
 		texts[a.Error()] = true
 	}

@@ -1,12 +1,15 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
 )
 
 func ExampleError() {
@@ -26,4 +29,23 @@ func ExampleError() {
 	// Output:
 	// Read plan 018f0000-0000-7000-8000-000000000001: read entry (prod-20240420/plans/018f0000-0000-7000-8000-000000000001): not found
 	// there is no plan 018f0000-0000-7000-8000-000000000001
+}
+
+func ExampleCollect() {
+	ctx := context.Background()
+	vault := memvault.New(nil)
+	for _, name := range []string{"first", "second", "third"} {
+		if err := vault.Create(ctx, &workflow.Plan{Name: name}); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	newest, err := storage.Collect(vault.List(ctx, 2))
+	fmt.Println(len(newest), "plans, the newest is the", newest[0].Name, err)
+
+	_, err = storage.Collect(vault.Search(ctx, storage.Filters{}))
+	fmt.Println(errors.Is(err, storage.ErrInvalid))
+	// Output:
+	// 2 plans, the newest is the third <nil>
+	// true
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Filters choose plans. Values within a field are alternatives; fields that are set must all match. The zero value, which
-// would choose everything, is ErrInvalid: that is what List is for.
+// Filters select plans. Values within a field are alternatives, and all fields that are set must match. The
+// zero value, which would select everything, is ErrInvalid: use List.
 type Filters struct {
-	// ByIDs chooses plans by their IDs. IDs of no plan are passed over, and so are those that are not UUIDv7s.
+	// ByIDs selects plans by ID. IDs without a plan are skipped, and so are those that are not UUIDv7s.
 	ByIDs []uuid.UUID
-	// ByGroupIDs chooses plans by GroupID.
+	// ByGroupIDs selects plans by GroupID.
 	ByGroupIDs []uuid.UUID
-	// ByStatus chooses plans by their own status.
+	// ByStatus selects plans by their own status.
 	ByStatus []workflow.Status
-	// After and Before choose plans created after and before a time (the time inside the plan's ID, in whole milliseconds;
-	// the times themselves are left out). Zero for no bound.
+	// After and Before select plans created after and before a time, both exclusive. The creation time is the
+	// one in the plan's ID, in whole milliseconds. The zero time is no bound.
 	After, Before time.Time
-	// BeforeID chooses plans older than this one, which need not exist: with Limit it gives the next page after a page that
-	// ended with this plan. uuid.Nil for no bound.
+	// BeforeID selects plans older than this plan, which need not exist. With Limit, it selects the next page
+	// after a page that ended with this plan. uuid.Nil is no bound.
 	BeforeID uuid.UUID
 	// Limit is the largest number of plans to yield; 0 is all.
 	Limit int

@@ -1,9 +1,11 @@
-// Package storage says what a vault for workflow plans promises, whatever it is built on: the Vault interface and its
-// parts, the filters and results of listings, and the errors.
+// Package storage is the contract of a vault for workflow plans, whatever the vault is built on: the [Vault]
+// interface and its parts, the filters and results of listings, and the errors. Packages storage/driver and
+// storage/storagetest serve authors of vaults.
 package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -13,77 +15,88 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Vault keeps workflow plans. All methods are safe for concurrent use by many goroutines, and several vaults may work
-// on the same store from several machines.
+// Vault stores workflow plans. All methods are safe for concurrent use, and several vaults may work on the
+// same store from several machines.
 //
-// A nil error of a write means that it is durable. Any other error means that it had no effect, unless errors.Is finds
-// ErrUnknown: then it may or may not have had one, and the same call again, or Recovery, settles it. A call returns soon
-// after its context ends. Bad input is ErrInvalid before anything is stored.
+// A write that returns nil is durable. A write that returns an error had no effect, unless errors.Is finds
+// [ErrUnknown]: then it may have had its effect, and the same call again, or Recovery, settles it. A call
+// returns soon after its context ends. Bad input is [ErrInvalid] before anything is stored.
 type Vault interface {
 	Creator
 	Reader
 	Updater
 	Deleter
 	Recoverer
-	// Close waits for the calls under way, until ctx ends at the latest, and gives up what the vault holds. Calls made after
-	// it return ErrClosed; a second Close returns nil.
+	// Close waits for the calls in progress, until ctx ends at the latest, and releases what the vault holds.
+	// Later calls return ErrClosed. A second Close returns nil.
 	Close(ctx context.Context) error
 }
 
 // Creator stores new plans.
 type Creator interface {
-	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime. Every status
-	// must be NotStarted. When it returns nil, every State.ETag is set; before, no reader sees anything of the plan.
+	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime.
+	// Every status must be NotStarted. When Create returns nil, every State.ETag is set. No reader sees any
+	// of the plan before all of it is stored.
 	//
-	// ErrExists says that there is a plan of this ID; ErrConflict that the remains of an unfinished create or delete of this
-	// ID are in the way, which Recovery clears. After ErrUnknown the same plan may be given to Create again.
+	// ErrExists means that there is a plan with this ID. ErrConflict means that the remains of an unfinished
+	// Create or Delete of this ID are in the way; Recovery removes them. After ErrUnknown the same plan may
+	// be given to Create again.
 	Create(ctx context.Context, plan *workflow.Plan) error
 }
 
 // Reader finds plans. Reads never write.
 type Reader interface {
-	// Exists says whether there is a plan of this ID. No plan has an ID that is not a UUIDv7.
+	// Exists reports whether there is a plan with this ID. An ID that is not a UUIDv7 belongs to no plan.
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
-	// Read returns the whole plan with its present states; ErrNotFound when there is none. Each State.ETag is the version
+	// Read returns the whole plan with its current states, or ErrNotFound. Each State.ETag is the version
 	// that was read, for updates.
 	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
-	// List yields the plans, newest first; at most limit of them, or all when limit is 0 or less. It streams: what happens while it
-	// runs may or may not show, but a plan that was there throughout is yielded exactly once. A listing that fails, or whose
-	// context ends, ends with a Stream with an Err; a plan that can't be read is a Stream with an Err that names it, and the
-	// rest still comes. Breaking out of the loop is fine. The sequence may be ranged over more than once, and is asked anew
-	// each time.
+	// List yields the plans, newest first: at most limit of them, or all if limit is 0 or less. Changes made
+	// while it runs may or may not show, but a plan that exists throughout is yielded exactly once.
+	//
+	// A listing that fails, or whose context ends, ends with a Stream that has an Err. A plan that can't be
+	// read is a Stream whose Err names it, and the listing continues. The caller may break out of the loop.
+	// The sequence may be ranged over more than once, and queries the store each time. [Collect] returns it
+	// as a slice.
 	List(ctx context.Context, limit int) (iter.Seq[Stream[ListResult]], error)
 	// Search yields the plans that match, as List does.
 	Search(ctx context.Context, filters Filters) (iter.Seq[Stream[ListResult]], error)
 }
 
-// Updater stores how plans go on. An update writes the fields of one object and not those of its children.
+// Updater stores the progress of plans. An update writes the fields of one object, and not those of its
+// children.
 //
-// State.ETag must be the version that Create, Read or an update before gave, and the one that is stored: an empty one and
-// what is no version of the vault are ErrInvalid, another than the stored one ErrConflict. It is set to the new version on
-// return. An engine that starts an object again uses State.Reset, which keeps the version. A vault may be opened to take updates
-// without versions: they overwrite whatever is there.
+// State.ETag must be the stored version, as Create, Read or the last update set it. An empty version, or a
+// string that is not a version of the vault, is [ErrInvalid]; any other version than the stored one is
+// [ErrConflict]. The update sets State.ETag to the new version. An engine that starts an object again calls
+// State.Reset, which keeps the version. A vault may be opened to accept updates without versions, which
+// overwrite whatever is stored.
 //
-// All below the object must be what the plan was created with. The version tells, so a child that was added, removed, replaced
-// or moved is ErrInvalid before anything is stored. A plan only moves forward, from NotStarted to Running to a final status,
-// else its update is ErrInvalid. A part may move to any status: its version alone decides.
+// The tree below the object must be the one that the plan was created with. The version identifies it, so a
+// child that was added, removed, replaced or moved is ErrInvalid before anything is stored. A plan only moves
+// forward, from NotStarted to Running to a final status; any other update of its status is ErrInvalid. A
+// sub-object may move to any status: its version alone decides.
 //
-// An update of what is not there is ErrNotFound. Readers see a plan as deleted from some time during Delete on; an update of
-// one of its parts may still return nil until Delete has returned nil, and has then no effect that anybody sees.
+// An update of an object that does not exist is [ErrNotFound]. Readers stop seeing a plan at some time during
+// Delete. Until Delete returns nil, an update of a sub-object of the plan may still return nil; nobody sees
+// its effect.
 //
-// An update reads the object's own fields and the IDs of all below it, so other goroutines may work on those parts, and
-// update them, at the same time. Only an update of a plan to a final status reads all of it.
+// An update reads the object's own fields and the IDs of everything below it. Other goroutines may therefore
+// work on the sub-objects, and update them, at the same time. Only an update of a plan to a final status
+// reads the whole plan.
 //
-// Requests and responses must be fit for JSON: encoding/json can write them, and read them again into the types of their
-// plugins, their text is valid Unicode, and they are nested at most workflow.MaxDepth levels deep. Create and updates check that
-// before anything is stored, and return ErrInvalid. In fields of type any, numbers are read as float64.
+// Requests and responses must survive JSON: encoding/json can write them and read them again into the types
+// of their plugins, their text is valid Unicode, and they are nested at most workflow.MaxDepth levels deep.
+// Create and updates check this before anything is stored, and return ErrInvalid. Numbers in fields of type
+// any are read as float64.
 //
-// An engine moves a plan to Running before it updates any part of it, and writes the parts before it moves the plan to
-// a final status: a plan that is NotStarted or final is read as a whole, without its parts.
+// An engine moves a plan to Running before it updates any sub-object, and writes the sub-objects before it
+// moves the plan to a final status: a plan that is NotStarted or final is read as a whole, without the later
+// updates of its sub-objects.
 type Updater interface {
-	// UpdatePlan stores the plan's own fields. With a final status it also settles the whole plan as it is given, with all
-	// its parts, which must carry their last states. Any status of a part will do, and its version does not count. What is
-	// written to a part later is never shown.
+	// UpdatePlan stores the plan's own fields. With a final status it stores the whole plan as it is given,
+	// with all its sub-objects, which must have their last states. They may have any status and any version.
+	// Later updates of a sub-object are never shown.
 	UpdatePlan(ctx context.Context, plan *workflow.Plan) error
 	UpdateChecks(ctx context.Context, checks *workflow.Checks) error
 	UpdateBlock(ctx context.Context, block *workflow.Block) error
@@ -93,7 +106,7 @@ type Updater interface {
 	UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch) error
 }
 
-// Update stores an object with the method for its kind. Nil and objects of no known kind are ErrInvalid.
+// Update stores an object with the method for its kind. Nil, or an object of another type, is [ErrInvalid].
 func Update(ctx context.Context, v Updater, o workflow.Object) error {
 	switch o := o.(type) {
 	case *workflow.Plan:
@@ -111,42 +124,66 @@ func Update(ctx context.Context, v Updater, o workflow.Object) error {
 	case *workflow.DeferBatch:
 		return v.UpdateDeferBatch(ctx, o)
 	}
-	return &Error{Op: "Update", Err: fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: "Object", Problem: fmt.Sprintf("no update stores a %T", o)})}
+	return &Error{Op: "Update", Err: fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: "Object", Problem: fmt.Sprintf("a %T can't be updated", o)})}
 }
 
 // Deleter removes plans.
 type Deleter interface {
-	// Delete removes a plan with all its parts; ErrNotFound when there is none. A delete that was interrupted is finished by
-	// calling it again, or by Recovery.
+	// Delete removes a plan with all its sub-objects, or returns ErrNotFound. If a Delete is interrupted,
+	// another Delete of the same ID, or Recovery, finishes it.
 	Delete(ctx context.Context, id uuid.UUID) error
 }
 
-// Recoverer clears up.
+// Recoverer repairs what crashed processes left.
 type Recoverer interface {
-	// Recovery finishes or removes what crashed processes left half done. It leaves alone what may still be under way, may
-	// run on several nodes at once, and is meant to be called whenever a service starts. What can't be mended is reported in
-	// the error, after all else was done.
+	// Recovery finishes or removes what crashed processes left unfinished. It leaves alone what may still be
+	// in progress, and may run on several nodes at once. Call it whenever a service starts. It reports what
+	// it can't repair in its error, after it has done everything else.
 	Recovery(ctx context.Context) error
 }
 
-// MaxAhead is how far in the future the time in the ID of a new plan may lie: a day, for clocks that disagree. A plan that
-// was created by a clock further ahead can be read, updated and deleted like any other.
+// MaxAhead is how far in the future the time in the ID of a new plan may lie. It is one day, to allow for
+// clocks that disagree. Plans that are already stored may have any time: they can be read, updated and
+// deleted.
 const MaxAhead = 24 * time.Hour
 
-// ListResult is what a listing tells of a plan.
+// ListResult is what a listing returns of a plan.
 type ListResult struct {
 	ID         uuid.UUID
 	GroupID    uuid.UUID
 	Name       string
 	Descr      string
 	SubmitTime time.Time
-	// State is the plan's own. Its ETag changes with each update of the plan; updates want the one of Read.
+	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
+	// for updates: that is the ETag that Read returns.
 	State workflow.State
 }
 
 // Stream is one element of a listing: a result, or an error in its place.
 type Stream[T any] struct {
-	// Result is the zero value when Err is set.
+	// Result is the zero value if Err is set.
 	Result T
 	Err    error
+}
+
+// Collect returns the results of a listing in a slice. It takes what List and Search return:
+//
+//	running, err := storage.Collect(vault.Search(ctx, filters))
+//
+// If any element is an error, Collect returns the results of the others, and all errors joined: the results
+// are then incomplete.
+func Collect(results iter.Seq[Stream[ListResult]], err error) ([]ListResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	var all []ListResult
+	var errs []error
+	for r := range results {
+		if r.Err != nil {
+			errs = append(errs, r.Err)
+		} else {
+			all = append(all, r.Result)
+		}
+	}
+	return all, errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 
 var errStored = errors.New("stored")
 
-// updater notes which method was given what.
+// updater records which method was called with which object.
 type updater struct {
 	method string
 	object workflow.Object
@@ -53,32 +54,66 @@ func TestUpdate(t *testing.T) {
 	for o := range workflow.Walk(plantest.Full()) {
 		var u updater
 		if err := storage.Update(t.Context(), &u, o); err != errStored {
-			t.Errorf("%s: got the error %v, not its method's", o.Kind(), err)
+			t.Errorf("Update of a %s returned %v, want the error of its method", o.Kind(), err)
 		}
 		if u.method != o.Kind().String() || u.object != o {
-			t.Errorf("the %s %p was given to the method for a %s as %p", o.Kind(), o, u.method, u.object)
+			t.Errorf("Update passed the %s %p to the method for a %s as %p", o.Kind(), o, u.method, u.object)
 		}
 		kinds = append(kinds, o.Kind())
 	}
 	slices.Sort(kinds)
 	if got := slices.Compact(kinds); len(got) != int(workflow.KindDeferBatch)+1 {
-		t.Errorf("only the kinds %v were tried", got)
+		t.Errorf("the test covers only the kinds %v", got)
 	}
 }
 
-// foreign is an object of no kind that is known.
+// foreign is an object of an unknown type.
 type foreign struct{ workflow.Object }
 
-func TestUpdateOfNoKind(t *testing.T) {
+func TestUpdateUnknownType(t *testing.T) {
 	for _, o := range []workflow.Object{nil, foreign{}} {
 		var u updater
 		err := storage.Update(t.Context(), &u, o)
 		_, typed := errors.AsType[*storage.Error](err)
 		if !errors.Is(err, storage.ErrInvalid) || !typed {
-			t.Errorf("%T: got the error %v, want a *storage.Error of %q", o, err, storage.ErrInvalid)
+			t.Errorf("Update of a %T returned %v, want a *storage.Error with ErrInvalid", o, err)
 		}
 		if u.method != "" {
-			t.Errorf("%T was stored as a %s", o, u.method)
+			t.Errorf("Update stored a %T as a %s", o, u.method)
+		}
+	}
+}
+
+func TestCollect(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	a, b := storage.ListResult{Name: "a"}, storage.ListResult{Name: "b"}
+	for _, test := range []struct {
+		stream []storage.Stream[storage.ListResult]
+		want   []storage.ListResult
+		errs   []error
+	}{
+		{nil, nil, nil},
+		{[]storage.Stream[storage.ListResult]{{Result: a}, {Result: b}}, []storage.ListResult{a, b}, nil},
+		{[]storage.Stream[storage.ListResult]{{Result: a}, {Err: first}, {Result: b}, {Err: second}}, []storage.ListResult{a, b}, []error{first, second}},
+		{[]storage.Stream[storage.ListResult]{{Err: first}}, nil, []error{first}},
+	} {
+		got, err := storage.Collect(slices.Values(test.stream), nil)
+		if !slices.Equal(got, test.want) || (err != nil) != (test.errs != nil) {
+			t.Errorf("Collect of %v returned %v and %v, want %v", test.stream, got, err, test.want)
+		}
+		for _, want := range test.errs {
+			if !errors.Is(err, want) {
+				t.Errorf("Collect of %v returned the error %v, which lacks %q", test.stream, err, want)
+			}
+		}
+	}
+
+	never := func(func(storage.Stream[storage.ListResult]) bool) {
+		t.Error("Collect ranged over a listing that failed")
+	}
+	for _, seq := range []iter.Seq[storage.Stream[storage.ListResult]]{nil, never} {
+		if got, err := storage.Collect(seq, first); got != nil || err != first {
+			t.Errorf("Collect of a listing that failed returned %v and %v", got, err)
 		}
 	}
 }
