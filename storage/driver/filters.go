@@ -12,10 +12,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// CheckFilters refuses filters that choose nothing in particular, or can't be meant, naming the field.
+// CheckFilters returns [storage.ErrInvalid] for filters that select nothing in particular or contradict each
+// other.
 func CheckFilters(f storage.Filters) error {
 	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus) == 0 && f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil {
-		return Invalid("Filters", "choose nothing: List yields all plans")
+		return Invalid("Filters", "are empty: use List for all plans")
 	}
 	for i, id := range f.ByGroupIDs {
 		if id == uuid.Nil {
@@ -38,7 +39,8 @@ func CheckFilters(f storage.Filters) error {
 	return nil
 }
 
-// ChooseID says whether the filters leave a plan of this ID, as far as that can tell. An ID that is not a UUIDv7 is no plan's.
+// ChooseID reports whether the filters may select a plan with this ID, as far as the ID tells. An ID that is
+// not a UUIDv7 belongs to no plan.
 func ChooseID(f storage.Filters, id uuid.UUID) bool {
 	created := workflow.Time(id)
 	return workflow.IsV7(id) && (f.After.IsZero() || created.After(f.After)) &&
@@ -47,12 +49,12 @@ func ChooseID(f storage.Filters, id uuid.UUID) bool {
 		(len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id))
 }
 
-// Choose says whether the filters leave a plan of this ID, group and status.
+// Choose reports whether the filters select a plan with this ID, group and status.
 func Choose(f storage.Filters, r storage.ListResult) bool {
 	return ChooseID(f, r.ID) &&
 		(len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)) &&
 		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status))
 }
 
-// NewestFirst orders IDs as listings do: UUIDv7s sort by time.
+// NewestFirst compares IDs in the order of listings: UUIDv7s sort by time.
 func NewestFirst(a, b uuid.UUID) int { return strings.Compare(b.String(), a.String()) }

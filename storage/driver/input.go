@@ -1,5 +1,3 @@
-// Package driver holds what the authors of a vault need beside the contract in package storage: the checks of input, the form
-// of versions, and the meaning of filters. They are the same whatever a vault is built on. Users of a vault need none of it.
 package driver
 
 import (
@@ -8,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,12 +15,12 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Invalid is bad input: ErrInvalid around a *workflow.FieldError.
+// Invalid returns [storage.ErrInvalid] with a *[workflow.FieldError].
 func Invalid(field, problem string, args ...any) error {
 	return fmt.Errorf("%w: %w", storage.ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
 }
 
-// CheckID is ErrNotFound for an ID that no plan has, because it is not a UUIDv7.
+// CheckID returns [storage.ErrNotFound] if id is not a UUIDv7: no plan has such an ID.
 func CheckID(id uuid.UUID) error {
 	if !workflow.IsV7(id) {
 		return fmt.Errorf("%w: %s is not a UUIDv7, so no plan has it", storage.ErrNotFound, id)
@@ -31,8 +28,9 @@ func CheckID(id uuid.UUID) error {
 	return nil
 }
 
-// CheckNew refuses a plan that can't be created, naming each field: what workflow.Validate finds, IDs ahead, anything that
-// has begun, and with a registry plugins that it lacks and requests of other types than theirs.
+// CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
+// [workflow.Validate] finds, IDs too far ahead, statuses and attempts of a plan that has begun, and, if reg
+// is not nil, plugins that it lacks and requests that do not fit their plugins.
 func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
@@ -40,7 +38,7 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	return invalid(workflow.Validate(plan, notAhead, asAuthored, knownPlugin(reg)))
 }
 
-// Complete gives a new plan what its author left out: IDs, PlanIDs, SubmitTime.
+// Complete fills in what the author of a new plan left out: IDs, PlanIDs, SubmitTime.
 func Complete(plan *workflow.Plan) {
 	if plan.ID == uuid.Nil {
 		plan.ID = workflow.NewV7()
@@ -57,14 +55,17 @@ func Complete(plan *workflow.Plan) {
 	}
 }
 
-// CheckUpdate refuses an object that can't be stored in place of what is there, naming each field: what workflow.Validate
-// finds, IDs that are nil, and with a registry plugins that it lacks and requests of other types than theirs; then what does
-// not follow the version in State.ETag (see Version): other children, or a plan that goes back from its status. What is not of
-// Version's form is refused too, because it tells nothing of children and status. An empty version is refused unless the vault
-// takes unversioned updates.
+// CheckUpdate returns [storage.ErrInvalid] if the object can't replace the stored version, with every wrong
+// field: those that [workflow.ValidateOwn] finds, nil IDs, and, if reg is not nil, plugins that it lacks and
+// requests that do not fit their plugins.
 //
-// Of what is below the object it looks only at IDs, so that other goroutines may work on it meanwhile. The exception is a plan
-// that becomes final, all of which is stored; the version and the status of its parts do not count.
+// It then compares the object with the version in State.ETag (see [Version]), and refuses other children, and
+// a plan that goes back from its status. It refuses a string that is not such a version, which says nothing
+// about children and status. It refuses an empty version unless unversioned is set.
+//
+// CheckUpdate reads only IDs below the object, so other goroutines may work on the sub-objects. A plan with a
+// final status is the exception: the vault stores all of it, and CheckUpdate checks all of it, except for the
+// versions and the order of statuses of its sub-objects.
 func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) error {
 	validate := workflow.ValidateOwn
 	if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
@@ -76,21 +77,21 @@ func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) er
 	return follows(o, unversioned)
 }
 
-// follows refuses an object that can't follow the version that it was read at or last written as.
+// follows returns an error if the object can't follow the version in its State.ETag.
 func follows(o workflow.Object, unversioned bool) error {
 	state := o.Header().State
 	if state.ETag == "" {
 		if unversioned {
 			return nil
 		}
-		return Invalid("State.ETag", "is empty: read the plan first, and start an object again with State.Reset, which keeps its version")
+		return Invalid("State.ETag", "is empty: read the plan first, and use State.Reset to start an object again")
 	}
 	_, was, children, known := splitVersion(state.ETag)
 	if !known {
-		return Invalid("State.ETag", "%.100q is not a version of this vault: keep versions whole, as the vault set them, or read the plan again", state.ETag)
+		return Invalid("State.ETag", "%.100q is not a version of this vault: keep versions as the vault set them, or read the plan again", state.ETag)
 	}
 	if field := childField[o.Kind()]; field != "" && children != workflow.Fingerprint(o) {
-		return Invalid(field, "the parts of the %s are not those of the version in State.ETag: they can't be added, removed, replaced or moved", o.Kind())
+		return Invalid(field, "the children of the %s differ from the version in State.ETag: they can't be added, removed, replaced or moved", o.Kind())
 	}
 	if o.Kind() == workflow.KindPlan && state.Status != was && (state.Status < was || was.Final()) {
 		return Invalid("State.Status", "%s can't follow %s: a plan only moves forward", state.Status, was)
@@ -98,7 +99,7 @@ func follows(o workflow.Object, unversioned bool) error {
 	return nil
 }
 
-// childField names the field that holds the children of a kind, or most of them.
+// childField is the field of each kind that holds its children, or most of them.
 var childField = map[workflow.Kind]string{
 	workflow.KindPlan:            "Blocks",
 	workflow.KindBlock:           "Sequences",
@@ -108,8 +109,8 @@ var childField = map[workflow.Kind]string{
 	workflow.KindDeferredActions: "Batches",
 }
 
-// Unencodable is the error of an object that could not be encoded, where err is what the encoder said: ErrInvalid that names
-// each request and response that is to blame. Where whole is set all below the object was encoded too.
+// Unencodable returns the error for an object that the encoder refused with err: ErrInvalid that names each
+// request and response that can't be encoded. whole means that everything below the object was encoded too.
 func Unencodable(o workflow.Object, whole bool, err error) error {
 	validate := workflow.ValidateOwn
 	if whole {
@@ -128,7 +129,7 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 }
 
-// HasIDs is the rule that an object has its ID and its plan's.
+// HasIDs is a [workflow.Rule]: an object has an ID and a PlanID.
 func HasIDs(o workflow.Object, bad func(field, problem string)) {
 	h := o.Header()
 	if *h.ID == uuid.Nil {
@@ -139,26 +140,27 @@ func HasIDs(o workflow.Object, bad func(field, problem string)) {
 	}
 }
 
-// notAhead is the rule that no ID of a new plan lies more than MaxAhead in the future.
+// notAhead is a rule: no ID of a new plan lies more than MaxAhead in the future.
 func notAhead(o workflow.Object, bad func(field, problem string)) {
 	if id := *o.Header().ID; time.Until(workflow.Time(id)) > storage.MaxAhead {
 		bad("ID", fmt.Sprintf("%s lies more than a day ahead, at %s", id, workflow.Time(id).Format(time.RFC3339)))
 	}
 }
 
-// asAuthored is the rule that a new plan has not begun.
+// asAuthored is a rule: a new plan has not begun.
 func asAuthored(o workflow.Object, bad func(field, problem string)) {
 	if s := o.Header().State.Status; s != workflow.NotStarted {
-		bad("State.Status", "is "+s.String()+": a new plan is NotStarted in all its parts")
+		bad("State.Status", "is "+s.String()+": all statuses of a new plan are NotStarted")
 	}
 	if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
-		bad("Attempts", "a new plan has none")
+		bad("Attempts", "is not empty: a new plan has no attempts")
 	}
 }
 
-// knownPlugin is the rule that an action's plugin is in the registry, and that its request and responses are of the types
-// that come back: those that the plugin names, or pointers to them, or raw JSON. Bind must be able to read them.
+// knownPlugin is a rule: the registry has an action's plugin, and the request and the responses are what
+// [Bind] can turn into the plugin's types: values of those types, pointers to them, or raw JSON.
 func knownPlugin(reg *registry.Register) workflow.Rule {
+	oneWay := oneWayTypes{}
 	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || a.Plugin == "" {
@@ -169,18 +171,32 @@ func knownPlugin(reg *registry.Register) workflow.Rule {
 			bad("Plugin", fmt.Sprintf("the registry lacks plugin %q", a.Plugin))
 			return
 		}
-		if problem := fits(a.Req, plugin.Request()); problem != "" {
+		if problem := oneWay.mismatch(a.Req, plugin.Request()); problem != "" {
 			bad("Req", problem+" of plugin "+plugin.Name())
 		}
 		for i, attempt := range a.Attempts {
-			if problem := fits(attempt.Resp, plugin.Response()); problem != "" {
+			if problem := oneWay.mismatch(attempt.Resp, plugin.Response()); problem != "" {
 				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+plugin.Name())
 			}
 		}
 	}
 }
 
-func fits(value, empty any) string {
+// oneWayTypes says of types whether encoding/json may write values of them that it can't read into them
+// again. It keeps the answers for one plan, whose actions share a few types.
+type oneWayTypes map[reflect.Type]bool
+
+func (known oneWayTypes) oneWay(t reflect.Type) bool {
+	is, found := known[t]
+	if !found {
+		is = holdsOneWay(t, map[reflect.Type]bool{})
+		known[t] = is
+	}
+	return is
+}
+
+// mismatch says why value can't be read back as the type of empty; "" if it can.
+func (known oneWayTypes) mismatch(value, empty any) string {
 	if value == nil || empty == nil {
 		return ""
 	}
@@ -190,12 +206,12 @@ func fits(value, empty any) string {
 		if got != want && got != reflect.PointerTo(want) && reflect.PointerTo(got) != want {
 			return fmt.Sprintf("is a %v, not the %v", got, want)
 		}
-		if !oneWay(want) {
+		if !known.oneWay(want) {
 			return ""
 		}
 		var err error
 		if raw, err = json.Marshal(value); err != nil {
-			return "" // whoever encodes the object says so
+			return "" // whoever encodes the object reports it
 		}
 	}
 	if _, err := typed(raw, empty); err != nil {
@@ -204,34 +220,20 @@ func fits(value, empty any) string {
 	return ""
 }
 
-// oneWays remembers the answers of oneWay, which depend on the type alone.
-var oneWays sync.Map
-
-// oneWay says whether encoding/json may write values of a type that it can't read again into that type. Where it is false,
-// there is no need to try.
-func oneWay(t reflect.Type) bool {
-	if known, ok := oneWays.Load(t); ok {
-		return known.(bool)
-	}
-	is := holdsOneWay(t, map[reflect.Type]bool{})
-	oneWays.Store(t, is)
-	return is
-}
-
-// oneWayBy are the interfaces by which a type writes or reads itself.
-var oneWayBy = []reflect.Type{
+// ownForm are the interfaces of types that write or read themselves.
+var ownForm = []reflect.Type{
 	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
 	reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
 }
 
-// holdsOneWay looks for what makes a type one-way in all that its values can hold: interfaces, types that write or read
-// themselves, and embedded pointers to structs that are not exported, which encoding/json can't set.
+// holdsOneWay reports whether values of the type can hold what makes it one-way: interfaces, types that write
+// or read themselves, and embedded pointers to unexported structs, which encoding/json can't set.
 func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() { // those two read what they write
+	if seen[t] || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() { // these read what they write
 		return false
 	}
 	seen[t] = true
-	if slices.ContainsFunc(oneWayBy, reflect.PointerTo(t).Implements) {
+	if slices.ContainsFunc(ownForm, reflect.PointerTo(t).Implements) {
 		return true
 	}
 	switch t.Kind() {
@@ -255,8 +257,9 @@ func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// Bind turns the raw requests and responses of all actions of a plan that was read into the types of their plugins; a nil
-// registry leaves them. What it does not understand is ErrSchema.
+// Bind turns the raw requests and responses of a plan that was read into the types of their plugins. A nil
+// registry leaves them raw. It returns [storage.ErrSchema] for a plugin that the registry lacks and for JSON
+// that does not fit the plugin's type.
 func Bind(p *workflow.Plan, reg *registry.Register) error {
 	if reg == nil {
 		return nil
@@ -283,7 +286,7 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 	return nil
 }
 
-// typed decodes raw JSON into a new value of the type of empty. What is not raw is returned as it is.
+// typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged.
 func typed(v, empty any) (any, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok || empty == nil {

@@ -53,7 +53,7 @@ func wantField(t *testing.T, op string, bad plantest.BadPlan, err error) {
 	}
 }
 
-// of is a plugin whose requests and responses are of the type of empty.
+// of is a plugin whose requests and responses have the type of empty.
 type of struct{ empty any }
 
 func (of) Name() string    { return "of" }
@@ -89,12 +89,12 @@ type (
 	}
 )
 
-// oneWay writes what it does not read.
+// oneWay writes JSON that it can't read.
 type oneWay struct{ S string }
 
 func (oneWay) MarshalJSON() ([]byte, error) { return []byte(`[1]`), nil }
 
-// otherWay reads what it does not write.
+// otherWay reads other JSON than it writes.
 type otherWay struct{ S string }
 
 func (*otherWay) UnmarshalJSON(text []byte) error {
@@ -104,7 +104,7 @@ func (*otherWay) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// oneWayKey is written as a key, and not read as one.
+// oneWayKey can be written as a key of a map, but not read as one.
 type oneWayKey struct{ S string }
 
 func (k oneWayKey) MarshalText() ([]byte, error) { return []byte(k.S), nil }
@@ -114,26 +114,26 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 		value any
 		bad   bool
 	}{
-		"an error":                      {failure{errors.New("x")}, true},
-		"an error behind a pointer":     {&failure{errors.New("x")}, true},
-		"no error":                      {failure{}, false},
-		"a writer":                      {sink{io.Discard}, true},
-		"an error deep inside":          {map[string][]*failure{"a": {{errors.New("x")}}}, true},
-		"one way":                       {oneWay{"x"}, true},
-		"one way inside":                {[2]oneWay{}, true},
-		"one way as a key":              {map[oneWayKey]int{{"a"}: 1}, true},
-		"no one-way keys":               {map[oneWayKey]int(nil), false},
-		"the other way":                 {otherWay{"x"}, true},
-		"an embedded pointer":           {embeds{&inside{1}}, true},
-		"no embedded pointer":           {embeds{}, false},
-		"an embedded struct":            {embedded{inside{1}}, false},
-		"anything":                      {anything{map[string]any{"a": []any{1, "b", nil, 1 << 60}}}, false},
-		"a number beyond all":           {anything{json.Number("1e400")}, true},
-		"a number beyond all as itself": {number{json.Number("1e400")}, false},
-		"a list":                        {linked{Next: &linked{S: "a"}}, false},
-		"what JSON does not see":        {hidden{errors.New("x"), errors.New("y")}, false},
-		"well known":                    {wellKnown{time.Now(), json.RawMessage(`{}`), time.Second}, false},
-		"written by itself": {selfWritten{
+		"an error":                         {failure{errors.New("x")}, true},
+		"an error behind a pointer":        {&failure{errors.New("x")}, true},
+		"no error":                         {failure{}, false},
+		"a writer":                         {sink{io.Discard}, true},
+		"an error deep inside":             {map[string][]*failure{"a": {{errors.New("x")}}}, true},
+		"a type that is one-way":           {oneWay{"x"}, true},
+		"one way in an array":              {[2]oneWay{}, true},
+		"one way as a key":                 {map[oneWayKey]int{{"a"}: 1}, true},
+		"a map without one-way keys":       {map[oneWayKey]int(nil), false},
+		"a type that reads other JSON":     {otherWay{"x"}, true},
+		"an embedded pointer":              {embeds{&inside{1}}, true},
+		"no embedded pointer":              {embeds{}, false},
+		"an embedded struct":               {embedded{inside{1}}, false},
+		"anything":                         {anything{map[string]any{"a": []any{1, "b", nil, 1 << 60}}}, false},
+		"a number too large for a float64": {anything{json.Number("1e400")}, true},
+		"a large number as json.Number":    {number{json.Number("1e400")}, false},
+		"a list":                           {linked{Next: &linked{S: "a"}}, false},
+		"fields that are not in the JSON":  {hidden{errors.New("x"), errors.New("y")}, false},
+		"well-known types":                 {wellKnown{time.Now(), json.RawMessage(`{}`), time.Second}, false},
+		"types with a JSON of their own": {selfWritten{
 			uuid.New(), netip.IPv6Loopback(), new(big.Int).Lsh(big.NewInt(1), 100), map[uuid.UUID]int{uuid.New(): 1},
 		}, false},
 	} {
@@ -150,10 +150,10 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 		a.Plugin, a.Req = "of", test.value
 		err := driver.CheckNew(plan, reg)
 		if bad := errors.Is(err, storage.ErrInvalid); bad != test.bad || bad == (err == nil) {
-			t.Errorf("%s: CheckNew says %v", what, err)
+			t.Errorf("%s: CheckNew returned %v", what, err)
 		}
 
-		// It says what a reader would meet.
+		// Bind agrees.
 		driver.Complete(plan)
 		text, err := workflow.Marshal(plan)
 		if err != nil {
@@ -164,7 +164,7 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if err := driver.Bind(read, reg); (err != nil) != test.bad {
-			t.Errorf("%s: Bind says %v", what, err)
+			t.Errorf("%s: Bind returned %v", what, err)
 		}
 
 		plan.State.ETag = driver.Version("1", plan)
@@ -173,12 +173,12 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 		err = driver.CheckUpdate(a, reg, false)
 		var field *workflow.FieldError
 		if (err != nil) != test.bad || test.bad && (!errors.As(err, &field) || field.Field != "Attempts[1].Resp") {
-			t.Errorf("%s: CheckUpdate says %v", what, err)
+			t.Errorf("%s: CheckUpdate returned %v", what, err)
 		}
 	}
 }
 
-// TestPlainRequestsCostNothing: what is sure to be read again is not encoded to find out.
+// TestPlainRequestsCostNothing checks that a request is encoded for the check only if its type is one-way.
 func TestPlainRequestsCostNothing(t *testing.T) {
 	allocated := func(value, empty any) float64 {
 		reg := registry.New()
@@ -203,14 +203,14 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 		loose = anything{map[string]any{fmt.Sprint(i): loose.V}}
 	}
 	for what, n := range map[string]float64{
-		"a list":             allocated(plain, linked{}) - allocated(linked{}, linked{}),
-		"what is well known": allocated(others, others[:0]) - allocated(others[:0], others[:0]),
+		"a list":           allocated(plain, linked{}) - allocated(linked{}, linked{}),
+		"well-known types": allocated(others, others[:0]) - allocated(others[:0], others[:0]),
 	} {
 		if n > 10 {
-			t.Errorf("%s took %v allocations", what, n)
+			t.Errorf("the check of %s made %v allocations", what, n)
 		}
 	}
 	if n := allocated(loose, anything{}) - allocated(anything{}, anything{}); n < 500 {
-		t.Errorf("what had to be tried took %v allocations: the test can't tell", n)
+		t.Errorf("the check of a one-way type made %v allocations: the test proves nothing", n)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Version is what a vault puts into State.ETag: its own name for the stored version, the status that the object has in it,
-// and where the object has children their fingerprint. CheckUpdate compares status and fingerprint with what it is given, so
-// a plan that goes back or a child that was lost is seen without asking the store. The name must not be empty or hold an @.
+// Version returns the State.ETag of a stored object. It consists of the vault's own name for the stored
+// version, the object's status, and the [workflow.Fingerprint] of its children if it has any. [CheckUpdate]
+// compares status and fingerprint with its input, so it finds a lost child, or a plan that goes back, without
+// a request. The name must not be empty or contain an @.
 //
-// All below o must be in place. Version reads only its IDs, so other goroutines may work on it meanwhile.
+// Everything below o must be in place. Version reads only its IDs, so other goroutines may work on it.
 func Version(name string, o workflow.Object) string {
 	version := name + "@" + o.Header().State.Status.String()
 	if children := workflow.Fingerprint(o); children != "" {
@@ -19,8 +20,8 @@ func Version(name string, o workflow.Object) string {
 	return version
 }
 
-// SplitVersion returns the vault's name of a version, and the status that the object has in it. known is false where the
-// version is not of the form that Version gives it.
+// SplitVersion returns the vault's name of a version, and the object's status in it. known is false if
+// Version can't have made the version.
 func SplitVersion(version string) (name string, status workflow.Status, known bool) {
 	name, status, _, known = splitVersion(version)
 	return name, status, known

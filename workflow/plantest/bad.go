@@ -134,7 +134,7 @@ func BadNewPlans() []BadPlan {
 	list := []BadPlan{
 		{"ID", tooFar, func(p *workflow.Plan) { setID(p, ahead()) }},
 		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
-		{"PreChecks.Actions[0].Attempts", "a new plan has none", func(p *workflow.Plan) {
+		{"PreChecks.Actions[0].Attempts", "a new plan has no attempts", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},
 	}
@@ -152,7 +152,7 @@ func BadNewPlans() []BadPlan {
 	} {
 		for status := workflow.Running; status.Valid(); status++ {
 			list = append(list, BadPlan{
-				object.path + "State.Status", "is " + status.String() + ": a new plan",
+				object.path + "State.Status", "is " + status.String() + ": all statuses of a new plan",
 				func(p *workflow.Plan) { object.of(p).Header().State.Status = status },
 			})
 		}

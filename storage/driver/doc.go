@@ -1,0 +1,13 @@
+// Package driver is for authors of vaults: it has what every [storage.Vault] needs, whatever it is built on.
+// That is the check of input, the form of versions, and the meaning of filters. Users of a vault need only
+// package storage.
+//
+// A vault calls the functions in this order:
+//
+//   - Create: [CheckNew], [Complete], and [Version] for every object;
+//   - updates: [CheckUpdate], then [Version] for the object;
+//   - Read and Delete: [CheckID]; Read also [Bind];
+//   - List and Search: [CheckFilters], [ChooseID] and [Choose].
+//
+// Package storage/storagetest proves that the vault keeps the contract.
+package driver
