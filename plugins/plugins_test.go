@@ -7,16 +7,16 @@ import (
 	"github.com/planvault/azblob/plugins"
 )
 
-func TestErrorTellsWhatIsBehindIt(t *testing.T) {
+func TestErrorIncludesWrapped(t *testing.T) {
 	inner := &plugins.Error{Code: 8, Message: "disk full"}
 	outer := &plugins.Error{Code: 7, Message: "install failed", Wrapped: inner}
 	if got, want := outer.Error(), "install failed (code 7): disk full (code 8)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if !errors.Is(outer, inner) {
-		t.Error("errors.Is does not find the error behind it")
+		t.Error("errors.Is does not find the wrapped error")
 	}
 	if err := errors.Unwrap(inner); err != nil {
-		t.Errorf("an error with none behind it unwraps to %v", err)
+		t.Errorf("an error that wraps nothing unwraps to %v", err)
 	}
 }

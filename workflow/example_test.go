@@ -9,7 +9,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// deploy is a plan as an author builds it.
+// deploy returns a plan as an author builds it.
 func deploy() *workflow.Plan {
 	return &workflow.Plan{
 		Name: "deploy",
@@ -30,7 +30,7 @@ func deploy() *workflow.Plan {
 	}
 }
 
-// A plan of yesterday, such as a test of an engine's clean-up needs.
+// A test can create a plan that looks as if it were created yesterday.
 func ExampleNewV7At() {
 	yesterday := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	plan := deploy()
@@ -82,11 +82,11 @@ func ExampleValidate() {
 	}
 	// Output:
 	// Blocks[0].Sequences[0].Actions[0].Timeout: -1s is negative
-	// Blocks[0].Sequences[0].Actions[1].Plugin: is empty: an action names the plugin that it runs
+	// Blocks[0].Sequences[0].Actions[1].Plugin: is empty: an action needs a plugin
 	// first: Blocks[0].Sequences[0].Actions[0].Timeout
 }
 
-// A rule is what one's own application demands of plans.
+// A rule is a check of one's own.
 func ExampleValidate_rule() {
 	named := func(o workflow.Object, bad func(field, problem string)) {
 		if b, ok := o.(*workflow.Block); ok && b.Descr == "" {

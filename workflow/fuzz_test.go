@@ -8,7 +8,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// FuzzPlanJSON: reading never panics, and what is read and valid is the same after it was written and read again.
+// FuzzPlanJSON checks that reading never panics, and that a valid plan is the same after it was written and
+// read again.
 func FuzzPlanJSON(f *testing.F) {
 	f.Add([]byte(`{}`))
 	for _, p := range []*workflow.Plan{plantest.Small(), plantest.Random(1), plantest.Random(2)} {
@@ -34,15 +35,15 @@ func FuzzPlanJSON(f *testing.F) {
 			t.Error(d)
 		}
 		if second := mustMarshal(t, again); string(second) != string(text) {
-			t.Errorf("written again, the JSON is another:\n%s\n%s", text, second)
+			t.Errorf("the JSON changed when it was read and written again:\n%s\n%s", text, second)
 		}
 		if err := workflow.Validate(again); err != nil {
-			t.Errorf("valid no more: %v", err)
+			t.Errorf("the plan is no longer valid: %v", err)
 		}
 	})
 }
 
-// FuzzActionJSON is FuzzPlanJSON for the type with the most of its own in its JSON.
+// FuzzActionJSON is FuzzPlanJSON for actions, whose JSON differs most from that of encoding/json.
 func FuzzActionJSON(f *testing.F) {
 	f.Add([]byte(`{}`))
 	for o := range workflow.Walk(stored()) {
@@ -65,13 +66,13 @@ func FuzzActionJSON(f *testing.F) {
 			t.Error(d)
 		}
 		if second := mustMarshal(t, again); string(second) != string(text) {
-			t.Errorf("written again, the JSON is another:\n%s\n%s", text, second)
+			t.Errorf("the JSON changed when it was read and written again:\n%s\n%s", text, second)
 		}
 		if (a.Req == nil) != (again.Req == nil) {
-			t.Errorf("the request %v has become %v", a.Req, again.Req)
+			t.Errorf("the request %v became %v", a.Req, again.Req)
 		}
 		if a.State.ETag != again.State.ETag {
-			t.Errorf("the ETag %q has become %q", a.State.ETag, again.State.ETag)
+			t.Errorf("the ETag %q became %q", a.State.ETag, again.State.ETag)
 		}
 	})
 }

@@ -8,13 +8,13 @@ import (
 
 // NewV7 returns a new UUIDv7 (RFC 9562, section 5.7) of the present time. See [NewV7At].
 //
-// It differs from [uuid.NewV7], whose IDs never go back behind the latest time it has seen: after a clock was set wrong for a
-// moment, all later IDs of the process would lie in the future.
+// It differs from [uuid.NewV7], whose IDs never go back behind the latest time it has seen: after a clock was
+// set wrong for a moment, all later IDs of the process would lie in the future.
 func NewV7() uuid.UUID { return NewV7At(time.Now()) }
 
-// NewV7At returns a new UUIDv7 of the time t, which must lie between 1970 and the year 10889. IDs sort by their times, to a
-// quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3). IDs of one time are random beyond
-// that, so each is new.
+// NewV7At returns a new UUIDv7 of the time t, which must lie between 1970 and the year 10889. IDs sort by
+// their times, to a quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3).
+// IDs of one time are random beyond that, so each is new.
 func NewV7At(t time.Time) uuid.UUID {
 	id := uuid.New() // random, and of the right variant
 	ms := t.UnixMilli()
@@ -32,7 +32,8 @@ func IsV7(id uuid.UUID) bool {
 	return id.Version() == 7 && id.Variant() == uuid.RFC4122
 }
 
-// Time returns the time of a UUIDv7, in UTC and whole milliseconds. It returns the zero time for any other UUID.
+// Time returns the time of a UUIDv7, in UTC and whole milliseconds. It returns the zero time for any other
+// UUID.
 func Time(id uuid.UUID) time.Time {
 	if !IsV7(id) {
 		return time.Time{}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNewV7(t *testing.T) {
-	met := map[uuid.UUID]bool{workflow.NewV7(): true} // of the present, which must not count in the past of the bubble
+	met := map[uuid.UUID]bool{workflow.NewV7(): true} // an ID of the real present, which must not affect IDs in the past of the bubble
 	synctest.Test(t, func(t *testing.T) {
 		var last uuid.UUID
 		for i := range 5000 {
@@ -24,15 +24,15 @@ func TestNewV7(t *testing.T) {
 				t.Fatalf("the time of %s is %v, want %v", id, workflow.Time(id), now)
 			}
 			if bytes.Compare(last[:], id[:]) >= 0 || last.String() >= id.String() {
-				t.Fatalf("%s was made before %s, but sorts after it", last, id)
+				t.Fatalf("%s was created before %s, but sorts after it", last, id)
 			}
 			if again := workflow.NewV7(); met[id] || met[again] || again == id {
-				t.Fatalf("%s or %s comes twice", id, again)
+				t.Fatalf("%s or %s was returned twice", id, again)
 			} else {
 				met[id], met[again] = true, true
 			}
 			last = id
-			if i < 4500 { // more than a millisecond of the smallest steps that IDs show, 1/4096 ms
+			if i < 4500 { // steps of 1/4096 ms, the resolution of IDs, for more than a millisecond
 				time.Sleep(245 * time.Nanosecond)
 			} else {
 				time.Sleep(1234567 * time.Nanosecond)
@@ -63,12 +63,12 @@ func TestNewV7At(t *testing.T) {
 
 func TestTime(t *testing.T) {
 	for _, test := range []struct {
-		name, id, want string // want is empty for what is no UUIDv7
+		name, id, want string // want is empty if id is not a UUIDv7
 	}{
 		// Appendix A.6 of RFC 9562: Tuesday, February 22, 2022 2:22:22.00 PM GMT-05:00.
 		{"the RFC's v7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "2022-02-22T19:22:22Z"},
 		{"milliseconds", "017F22E2-79B1-7CC3-98C4-DC0C0C07398F", "2022-02-22T19:22:22.001Z"},
-		{"the rest counts for nothing", "017F22E2-79B0-7fff-bfff-ffffffffffff", "2022-02-22T19:22:22Z"},
+		{"the other bits do not matter", "017F22E2-79B0-7fff-bfff-ffffffffffff", "2022-02-22T19:22:22Z"},
 		{"the first", "00000000-0000-7000-8000-000000000000", "1970-01-01T00:00:00Z"},
 		{"the last", "ffffffff-ffff-7fff-bfff-ffffffffffff", "10889-08-02T05:31:50.655Z"},
 		{"another variant", "017F22E2-79B0-7CC3-58C4-DC0C0C07398F", ""},

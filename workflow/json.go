@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// The JSON of the model is its one text form. The types' tags name the fields; what encoding/json would write badly
-// for a person (durations as numbers, bytes as base64, times in some local zone) is replaced here. Each type is written
-// through a twin without methods, whose fields are shadowed by outer ones of the same name.
+// JSON is the only text form of the model. The tags name the fields. MarshalJSON replaces what encoding/json
+// writes badly for people: durations as numbers, bytes as base64, times in a local zone. It writes each type
+// through a copy of the type without methods, inside a struct whose fields shadow those of the same name.
 
-// MaxDepth is how deep the JSON of a request or a response may be nested. encoding/json reads 10,000 levels, of which the
-// plan around it takes some.
+// MaxDepth is how deep the JSON of a request or a response may be nested. encoding/json reads 10,000 levels,
+// and the plan around it takes a few.
 const MaxDepth = 9_000
 
 // duration is a time.Duration in the notation of time.ParseDuration, such as "1m30s".
@@ -37,11 +37,11 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Marshal writes an object as JSON: as encoding/json does, but without the escapes that HTML would need, which make text
+// Marshal writes an object as JSON, like encoding/json, but without the escapes for HTML, which make text
 // hard to read.
 func Marshal(o Object) ([]byte, error) { return encode(o) }
 
-// encode is json.Marshal without the escapes that HTML would need.
+// encode is json.Marshal without the escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -56,12 +56,13 @@ type planTwin Plan
 
 type planJSON struct {
 	*planTwin
-	// Meta as text where it is text; its base64 where it is not. A pointer tells an empty Meta from none.
+	// Meta is written as text if it is valid UTF-8, else as base64. The pointer distinguishes an empty Meta
+	// from a nil one.
 	MetaText   *string `json:"meta,omitempty"`
 	MetaBase64 []byte  `json:"metaBase64,omitempty"`
 }
 
-// MarshalJSON writes the plan with all below it.
+// MarshalJSON writes the plan with everything below it.
 func (p Plan) MarshalJSON() ([]byte, error) {
 	twin := planTwin(p)
 	twin.SubmitTime, twin.RuntimeUpdate = twin.SubmitTime.UTC(), twin.RuntimeUpdate.UTC()
@@ -77,7 +78,7 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 	return encode(j)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Requests and responses become json.RawMessage.
+// UnmarshalJSON reads the JSON of MarshalJSON. Requests and responses become json.RawMessage.
 func (p *Plan) UnmarshalJSON(data []byte) error {
 	j := planJSON{planTwin: (*planTwin)(p)}
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -103,7 +104,7 @@ func (c Checks) MarshalJSON() ([]byte, error) {
 	return encode(checksJSON{(*checksTwin)(&c), orNil(&c.Delay)})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the JSON of MarshalJSON.
 func (c *Checks) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &checksJSON{(*checksTwin)(c), (*duration)(&c.Delay)})
 }
@@ -116,12 +117,12 @@ type blockJSON struct {
 	ExitDelay     *duration `json:"exitDelay,omitzero"`
 }
 
-// MarshalJSON writes the block with all below it.
+// MarshalJSON writes the block with everything below it.
 func (b Block) MarshalJSON() ([]byte, error) {
 	return encode(blockJSON{(*blockTwin)(&b), orNil(&b.EntranceDelay), orNil(&b.ExitDelay)})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the JSON of MarshalJSON.
 func (b *Block) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &blockJSON{(*blockTwin)(b), (*duration)(&b.EntranceDelay), (*duration)(&b.ExitDelay)})
 }
@@ -143,7 +144,7 @@ func (a Action) MarshalJSON() ([]byte, error) {
 	return encode(actionJSON{(*actionTwin)(&a), orNil(&a.Timeout), req})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Requests and responses become json.RawMessage.
+// UnmarshalJSON reads the JSON of MarshalJSON. Requests and responses become json.RawMessage.
 func (a *Action) UnmarshalJSON(data []byte) error {
 	j := actionJSON{actionTwin: (*actionTwin)(a), Timeout: (*duration)(&a.Timeout)}
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -171,7 +172,7 @@ func (a Attempt) MarshalJSON() ([]byte, error) {
 	return encode(attemptJSON{&twin, resp})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. The response becomes a json.RawMessage.
+// UnmarshalJSON reads the JSON of MarshalJSON. The response becomes a json.RawMessage.
 func (a *Attempt) UnmarshalJSON(data []byte) error {
 	j := attemptJSON{attemptTwin: (*attemptTwin)(a)}
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -188,7 +189,7 @@ func (s State) MarshalJSON() ([]byte, error) {
 	return encode(twin(s))
 }
 
-// orNil leaves a duration of zero out of the JSON.
+// orNil returns nil for a zero duration, which the JSON leaves out.
 func orNil(d *time.Duration) *duration {
 	if *d == 0 {
 		return nil
@@ -196,8 +197,8 @@ func orNil(d *time.Duration) *duration {
 	return (*duration)(d)
 }
 
-// encodeAny writes a request or response so that it can be read again as it is. It keeps nil apart from what is written as
-// null.
+// encodeAny writes a request or response such that it reads back unchanged. It returns nil for nil, which
+// differs from a value that is written as null.
 func encodeAny(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -214,10 +215,10 @@ func encodeAny(v any) (json.RawMessage, error) {
 	return text, nil
 }
 
-// tooDeep says whether JSON is nested more than MaxDepth levels deep. What is short can't be.
+// tooDeep reports whether JSON is nested more than MaxDepth levels deep.
 func tooDeep(text []byte) bool {
 	if len(text) <= 2*MaxDepth {
-		return false
+		return false // each level takes two bytes
 	}
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -238,8 +239,9 @@ func tooDeep(text []byte) bool {
 	return false
 }
 
-// halfRune says whether JSON has the escape of one half of a UTF-16 pair without the other, which is read as U+FFFD. The
-// encoder never writes those; raw JSON, and what writes its own, may have them.
+// halfRune reports whether JSON has the escape of one half of a UTF-16 surrogate pair without the other half,
+// which is read as U+FFFD. The encoder never writes it, but raw JSON and types with a MarshalJSON of their
+// own may have it.
 func halfRune(text []byte) bool {
 	for i := 0; ; {
 		next := bytes.IndexByte(text[i:], '\\')
@@ -249,7 +251,7 @@ func halfRune(text []byte) bool {
 		i += next
 		first, ok := escaped(text[i:])
 		if !ok {
-			i += 2 // of a letter, or a backslash
+			i += 2 // an escaped letter or backslash
 			continue
 		}
 		if i += escape; !utf16.IsSurrogate(first) {
@@ -263,10 +265,10 @@ func halfRune(text []byte) bool {
 	}
 }
 
-// escape is how long an escape such as \u00e9 is.
+// escape is the length of an escape such as \u00e9.
 const escape = len(`\u00e9`)
 
-// escaped reads the escape of a number at the beginning of a text, if there is one.
+// escaped reads a \u escape at the beginning of a text, if there is one.
 func escaped(text []byte) (r rune, ok bool) {
 	if len(text) < escape || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -275,8 +277,9 @@ func escaped(text []byte) (r rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// validText says whether all text in a value that encoding/json can write is valid UTF-8. The encoder writes \ufffd for what
-// is not, so only a value whose JSON has that is looked at. What writes its own JSON has seen to it itself.
+// validText reports whether all text in a value is valid UTF-8. The encoder writes \ufffd for invalid text,
+// so only values whose JSON contains \ufffd are examined. A type with a MarshalJSON of its own is responsible
+// for its text.
 func validText(v reflect.Value, depth int) bool {
 	if !v.IsValid() || depth > MaxDepth {
 		return true
@@ -320,9 +323,9 @@ func validText(v reflect.Value, depth int) bool {
 	return true
 }
 
-// Encodable is the rule that requests and responses can be written as JSON and read again as they are: encoding/json can
-// encode them, their text is valid UTF-8, and they are nested at most MaxDepth levels deep. It encodes them to find that out;
-// what encodes an object finds it out anyway.
+// Encodable is a [Rule]: requests and responses can be written as JSON and read back unchanged. encoding/json
+// can encode them, their text is valid UTF-8, and they are nested at most MaxDepth levels deep. The rule
+// encodes them, so it is only worth asking after the encoding of the object has failed.
 func Encodable(o Object, bad func(field, problem string)) {
 	a, ok := o.(*Action)
 	if !ok {

@@ -20,9 +20,9 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-var update = flag.Bool("update", false, "write testdata/full.json anew")
+var update = flag.Bool("update", false, "update testdata/full.json")
 
-// encode marshals without HTML escapes, which json.Marshal would add to whatever MarshalJSON gives.
+// encode marshals without HTML escapes, which json.Marshal adds to the result of MarshalJSON.
 func encode(t *testing.T, v any) string {
 	t.Helper()
 	var b strings.Builder
@@ -60,7 +60,7 @@ func TestJSONRoundTrip(t *testing.T) {
 			t.Errorf("%s: %s", name, d)
 		}
 		if again := encode(t, got); again != text {
-			t.Errorf("%s: encoded again, the JSON is another:\n%s\n%s", name, text, again)
+			t.Errorf("%s: the JSON changed when it was read and written again:\n%s\n%s", name, text, again)
 		}
 		if escaped, err := json.Marshal(p); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -70,7 +70,7 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-// TestJSONKeepsEveryField compares field by field, without the help of JSON.
+// TestJSONKeepsEveryField compares field by field, by reflection.
 func TestJSONKeepsEveryField(t *testing.T) {
 	p := raw(t, stored())
 	set := map[string]bool{}
@@ -80,7 +80,7 @@ func TestJSONKeepsEveryField(t *testing.T) {
 	})
 	for field, ok := range set {
 		if !ok {
-			t.Errorf("%s is nowhere set: this test would not notice its loss", field)
+			t.Errorf("%s is not set anywhere: this test would not notice its loss", field)
 		}
 	}
 
@@ -108,7 +108,7 @@ func TestJSONPartsByThemselves(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(o, got) {
-			t.Errorf("a %v is another after a round trip:\n%s\n%s", o.Kind(), encode(t, o), encode(t, got))
+			t.Errorf("a %v changed in a round trip:\n%s\n%s", o.Kind(), encode(t, o), encode(t, got))
 		}
 	}
 }
@@ -134,18 +134,18 @@ func TestJSONGolden(t *testing.T) {
 	got, want := strings.Split(b.String(), "\n"), strings.Split(string(golden), "\n")
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			t.Fatalf("%s:%d: got %s, want %s (-update writes it anew)", file, i+1, got[i], want[i])
+			t.Fatalf("%s:%d: got %s, want %s (run with -update to write the file)", file, i+1, got[i], want[i])
 		}
 	}
 	if len(got) != len(want) {
-		t.Fatalf("%s has %d lines, want %d (-update writes it anew)", file, len(want), len(got))
+		t.Fatalf("%s has %d lines, want %d (run with -update to write the file)", file, len(want), len(got))
 	}
 	if d := plantest.Diff(stored(), decodePlan(t, string(golden))); d != "" {
-		t.Errorf("%s is read as another plan: %s", file, d)
+		t.Errorf("%s reads as a different plan: %s", file, d)
 	}
 }
 
-// TestJSONForm pins the form of each type, where it differs from what encoding/json would do alone.
+// TestJSONForm pins the JSON of each type where it differs from that of encoding/json.
 func TestJSONForm(t *testing.T) {
 	east := time.Date(2024, 2, 29, 1, 2, 3, 40_000_000, time.FixedZone("", 2*3600))
 	const begun, idText = `2024-02-28T23:02:03.04Z`, `018f0000-0000-7000-8000-000000000001`
@@ -227,7 +227,7 @@ func TestJSONLeavesTheValueAlone(t *testing.T) {
 	encode(t, p)
 	for what, at := range map[string]time.Time{"SubmitTime": p.SubmitTime, "State.Start": p.State.Start, "Attempts[0].Start": attempt.Start} {
 		if at.Location() != east {
-			t.Errorf("marshalling has moved %s to another zone", what)
+			t.Errorf("marshalling moved %s to another zone", what)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestJSONMeta(t *testing.T) {
 		}
 	}
 
-	// What was in the plan before is no part of what is read.
+	// Reading replaces what was in the plan.
 	p := &workflow.Plan{Meta: []byte("before")}
 	if err := json.Unmarshal([]byte(`{}`), p); err != nil || p.Meta != nil {
 		t.Errorf("reading a plan without meta gives %q and %v", p.Meta, err)
@@ -326,8 +326,8 @@ func TestMarshalErrors(t *testing.T) {
 		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
 		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		{"request", "workflow: request of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},
-		{"a request that is a number and yet none", "unsupported value: NaN", action(&workflow.Action{Req: math.NaN()})},
-		{"a raw request that is no JSON", "workflow: request of action", action(&workflow.Action{Req: json.RawMessage("{")})},
+		{"a request that is not a number", "unsupported value: NaN", action(&workflow.Action{Req: math.NaN()})},
+		{"a raw request that is not JSON", "workflow: request of action", action(&workflow.Action{Req: json.RawMessage("{")})},
 		{"response", "workflow: response", action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestUnmarshalErrors(t *testing.T) {
 	}
 }
 
-// TestEncodable: what would come back as something else, or not at all, is named.
+// TestEncodable checks that the rule names every request and response that would not come back unchanged.
 func TestEncodable(t *testing.T) {
 	type text struct {
 		A string `json:",omitempty"`
@@ -398,7 +398,7 @@ func TestEncodable(t *testing.T) {
 		{"text", "план \ufffd", ""},
 		{"the replacement character beside a backslash", text{A: `\` + "\ufffd" + `\ufffd`}, ""},
 		{"an escape in raw JSON", json.RawMessage(`"\ufffd"`), ""},
-		{"what is not written", text{A: "\ufffd", b: "\xff", C: "\xff", D: json.RawMessage(`"\ufffd"`)}, ""},
+		{"fields that are not written", text{A: "\ufffd", b: "\xff", C: "\xff", D: json.RawMessage(`"\ufffd"`)}, ""},
 		{"a string", "\xff", notUTF8},
 		{"a field", text{A: "a\xffb"}, notUTF8},
 		{"a pointer in an interface in a field", text{D: &text{A: "\xc3"}}, notUTF8},
@@ -406,8 +406,8 @@ func TestEncodable(t *testing.T) {
 		{"a value", map[int]string{1: "\xff"}, notUTF8},
 		{"a key", map[string]int{"\xff": 1}, notUTF8},
 		{"raw JSON", json.RawMessage("[\"\xff\"]"), notUTF8},
-		{"what marshals itself to text", text{D: marshaler("\xff")}, notUTF8},
-		{"what marshals itself to valid text", text{D: marshaler("\ufffd")}, ""},
+		{"a type that marshals itself to text", text{D: marshaler("\xff")}, notUTF8},
+		{"a type that marshals itself to valid text", text{D: marshaler("\ufffd")}, ""},
 		{"bytes", []byte{0xff}, ""},
 		{"9,000 levels", list(workflow.MaxDepth), ""},
 		{"9,001 levels", list(workflow.MaxDepth + 1), tooDeep},
@@ -415,7 +415,7 @@ func TestEncodable(t *testing.T) {
 		{"9,001 raw levels", deep(workflow.MaxDepth + 1), tooDeep},
 		{"many short lists", json.RawMessage("[" + strings.Repeat("[],", 20_000) + "{}]"), ""},
 		{"brackets in text", strings.Repeat(`[{"\`, 20_000), ""},
-		{"no number", math.NaN(), "NaN"},
+		{"not a number", math.NaN(), "NaN"},
 		{"broken raw JSON", json.RawMessage("{"), "unexpected end"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestEncodable(t *testing.T) {
 			err := workflow.Validate(a, workflow.Encodable)
 			_, encodeErr := workflow.Marshal(a)
 			if (err == nil) != (encodeErr == nil) {
-				t.Errorf("the rule says %v, and Marshal %v", err, encodeErr)
+				t.Errorf("the rule reported %v, and Marshal returned %v", err, encodeErr)
 			}
 			if test.want == "" {
 				if err != nil {
@@ -443,7 +443,8 @@ type marshaler string
 
 func (m marshaler) MarshalText() ([]byte, error) { return []byte(m), nil }
 
-// TestHalfCharactersAreRefused: raw text is refused where encoding/json would read U+FFFD for an escape of something else.
+// TestHalfCharactersAreRefused checks that raw text is refused if encoding/json would read an escape in it as
+// U+FFFD.
 func TestHalfCharactersAreRefused(t *testing.T) {
 	parts := []string{`a`, `é`, `🚀`, `\\`, `\"`, `\n`, `u`, `ud83d`, `\u0041`, `\ud83d`, `\uDE80`, `\uDBFF`, `\udfff`, `\ud7ff`, `\ue000`}
 	for _, first := range parts {

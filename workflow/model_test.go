@@ -25,8 +25,8 @@ func key(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("00000000-0000-4000-8000-%012x", n))
 }
 
-// stored returns a full plan that ran, as a vault would give it back: every field of the model is set somewhere in it, and it
-// is the same each time.
+// stored returns a full plan that ran, as a vault would return it. Every field of the model is set somewhere
+// in it. The plan is the same each time.
 func stored() *workflow.Plan {
 	p := plantest.Full()
 	plantest.Finish(p)
@@ -82,8 +82,8 @@ func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
 	return p
 }
 
-// eachField calls do for every field of the model below v and every element of its lists, with the path that Validate would
-// give it.
+// eachField calls do for every field of the model below v and every element of its lists, with the path that
+// Validate would give it.
 func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
 	switch {
 	case v.Kind() == reflect.Pointer:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Status is where an object stands: NotStarted, Running, or one of the final three. A plan only moves forward; its parts may
-// be reset and run again.
+// Status is the status of an object: NotStarted, Running, or one of three final ones. A plan only moves
+// forward; its sub-objects may be reset and run again.
 type Status int
 
 // The statuses. The zero value is NotStarted; Completed, Failed and Stopped are final.
@@ -18,7 +18,7 @@ const (
 	Stopped
 )
 
-// FailureReason says which part made a plan fail.
+// FailureReason says what made a plan fail.
 type FailureReason int
 
 // The reasons. The zero value is NoFailure.
@@ -31,7 +31,7 @@ const (
 	DeferredCheckFailed
 	DeferredActionFailed
 	StopRequested
-	ExceededRecovery // the plan was left for too long to be taken up again
+	ExceededRecovery // the plan was interrupted for too long
 )
 
 // When says after which outcome of the plan a deferred batch runs.
@@ -44,7 +44,7 @@ const (
 	Always
 )
 
-// Kind says which of the model's types an Object is.
+// Kind is one of the types of objects.
 type Kind int
 
 // The kinds of objects.
@@ -58,7 +58,7 @@ const (
 	KindDeferBatch
 )
 
-// The text forms, which are also the stored ones: an entry may be added at the end of a list, never changed.
+// The names of the values. They are stored, so names may be added at the end of a list, but never changed.
 var (
 	statusNames = names[Status]{"status", []string{"NotStarted", "Running", "Completed", "Failed", "Stopped"}}
 	reasonNames = names[FailureReason]{"failure reason", []string{
@@ -70,7 +70,7 @@ var (
 	kindNames = names[Kind]{"kind", []string{"plan", "checks", "block", "sequence", "action", "deferredActions", "deferBatch"}}
 )
 
-// names gives an enumeration its text.
+// names gives the values of an enumeration their names.
 type names[T ~int] struct {
 	what string
 	list []string
@@ -101,38 +101,38 @@ func (n names[T]) unmarshal(v *T, text []byte) error {
 	return nil
 }
 
-// Valid says whether s is one of the five statuses.
+// Valid reports whether s is one of the five statuses.
 func (s Status) Valid() bool { return statusNames.valid(s) }
 
-// Final says whether s is an end: Completed, Failed or Stopped.
+// Final reports whether s is Completed, Failed or Stopped.
 func (s Status) Final() bool { return s == Completed || s == Failed || s == Stopped }
 
-// String returns the status' name.
+// String returns the name of the status.
 func (s Status) String() string { return statusNames.string(s) }
 
-// MarshalText returns the status' name; a value that is no status is an error.
+// MarshalText returns the name of the status, or an error if there is no such status.
 func (s Status) MarshalText() ([]byte, error) { return statusNames.marshal(s) }
 
-// UnmarshalText reads a name that MarshalText gave.
+// UnmarshalText reads the name of a status.
 func (s *Status) UnmarshalText(text []byte) error { return statusNames.unmarshal(s, text) }
 
-// String returns the reason's name.
+// String returns the name of the reason.
 func (r FailureReason) String() string { return reasonNames.string(r) }
 
-// MarshalText returns the reason's name; a value that is no reason is an error.
+// MarshalText returns the name of the reason, or an error if there is no such reason.
 func (r FailureReason) MarshalText() ([]byte, error) { return reasonNames.marshal(r) }
 
-// UnmarshalText reads a name that MarshalText gave.
+// UnmarshalText reads the name of a reason.
 func (r *FailureReason) UnmarshalText(text []byte) error { return reasonNames.unmarshal(r, text) }
 
 // String returns the name of the outcome.
 func (w When) String() string { return whenNames.string(w) }
 
-// MarshalText returns the outcome's name; a value that is none is an error.
+// MarshalText returns the name of the outcome, or an error if there is no such outcome.
 func (w When) MarshalText() ([]byte, error) { return whenNames.marshal(w) }
 
-// UnmarshalText reads a name that MarshalText gave.
+// UnmarshalText reads the name of an outcome.
 func (w *When) UnmarshalText(text []byte) error { return whenNames.unmarshal(w, text) }
 
-// String returns the kind's name.
+// String returns the name of the kind.
 func (k Kind) String() string { return kindNames.string(k) }

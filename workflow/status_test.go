@@ -24,7 +24,8 @@ func TestWhenText(t *testing.T) {
 	checkNames[workflow.When](t, "when", "OnSuccess", "OnFailure", "Always")
 }
 
-// checkNames checks that the values 0, 1, 2 ... have these names, which are stored ones, and that there are no others.
+// checkNames checks that the values 0, 1, 2 ... have these names, which are stored, and that there are no
+// others.
 func checkNames[T interface {
 	~int
 	fmt.Stringer
@@ -66,7 +67,7 @@ func checkNames[T interface {
 			t.Errorf("%q is read with the error %q, want %q", text, err, want)
 		}
 		if got != 1 {
-			t.Errorf("reading %q, which is no name, has changed the value to %d", text, int(got))
+			t.Errorf("reading the unknown name %q changed the value to %d", text, int(got))
 		}
 	}
 }

@@ -15,11 +15,12 @@ import (
 	"unicode/utf8"
 )
 
-// ParseError says what is wrong at one place of a plan's text.
+// ParseError describes a problem at one place in the text of a plan.
 type ParseError struct {
-	// Line and Column are where it is, both counted from 1; Column counts characters.
+	// Line and Column are the place, both counted from 1. Column counts characters.
 	Line, Column int
-	// Field is the path to the field, such as blocks[0].sequences[2].actions[1].timeout; empty for the text as a whole.
+	// Field is the path to the field, such as blocks[0].sequences[2].actions[1].timeout. It is empty for the
+	// text as a whole.
 	Field string
 	// Problem says what is wrong with it.
 	Problem string
@@ -33,14 +34,15 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s: %s", e.Line, e.Column, e.Field, e.Problem)
 }
 
-// ParsePlan reads the JSON of a new plan that a person wrote. It refuses what encoding/json passes over: unknown fields,
-// names given twice, and names that differ in case. It also refuses what is no work (a plan without blocks, a sequence
-// without actions), and fields that storage and engine set. The plan is then validated as by [Validate].
+// ParsePlan reads the JSON of a new plan that a person wrote. It refuses what encoding/json silently accepts:
+// unknown fields, names given twice, and names that differ in case. It also refuses a plan without work in it
+// (no blocks, or a sequence without actions), and fields that only the vault or the engine sets. It then
+// validates the plan as [Validate] does.
 //
-// request returns an empty value of the type of a plugin's requests, as [plugins.Plugin.Request] does, and the action's req
-// must fit it. An error of request says that there is no such plugin.
+// request returns an empty value of the type of a plugin's requests, as [plugins.Plugin.Request] does, and
+// the action's req must fit it. An error from request means that there is no such plugin.
 //
-// ParsePlan reports all faults, as *ParseErrors joined with errors.Join, in the order of the text.
+// ParsePlan reports all problems, as *[ParseError]s joined with errors.Join, in the order of the text.
 func ParsePlan(text []byte, request func(plugin string) (any, error)) (*Plan, error) {
 	p := &planParser{text: text, request: request, at: map[string]int{}}
 	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil { // wrong syntax, or nested too deeply
@@ -52,7 +54,7 @@ func ParsePlan(text []byte, request func(plugin string) (any, error)) (*Plan, er
 		return nil, p.err()
 	}
 	p.tokens = json.NewDecoder(bytes.NewReader(text))
-	p.tokens.UseNumber() // a number's size is the field's affair
+	p.tokens.UseNumber() // the field's type decides how large a number may be
 	whole := p.read()
 	p.distinct(whole, "")
 	p.check(whole, reflect.TypeFor[Plan](), "")
@@ -70,16 +72,16 @@ func ParsePlan(text []byte, request func(plugin string) (any, error)) (*Plan, er
 	return plan, nil
 }
 
-// planParser holds a text against the types of the model.
+// planParser compares a text with the types of the model.
 type planParser struct {
 	text    []byte
 	request func(plugin string) (any, error)
 	tokens  *json.Decoder
-	at      map[string]int // where the fields are, by their paths
+	at      map[string]int // the offset of each field, by its path
 	errs    []*ParseError
 }
 
-// value is a JSON value and where it is in the text.
+// value is a JSON value and its place in the text.
 type value struct {
 	start, end int
 	members    []member // of an object
@@ -92,7 +94,7 @@ type member struct {
 	value value
 }
 
-// read reads the next value. The syntax is right already.
+// read reads the next value of a text whose syntax is correct.
 func (p *planParser) read() value {
 	v := value{start: p.next()}
 	token, _ := p.tokens.Token()
@@ -114,7 +116,7 @@ func (p *planParser) read() value {
 	return v
 }
 
-// next is where the next token begins.
+// next returns the offset of the next token.
 func (p *planParser) next() int {
 	i := int(p.tokens.InputOffset())
 	for i < len(p.text) && strings.IndexByte(" \t\r\n,:", p.text[i]) >= 0 {
@@ -123,7 +125,7 @@ func (p *planParser) next() int {
 	return i
 }
 
-// twins are the forms in which the model's types with a JSON of their own are read.
+// twins are the structs through which the types with an UnmarshalJSON are read.
 var twins = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[Plan]():   reflect.TypeFor[planJSON](),
 	reflect.TypeFor[Checks](): reflect.TypeFor[checksJSON](),
@@ -131,7 +133,7 @@ var twins = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[Action](): reflect.TypeFor[actionJSON](),
 }
 
-// needed names the field without which an object of the model is no work.
+// needed is the field that each type of object must have.
 var needed = map[reflect.Type]string{
 	reflect.TypeFor[Plan]():            "blocks",
 	reflect.TypeFor[Checks]():          "actions",
@@ -142,14 +144,14 @@ var needed = map[reflect.Type]string{
 	reflect.TypeFor[DeferBatch]():      "actions",
 }
 
-// notAuthored are the fields of the model that storage and engine set.
-var notAuthored = []string{"planID", "state", "submitTime", "reason", "attempts"}
+// notAuthored are the fields that the vault or the engine sets.
+var notAuthored = []string{"planID", "state", "submitTime", "reason", "runtimeUpdate", "attempts"}
 
-// check holds a value against the type that it is read as.
+// check compares a value with the type that it is read as.
 func (p *planParser) check(v value, t reflect.Type, path string) {
 	p.at[path] = v.start
 	if p.null(v) && t.Kind() == reflect.Pointer {
-		return // a field that is left out
+		return // null is the same as an absent field
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -185,7 +187,7 @@ func (p *planParser) check(v value, t reflect.Type, path string) {
 	}
 }
 
-// members holds an object's members against its fields.
+// members checks the members of an object against the fields of its type.
 func (p *planParser) members(v value, path string, known map[string]reflect.Type) {
 	for _, m := range v.members {
 		if t, ok := known[m.name]; ok {
@@ -196,7 +198,7 @@ func (p *planParser) members(v value, path string, known map[string]reflect.Type
 	}
 }
 
-// distinct makes sure that no object, of whatever type, has two members of one name.
+// distinct checks that no object in the text, of whatever type, has two members of the same name.
 func (p *planParser) distinct(v value, path string) {
 	seen := map[string]bool{}
 	for _, m := range v.members {
@@ -211,10 +213,10 @@ func (p *planParser) distinct(v value, path string) {
 	}
 }
 
-// below is the path of a member.
+// below returns the path of a member.
 func below(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// need makes sure that an object has a field, and that there is something in it.
+// need checks that an object has a field that is not empty.
 func (p *planParser) need(v value, name, path string) {
 	field := v.member(name)
 	switch {
@@ -227,12 +229,12 @@ func (p *planParser) need(v value, name, path string) {
 	}
 }
 
-// requestOf returns the type of an action's request, any where there is no such plugin.
+// requestOf returns the type of an action's request, or any if there is no such plugin.
 func (p *planParser) requestOf(v value, path string) reflect.Type {
 	var name string
 	plugin := v.member("plugin")
 	if plugin == nil || json.Unmarshal(p.text[plugin.start:plugin.end], &name) != nil {
-		return reflect.TypeFor[any]() // which is told elsewhere
+		return reflect.TypeFor[any]() // need and check report this
 	}
 	request, err := p.request(name)
 	if err != nil {
@@ -244,7 +246,7 @@ func (p *planParser) requestOf(v value, path string) reflect.Type {
 	return reflect.TypeOf(request)
 }
 
-// leaf lets encoding/json read a value.
+// leaf reads a value with encoding/json.
 func (p *planParser) leaf(v value, t reflect.Type, path string) {
 	err := json.Unmarshal(p.text[v.start:v.end], reflect.New(t).Interface())
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -275,7 +277,7 @@ func wanted(t reflect.Type) string {
 	return t.String()
 }
 
-// validate finds what the types alone do not show.
+// validate reports what Validate finds.
 func (p *planParser) validate(plan *Plan) {
 	joined, ok := Validate(plan).(interface{ Unwrap() []error })
 	if !ok {
@@ -289,7 +291,7 @@ func (p *planParser) validate(plan *Plan) {
 	}
 }
 
-// inJSON turns the path of a field into that of its JSON.
+// inJSON turns the path of a field in Go into its path in JSON.
 func inJSON(field string) string {
 	names := strings.Split(field, ".")
 	for i, name := range names {
@@ -303,7 +305,7 @@ func inJSON(field string) string {
 	return strings.Join(names, ".")
 }
 
-// bad notes a problem at a place of the text.
+// bad adds a problem at an offset of the text.
 func (p *planParser) bad(at int, field, problem string, args ...any) {
 	before := p.text[:min(at, len(p.text))]
 	line := 1 + bytes.Count(before, []byte("\n"))
@@ -311,7 +313,7 @@ func (p *planParser) bad(at int, field, problem string, args ...any) {
 	p.errs = append(p.errs, &ParseError{line, column, field, fmt.Sprintf(problem, args...)})
 }
 
-// err joins what was found, in the order of the text.
+// err joins the problems in the order of the text.
 func (p *planParser) err() error {
 	slices.SortStableFunc(p.errs, func(a, b *ParseError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -326,7 +328,7 @@ func (p *planParser) err() error {
 // null reports whether a value is null.
 func (p *planParser) null(v value) bool { return p.text[v.start] == 'n' }
 
-// member returns an object's member, the first of the name; nil if there is none.
+// member returns the first member of an object with this name, or nil.
 func (v value) member(name string) *value {
 	for i := range v.members {
 		if v.members[i].name == name {
@@ -336,7 +338,7 @@ func (v value) member(name string) *value {
 	return nil
 }
 
-// readsItself reports whether a type has a form of its own in JSON.
+// readsItself reports whether a type has an UnmarshalJSON or UnmarshalText of its own.
 func readsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())

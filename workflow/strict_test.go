@@ -17,7 +17,7 @@ type wish struct {
 	Any   map[string]any `json:"any"`
 }
 
-// wishes is a registry with one plugin.
+// wishes knows a few plugins.
 func wishes(plugin string) (any, error) {
 	switch plugin {
 	case "wish":
@@ -30,7 +30,7 @@ func wishes(plugin string) (any, error) {
 	return nil, fmt.Errorf("no plugin %q; known are wish", plugin)
 }
 
-// withActions is a plan around some actions, which begin in line 2.
+// withActions returns the text of a plan with some actions, which begin in line 2.
 func withActions(actions string) string {
 	return `{"blocks":[{"sequences":[{"actions":[` + "\n" + actions + "\n]}]}]}"
 }
@@ -55,7 +55,7 @@ func TestParsePlan(t *testing.T) {
 	}
 }
 
-// TestParsePlanReadsWhatIsWritten parses plans of all shapes, as their authors would write them.
+// TestParsePlanReadsWhatIsWritten parses plans of all shapes, as an author would write them.
 func TestParsePlanReadsWhatIsWritten(t *testing.T) {
 	all := []*workflow.Plan{plantest.Full()}
 	for seed := range uint64(50) {
@@ -72,14 +72,14 @@ func TestParsePlanReadsWhatIsWritten(t *testing.T) {
 			}
 			continue
 		}
-		for _, problem := range faults(err) { // random plans have parts without work
+		for _, problem := range faults(err) { // random plans have objects without work
 			if !strings.Contains(problem, "there is no \"") && !strings.Contains(problem, "is empty") {
 				t.Errorf("%d: %s", i, problem)
 			}
 		}
 	}
 	if parsed == 0 {
-		t.Error("none was parsed")
+		t.Error("no plan was parsed")
 	}
 }
 
@@ -163,7 +163,8 @@ func TestParsePlanRefuses(t *testing.T) {
 	}
 }
 
-// TestParsePlanLooksEverywhere puts a wrong field into every object of a full plan, and one that only an engine sets.
+// TestParsePlanLooksEverywhere puts a misspelt field, and fields that only the vault or the engine sets, into
+// every object of a plan.
 func TestParsePlanLooksEverywhere(t *testing.T) {
 	plan := plantest.Full()
 	kinds := map[workflow.Kind]bool{}
@@ -185,7 +186,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 			}
 		case map[string]any:
 			objects++
-			for _, name := range []string{"nmae", "state", "attempts", "planID"} {
+			for _, name := range []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate"} {
 				v[name] = 1
 				text, err := json.Marshal(whole)
 				if err != nil {
@@ -205,11 +206,12 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 	}
 	visit(whole)
 	if len(kinds) != 7 || objects < 7 {
-		t.Errorf("only %d kinds and %d objects were looked at", len(kinds), objects)
+		t.Errorf("the test covers only %d kinds and %d objects", len(kinds), objects)
 	}
 }
 
-// FuzzParsePlan parses any bytes. What is parsed must be what encoding/json reads.
+// FuzzParsePlan parses arbitrary bytes. A plan that ParsePlan accepts must be the plan that encoding/json
+// reads.
 func FuzzParsePlan(f *testing.F) {
 	f.Add([]byte(withActions(`{"plugin":"wish","req":{"text":"a","any":{"b":[{"c":1,"c":2}]}}}`)))
 	f.Add([]byte(`{"name":"é","contChecks":{"delay":"1s","actions":[null]},"blocks":[]}`))

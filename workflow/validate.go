@@ -9,12 +9,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxWrapped is how many errors an attempt's error may have behind it, each wrapped in the one before.
+// MaxWrapped is how many errors the error of an attempt may wrap, each in the one before.
 const MaxWrapped = 100
 
 // FieldError says what is wrong with one field.
 type FieldError struct {
-	// Field is the path to the field from the object that was validated, such as Blocks[0].Sequences[2].Actions[1].Timeout.
+	// Field is the path to the field, beginning at the object that was validated, such as
+	// Blocks[0].Sequences[2].Actions[1].Timeout.
 	Field string
 	// Problem says what is wrong with it.
 	Problem string
@@ -23,12 +24,14 @@ type FieldError struct {
 // Error returns the field and the problem.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// Rule is an additional demand on objects: it reports a problem with a field of o, by the field's name within o.
+// Rule is an additional check of an object. It reports problems with bad, which takes the name of a field
+// within o.
 type Rule func(o Object, bad func(field, problem string))
 
-// Validate says everything that is wrong with an object and all below it, as *FieldErrors joined with errors.Join; nil
-// when nothing is. IDs and PlanIDs that are not set are not errors, since storage fills them in; those that are must be
-// UUIDv7s, different from each other, and of one plan. The rules are asked about each object too.
+// Validate reports everything that is wrong with an object and with everything below it, as *[FieldError]s
+// joined with errors.Join. IDs and PlanIDs may be nil, since the vault fills them in. If they are set, they
+// must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules to
+// each object too.
 func Validate(o Object, rules ...Rule) error {
 	v := newValidator(o, rules)
 	visit(nil, o, nil, func(at *place, o, _ Object) bool {
@@ -40,8 +43,8 @@ func Validate(o Object, rules ...Rule) error {
 	return errors.Join(v.errs...)
 }
 
-// ValidateOwn is Validate for an object's own fields, which is what an update of it stores. Of its children it looks only at
-// which they are: ID and PlanID, which must be set. So the children may be worked on meanwhile.
+// ValidateOwn is Validate for an object's own fields, which an update stores. Of its children it reads only
+// ID and PlanID, which must be set, so other goroutines may work on them.
 func ValidateOwn(o Object, rules ...Rule) error {
 	v := newValidator(o, rules)
 	if v.header(nil, o) {
@@ -67,12 +70,12 @@ type validator struct {
 	rules  []Rule
 	planID uuid.UUID
 	seen   map[uuid.UUID]string
-	// objects tells parts without IDs apart.
+	// objects has the place of each object, to find one that stands in two places. New plans have no IDs yet.
 	objects map[Object]*place
 	errs    []error
 }
 
-// bad notes a problem with a field of the object at a place.
+// bad adds a problem with a field of the object at a place.
 func (v *validator) bad(at *place, field, problem string, args ...any) {
 	v.errs = append(v.errs, &FieldError{at.field(field), fmt.Sprintf(problem, args...)})
 }
@@ -83,7 +86,8 @@ func (v *validator) set(at *place, field string, id uuid.UUID) {
 	}
 }
 
-// header judges which object it is; false when there is none to judge further.
+// header checks the identity of an object: that it is not nil or repeated, its ID and its PlanID. It returns
+// false if there is nothing more to check.
 func (v *validator) header(at *place, o Object) bool {
 	if o == nil {
 		v.errs = append(v.errs, &FieldError{at.String(), "is nil"})
@@ -110,13 +114,13 @@ func (v *validator) header(at *place, o Object) bool {
 	case planID == uuid.Nil:
 	case planID != v.planID:
 		v.bad(at, "PlanID", "%s is another plan's: this one is %s", planID, v.planID)
-	case at == nil && h.PlanID != h.ID && !IsV7(planID): // a plan's was looked at as its ID
+	case at == nil && h.PlanID != h.ID && !IsV7(planID): // the PlanID of a plan is its ID
 		v.bad(at, "PlanID", "%s is not a UUIDv7", planID)
 	}
 	return true
 }
 
-// fields judges all other fields of an object.
+// fields checks all other fields of an object.
 func (v *validator) fields(at *place, o Object) {
 	bad := func(field, problem string, args ...any) { v.bad(at, field, problem, args...) }
 	h := o.Header()
@@ -172,7 +176,7 @@ func (v *validator) fields(at *place, o Object) {
 		text("Descr", o.Descr)
 		text("Plugin", o.Plugin)
 		if o.Plugin == "" {
-			bad("Plugin", "is empty: an action names the plugin that it runs")
+			bad("Plugin", "is empty: an action needs a plugin")
 		}
 		length("Timeout", o.Timeout)
 		if o.Retries < 0 {

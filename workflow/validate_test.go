@@ -42,7 +42,7 @@ func TestValidateGood(t *testing.T) {
 	}
 }
 
-// TestValidateFields damages every field of the model in turn: each is found, at its path, and nothing else is.
+// TestValidateFields damages every field of the model in turn. Validate must report exactly that field.
 func TestValidateFields(t *testing.T) {
 	type damage struct {
 		value   any
@@ -61,7 +61,7 @@ func TestValidateFields(t *testing.T) {
 		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(9), "there is no failure reason 9"}},
 		reflect.TypeFor[workflow.When]():          {{workflow.When(3), "there is no outcome 3"}},
 	}
-	// The elements of lists are the only pointers that must not be nil.
+	// Only the elements of lists must not be nil.
 	for _, p := range []any{
 		(*workflow.Block)(nil), (*workflow.Sequence)(nil), (*workflow.Action)(nil), (*workflow.DeferBatch)(nil),
 	} {
@@ -101,7 +101,7 @@ func TestValidateFields(t *testing.T) {
 		t.Error("the plan has no IDs")
 	}
 	if err := workflow.Validate(p); err != nil {
-		t.Errorf("after all was repaired: %v", err)
+		t.Errorf("after all damage was undone: %v", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestValidate(t *testing.T) {
 			[]string{"ContChecks.PlanID: " + id(1).String() + " is another plan's: this one is " + uuid.Nil.String()},
 		},
 		{
-			"lists of nothing",
+			"nil elements of lists",
 			func(p *workflow.Plan) {
 				p.PostChecks.Actions = []*workflow.Action{nil}
 				p.Blocks[0].Sequences[1].Actions[0] = nil
@@ -201,7 +201,7 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		{
-			"much at once, in the order of the plan",
+			"many problems, in the order of the plan",
 			func(p *workflow.Plan) {
 				p.Name, p.State.Status = "\x80", 77
 				p.Blocks[0].PreChecks.Delay = -time.Minute
@@ -237,7 +237,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateSamePointer: the parts of a plan that an author builds have no IDs yet by which to tell them apart.
+// TestValidateSamePointer puts one object into two places. Objects of a new plan have no IDs that would tell.
 func TestValidateSamePointer(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -278,13 +278,14 @@ func TestValidateSamePointer(t *testing.T) {
 			withIDs := stored()
 			test.damage(withIDs)
 			if workflow.Validate(withIDs) == nil {
-				t.Error("with IDs: nothing is found")
+				t.Error("with IDs: Validate found nothing")
 			}
 		})
 	}
 }
 
-// TestValidatePart: an object that is validated by itself is the start of all paths, and its PlanID is that of all below it.
+// TestValidatePart validates sub-objects by themselves: paths begin there, and everything below must have the
+// same PlanID.
 func TestValidatePart(t *testing.T) {
 	p := stored()
 	b := p.Blocks[1]
@@ -310,14 +311,14 @@ func TestValidatePart(t *testing.T) {
 		*o.Header().PlanID = key(1)
 		want := "PlanID: " + key(1).String() + " is not a UUIDv7"
 		if got := problems(t, workflow.Validate(o)); !slices.Contains(got, want) {
-			t.Errorf("a %v of a plan that can't be: got %q, want %q", o.Kind(), got, want)
+			t.Errorf("a %v with an invalid PlanID: got %q, want %q", o.Kind(), got, want)
 		}
 	}
 }
 
 func TestValidateRules(t *testing.T) {
 	p := stored()
-	p.Blocks[0].Sequences[0].Actions[0] = nil // rules need not expect such things
+	p.Blocks[0].Sequences[0].Actions[0] = nil // rules are not applied to nil objects
 	var asked []workflow.Object
 	noted := func(o workflow.Object, _ func(field, problem string)) { asked = append(asked, o) }
 	strict := func(o workflow.Object, bad func(field, problem string)) {
@@ -348,9 +349,9 @@ func TestValidateRules(t *testing.T) {
 		all = append(all, o)
 	}
 	if !slices.Equal(asked, all) {
-		t.Errorf("a rule was asked about %d objects, want the %d of the walk", len(asked), len(all))
+		t.Errorf("a rule was applied to %d objects, want the %d of the walk", len(asked), len(all))
 	}
 	if err := workflow.Validate(stored(), never); err != nil {
-		t.Errorf("a rule that finds nothing: %v", err)
+		t.Errorf("with a rule that finds nothing: %v", err)
 	}
 }

@@ -9,29 +9,36 @@ import (
 	"github.com/google/uuid"
 )
 
-// Object is any part of a plan, the plan itself included: *Plan, *Checks, *Block, *Sequence, *Action,
-// *DeferredActions or *DeferBatch.
+// Object is a plan or any sub-object of it: *Plan, *Checks, *Block, *Sequence, *Action, *DeferredActions or
+// *DeferBatch.
 type Object interface {
-	// Kind says which of the types it is.
+	// Kind returns which of these types it is.
 	Kind() Kind
-	// Header gives access to the fields that every object has.
+	// Header returns pointers to the fields that every object has.
 	Header() Header
 
-	// children yields each child with the field it stands in and, in a list, its index (else -1). A nil entry of a list is
-	// yielded as nil; optional parts that are absent are left out.
+	// children yields each child with its field and its index in the field, or -1 if the field is not a list.
+	// It yields nil elements of lists as nil, and skips optional children that are nil.
 	children(yield func(field string, index int, child Object) bool) bool
 }
 
-// Header points to the fields that every object has. A plan's PlanID is its ID.
+// ObjectPointer is the constraint of functions that are generic over the types of objects: P is a pointer to
+// T, and an Object.
+type ObjectPointer[T any] interface {
+	*T
+	Object
+}
+
+// Header has pointers to the fields that every object has. A plan's PlanID is its ID.
 type Header struct {
 	ID     *uuid.UUID
 	PlanID *uuid.UUID
 	State  *State
 }
 
-// Walk yields every object of the plan with its parent, parents before their children and in the order in which
-// they run: the plan itself (its parent is nil), its bypass, pre, cont, post and deferred checks, its blocks (each with
-// its own checks, then its sequences), its deferred actions. Nil children are passed over.
+// Walk yields every object of the plan with its parent, which is nil for the plan itself. Parents come before
+// their children, and children in the order in which they run: the bypass, pre, cont, post and deferred
+// checks, then blocks or sequences, then the deferred actions. Walk skips nil children.
 func Walk(p *Plan) iter.Seq2[Object, Object] {
 	return func(yield func(Object, Object) bool) {
 		if p == nil {
@@ -43,7 +50,7 @@ func Walk(p *Plan) iter.Seq2[Object, Object] {
 	}
 }
 
-// Parts returns every object below the plan, in the order of Walk.
+// Parts returns every sub-object of the plan, in the order of [Walk].
 func Parts(p *Plan) []Object {
 	var parts []Object
 	for o, parent := range Walk(p) {
@@ -54,7 +61,8 @@ func Parts(p *Plan) []Object {
 	return parts
 }
 
-// place is where an object stands: a chain of fields from the plan down to it. It is put into words only when asked for.
+// place is where an object stands: a chain of fields up to the object that the walk began with. Its text is
+// made only when it is needed.
 type place struct {
 	up    *place
 	in    string
@@ -75,7 +83,7 @@ func (p *place) String() string {
 	return s
 }
 
-// field is the path to a field of the object at the place.
+// field returns the path to a field of the object at the place.
 func (p *place) field(name string) string {
 	if p == nil {
 		return name
@@ -83,7 +91,7 @@ func (p *place) field(name string) string {
 	return p.String() + "." + name
 }
 
-// visit calls do for o and all below it, each with its place; nil entries of lists are visited too.
+// visit calls do for o and everything below it, each with its place, nil elements of lists included.
 func visit(at *place, o, parent Object, do func(at *place, o, parent Object) bool) bool {
 	if !do(at, o, parent) {
 		return false
@@ -96,8 +104,8 @@ func visit(at *place, o, parent Object, do func(at *place, o, parent Object) boo
 	})
 }
 
-// Fingerprint names what is below an object: which parts, by ID, in which places. It is empty when nothing is. It reads IDs
-// and nothing else of the parts, so they may be worked on meanwhile.
+// Fingerprint returns a hash of the tree below an object: the IDs of all sub-objects, with their places. It
+// is empty if there are none. Fingerprint reads only IDs, so other goroutines may work on the sub-objects.
 func Fingerprint(o Object) string {
 	h := fnv.New64a()
 	empty := true
@@ -121,8 +129,8 @@ func Fingerprint(o Object) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// ChecksOf returns where an object keeps its five checks: bypass, pre, cont, post, deferred. Objects other than plans
-// and blocks have none.
+// ChecksOf returns pointers to the fields that hold the five checks of a plan or a block: bypass, pre, cont,
+// post, deferred. It returns nil for other objects.
 func ChecksOf(o Object) []**Checks {
 	switch o := o.(type) {
 	case *Plan:
@@ -154,25 +162,25 @@ func (d *DeferredActions) Kind() Kind { return KindDeferredActions }
 // Kind returns KindDeferBatch.
 func (b *DeferBatch) Kind() Kind { return KindDeferBatch }
 
-// Header points to the plan's ID (twice) and state.
+// Header returns pointers to the plan's ID (twice) and state.
 func (p *Plan) Header() Header { return Header{&p.ID, &p.ID, &p.State} }
 
-// Header points to the checks' ID, PlanID and state.
+// Header returns pointers to the checks' ID, PlanID and state.
 func (c *Checks) Header() Header { return Header{&c.ID, &c.PlanID, &c.State} }
 
-// Header points to the block's ID, PlanID and state.
+// Header returns pointers to the block's ID, PlanID and state.
 func (b *Block) Header() Header { return Header{&b.ID, &b.PlanID, &b.State} }
 
-// Header points to the sequence's ID, PlanID and state.
+// Header returns pointers to the sequence's ID, PlanID and state.
 func (s *Sequence) Header() Header { return Header{&s.ID, &s.PlanID, &s.State} }
 
-// Header points to the action's ID, PlanID and state.
+// Header returns pointers to the action's ID, PlanID and state.
 func (a *Action) Header() Header { return Header{&a.ID, &a.PlanID, &a.State} }
 
-// Header points to the deferred actions' ID, PlanID and state.
+// Header returns pointers to the deferred actions' ID, PlanID and state.
 func (d *DeferredActions) Header() Header { return Header{&d.ID, &d.PlanID, &d.State} }
 
-// Header points to the batch's ID, PlanID and state.
+// Header returns pointers to the batch's ID, PlanID and state.
 func (b *DeferBatch) Header() Header { return Header{&b.ID, &b.PlanID, &b.State} }
 
 func (p *Plan) children(yield func(string, int, Object) bool) bool {
@@ -213,11 +221,9 @@ func eachChecks(o Object, yield func(string, int, Object) bool) bool {
 	return true
 }
 
-// each yields a list's elements; a nil pointer becomes a nil Object, which callers can compare.
-func each[T any, P interface {
-	*T
-	Object
-}](field string, list []P, yield func(string, int, Object) bool) bool {
+// each yields the elements of a list. It turns a nil pointer into a nil Object, which callers can compare
+// with nil.
+func each[T any, P ObjectPointer[T]](field string, list []P, yield func(string, int, Object) bool) bool {
 	for i, c := range list {
 		var child Object
 		if c != nil {

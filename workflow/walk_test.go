@@ -26,7 +26,7 @@ func sameSteps(t *testing.T, got, want []visited) {
 		case i >= len(got):
 			t.Fatalf("the walk ends after %d objects, want %d", i, len(want))
 		case i >= len(want):
-			t.Fatalf("the walk goes on after %d objects with a %v", i, got[i].object.Kind())
+			t.Fatalf("after %d objects the walk continues with a %v", i, got[i].object.Kind())
 		case got[i] != want[i]:
 			t.Fatalf("step %d of the walk is a %v, want another object (a %v) or another parent", i, got[i].object.Kind(), want[i].object.Kind())
 		}
@@ -85,7 +85,7 @@ func TestWalkOrder(t *testing.T) {
 	sameSteps(t, walk(p), want) // a sequence can be ranged over again
 }
 
-// TestWalkFindsAll compares the walk with a search through the structs that knows nothing of it.
+// TestWalkFindsAll compares the walk with a search through the structs by reflection.
 func TestWalkFindsAll(t *testing.T) {
 	plans := []*workflow.Plan{{}, plantest.Small(), plantest.Full(), plantest.Sized(3, 2, 4)}
 	for seed := range uint64(200) {
@@ -98,18 +98,18 @@ func TestWalkFindsAll(t *testing.T) {
 		for o, parent := range workflow.Walk(p) {
 			switch wantParent, ok := want[o]; {
 			case !ok:
-				t.Fatalf("plan %d: a %v is no part of the plan", i, o.Kind())
+				t.Fatalf("plan %d: a %v is not in the plan", i, o.Kind())
 			case met[o]:
-				t.Fatalf("plan %d: a %v comes twice", i, o.Kind())
+				t.Fatalf("plan %d: the walk visits a %v twice", i, o.Kind())
 			case parent != wantParent:
 				t.Fatalf("plan %d: a %v has the wrong parent %v", i, o.Kind(), parent)
 			case parent != nil && !met[parent]:
-				t.Fatalf("plan %d: a %v comes before its parent", i, o.Kind())
+				t.Fatalf("plan %d: the walk visits a %v before its parent", i, o.Kind())
 			}
 			met[o] = true
 		}
 		if len(met) != len(want) {
-			t.Errorf("plan %d: the walk meets %d objects of %d", i, len(met), len(want))
+			t.Errorf("plan %d: the walk visits %d objects of %d", i, len(met), len(want))
 		}
 	}
 }
@@ -135,7 +135,7 @@ func search(v reflect.Value, parent workflow.Object, found map[workflow.Object]w
 
 func TestWalkNil(t *testing.T) {
 	if steps := walk(nil); steps != nil {
-		t.Errorf("walking no plan meets %d objects", len(steps))
+		t.Errorf("a walk of nil visits %d objects", len(steps))
 	}
 
 	checks := &workflow.Checks{Actions: []*workflow.Action{nil}}
@@ -163,7 +163,7 @@ func TestWalkBreak(t *testing.T) {
 		for o, parent := range workflow.Walk(p) {
 			got = append(got, visited{o, parent})
 			if len(got) == n+1 {
-				break // a walk that went on would panic here
+				break // a walk that continued would panic here
 			}
 		}
 		sameSteps(t, got, all[:n+1])
@@ -175,17 +175,17 @@ func TestHeader(t *testing.T) {
 	for o := range workflow.Walk(p) {
 		v, h := reflect.ValueOf(o).Elem(), o.Header()
 		if h.ID != v.FieldByName("ID").Addr().Interface() {
-			t.Errorf("%v: the header has another ID", o.Kind())
+			t.Errorf("%v: the header has the wrong ID", o.Kind())
 		}
 		if h.State != v.FieldByName("State").Addr().Interface() {
-			t.Errorf("%v: the header has another state", o.Kind())
+			t.Errorf("%v: the header has the wrong state", o.Kind())
 		}
 		planID := "PlanID"
 		if o == p {
 			planID = "ID"
 		}
 		if h.PlanID != v.FieldByName(planID).Addr().Interface() {
-			t.Errorf("%v: the header has another PlanID", o.Kind())
+			t.Errorf("%v: the header has the wrong PlanID", o.Kind())
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestChecksOf(t *testing.T) {
 	}
 }
 
-// TestFingerprint: it tells which parts are below an object, in which places, and nothing else.
+// TestFingerprint checks that a fingerprint depends on the tree below an object, and on nothing else.
 func TestFingerprint(t *testing.T) {
 	seen := map[string]string{}
 	for o := range workflow.Walk(stored()) {
@@ -244,12 +244,12 @@ func TestFingerprint(t *testing.T) {
 		}
 		seen[f] = o.Header().ID.String()
 	}
-	// Versions hold it that outlive a process, so it must not change.
+	// Stored versions contain the fingerprint, so it must never change.
 	if got, want := workflow.Fingerprint(stored()), "uH37Y5QU-Cs"; got != want {
 		t.Errorf("the fingerprint of a plan is %q, want %q", got, want)
 	}
 	if f := workflow.Fingerprint(new(workflow.Plan)); f != "" {
-		t.Errorf("the fingerprint of nothing is %q", f)
+		t.Errorf("the fingerprint of an empty plan is %q", f)
 	}
 	for name, same := range map[string]func(p *workflow.Plan){
 		"the states": func(p *workflow.Plan) { p.Blocks[0].State = workflow.State{}; p.State.ETag = "" },
@@ -258,7 +258,7 @@ func TestFingerprint(t *testing.T) {
 	} {
 		p := stored()
 		if same(p); workflow.Fingerprint(p) != workflow.Fingerprint(stored()) {
-			t.Errorf("%s change it", name)
+			t.Errorf("the fingerprint depends on %s", name)
 		}
 	}
 	for name, other := range map[string]func(p *workflow.Plan){
@@ -278,7 +278,7 @@ func TestFingerprint(t *testing.T) {
 	} {
 		p := stored()
 		if other(p); workflow.Fingerprint(p) == workflow.Fingerprint(stored()) {
-			t.Errorf("%s does not change it", name)
+			t.Errorf("the fingerprint is the same after %s", name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package registry keeps the plugins that an engine knows, by name.
+// Package registry holds the plugins of an engine by name.
 package registry
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/planvault/azblob/plugins"
 )
 
-// Register holds plugins by name. The zero value and New's are empty and ready. It is safe for concurrent use.
+// Register holds plugins by name. The zero value is empty and ready to use. A Register is safe for concurrent
+// use.
 type Register struct {
 	mu      sync.RWMutex
 	plugins map[string]plugins.Plugin
@@ -20,7 +21,7 @@ func New() *Register {
 	return &Register{}
 }
 
-// Register adds a plugin. A nil plugin, one without a name and a name that is taken are refused.
+// Register adds a plugin. It returns an error if the plugin is nil or has no name, or if the name is taken.
 func (r *Register) Register(p plugins.Plugin) error {
 	if p == nil {
 		return errors.New("registry: the plugin is nil")
@@ -41,7 +42,7 @@ func (r *Register) Register(p plugins.Plugin) error {
 	return nil
 }
 
-// Plugin returns the plugin of that name, and whether there is one.
+// Plugin returns the plugin with this name, and whether there is one.
 func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

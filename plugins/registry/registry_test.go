@@ -25,13 +25,13 @@ func TestRegister(t *testing.T) {
 		t.Error("Plugin(other) found a plugin that was never registered")
 	}
 	if err := reg.Register(echo{"echo"}); err == nil {
-		t.Error("a name that is taken was registered again")
+		t.Error("Register accepted a name twice")
 	}
 	if err := reg.Register(echo{""}); err == nil {
-		t.Error("a plugin without a name was registered")
+		t.Error("Register accepted a plugin without a name")
 	}
 	if err := reg.Register(nil); err == nil {
-		t.Error("a nil plugin was registered")
+		t.Error("Register accepted a nil plugin")
 	}
 }
 

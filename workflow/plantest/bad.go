@@ -10,7 +10,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// BadPlan makes a plan wrong in one field. It applies to any plan of the shape of [Full], whether it is new or was read.
+// BadPlan makes a plan wrong in one field. It applies to any plan of the shape of [Full], whether it is new
+// or was read.
 type BadPlan struct {
 	// Field is the path to the wrong field, as in [workflow.FieldError].
 	Field string
@@ -20,11 +21,12 @@ type BadPlan struct {
 	Edit func(p *workflow.Plan)
 }
 
-// BadPlans returns all plans that are wrong whether they are new or not: [BadFields], [BadRequests] and [BadTrees].
+// BadPlans returns all plans that are wrong whether they are new or not: [BadFields], [BadRequests] and
+// [BadTrees].
 func BadPlans() []BadPlan { return slices.Concat(BadFields(), BadRequests(), BadTrees()) }
 
-// BadFields returns plans with a wrong value in a field of one of their objects. [workflow.Validate] finds them, and so does
-// [workflow.ValidateOwn] of the object that has the field.
+// BadFields returns plans with a wrong value in a field of one of their objects. [workflow.Validate] finds
+// them, and so does [workflow.ValidateOwn] of the object that has the field.
 func BadFields() []BadPlan {
 	const notUTF8 = "is not valid UTF-8"
 	afterAll, beforeAll := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -65,8 +67,9 @@ func BadFields() []BadPlan {
 	}
 }
 
-// BadRequests returns plans with an action that does not fit the plugins of [Register]. They are wrong for whoever has that
-// register: requests must be of the type that their plugin names, or JSON that can be read into it.
+// BadRequests returns plans with an action that does not fit the plugins of [Register]. They are wrong for
+// whoever has that register: requests must be of the type that their plugin names, or JSON that can be read
+// into it.
 func BadRequests() []BadPlan {
 	bad := func(problem string, req any) BadPlan {
 		return BadPlan{"PreChecks.Actions[0].Req", problem, func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = req }}
@@ -81,7 +84,8 @@ func BadRequests() []BadPlan {
 	}
 }
 
-// BadTrees returns plans whose objects are missing, repeated, or have wrong IDs. [workflow.Validate] finds them.
+// BadTrees returns plans whose objects are missing, repeated, or have wrong IDs. [workflow.Validate] finds
+// them.
 func BadTrees() []BadPlan {
 	none := func(field string, edit func(p *workflow.Plan)) BadPlan { return BadPlan{field, "is nil", edit} }
 	return []BadPlan{
@@ -127,7 +131,8 @@ func BadTrees() []BadPlan {
 	}
 }
 
-// BadNewPlans returns plans that are wrong only when they are new: they have begun, or their IDs are too far ahead.
+// BadNewPlans returns plans that are wrong only when they are new: they have begun, or their IDs are too far
+// ahead.
 func BadNewPlans() []BadPlan {
 	ahead := func() uuid.UUID { return workflow.NewV7At(time.Now().Add(25 * time.Hour)) }
 	const tooFar = "lies more than a day ahead"

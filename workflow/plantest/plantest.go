@@ -1,4 +1,4 @@
-// Package plantest makes plans for tests, and compares them.
+// Package plantest makes plans for tests, good and bad ones, and compares plans.
 package plantest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// PluginName is the plugin that all actions of the package's plans name.
+// PluginName is the name of [Plugin], which all actions of the package's plans use.
 const PluginName = "plantest.Echo"
 
-// Request is the plugin's request.
+// Request is the request of [Plugin].
 type Request struct {
 	Text    string
 	Number  int64             `json:",omitempty"`
@@ -29,13 +29,13 @@ type Request struct {
 	Payload []byte            `json:",omitempty"`
 }
 
-// Response is the plugin's response, which it gives as a pointer.
+// Response is the response of [Plugin], which returns it as a pointer.
 type Response struct {
 	Text string
 	OK   bool
 }
 
-// Plugin is the plugin; it can't be run.
+// Plugin is a plugin for tests. It can't be run.
 type Plugin struct{}
 
 // Name returns PluginName.
@@ -47,20 +47,20 @@ func (Plugin) Request() any { return Request{} }
 // Response returns an empty *Response.
 func (Plugin) Response() any { return &Response{} }
 
-// LooseName is the plugin whose requests and responses encoding/json can write and not always read.
+// LooseName is the name of [LoosePlugin].
 const LooseName = "plantest.Loose"
 
-// Loose is the request of that plugin, and a pointer to it is the response.
+// Loose is the request of [LoosePlugin]. encoding/json can write any value of it, but not read all of them.
 type Loose struct {
-	// Any can hold what has a JSON that is read as something else, or not at all.
+	// Any can hold values whose JSON is read as another type, or can't be read.
 	Any any `json:",omitempty"`
-	// Err can't be read unless it is nil.
+	// Err can be read only if it is nil.
 	Err error `json:",omitempty"`
-	// Nested reads itself, and so decides what it understands.
+	// Nested has its own UnmarshalText, which refuses some texts.
 	Nested []Written `json:",omitempty"`
 }
 
-// Written is a text that can be written whatever it is, and is read only where it is in capitals.
+// Written is a text that can always be written, but is read only if it is in capitals.
 type Written string
 
 // MarshalText returns the text.
@@ -75,7 +75,7 @@ func (w *Written) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// LoosePlugin is the plugin of that name; it can't be run.
+// LoosePlugin is a plugin whose requests and responses can't always be read. It can't be run.
 type LoosePlugin struct{}
 
 // Name returns LooseName.
@@ -87,21 +87,22 @@ func (LoosePlugin) Request() any { return Loose{} }
 // Response returns an empty *Loose.
 func (LoosePlugin) Response() any { return &Loose{} }
 
-// Register returns a new register with Plugin and LoosePlugin in it.
+// Register returns a new register with [Plugin] and [LoosePlugin].
 func Register() *registry.Register {
 	r := registry.New()
 	if err := errors.Join(r.Register(Plugin{}), r.Register(LoosePlugin{})); err != nil {
-		panic(err) // an empty register takes every plugin that has a name of its own
+		panic(err) // the two have different names
 	}
 	return r
 }
 
 var _, _ plugins.Plugin = Plugin{}, LoosePlugin{}
 
-// Small returns a plan with one action, as an author would build it: without IDs, times and states.
+// Small returns a plan with one action as an author builds it: without IDs, times and states.
 func Small() *workflow.Plan { return Sized(1, 1, 1) }
 
-// Sized returns a plan of so many blocks, each of so many sequences, each of so many actions.
+// Sized returns a plan with the given number of blocks, of sequences in each block, and of actions in each
+// sequence.
 func Sized(blocks, sequences, actions int) *workflow.Plan {
 	p := &workflow.Plan{Name: "sized", Descr: fmt.Sprintf("%d x %d x %d", blocks, sequences, actions)}
 	for b := range blocks {
@@ -118,7 +119,7 @@ func Sized(blocks, sequences, actions int) *workflow.Plan {
 	return p
 }
 
-// Full returns a plan in which every field that an author may set is set, and every optional part is there.
+// Full returns a plan in which every field that an author may set is set, and every optional object exists.
 func Full() *workflow.Plan {
 	p := &workflow.Plan{
 		GroupID: uuid.New(),
@@ -164,7 +165,7 @@ func action(name string) *workflow.Action {
 	}
 }
 
-// Strange yields texts that are easily damaged on their way through headers, XML and JSON.
+// Strange yields texts that are easily damaged in headers, XML and JSON.
 func Strange() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, s := range []string{
@@ -181,8 +182,8 @@ func Strange() iter.Seq[string] {
 	}
 }
 
-// Random returns a plan that depends on the seed alone, but for its IDs and Keys: of any shape up to a few dozen objects, with
-// any text, as an author would build it.
+// Random returns a plan as an author builds it, of any shape up to a few dozen objects, with any text. Except
+// for its IDs and Keys, it depends only on the seed.
 func Random(seed uint64) *workflow.Plan {
 	r := random{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
 	p := &workflow.Plan{Name: r.text(), Descr: r.text()}
@@ -266,8 +267,8 @@ func (r random) actions() []*workflow.Action {
 	return list
 }
 
-// Finish gives a plan that was read or created the states and attempts of one that ran through: every object is Completed,
-// and every action has a failed attempt and a good one.
+// Finish changes a plan as if it had run: every object is Completed, and every action has a failed attempt
+// and a successful one.
 func Finish(p *workflow.Plan) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for o := range workflow.Walk(p) {
@@ -282,13 +283,14 @@ func Finish(p *workflow.Plan) {
 	}
 }
 
-// Diff says where two plans differ, line by line of their JSON; "" when they do not. Versions (State.ETag) are left out.
-// Requests and responses must be of the same types, too, unless one of the two is raw JSON.
+// Diff describes the first difference between two plans, line by line of their JSON. It returns "" if they
+// are equal. It ignores versions (State.ETag). Requests and responses must have the same types, unless one of
+// the two is raw JSON.
 func Diff(want, got *workflow.Plan) string {
 	a, errA := lines(want)
 	b, errB := lines(got)
 	if err := errors.Join(errA, errB); err != nil {
-		return "can't be compared: " + err.Error()
+		return "the plans can't be compared: " + err.Error()
 	}
 	for i := range max(len(a), len(b)) {
 		x, y := lineAt(a, i), lineAt(b, i)
@@ -320,7 +322,7 @@ func lines(p *workflow.Plan) ([]string, error) {
 		return nil, err
 	}
 	dropETags(v)
-	text, _ = json.MarshalIndent(v, "", "  ") // it was decoded from JSON
+	text, _ = json.MarshalIndent(v, "", "  ") // v was decoded from JSON
 	return strings.Split(string(text), "\n"), nil
 }
 
@@ -330,11 +332,11 @@ func dropETags(v any) {
 		if state, ok := v["state"].(map[string]any); ok {
 			delete(state, "etag")
 			if len(state) == 1 && state["status"] == workflow.NotStarted.String() {
-				delete(v, "state") // the zero state, which is left out where there is no ETag either
+				delete(v, "state") // a zero state without ETag is not written
 			}
 		}
 		for field, child := range v {
-			if field != "req" && field != "resp" { // what is in those is the plugin's
+			if field != "req" && field != "resp" { // these are data of the plugin
 				dropETags(child)
 			}
 		}

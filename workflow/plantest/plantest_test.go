@@ -40,7 +40,7 @@ func eachField(v reflect.Value, path string, do func(path string, v reflect.Valu
 	}
 }
 
-// withoutKeys takes out of a plan what Random does not repeat.
+// withoutKeys removes what Random does not repeat.
 func withoutKeys(p *workflow.Plan) *workflow.Plan {
 	if p.GroupID != uuid.Nil {
 		p.GroupID = uuid.Max
@@ -84,7 +84,7 @@ func TestRandom(t *testing.T) {
 
 		a, b := withoutKeys(p), withoutKeys(plantest.Random(seed))
 		if !reflect.DeepEqual(a, b) {
-			t.Errorf("seed %d gives two plans: %s", seed, plantest.Diff(a, b))
+			t.Errorf("seed %d makes two different plans: %s", seed, plantest.Diff(a, b))
 		}
 		text, err := json.Marshal(a)
 		if err != nil {
@@ -93,30 +93,30 @@ func TestRandom(t *testing.T) {
 		different[string(text)] = true
 	}
 	if len(different) < 270 {
-		t.Errorf("300 seeds give %d different plans", len(different))
+		t.Errorf("300 seeds make %d different plans", len(different))
 	}
 	if v := reflect.ValueOf(met); true {
 		for i := range v.NumField() {
 			if !v.Field(i).Bool() {
-				t.Errorf("300 seeds give no plan with %s", v.Type().Field(i).Name)
+				t.Errorf("300 seeds make no plan with %s", v.Type().Field(i).Name)
 			}
 		}
 	}
 }
 
-// TestFull: what an author may set is set, everywhere; what is not theirs is not.
+// TestFull checks that Full sets every field that an author may set, and no other field.
 func TestFull(t *testing.T) {
 	p := plantest.Full()
 	if err := workflow.Validate(p); err != nil {
 		t.Error(err)
 	}
-	notTheirs := []string{"ID", "PlanID", "State", "SubmitTime", "Reason", "RuntimeUpdate", "Attempts", "Status", "Start", "End", "ETag"}
+	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Reason", "RuntimeUpdate", "Attempts", "Status", "Start", "End", "ETag"}
 	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		switch {
-		case slices.Contains(notTheirs, field):
+		case slices.Contains(notAuthored, field):
 			if !v.IsZero() {
-				t.Errorf("%s is set, and is not the author's", path)
+				t.Errorf("%s is set, but an author does not set it", path)
 			}
 		case field == "When", field == "FailElement": // each of their values is there: see below
 		case v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
@@ -175,7 +175,7 @@ func TestSized(t *testing.T) {
 	}
 	small := plantest.Small()
 	if len(small.Blocks) != 1 || len(small.Blocks[0].Sequences) != 1 || len(small.Blocks[0].Sequences[0].Actions) != 1 {
-		t.Error("Small has not one action in one sequence in one block")
+		t.Error("Small does not have exactly one block, one sequence and one action")
 	}
 }
 
@@ -250,7 +250,7 @@ func TestStrange(t *testing.T) {
 			t.Errorf("%.20q is not valid UTF-8", s)
 		}
 		if met[s] {
-			t.Errorf("%.20q comes twice", s)
+			t.Errorf("Strange yields %.20q twice", s)
 		}
 		met[s] = true
 		if len(s) > 8<<10 {
@@ -308,16 +308,17 @@ func TestStrange(t *testing.T) {
 		found := false
 		for s := range plantest.Strange() {
 			if found = is(s); found {
-				break // which must stop it
+				break // Strange must stop
 			}
 		}
 		if !found {
-			t.Errorf("there is no text of the kind %q", what)
+			t.Errorf("Strange yields no text of the kind %q", what)
 		}
 	}
 }
 
-// finished returns the same plan each time: it has every kind of object and field, but not many objects, and it ran.
+// finished returns the same plan each time. It has run, and has every kind of object and field, but few
+// objects.
 func finished() *workflow.Plan {
 	p := plantest.Full()
 	p.Blocks = p.Blocks[:1]
@@ -350,7 +351,7 @@ func finished() *workflow.Plan {
 	return p
 }
 
-// TestDiffFields changes every field and every list in turn, and takes every part away.
+// TestDiffFields changes every field and every list in turn. Diff must notice.
 func TestDiffFields(t *testing.T) {
 	want, got := finished(), finished()
 	if d := plantest.Diff(want, got); d != "" {
@@ -368,12 +369,12 @@ func TestDiffFields(t *testing.T) {
 			a, b := plantest.Diff(want, got), plantest.Diff(got, want)
 			if path[strings.LastIndexByte(path, '.')+1:] == "ETag" {
 				if a != "" || b != "" {
-					t.Errorf("%s, %s: versions are left out of the comparison, got %s", path, how, a)
+					t.Errorf("%s, %s: Diff compares versions: %s", path, how, a)
 				}
 				return
 			}
 			if a == "" || b == "" {
-				t.Errorf("%s, %s: no difference is seen (one way: %q, the other: %q)", path, how, a, b)
+				t.Errorf("%s, %s: Diff finds nothing (%q, and with the plans exchanged %q)", path, how, a, b)
 			}
 		}
 		switch x := v.Interface().(type) {
@@ -392,7 +393,7 @@ func TestDiffFields(t *testing.T) {
 				try("longer", reflect.ValueOf(x.(string)+" "))
 			case reflect.Bool:
 				try("the other", reflect.ValueOf(!x.(bool)))
-				return // false is the other, or there already
+				return // zero is one of the two values
 			case reflect.Int, reflect.Int64:
 				n := reflect.New(v.Type()).Elem()
 				n.SetInt(max(v.Int()-1, 0))
@@ -412,14 +413,14 @@ func TestDiffFields(t *testing.T) {
 			}
 		}
 		if !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0 || v.Type().Elem().Kind() == reflect.Uint8) {
-			try("zero", reflect.Zero(v.Type())) // a list of none is as good as no list
+			try("zero", reflect.Zero(v.Type())) // an empty list equals a nil one
 		}
 	})
 	if changes < 300 {
-		t.Errorf("only %d changes were tried", changes)
+		t.Errorf("the test made only %d changes", changes)
 	}
 	if d := plantest.Diff(want, got); d != "" {
-		t.Errorf("after all was undone: %s", d)
+		t.Errorf("after all changes were undone: %s", d)
 	}
 }
 
@@ -450,7 +451,7 @@ func TestDiff(t *testing.T) {
 			got: func(p *workflow.Plan) { p.SubmitTime = p.SubmitTime.In(time.FixedZone("", 3600)) },
 		},
 		{
-			name: "a list of none", same: true,
+			name: "an empty list", same: true,
 			want: func(p *workflow.Plan) { p.Blocks = nil },
 			got:  func(p *workflow.Plan) { p.Blocks = []*workflow.Block{} },
 		},
@@ -459,7 +460,7 @@ func TestDiff(t *testing.T) {
 			got: func(p *workflow.Plan) { action(p).Req = plantest.Request{Text: "other"} },
 		},
 		{
-			name: "a request that is one number away", says: "1152921504606846977",
+			name: "a request whose number is one larger", says: "1152921504606846977",
 			got: func(p *workflow.Plan) {
 				r := action(p).Req.(plantest.Request)
 				r.Number++
@@ -524,12 +525,12 @@ func TestDiff(t *testing.T) {
 			got:  func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions = []*workflow.Action{nil} },
 		},
 		{
-			name: "what looks like a version in a request", says: `"etag": "b"`,
+			name: "a field like a version in a request", says: `"etag": "b"`,
 			want: func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"state":{"etag":"a"}}`) },
 			got:  func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"state":{"etag":"b"}}`) },
 		},
 		{
-			name: "what looks like a version in a response", says: `"etag": "b"`,
+			name: "a field like a version in a response", says: `"etag": "b"`,
 			want: func(p *workflow.Plan) { action(p).Attempts[1].Resp = json.RawMessage(`[{"state":{"etag":"a"}}]`) },
 			got:  func(p *workflow.Plan) { action(p).Attempts[1].Resp = json.RawMessage(`[{"state":{"etag":"b"}}]`) },
 		},
@@ -558,7 +559,7 @@ func TestDiff(t *testing.T) {
 				t.Errorf("got %q, want %q in it", d, test.says)
 			}
 			if d := plantest.Diff(got, want); (d == "") != test.same {
-				t.Errorf("the other way round it says %q", d)
+				t.Errorf("with the plans exchanged, Diff returns %q", d)
 			}
 		})
 	}
@@ -586,9 +587,9 @@ func TestDiffText(t *testing.T) {
 
 func TestDiffNil(t *testing.T) {
 	if d := plantest.Diff(nil, nil); d != "" {
-		t.Errorf("no plan and no plan: %s", d)
+		t.Errorf("two nil plans differ: %s", d)
 	}
 	if plantest.Diff(nil, plantest.Small()) == "" || plantest.Diff(plantest.Small(), nil) == "" || plantest.Diff(nil, &workflow.Plan{}) == "" {
-		t.Error("no plan and a plan are the same")
+		t.Error("a nil plan equals a plan")
 	}
 }
