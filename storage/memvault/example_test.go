@@ -11,8 +11,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// An engine's unit test gives the engine a vault in memory, and opens another one on the same store to see what a restarted
-// process would find.
+// An engine's unit test gives the engine a vault in memory. It opens another vault on the same store to see
+// what the engine would find after a restart.
 func Example() {
 	ctx := context.Background()
 	store := memvault.NewStore()
@@ -28,15 +28,12 @@ func Example() {
 	}
 
 	restarted := store.Open(nil)
-	open, err := restarted.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
-	if err != nil {
-		fmt.Println(err)
-	}
-	for r := range open {
-		fmt.Println(r.Result.Name, r.Result.State.Status, r.Err)
+	running, err := storage.Collect(restarted.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
+	for _, r := range running {
+		fmt.Println(r.Name, r.State.Status, err)
 	}
 
-	plan.State.ETag = driver.Version("one that is not stored", plan)
+	plan.State.ETag = driver.Version("another version", plan)
 	fmt.Println(errors.Is(restarted.UpdatePlan(ctx, plan), storage.ErrConflict))
 	// Output:
 	// rollout Running <nil>

@@ -14,7 +14,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first; at most limit of them, or all when limit is 0 or less.
+// List yields the plans, newest first: at most limit of them, or all if limit is 0 or less.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, func() error { return nil })
 }
@@ -24,9 +24,9 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters, func() error { return driver.CheckFilters(filters) })
 }
 
-// stream yields what is there in the instant when it is ranged over.
+// stream yields the plans that are stored at the moment when the sequence is ranged over.
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters, check func() error) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	// That the context has ended is told by the sequence, as when it ends in the middle.
+	// If the context has ended, the sequence says so.
 	if err := v.call(context.WithoutCancel(ctx), op, new(uuid.UUID), check); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 			return nil, corrupt(err)
 		}
 		version, _, _ := driver.SplitVersion(p.State.ETag)
-		p.State.ETag = driver.Version(version, &p) // the children are not listed
+		p.State.ETag = driver.Version(version, &p) // p has no children here
 		r := storage.ListResult{ID: id, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State}
 		if driver.Choose(f, r) {
 			found = append(found, r)

@@ -1,8 +1,9 @@
-// Package memvault is the reference vault: a storage.Vault in memory, small and plainly right. Engines use it in their unit
-// tests, and it shows what the contract means where the words leave a question.
+// Package memvault is the reference vault: a small and simple [storage.Vault] in memory. Engines use it in
+// their unit tests. It also answers questions that the words of the contract leave open.
 //
-// A plan is kept as JSON, so nothing is shared with callers. Each call takes effect at one instant, so there are no unfinished
-// creates or deletes, and never an ErrUnknown. All ends with the process.
+// A plan is stored as JSON, so nothing is shared with callers. Each call takes effect at one instant: there
+// are no unfinished creates or deletes, and ErrUnknown is never returned. Everything is lost when the process
+// ends.
 package memvault
 
 import (
@@ -21,23 +22,24 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store is what several vaults can share, as several processes share an account.
+// Store holds plans. Several vaults can share it, as several processes share an account.
 type Store struct {
-	mu       sync.Mutex // held by every call from beginning to end
+	mu       sync.Mutex // held by every call from start to end
 	plans    map[uuid.UUID]*record
-	versions int // given out so far; one is never given twice
+	versions int // the number of versions so far; none is used twice
 }
 
-// record is what is stored of a plan.
+// record is a stored plan.
 type record struct {
-	// tree is the hierarchy, which never changes: a plan of which no field but the IDs and the children is set.
+	// tree is the JSON of a plan with nothing but IDs and children. It never changes.
 	tree []byte
-	// now has each object as it was last written, the plan's too, and shown has the parts as they are read while the plan is
-	// NotStarted or final: as it was created or settled.
+	// now has each object, the plan included, as it was last written. shown has the sub-objects as readers
+	// see them while the plan is NotStarted or final: as they were created, or as the plan that became final
+	// had them.
 	now, shown map[uuid.UUID]part
 }
 
-// part is an object without its children.
+// part is a stored object without its children.
 type part struct {
 	kind    workflow.Kind
 	version string
@@ -47,8 +49,8 @@ type part struct {
 // NewStore returns an empty store.
 func NewStore() *Store { return &Store{plans: map[uuid.UUID]*record{}} }
 
-// Open returns a vault on the store: another node, or the same one started again. The registry names the types of requests
-// and responses; with a nil one they are read as json.RawMessage.
+// Open returns a vault on the store: another node, or the same node after a restart. The registry has the
+// types of requests and responses; if it is nil, they are read as json.RawMessage.
 func (s *Store) Open(reg *registry.Register, opts ...Option) *Vault {
 	v := &Vault{store: s, reg: reg}
 	for _, opt := range opts {
@@ -57,11 +59,11 @@ func (s *Store) Open(reg *registry.Register, opts ...Option) *Vault {
 	return v
 }
 
-// Option is a setting of a vault.
+// Option configures a vault.
 type Option func(*Vault)
 
-// WithUnversionedUpdates lets updates have an empty State.ETag, for engines that keep no versions: they overwrite whatever
-// version is there. Default: an update without a version is ErrInvalid.
+// WithUnversionedUpdates accepts updates with an empty State.ETag, for engines that keep no versions. They
+// overwrite whatever is stored. Default: such an update is ErrInvalid.
 func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
 // Vault is a storage.Vault in memory.
@@ -74,10 +76,10 @@ type Vault struct {
 
 var _ storage.Vault = (*Vault)(nil)
 
-// New returns a vault with a store of its own. The arguments are as with Store.Open.
+// New returns a vault with a store of its own. See [Store.Open].
 func New(reg *registry.Register, opts ...Option) *Vault { return NewStore().Open(reg, opts...) }
 
-// Create stores a plan. It first fills in what the author left out.
+// Create stores a plan, after it has filled in what the author left out.
 func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	var id uuid.UUID
 	if plan != nil {
@@ -113,7 +115,7 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	})
 }
 
-// Exists says whether there is a plan of this ID.
+// Exists reports whether there is a plan with this ID.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call(ctx, "Exists", &id, func() error {
 		_, found = v.store.plans[id]
@@ -122,8 +124,8 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 	return found, err
 }
 
-// Read returns the whole plan: while it is Running with its parts as they were last written, else with its parts as they were
-// when it was created or became final.
+// Read returns the whole plan. The sub-objects of a Running plan are as they were last written, those of
+// other plans as they were when the plan was created or became final.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	plan := new(workflow.Plan)
 	err := v.call(ctx, "Read", &id, func() error {
@@ -141,10 +143,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		if plan.State.Status == workflow.Running {
 			parts = r.now
 		}
-		for o, parent := range workflow.Walk(plan) {
-			if parent == nil {
-				continue // read already
-			}
+		for _, o := range workflow.Parts(plan) {
 			if err := json.Unmarshal(parts[*o.Header().ID].text, o); err != nil {
 				return corrupt(err)
 			}
@@ -157,7 +156,8 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	return plan, nil
 }
 
-// UpdatePlan stores the plan's own fields; with a final status all its parts too, as they are given.
+// UpdatePlan stores the plan's own fields. With a final status it also stores all sub-objects as they are
+// given.
 func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return update(ctx, v, "UpdatePlan", plan)
 }
@@ -192,10 +192,7 @@ func (v *Vault) UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch
 	return update(ctx, v, "UpdateDeferBatch", batch)
 }
 
-func update[T any, P interface {
-	*T
-	workflow.Object
-}](ctx context.Context, v *Vault, op string, o P) error {
+func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, op string, o P) error {
 	var id uuid.UUID
 	if o != nil {
 		id = *o.Header().PlanID
@@ -216,7 +213,7 @@ func update[T any, P interface {
 		if !found || stored.kind != o.Kind() {
 			return fmt.Errorf("%w: there is no %s %s in the plan", storage.ErrNotFound, o.Kind(), *h.ID)
 		}
-		if h.State.ETag != "" && h.State.ETag != stored.version { // none is refused above, but for unversioned updates
+		if h.State.ETag != "" && h.State.ETag != stored.version { // CheckUpdate allows "" only for unversioned updates
 			return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, stored.version, h.State.ETag)
 		}
 		p, err := v.store.encode(o)
@@ -224,7 +221,7 @@ func update[T any, P interface {
 			return driver.Unencodable(o, false, err)
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok && plan.State.Status.Final() {
-			if err := r.settle(plan); err != nil {
+			if err := r.finalize(plan); err != nil {
 				return err
 			}
 		}
@@ -234,11 +231,11 @@ func update[T any, P interface {
 	})
 }
 
-// settle takes a plan's parts as they are given, with the versions that they carry.
-func (r *record) settle(plan *workflow.Plan) error {
+// finalize stores the sub-objects of a final plan as they are given, with their versions.
+func (r *record) finalize(plan *workflow.Plan) error {
 	shown := maps.Clone(r.now)
 	for o := range workflow.Walk(plan) {
-		text, err := json.Marshal(alone(o))
+		text, err := json.Marshal(withoutChildren(o))
 		if err != nil {
 			return driver.Unencodable(plan, true, err)
 		}
@@ -248,7 +245,7 @@ func (r *record) settle(plan *workflow.Plan) error {
 	return nil
 }
 
-// Delete removes a plan with all its parts.
+// Delete removes a plan with all its sub-objects.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.call(ctx, "Delete", &id, func() error {
 		_, err := v.find(id)
@@ -259,20 +256,21 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// Recovery has nothing to do.
+// Recovery does nothing: no call leaves anything unfinished.
 func (v *Vault) Recovery(ctx context.Context) error {
 	return v.call(ctx, "Recovery", new(uuid.UUID), func() error { return nil })
 }
 
-// Close makes later calls return ErrClosed. The store stays as it is. A sequence that is ranged over ends with ErrClosed.
+// Close makes later calls return ErrClosed. A listing that is in progress ends with ErrClosed. The store
+// remains.
 func (v *Vault) Close(context.Context) error {
-	v.store.mu.Lock() // so that no call is under way
+	v.store.mu.Lock() // waits for the call in progress
 	defer v.store.mu.Unlock()
 	v.closed = true
 	return nil
 }
 
-// call runs a method with the store to itself, and finishes its error. The plan's ID may become known on the way.
+// call runs a method while it holds the store, and completes its error. do may set the plan's ID.
 func (v *Vault) call(ctx context.Context, op string, id *uuid.UUID, do func() error) error {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()
@@ -304,13 +302,13 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 func (s *Store) encode(o workflow.Object) (part, error) {
 	s.versions++
 	version := driver.Version(strconv.Itoa(s.versions), o)
-	o = alone(o)
+	o = withoutChildren(o)
 	o.Header().State.ETag = version
 	text, err := json.Marshal(o)
 	return part{o.Kind(), version, text}, err
 }
 
-// treeOf encodes a plan's hierarchy.
+// treeOf encodes the tree of a plan.
 func treeOf(plan *workflow.Plan) ([]byte, error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
@@ -323,7 +321,7 @@ func treeOf(plan *workflow.Plan) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// tree is the part of an object's JSON that leads to its children.
+// tree is the JSON of an object with nothing but its ID and its children.
 type tree struct {
 	ID              uuid.UUID `json:"id"`
 	BypassChecks    *tree     `json:"bypassChecks,omitempty"`
@@ -338,8 +336,8 @@ type tree struct {
 	Batches         []*tree   `json:"batches,omitempty"`
 }
 
-// alone copies an object without its children.
-func alone(o workflow.Object) workflow.Object {
+// withoutChildren copies an object without its children.
+func withoutChildren(o workflow.Object) workflow.Object {
 	switch o := o.(type) {
 	case *workflow.Plan:
 		c := *o
@@ -369,7 +367,7 @@ func alone(o workflow.Object) workflow.Object {
 		c.Actions = nil
 		return &c
 	}
-	panic(fmt.Sprintf("memvault: an object of an unknown type %T", o))
+	panic(fmt.Sprintf("memvault: unknown type of object %T", o))
 }
 
 func withoutChecks(o workflow.Object) workflow.Object {
