@@ -80,7 +80,7 @@ func opError(op string, plan uuid.UUID, err error) error {
 		return nil
 	}
 	e := storage.Error{Err: err}
-	if inner, ok := err.(*storage.Error); ok { //nolint:errorlint // an error further in is the cause of another one
+	if inner, ok := err.(*storage.Error); ok { // not errors.As: an error further in is the cause of another one
 		e = *inner
 	}
 	e.Op = op

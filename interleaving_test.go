@@ -290,7 +290,7 @@ func (s space) explore(t *testing.T) {
 		}
 		path[len(path)-1].taken++
 	}
-	random := rand.New(rand.NewPCG(interleaveSeed, 0)) //nolint:gosec // repeatable on purpose
+	random := rand.New(rand.NewPCG(interleaveSeed, 0))
 	for range sampledRuns {
 		path = nil
 		once(func(r *run, options []choice) (int, bool) {

@@ -35,7 +35,7 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 		strict(t, server)
 		var seeds atomic.Uint64
 		dial := func() policy.Transporter {
-			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))} //nolint:gosec // repeatable on purpose
+			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))}
 		}
 		e := onConnections(server, dial)
 		e.Faulty = func(t storagetest.T, seed uint64) policy.Transporter {
@@ -95,7 +95,7 @@ func TestModel(t *testing.T) {
 		seeds = 1
 	}
 	for i := range seeds {
-		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: min(*modelOps, each), Faults: true, Deaths: true, Deadlines: true} //nolint:gosec // never negative
+		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: min(*modelOps, each), Faults: true, Deaths: true, Deadlines: true}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
@@ -114,7 +114,7 @@ func TestModelHistories(t *testing.T) {
 		histories = min(histories, 12)
 	}
 	for i := range histories {
-		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2} //nolint:gosec // never negative
+		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break

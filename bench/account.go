@@ -37,7 +37,7 @@ func openAccount(connectionString string) (*account, error) {
 	}
 	return &account{
 		connectionString: connectionString, client: client, transport: transport,
-		prefix: fmt.Sprintf("bench-%08x", rand.Uint32()), now: time.Now().UTC().Truncate(24 * time.Hour).Add(-6 * time.Hour), filled: map[shape]string{}, //nolint:gosec // a name
+		prefix: fmt.Sprintf("bench-%08x", rand.Uint32()), now: time.Now().UTC().Truncate(24 * time.Hour).Add(-6 * time.Hour), filled: map[shape]string{},
 	}, nil
 }
 

@@ -17,7 +17,7 @@ func TestOnAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close() //nolint:errcheck // the test is over
+	defer port.Close()
 	stdout, _ := output(t, exitPass, generous(table()), "-json", "-connection-string", port.ConnectionString(), "-run", `^(Create|Create, first of a day), S$|^(List\(10\)|Recovery), 100 plans in 1 day`)
 	var names []string
 	for _, r := range results(t, stdout) {
@@ -52,7 +52,7 @@ func TestThroughput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close() //nolint:errcheck // the test is over
+	defer port.Close()
 	stdout, _ := output(t, exitPass, nil, "-throughput", "-json", "-connection-string", port.ConnectionString(), "-workers", "3", "-duration", "1ns")
 	got := map[string]int64{}
 	for d := json.NewDecoder(strings.NewReader(stdout)); d.More(); {

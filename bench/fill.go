@@ -43,16 +43,16 @@ func (f filling) created(i int) time.Time {
 // id is the UUIDv7 of the plan of a number.
 func (f filling) id(i int) uuid.UUID {
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:], uint64(f.created(i).UnixMilli())<<16) //nolint:gosec // after 1970
-	binary.BigEndian.PutUint64(id[8:], uint64(i))                           //nolint:gosec // not negative
-	id[6], id[8] = 0x70, 0x80                                               // version and variant of RFC 9562
+	binary.BigEndian.PutUint64(id[:], uint64(f.created(i).UnixMilli())<<16)
+	binary.BigEndian.PutUint64(id[8:], uint64(i))
+	id[6], id[8] = 0x70, 0x80 // version and variant of RFC 9562
 	return id
 }
 
 // group is the group of the plan of a number; its plans lie far apart.
 func (f filling) group(i int) uuid.UUID {
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.plans/groupPlans))+1) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.plans/groupPlans))+1)
 	return id
 }
 
@@ -95,7 +95,7 @@ func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix
 	if err != nil {
 		return err
 	}
-	defer v.Close(ctx) //nolint:errcheck // nothing is under way
+	defer v.Close(ctx)
 	copies, err := f.template(ctx, prefix)
 	if err != nil {
 		return err
@@ -144,8 +144,8 @@ func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, e
 	if err != nil {
 		return nil, err
 	}
-	defer v.Close(ctx) //nolint:errcheck // nothing is under way
-	i := 1             // neither running nor the first
+	defer v.Close(ctx)
+	i := 1 // neither running nor the first
 	if err := f.put(ctx, v, i); err != nil {
 		return nil, err
 	}

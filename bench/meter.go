@@ -94,7 +94,7 @@ func (m *meter) end() measured {
 // spool moves an answer to a file, which it is read from. The emulator makes answers whole, in this process's memory; they
 // would count as the vault's.
 func spool(body io.ReadCloser) (io.ReadCloser, error) {
-	defer body.Close() //nolint:errcheck // it is in memory
+	defer body.Close()
 	f, err := os.CreateTemp("", "bench-answer")
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (h *heapPeak) look() {
 }
 
 // above is how much the peak is above the start.
-func (h *heapPeak) above() int64 { return int64(h.peak - h.start) } //nolint:gosec // far below 2^63
+func (h *heapPeak) above() int64 { return int64(h.peak - h.start) }
 
 func liveHeap() uint64 {
 	runtime.GC()

@@ -54,7 +54,7 @@ func (p *people) row(r result) error {
 		trips = fmt.Sprintf("%d/%d", *r.RoundTrips, r.Budget.RoundTrips)
 	}
 	fmt.Fprintf(&line, " %15s %13s %9s %9s %9s %9.4f", fmt.Sprintf("%d/%d", r.Total, r.Budget.Requests), trips,
-		bytesOf(r.Sent), bytesOf(r.Received), count0(int(r.Allocations)), r.Price) //nolint:gosec // far below 2^63
+		bytesOf(r.Sent), bytesOf(r.Received), count0(int(r.Allocations)), r.Price)
 	if r.PeakHeap != nil {
 		fmt.Fprintf(&line, "  heap +%s", bytesOf(*r.PeakHeap))
 	}

@@ -64,7 +64,7 @@ func drive(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer port.Close() //nolint:errcheck // the program ends
+		defer port.Close()
 		one = func(l load) (throughput, error) { return driveApart(ctx, cfg, l, port.ConnectionString(), stderr) }
 	}
 	chosen := slices.DeleteFunc(loads(), func(l load) bool { return !cfg.run.MatchString(l.name) })
@@ -111,7 +111,7 @@ func driveApart(ctx context.Context, cfg config, l load, connectionString string
 		args = append(args, "-cpuprofile", cfg.cpuProfile)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, args...) //nolint:gosec // this program
+	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stdout, cmd.Stderr = &out, stderr
 	if err := cmd.Run(); err != nil {
 		return t, err
@@ -146,7 +146,7 @@ func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error
 		if err != nil {
 			return t, err
 		}
-		defer f.Close() //nolint:errcheck // pprof has no errors to tell either
+		defer f.Close()
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return t, err
 		}

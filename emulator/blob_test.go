@@ -280,7 +280,7 @@ func raw(t testing.TB, s *emulator.Server, method, path, body string, header map
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // in memory
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

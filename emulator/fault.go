@@ -103,7 +103,7 @@ func (r *Rule) Times(n int) *Rule {
 // Chance fires with probability p, from 0 to 1. The same seed makes the same choices for the same sequence of matches.
 func (r *Rule) Chance(p float64, seed uint64) *Rule {
 	r.chance, r.seed = p, seed
-	r.random = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // must be repeatable
+	r.random = rand.New(rand.NewPCG(seed, 0))
 	return r
 }
 

@@ -362,7 +362,7 @@ func testDamagedFile(t *testing.T) {
 	try := func(what string, damaged []byte) {
 		tries++
 		path := fmt.Sprint(path, tries) // bbolt may keep the one before
-		defer os.Remove(path)           //nolint:errcheck // the directory goes, too
+		defer os.Remove(path)
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}

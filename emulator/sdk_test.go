@@ -105,7 +105,7 @@ func download(ctx context.Context, c *container.Client, name string, o *blob.Dow
 		// The SDK takes a 304 for a success without a body.
 		return "", resp, &azcore.ResponseError{StatusCode: http.StatusNotModified, ErrorCode: *resp.ErrorCode}
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	return string(body), resp, err
 }

@@ -58,7 +58,7 @@ func (t *Transport) Crashed() bool { return t.client.crashed.Load() }
 // with ECONNRESET, or [ErrCrashed].
 func (t *Transport) Do(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
-		defer req.Body.Close() //nolint:errcheck // as net/http
+		defer req.Body.Close() // as net/http does
 	}
 	resp, err := t.do(req)
 	if err != nil {

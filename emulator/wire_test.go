@@ -98,7 +98,7 @@ func (a *ask) send(ctx context.Context, s *endpoint, on side) (*reply, error) {
 		}
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err

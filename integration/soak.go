@@ -112,7 +112,7 @@ func (s *soak) clients(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for n := range s.cfg.clients {
 		g.Go(func() error {
-			r := rand.New(rand.NewPCG(s.cfg.seed, uint64(n))) //nolint:gosec // repeatable on purpose
+			r := rand.New(rand.NewPCG(s.cfg.seed, uint64(n)))
 			for life := 0; ctx.Err() == nil; life++ {
 				if err := s.oneLife(ctx, n, life, r); err != nil {
 					return fmt.Errorf("client %d: %w", n, err)

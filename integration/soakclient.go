@@ -68,7 +68,7 @@ func soakClient(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := &client{order: o, out: json.NewEncoder(stdout), rand: rand.New(rand.NewPCG(o.Seed, 0))} //nolint:gosec // repeatable on purpose
+	c := &client{order: o, out: json.NewEncoder(stdout), rand: rand.New(rand.NewPCG(o.Seed, 0))}
 	opts := []azblob.Option{
 		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
 		azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { c.requests.Add(1) }}),

@@ -190,7 +190,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, b.tooLarge
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return it as it is
+	if err != nil && err != io.EOF { // readers return io.EOF unwrapped
 		err = redactError(b.req, err)
 	}
 	return n, err

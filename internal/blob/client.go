@@ -5,7 +5,7 @@ package blob
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // the service's checksum of blobs is MD5
+	"crypto/md5" // the service's checksum of blobs is MD5
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -261,7 +261,7 @@ type Properties struct {
 // Put has succeeded. Else the error is Mismatch when another version is there and Absent when none is; Unknown is set
 // when an earlier try of this call may have taken effect before that.
 func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, err error) {
-	sum := md5.Sum(body) //nolint:gosec // as above
+	sum := md5.Sum(body)
 	values := make(map[string]*string, len(metadata))
 	for name, value := range metadata {
 		values[name] = &value
@@ -317,7 +317,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 		if length := resp.ContentLength; length != nil && int64(len(body)) < *length {
 			return fmt.Errorf("%d of %d bytes came: %w", len(body), *length, io.ErrUnexpectedEOF)
 		}
-		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) { //nolint:gosec // as above
+		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
 			return fmt.Errorf("%w: it is %x, the blob's is %x", errDamaged, sum, resp.ContentMD5)
 		}
 		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
@@ -459,7 +459,7 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 		opts.StartFrom = &o.StartFrom
 	}
 	if o.MaxResults > 0 {
-		opts.MaxResults = to.Ptr(int32(o.MaxResults)) //nolint:gosec // at most 5,000
+		opts.MaxResults = to.Ptr(int32(o.MaxResults)) // at most 5,000
 	}
 	return pages(func(marker *string) (page Page, next string, err error) {
 		opts.Marker = marker

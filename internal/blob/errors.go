@@ -202,7 +202,7 @@ func (e answerError) Unwrap() error { return e.ResponseError }
 
 // explain makes an error fit to be read.
 func explain(err error) error {
-	switch err := err.(type) { //nolint:errorlint // a wrapped one has been put into words already
+	switch err := err.(type) { // a wrapped error has been described already
 	case *azcore.ResponseError:
 		return answerError{err}
 	case *lookError:

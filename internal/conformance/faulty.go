@@ -35,7 +35,7 @@ type Faulty struct {
 // NewFaulty makes a connection of which a request meets a fault with that chance, between 0 and 1.
 func NewFaulty(inner policy.Transporter, seed uint64, chance float64) *Faulty {
 	return &Faulty{
-		inner: inner, chance: chance, kinds: faults(), rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // repeatable on purpose
+		inner: inner, chance: chance, kinds: faults(), rand: rand.New(rand.NewPCG(seed, 0)),
 		flipped: map[string]bool{},
 	}
 }

@@ -45,7 +45,7 @@ func main() {
 	if err := run(ctx, *pick, *list, *random, *seed, *short, *workers, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
+		os.Exit(1) // stop has been called
 	}
 }
 

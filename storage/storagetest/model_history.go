@@ -172,7 +172,7 @@ func (r *historyRun) run() {
 	for i := range clients {
 		clients[i] = r.client(i, nodes[i%len(nodes)])
 	}
-	chance := rand.New(rand.NewPCG(r.h.Seed, 4)) //nolint:gosec // repeatable on purpose
+	chance := rand.New(rand.NewPCG(r.h.Seed, 4))
 	switch {
 	case r.h.Recreate:
 		r.phase(clients, (*historyClient).live)
@@ -215,11 +215,11 @@ func (r *historyRun) vaults(clients []*historyClient) []storage.Vault {
 func (r *historyRun) client(n int, node storage.Vault) *historyClient {
 	c := &historyClient{
 		historyRun: r, n: n, vault: node, known: map[int]*workflow.Plan{},
-		rand: rand.New(rand.NewPCG(r.h.Seed, 100+uint64(n))), //nolint:gosec // repeatable on purpose, never negative
+		rand: rand.New(rand.NewPCG(r.h.Seed, 100+uint64(n))),
 	}
 	switch {
 	case r.h.Faults && n%2 == 1:
-		c.vault, c.faulty = r.store.Faulty(r.t, r.h.Seed+uint64(n)), true //nolint:gosec // as above
+		c.vault, c.faulty = r.store.Faulty(r.t, r.h.Seed+uint64(n)), true
 	case r.h.Deaths && n%3 == 2:
 		c.vault, c.died = r.store.Dying(r.t, 5+c.rand.IntN(60), c.rand.IntN(2) == 0)
 	case r.store.Unversioned != nil:
@@ -232,7 +232,7 @@ func (r *historyRun) client(n int, node storage.Vault) *historyClient {
 func (r *historyRun) observer(v storage.Vault) *historyClient {
 	return &historyClient{
 		historyRun: r, n: r.h.Clients, vault: v, known: map[int]*workflow.Plan{},
-		rand: rand.New(rand.NewPCG(r.h.Seed, 5)), //nolint:gosec // repeatable on purpose
+		rand: rand.New(rand.NewPCG(r.h.Seed, 5)),
 	}
 }
 
@@ -419,7 +419,7 @@ func (c *historyClient) token() string {
 func (c *historyClient) create(plan int) {
 	p := plantest.Sized(1, 1, 2)
 	p.Descr = c.token()
-	seed := c.h.Seed + uint64(plan)<<16 //nolint:gosec // never negative
+	seed := c.h.Seed + uint64(plan)<<16
 	for o := range workflow.Walk(p) {
 		seed++
 		*o.Header().ID = modelID(c.base.Add(-time.Duration(plan)*time.Second), seed)
@@ -435,7 +435,7 @@ func (c *historyClient) create(plan int) {
 }
 
 func (c *historyClient) id(plan int) uuid.UUID {
-	return modelID(c.base.Add(-time.Duration(plan)*time.Second), c.h.Seed+uint64(plan)<<16+1) //nolint:gosec // never negative
+	return modelID(c.base.Add(-time.Duration(plan)*time.Second), c.h.Seed+uint64(plan)<<16+1)
 }
 
 func (c *historyClient) read(plan int) {

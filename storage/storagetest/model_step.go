@@ -62,7 +62,7 @@ type modelStep struct {
 
 // steps draws the operations.
 func (m Model) steps() []modelStep {
-	r := rand.New(rand.NewPCG(m.Seed, 1)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(m.Seed, 1))
 	total := 0
 	for _, w := range modelWeights {
 		total += w
@@ -166,13 +166,13 @@ func newModelRun(t T, m Model, store Store) *modelRun {
 
 // id is the ID of a plan: of one of three days, and of a time of its own.
 func (r *modelRun) id(plan int) uuid.UUID {
-	return modelID(r.base.AddDate(0, 0, -(plan%3)).Add(-time.Duration(plan)*time.Second), r.m.Seed+uint64(plan)) //nolint:gosec // never negative
+	return modelID(r.base.AddDate(0, 0, -(plan%3)).Add(-time.Duration(plan)*time.Second), r.m.Seed+uint64(plan))
 }
 
 // modelID makes a UUIDv7 of a time, the rest of which depends on a seed.
 func modelID(at time.Time, seed uint64) (id uuid.UUID) {
-	r := rand.New(rand.NewPCG(seed, 2))                            //nolint:gosec // repeatable on purpose
-	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16) //nolint:gosec // after 1970
+	r := rand.New(rand.NewPCG(seed, 2))
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16)
 	binary.BigEndian.PutUint64(id[8:], r.Uint64())
 	id[6], id[8] = 0x70, id[8]&0x3f|0x80
 	return id
@@ -181,7 +181,7 @@ func modelID(at time.Time, seed uint64) (id uuid.UUID) {
 // do does one step and holds its result against the model.
 func (r *modelRun) do(s modelStep) {
 	r.done++
-	r.now, r.rand = s, rand.New(rand.NewPCG(s.seed, 3)) //nolint:gosec // repeatable on purpose
+	r.now, r.rand = s, rand.New(rand.NewPCG(s.seed, 3))
 	switch s.kind {
 	case modelCreate:
 		r.create()
@@ -393,7 +393,7 @@ func (r *modelRun) group(n int) uuid.UUID {
 	if n == 0 {
 		return uuid.Nil
 	}
-	return modelID(r.base, uint64(n)) //nolint:gosec // never negative
+	return modelID(r.base, uint64(n))
 }
 
 // modelEachKind is the smallest plan that has an object of each kind.

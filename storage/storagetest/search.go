@@ -261,7 +261,7 @@ func chosen(f storage.Filters, p *workflow.Plan) bool {
 
 // randomFilters combines at least two filters about plans, of which no two share a millisecond.
 func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(seed, 0))
 	some := func() *workflow.Plan { return plans[r.IntN(len(plans))] }
 	set := []func(){
 		func() {

@@ -185,7 +185,7 @@ func Strange() iter.Seq[string] {
 // Random returns a plan as an author builds it, of any shape up to a few dozen objects, with any text. Except
 // for its IDs and Keys, it depends only on the seed.
 func Random(seed uint64) *workflow.Plan {
-	r := random{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
+	r := random{rand.New(rand.NewPCG(seed, 0))}
 	p := &workflow.Plan{Name: r.text(), Descr: r.text()}
 	if r.coin() {
 		p.GroupID = uuid.New()
