@@ -6,6 +6,8 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -38,8 +40,10 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		Dying: func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 			t.Helper()
-			m := &mortal{inner: c.on(e.connect(t)), n: n, after: after}
-			return e.open(t, m), m.died.Load
+			var died atomic.Bool
+			nth := func(*http.Request) bool { n--; return n == 0 }
+			m := &Mortal{Inner: c.on(e.connect(t)), Fatal: nth, After: after, Died: func() { died.Store(true) }}
+			return e.open(t, m), died.Load
 		},
 		Faulty: func(t storagetest.T, seed uint64) storage.Vault {
 			t.Helper()

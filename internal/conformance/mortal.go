@@ -5,45 +5,48 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// mortal is the connection of a process that dies at its nth request: before it is sent, or after it took effect. No later one
-// is sent, and those sent before have come to their ends. Nothing is answered any more.
-type mortal struct {
-	inner policy.Transporter
-	n     int
-	after bool
+// Mortal is the connection of a process that dies at one of its requests: before the request is sent, or after it took effect.
+// Requests that were sent earlier finish, and no later one is sent. No call gets an answer after the death.
+type Mortal struct {
+	Inner policy.Transporter
+	// Fatal reports whether the process dies at a request. Its calls do not overlap, and end with the first true.
+	Fatal func(*http.Request) bool
+	// After sends the fatal request and loses its answer.
+	After bool
+	// Died is called once, when no request is on its way any more.
+	Died func()
 
 	mu   sync.Mutex
-	seen int
+	dead bool
 	sent sync.WaitGroup
-	died atomic.Bool
 }
 
-func (m *mortal) Do(req *http.Request) (*http.Response, error) {
+func (m *Mortal) Do(req *http.Request) (*http.Response, error) {
 	m.mu.Lock()
-	m.seen++
-	nth := m.seen
-	if nth < m.n {
+	fatal := !m.dead && m.Fatal(req)
+	m.dead = m.dead || fatal
+	dead := m.dead
+	if !dead {
 		m.sent.Add(1)
 	}
 	m.mu.Unlock()
-	if nth < m.n {
+	if !dead {
 		defer m.sent.Done()
-		return m.inner.Do(req)
+		return m.Inner.Do(req)
 	}
-	if nth == m.n {
-		if m.after {
+	if fatal {
+		if m.After {
 			last := req.Clone(context.WithoutCancel(req.Context()))
-			if resp, err := m.inner.Do(last); err == nil {
+			if resp, err := m.Inner.Do(last); err == nil {
 				discard(resp)
 			}
 		}
 		m.sent.Wait()
-		m.died.Store(true)
+		m.Died()
 	}
 	<-req.Context().Done()
 	return nil, req.Context().Err()
