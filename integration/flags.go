@@ -65,7 +65,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none may exist")
 	f.BoolVar(&c.keep, "keep", false, "keep the containers, with the plans of the listings in them, and those of cases that fail, to be looked at (those of the emulator and of -azurite end with the program)")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each step and each case, and one for the result, instead of text")
-	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "`number` that the random plan is made of, and the operations, faults and kills of -soak")
+	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak, the `number` that operations, faults and kills are made of")
 	f.DurationVar(&c.soak, "soak", 0, "instead of all else, let processes work on one vault for this `time`, kill them at random, and see in the end that nothing is lost")
 	f.IntVar(&c.clients, "clients", 16, "with -soak, how many processes")
 	f.BoolVar(&c.faults, "faults", false, "with -soak, let their connections fail now and then")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -23,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -99,7 +97,7 @@ func (s *stage) playSoak(ctx context.Context) error {
 	s.soaked = new(run.now())
 	names, listErr := s.containers(ctx, s.cfg.prefix)
 	for _, name := range names {
-		s.containerMade(name)
+		s.made[name] = true
 	}
 	return errors.Join(err, listErr, end())
 }
@@ -292,7 +290,7 @@ func (s *soak) judge(ctx context.Context) error {
 		return err
 	}
 	var found []finding
-	if _, err := s.settle(ctx, v); err != nil {
+	if _, err := s.recoverAll(ctx, v); err != nil {
 		found = append(found, finding{What: half, Detail: oneLine(err)})
 	}
 	report, err := v.Check(ctx, azblob.CheckOptions{})
@@ -336,7 +334,7 @@ func problems(r azblob.CheckReport) []finding {
 
 // readAll reads all plans that are listed.
 func (s *soak) readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUID]*workflow.Plan, unread []finding, err error) {
-	listed, err := gather(v.List(ctx, 0))
+	listed, err := collect(v.List(ctx, 0))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -349,19 +347,4 @@ func (s *soak) readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUI
 		there[r.ID] = plan
 	}
 	return there, unread, nil
-}
-
-// gather collects a listing.
-func gather(seq iter.Seq[storage.Stream[storage.ListResult]], err error) ([]storage.ListResult, error) {
-	if err != nil {
-		return nil, err
-	}
-	var all []storage.ListResult
-	for r := range seq {
-		if r.Err != nil {
-			return all, r.Err
-		}
-		all = append(all, r.Result)
-	}
-	return all, nil
 }

@@ -155,7 +155,7 @@ func (c *client) work(ctx context.Context) error {
 			err = c.do(event{Op: "recovery"}, c.vault.Recovery)
 		case c.chance(0.05):
 			err = c.do(event{Op: "list"}, func(ctx context.Context) error {
-				_, err := gather(c.vault.List(ctx, c.rand.IntN(20)))
+				_, err := collect(c.vault.List(ctx, c.rand.IntN(20)))
 				return err
 			})
 		case c.mine != nil:
@@ -287,7 +287,7 @@ func (c *client) tidy() error {
 
 func (c *client) search(f storage.Filters) (found []storage.ListResult, err error) {
 	err = c.do(event{Op: "search"}, func(ctx context.Context) (err error) {
-		found, err = gather(c.vault.Search(ctx, f))
+		found, err = collect(c.vault.Search(ctx, f))
 		return err
 	})
 	return found, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,20 +23,26 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// step is one thing to show. Steps make the plans that they need, and can be run alone and in any order.
+// step is one thing to show. A step creates the plans that it needs, so steps can be run alone.
 type step struct {
 	name, about string
 	run         func(ctx context.Context, s *stage) error
 }
 
-// stage is where the steps of one run are played: the target, and what is on it.
+// call is a part of a step, in the words of its name.
+type call struct {
+	name string
+	do   func() error
+}
+
+// stage is where the steps of one run are played: the target, and what is expected on it.
 type stage struct {
 	cfg config
 	*target
 	out     reporter
 	started time.Time
 	sums    []sum
-	vault   *azblob.Vault // for all that needs no vault of its own
+	vault   *azblob.Vault // for all steps that need no vault of their own
 
 	deleted  []string     // containers
 	stores   atomic.Int64 // that cases had
@@ -44,13 +51,12 @@ type stage struct {
 	soaked   *figures
 
 	mu       sync.Mutex
-	requests []request       // since the act began
-	made     map[string]bool // containers
-	// plans are all that must be in the vault, as they must be read.
+	requests []azblob.Request // since the call began
+	made     map[string]bool  // containers
+	// plans are the plans that the vault must hold, as they must be read.
 	plans map[uuid.UUID]*workflow.Plan
 
-	sum  sum         // of the present step
-	week []uuid.UUID // the plans of the listings, once they are there
+	sum sum // of the present step
 }
 
 func newStage(cfg config, t *target, out reporter) *stage {
@@ -60,60 +66,56 @@ func newStage(cfg config, t *target, out reporter) *stage {
 	}
 }
 
-// shortGrace is the grace period of all vaults here. With the default a run would take a quarter of an hour: markers name the
-// grace period of their writers, and a recovery waits for as long.
+// shortGrace is the grace period of all vaults of the story. With the default, a run would take a quarter of an hour: a marker
+// names the grace period of its writer, and Recovery waits for it.
 const shortGrace = 8 * time.Second
 
-// open opens a vault with a connection of its own.
-func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, *wire, error) {
-	w := &wire{inner: s.transport, base: s.base(), note: s.note, made: s.containerMade}
+// open opens a vault of a new process.
+func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
 	all := []azblob.Option{
-		azblob.WithTransport(w),
+		azblob.WithTransport(s.transport),
 		azblob.WithGracePeriod(shortGrace),
 		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
+		azblob.WithObserver(azblob.Observer{Request: s.note}),
 	}
-	v, err := s.dial(ctx, s.cfg.prefix, append(all, opts...)...)
-	return v, w, err
+	return s.dial(ctx, s.cfg.prefix, append(all, opts...)...)
 }
 
-// recoverer opens a vault that has seen nothing yet, as a process that was started again has it.
-func (s *stage) recoverer(ctx context.Context) (*azblob.Vault, error) {
-	v, _, err := s.open(ctx)
-	return v, err
-}
-
-func (s *stage) note(r request) {
+// note records a request, and the container that it made or may have made.
+func (s *stage) note(r azblob.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
+	if r.Op == "create container" && (r.Status == 0 || r.Status == http.StatusCreated) {
+		s.made[r.Container] = true
+	}
 }
 
-func (s *stage) containerMade(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.made[name] = true
-}
-
-// keepInMind notes a plan that must be in the vault from now on.
-func (s *stage) keepInMind(p *workflow.Plan) {
+// expect says that the vault must hold a plan from now on.
+func (s *stage) expect(p *workflow.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plans[p.ID] = p
 }
 
+// forget takes an expected plan back.
 func (s *stage) forget(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.plans, id)
 }
 
-// act does a part of a step, and prints the requests that it took.
-func (s *stage) act(name string, do func() error) error {
-	_, err := s.counted(name, do)
-	return err
+// acts makes calls until one fails, and prints the requests that each took.
+func (s *stage) acts(calls ...call) error {
+	for _, c := range calls {
+		if _, err := s.counted(c.name, c.do); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// counted is act for those that want to know how many requests it took.
+// counted makes one call, prints its requests and returns their number.
 func (s *stage) counted(name string, do func() error) (requests int, err error) {
 	err = do()
 	s.mu.Lock()
@@ -129,9 +131,9 @@ func (s *stage) counted(name string, do func() error) (requests int, err error) 
 	return a.Requests, nil
 }
 
-// play runs the steps until one fails.
+// play plays the steps until one fails.
 func (s *stage) play(ctx context.Context) (err error) {
-	if s.vault, _, err = s.open(ctx); err != nil {
+	if s.vault, err = s.open(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.vault.Close(context.WithoutCancel(ctx))) }()
@@ -199,7 +201,7 @@ func (s *stage) verdict(err error) verdict {
 	return v
 }
 
-// containers lists the containers of a prefix, and those of the cases' prefixes below it; not those of other longer ones.
+// containers lists the containers of a prefix and of the cases' prefixes below it, and of no other longer prefix.
 func (t *target) containers(ctx context.Context, prefix string) ([]string, error) {
 	start := prefix + "-"
 	var names []string
@@ -219,10 +221,10 @@ func (t *target) containers(ctx context.Context, prefix string) ([]string, error
 	return names, nil
 }
 
-// casePrefix is what the prefix of a case's store adds to the run's.
+// casePrefix is what a case adds to the run's prefix.
 var casePrefix = regexp.MustCompile(`^s[0-9]+-`)
 
-// refuseOthers makes sure that whatever is found under the prefix is ours.
+// refuseOthers returns an error if there are containers of the prefix already.
 func (s *stage) refuseOthers(ctx context.Context) error {
 	names, err := s.containers(ctx, s.cfg.prefix)
 	if err != nil {
@@ -244,7 +246,7 @@ func (s *stage) clearUp(ctx context.Context) error {
 	return err
 }
 
-// blobsOf lists what is stored of a plan past the vault.
+// blobsOf lists the blobs of a plan without the vault.
 func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) ([]string, error) {
 	name := s.cfg.prefix + "-" + workflow.Time(id).Format(time.DateOnly)
 	client := s.service.NewContainerClient(name)

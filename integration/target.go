@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -209,13 +210,12 @@ func withoutQuery(s string) string {
 	return strings.TrimSuffix(s, "/")
 }
 
-// base is the path that comes before container names: none at a real account, the account's name at emulators.
-func (t *target) base() string {
-	u, err := url.Parse(t.service.URL())
-	if err != nil {
-		return "/"
+// redact removes the query from the URL of an error: it may hold a signature.
+func redact(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		e.URL = withoutQuery(e.URL)
 	}
-	return strings.TrimSuffix(u.Path, "/") + "/"
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

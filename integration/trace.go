@@ -4,45 +4,59 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/planvault/azblob"
 )
 
-// line is what a reader sees of one request, or of many of a kind.
+// line describes one request, or many requests of a kind.
 type line struct {
 	Method string `json:"method"`
-	// What is the blob's name with the IDs taken out, or what the request is instead.
+	// What is the blob's name without IDs, or the operation.
 	What   string `json:"what"`
 	Count  int    `json:"count"`
 	Status int    `json:"status,omitempty"`
 	Remark string `json:"remark,omitempty"`
-	// Containers is how many it was about.
+	// Containers is the number of containers that the requests went to.
 	Containers int `json:"containers"`
 }
 
+const uuidText = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
+
 var (
-	uuidText  = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
-	planPart  = regexp.MustCompile(uuidText + `/` + uuidText + `\.json`)
-	planAlone = regexp.MustCompile(uuidText)
+	partName = regexp.MustCompile(uuidText + `/` + uuidText + `\.json`)
+	planID   = regexp.MustCompile(uuidText)
 )
 
 // shorten takes the IDs out of a name.
 func shorten(name string) string {
-	return planAlone.ReplaceAllString(planPart.ReplaceAllString(name, "<plan>/…"), "<plan>")
+	return planID.ReplaceAllString(partName.ReplaceAllString(name, "<plan>/…"), "<plan>")
 }
 
-// trace puts requests into lines, in the order in which each kind of them first came. Requests of a fan-out are of one kind.
-func trace(requests []request) []line {
+// describe returns the line of one request.
+func describe(r azblob.Request) line {
+	l := line{Method: r.Method, What: shorten(r.Blob), Status: r.Status}
+	switch r.Op {
+	case "put", "get", "head", "delete":
+	default:
+		l.What = strings.TrimSpace(r.Op + " " + l.What)
+	}
+	if r.Status == 0 {
+		l.Remark = "no answer"
+	}
+	return l
+}
+
+// trace turns requests into lines, in the order in which each kind first occurs. The requests of a fan-out share a line.
+func trace(requests []azblob.Request) []line {
 	var lines []line
-	at := map[line]int{}
+	index := map[line]int{}
 	containers := map[int]map[string]bool{}
 	for _, r := range requests {
-		l := line{Method: r.Method, What: shorten(r.Blob + r.About), Status: r.Status, Remark: r.Remark}
-		if r.About != "" {
-			l.What = shorten(r.About)
-		}
-		i, seen := at[l]
+		l := describe(r)
+		i, seen := index[l]
 		if !seen {
 			i = len(lines)
-			at[l] = i
+			index[l] = i
 			lines = append(lines, l)
 			containers[i] = map[string]bool{}
 		}
@@ -63,7 +77,7 @@ func (l line) String() string {
 	}
 	result := l.Remark
 	if l.Status != 0 {
-		result = strings.TrimSpace(fmt.Sprintf("%d  %s", l.Status, l.Remark))
+		result = fmt.Sprint(l.Status)
 	}
 	return fmt.Sprintf("%-6s %-60s %s", l.Method, what, result)
 }
