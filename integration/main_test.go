@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -35,30 +36,33 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// TestRun plays what a first run plays.
+// TestRun plays what a first run plays, in virtual time.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: the race detector sees the story in TestJSON, and the suite in the vault's own tests")
 	}
-	var out, notes strings.Builder
-	if code := run(t.Context(), nil, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {
-		t.Fatalf("exit code %d:\n%s%s", code, out.String(), notes.String())
-	}
-	if notes.Len() > 0 {
-		t.Errorf("there are notes of a run without anything to note: %s", notes.String())
-	}
-	first, _, _ := strings.Cut(out.String(), "\n")
-	if first != "Target: the emulator in this process" {
-		t.Errorf("the first line is %q", first)
-	}
-	for _, want := range []string{
-		"\n== crash: ", "\n   Delete (6 requests)\n", "plans/<plan>-object.json                                no answer\n", "x 300", "\nDeleted it-",
-		fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them, too.\n", len(storagetest.Cases())-len(long), len(long)),
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the output lacks %q", want)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out, notes strings.Builder
+		if code := run(t.Context(), nil, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {
+			t.Fatalf("exit code %d:\n%s%s", code, out.String(), notes.String())
 		}
-	}
+		if notes.Len() > 0 {
+			t.Errorf("a run without problems prints notes: %s", notes.String())
+		}
+		first, _, _ := strings.Cut(out.String(), "\n")
+		if first != "Target: the emulator in this process" {
+			t.Errorf("the first line is %q", first)
+		}
+		for _, want := range []string{
+			"\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "x 300", "\nDeleted it-",
+			fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them, too.\n", len(storagetest.Cases())-len(long), len(long)),
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the output lacks %q", want)
+			}
+		}
+	})
 }
 
 func TestJSON(t *testing.T) {
