@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -25,6 +26,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+var surviveKills = flag.Int("survive.kills", 15, "how often TestSurvive kills the engine on the emulator")
+
 // engineProcess makes the test's program the engine.
 const engineProcess = "-engine-process"
 
@@ -35,20 +38,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSurvive kills engines with SIGKILL at random moments, and starts the next one, until there were so many kills and all
-// plans are through. Nothing that the vault had as Completed may run again, and nothing may run that it had as NotStarted.
+// TestSurvive kills engines with SIGKILL at random moments and starts the next one, until there were enough kills and all
+// plans have ended. An action that the vault shows as Completed is not rerun, and one that it shows as NotStarted has not run.
 func TestSurvive(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
-		kills := 100
-		if testing.Short() {
-			kills = 15
-		}
 		s := newSurvival(t)
-		s.survive(kills)
+		s.survive(*surviveKills)
 	})
 	t.Run("azurite", func(t *testing.T) {
 		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())
-		s.survive(10)
+		s.survive(5)
 	})
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -61,8 +62,13 @@ func stories() []story {
 	}
 }
 
-// TestKilledAtEveryWrite kills the engine at each write of each story, before or after it takes effect, and lets a new engine
-// go on. Whatever the moment, the plan must end as it does without a death; and the stage holds every run against the vault.
+var (
+	killEvery = flag.Int("kill.every", 4, "TestKilledAtEveryWrite kills at one write in so many; 1 is every write")
+	killPlans = flag.Int("kill.plans", 30, "how many plans TestKilledAgainAndAgain runs")
+)
+
+// TestKilledAtEveryWrite kills the engine at the writes of each story, before or after they take effect, and lets a new engine
+// go on. The plan must end as it does without a death, and the stage compares every run of an action with the vault.
 func TestKilledAtEveryWrite(t *testing.T) {
 	deaths := 0
 	for _, st := range stories() {
@@ -80,9 +86,9 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if writes < 10 {
 				t.Fatalf("only %d writes", writes)
 			}
-			step := 1
+			step := *killEvery
 			if testing.Short() {
-				step = 7
+				step = 11
 			}
 			for n := 0; n < writes; n += step {
 				for _, takesEffect := range []bool{false, true} {
@@ -186,13 +192,10 @@ func countFailed(a *workflow.Action) (n int) {
 }
 
 // TestKilledAgainAndAgain kills engines at random writes of random plans, or shuts them down at random times, until the plans
-// are through.
+// have ended.
 func TestKilledAgainAndAgain(t *testing.T) {
-	plans, deaths := 100, 0
-	if testing.Short() {
-		plans = 15
-	}
-	for seed := range uint64(plans) {
+	deaths := 0
+	for seed := range uint64(*killPlans) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			s := newStage(t)
