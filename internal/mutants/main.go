@@ -1,13 +1,16 @@
-// Command mutants proves that the tests can fail: it changes the vault's code in one place at a time and runs the tests. A
-// mutant that survives is a hole in the tests.
+// Command mutants shows that the tests can fail. It changes the code in one place at a time and runs the tests. A mutant that
+// survives is a hole in the tests.
 //
-//	go run ./internal/mutants                      the list: what the protocol rests on is taken away, rule by rule
+//	go run ./internal/mutants                      the list: each mutant takes one rule of the protocol away
 //	go run ./internal/mutants -random 100          100 random changes, always the same
-//	go run ./internal/mutants -random 100 -seed 0  100 new ones; the seed is printed
-//	go run ./internal/mutants -run MD5             those whose names match
-//	go run ./internal/mutants -list                names only
+//	go run ./internal/mutants -random 100 -seed 0  100 new random changes; the seed is printed
+//	go run ./internal/mutants -run MD5             the mutants whose names match
+//	go run ./internal/mutants -list                the names only
 //
-// The names of random changes begin with their numbers, so -run '^0[3-9]' goes on behind the first 30.
+// Each mutant of the list names the tests that should kill it, and those run first. Only if they pass does the command measure
+// what every test runs through, which takes minutes, and runs the rest.
+//
+// The names of random changes begin with their numbers, so -run '^0[3-9]' continues after the first 30.
 package main
 
 import (
@@ -34,10 +37,10 @@ import (
 
 func main() {
 	pick := flag.String("run", "", "try only the mutants whose names match this `regexp`")
-	list := flag.Bool("list", false, "name the mutants and stop")
+	list := flag.Bool("list", false, "print the names of the mutants and stop")
 	random := flag.Int("random", 0, "try `n` random changes instead of the list")
 	seed := flag.Uint64("seed", 1, "choose the random changes by this `seed`; 0 for a new one")
-	short := flag.Bool("short", false, "run the tests with -short alone: quicker, but more may survive")
+	short := flag.Bool("short", false, "run the tests with -short only: quicker, but more mutants may survive")
 	workers := flag.Int("workers", runtime.NumCPU(), "try `n` mutants at the same time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -82,7 +85,7 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 	return tryAll(ctx, vault, root, trials, short, workers, out)
 }
 
-// tryAll tries the mutants, and tells the outcome of each as it comes. It fails if one survives.
+// tryAll tries the mutants and prints one line for each, and a summary. It fails if a mutant survives.
 func tryAll(ctx context.Context, what scope, root string, trials []trial, short bool, workers int, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -90,16 +93,14 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 	}
 	defer os.RemoveAll(dir)
 	started := time.Now()
-	s, err := measure(ctx, what, root, dir, workers)
+	s, err := newSuite(ctx, what, root, dir, workers)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d tests ran one by one in %v\n", len(s.tests), time.Since(started).Round(time.Second))
-
 	var (
 		g         errgroup.Group
 		mu        sync.Mutex // for what follows, and out
-		survivors int
+		survivors []string
 		problems  []error
 	)
 	g.SetLimit(workers)
@@ -110,7 +111,7 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 			}
 			started := time.Now()
 			killer, err := s.try(ctx, t, short)
-			took := time.Since(started).Round(time.Second)
+			took := time.Since(started).Round(100 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -120,7 +121,7 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 				problems = append(problems, fmt.Errorf("%s: %w", t.name, err))
 				fmt.Fprintf(out, "%s: %v\n", t.name, err)
 			case killer == "":
-				survivors++
+				survivors = append(survivors, t.name)
 				fmt.Fprintf(out, "%s: SURVIVED (%v)\n%s", t.name, took, t.diff)
 			default:
 				fmt.Fprintf(out, "%s: killed by %s (%v)\n", t.name, killer, took)
@@ -131,9 +132,9 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d mutants, %d survived, in %v\n", len(trials), survivors, time.Since(started).Round(time.Second))
-	if survivors > 0 {
-		problems = append(problems, fmt.Errorf("%d mutants survived", survivors))
+	fmt.Fprintf(out, "%d mutants, %d survived, in %v\n", len(trials), len(survivors), time.Since(started).Round(time.Second))
+	if len(survivors) > 0 {
+		problems = append(problems, fmt.Errorf("%d mutants survived: %s", len(survivors), strings.Join(survivors, "; ")))
 	}
 	return errors.Join(problems...)
 }
@@ -142,13 +143,13 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 type mutant struct {
 	name string
 	file string
-	// old stands exactly once in the file.
+	// old occurs exactly once in the file.
 	old, new string
-	// first matches the tests to try first.
+	// first is a -run pattern of the tests to try first.
 	first string
 }
 
-// listedTrials are those of the list.
+// listedTrials returns the mutants of the list.
 func listedTrials(root string) ([]trial, error) {
 	var trials []trial
 	for _, m := range mutants {
@@ -157,16 +158,14 @@ func listedTrials(root string) ([]trial, error) {
 			return nil, err
 		}
 		if n := bytes.Count(text, []byte(m.old)); n != 1 {
-			return nil, fmt.Errorf("%s: the place to change is there %d times: the mutant is out of date", m.name, n)
+			return nil, fmt.Errorf("%s: the text to change occurs %d times in %s: the mutant is out of date", m.name, n, m.file)
 		}
 		from := bytes.Index(text, []byte(m.old))
 		t, err := newTrial(m.name, m.file, text, from, from+len(m.old), m.new)
 		if err != nil {
 			return nil, err
 		}
-		if t.likely, err = regexp.Compile(m.first); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
-		}
+		t.likely = m.first
 		trials = append(trials, t)
 	}
 	return trials, nil

@@ -8,14 +8,22 @@ import (
 	"testing"
 )
 
-// root is the module's folder, seen from this package's.
+// root is the module's folder, relative to this package.
 const root = "../.."
 
-// TestMutantsFit sees that each mutant still has its place in the code, and compiles. Whether the tests kill it takes the
-// command.
+// TestMutantsFit checks that each mutant has its place in the code, compiles, and names a test that exists. The command tells
+// whether the test kills it.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
 	programs := programs(t, vault.covered)
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := newSuite(t.Context(), vault, dir, t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range mutants {
 		text, err := os.ReadFile(filepath.Join(root, m.file))
 		if err != nil {
@@ -23,15 +31,18 @@ func TestMutantsFit(t *testing.T) {
 			continue
 		}
 		if n := bytes.Count(text, []byte(m.old)); n != 1 {
-			t.Errorf("%s: the place to change is %d times in %s, want once", m.name, n, m.file)
+			t.Errorf("%s: the text to change occurs %d times in %s, want once", m.name, n, m.file)
 			continue
 		}
 		from := bytes.Index(text, []byte(m.old))
 		if p := programs[m.file]; p == nil || !p.compiles(change{file: m.file, from: from, to: from + len(m.old), text: m.new}) {
 			t.Errorf("%s does not compile", m.name)
 		}
-		if m.old == m.new || m.first == "" {
-			t.Errorf("%s changes nothing, or names no test", m.name)
+		if m.old == m.new {
+			t.Errorf("%s changes nothing", m.name)
+		}
+		if m.first == "" || len(tests.matching(m.first, m.file)) == 0 {
+			t.Errorf("%s names no test that exists: %q", m.name, m.first)
 		}
 		if names[m.name] {
 			t.Errorf("there are two mutants %q", m.name)
@@ -40,7 +51,7 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// programs loads packages of the module, by the names of their files.
+// programs loads packages of the module. It returns them by the names of their files.
 func programs(t *testing.T, patterns []string) map[string]*program {
 	t.Helper()
 	dir, err := filepath.Abs(root)
@@ -60,7 +71,7 @@ func programs(t *testing.T, patterns []string) map[string]*program {
 	return all
 }
 
-// TestMutantsAreListed holds docs/testing.md against the list.
+// TestMutantsAreListed compares docs/testing.md with the list.
 func TestMutantsAreListed(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
 	if err != nil {

@@ -26,32 +26,45 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scope names packages of a module, as patterns: those that are changed at random, those whose tests run, and those in which it
-// is known what each test runs through.
+// scope names packages of a module by patterns: those that random changes are made in, those whose tests run, and those whose
+// coverage by each test is measured.
 type scope struct{ mutated, tested, covered []string }
 
-// vault is what is tried here. Azurite is left out: what it notices the emulator must notice, too.
+// vault is the scope of this module. Azurite is left out: what it notices, the emulator must notice too.
 var vault = scope{
-	mutated: []string{".", "./internal/blob"},
+	mutated: []string{".", "./internal/blob", "./storage/driver"},
 	tested:  []string{".", "./internal/blob", "./storage/...", "./workflow"},
 	covered: []string{".", "./internal/blob", "./storage", "./storage/driver", "./workflow"},
 }
 
 const withoutAzurite = "/azurite$"
 
-// suite is the module's tests, with what each runs through.
+// suite is the tests of a module.
 type suite struct {
-	root  string // of the module
-	dir   string // for what is built
-	tests []*test
-	code  map[string][]block // all that can be run, by file
+	scope
+	root     string              // of the module
+	dir      string              // for what is built
+	workers  int                 // how many test binaries run at the same time
+	packages []string            // the folders of packages with tests
+	names    map[string][]string // of the tests, by folder
+	// measure runs every test by itself. It takes minutes, so it is called only when the likely tests do not kill a mutant.
+	measure func() (coverage, error)
+	// tried holds the outcomes of what is done once without any change, by package and test, as func() error.
+	tried sync.Map
+}
+
+// coverage is what each test runs through.
+type coverage struct {
+	tests    []*test            // the quickest first
+	packages []string           // folders, those with the quickest tests first
+	code     map[string][]block // everything that can run, by file
 }
 
 // test is a top-level test of a package.
 type test struct {
 	pkg, name string
 	took      time.Duration
-	skipped   bool               // by -short, in whole
+	skipped   bool               // by -short, as a whole
 	ran       map[string][]block // by file
 }
 
@@ -64,64 +77,121 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
 }
 
-// measure builds the tests and runs each by itself, to learn what it runs through and how long it takes. All must pass.
-func measure(ctx context.Context, what scope, root, dir string, workers int) (*suite, error) {
-	s := &suite{root: root, dir: dir, code: map[string][]block{}}
-	list, err := goCommand(ctx, root, append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, what.tested...)...)
+// newSuite finds the tests of a module. The folder dir is for what is built.
+func newSuite(ctx context.Context, what scope, root, dir string, workers int) (*suite, error) {
+	s := &suite{scope: what, root: root, dir: dir, workers: workers, names: map[string][]string{}}
+	s.measure = sync.OnceValues(func() (coverage, error) { return s.runEach(ctx) })
+	const files = "{{$dir := .Dir}}{{range .TestGoFiles}}{{$dir}}\t{{.}}\n{{end}}{{range .XTestGoFiles}}{{$dir}}\t{{.}}\n{{end}}"
+	list, err := goCommand(ctx, root, append([]string{"list", "-f", files}, what.tested...)...)
 	if err != nil {
-		return nil, fmt.Errorf("list packages: %w", err)
+		return nil, fmt.Errorf("list packages: %w: %s", err, list)
 	}
-	module, err := goCommand(ctx, root, "list", "-m")
-	if err != nil {
-		return nil, fmt.Errorf("find the module's name: %w", err)
-	}
-	for _, pkg := range strings.Fields(list) {
-		binary := s.binary(dir, pkg)
-		if text, err := goCommand(ctx, root, "test", "-c", "-cover", "-coverpkg", strings.Join(what.covered, ","), "-o", binary, pkg); err != nil {
-			return nil, fmt.Errorf("build the tests of %s: %w: %s", pkg, err, text)
+	for line := range strings.Lines(list) {
+		dir, file, found := strings.Cut(strings.TrimSpace(line), "\t")
+		if !found {
+			continue
 		}
-		names, err := exec.CommandContext(ctx, binary, "-test.list", ".").Output()
+		if !slices.Contains(s.packages, dir) {
+			s.packages = append(s.packages, dir)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
-			return nil, fmt.Errorf("list the tests of %s: %w", pkg, err)
+			return nil, err
 		}
-		for _, name := range strings.Fields(string(names)) {
-			if !strings.HasPrefix(name, "Benchmark") {
-				s.tests = append(s.tests, &test{pkg: pkg, name: name})
+		for _, m := range testFunc.FindAllSubmatch(text, -1) {
+			s.names[dir] = append(s.names[dir], string(m[1]))
+		}
+	}
+	return s, nil
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// matching returns the folders of packages that have a test which a -run pattern matches. The folder of file comes first.
+func (s *suite) matching(pattern, file string) []string {
+	var tops []string // the pattern without its subtests
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		top, _, _ := strings.Cut(alternative, "/")
+		tops = append(tops, top)
+	}
+	re, err := regexp.Compile(strings.Join(tops, "|"))
+	if err != nil {
+		return nil
+	}
+	own := filepath.Join(s.root, filepath.Dir(file))
+	var list []string
+	for _, dir := range s.packages {
+		if slices.ContainsFunc(s.names[dir], re.MatchString) {
+			if dir == own {
+				list = slices.Insert(list, 0, dir)
+			} else {
+				list = append(list, dir)
+			}
+		}
+	}
+	return list
+}
+
+// runEach runs each test by itself, to learn what it runs through and how long it takes. All must pass.
+func (s *suite) runEach(ctx context.Context) (coverage, error) {
+	c := coverage{code: map[string][]block{}}
+	module, err := goCommand(ctx, s.root, "list", "-m")
+	if err != nil {
+		return c, fmt.Errorf("find the module's name: %w", err)
+	}
+	for _, pkg := range s.packages {
+		args := []string{"test", "-c", "-cover", "-coverpkg", strings.Join(s.covered, ","), "-o", s.binary(s.dir, pkg), pkg}
+		if text, err := goCommand(ctx, s.root, args...); err != nil {
+			return c, fmt.Errorf("build the tests of %s: %w: %s", pkg, err, text)
+		}
+		for _, name := range s.names[pkg] {
+			if name != "TestMain" {
+				c.tests = append(c.tests, &test{pkg: pkg, name: name})
 			}
 		}
 	}
 	var (
 		g  errgroup.Group
-		mu sync.Mutex // for s.code
+		mu sync.Mutex // for c.code
 	)
-	g.SetLimit(workers)
-	for i, t := range s.tests {
+	g.SetLimit(s.workers)
+	for i, t := range c.tests {
 		g.Go(func() error {
-			profile := filepath.Join(dir, strconv.Itoa(i)+".cover")
-			defer os.Remove(profile)
-			started := time.Now()
-			text, err := s.run(ctx, s.binary(dir, t.pkg), t.pkg, 10*time.Minute, "-test.run", only(t), "-test.short", "-test.v", "-test.coverprofile", profile)
-			if err != nil {
-				return fmt.Errorf("%s fails without any change: %w\n%s", t.name, err, text)
-			}
-			t.took = time.Since(started)
-			t.skipped = strings.Contains(text, "\n--- SKIP: "+t.name+" ")
-			code, ran, err := readProfile(profile, strings.TrimSpace(module)+"/")
-			t.ran = ran
+			code, err := s.runOne(ctx, t, filepath.Join(s.dir, strconv.Itoa(i)+".cover"), strings.TrimSpace(module)+"/")
 			mu.Lock()
 			defer mu.Unlock()
-			maps.Copy(s.code, code)
+			maps.Copy(c.code, code)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return c, err
 	}
-	slices.SortFunc(s.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
-	return s, nil
+	slices.SortFunc(c.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
+	for _, t := range c.tests {
+		if !slices.Contains(c.packages, t.pkg) {
+			c.packages = append(c.packages, t.pkg)
+		}
+	}
+	return c, nil
 }
 
-// readProfile reads which blocks each file has, and through which of them a run went.
+// runOne runs one test and fills in what is learned about it. It returns the blocks of all files.
+func (s *suite) runOne(ctx context.Context, t *test, profile, module string) (code map[string][]block, err error) {
+	defer os.Remove(profile)
+	started := time.Now()
+	args := []string{"-test.run", only(t), "-test.short", "-test.v", "-test.coverprofile", profile}
+	text, err := s.run(ctx, s.binary(s.dir, t.pkg), t.pkg, 10*time.Minute, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s fails without any change: %w\n%s", t.name, err, text)
+	}
+	t.took = time.Since(started)
+	t.skipped = strings.Contains(text, "\n--- SKIP: "+t.name+" ")
+	code, t.ran, err = readProfile(profile, module)
+	return code, err
+}
+
+// readProfile reads the blocks of each file, and those that a run went through.
 func readProfile(path, module string) (code, ran map[string][]block, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -147,7 +217,7 @@ func readProfile(path, module string) (code, ran map[string][]block, err error) 
 	return code, ran, lines.Err()
 }
 
-// touches says whether any of the blocks has code between two places.
+// touches reports whether any of the blocks has code between two places.
 func touches(blocks []block, from, to place) bool {
 	return slices.ContainsFunc(blocks, func(b block) bool {
 		return b.from.compare(to) <= 0 && from.compare(b.to) < 0
@@ -160,13 +230,13 @@ type trial struct {
 	file string // within the module
 	text []byte
 	diff string
-	// from and to are the changed code, first and last the declaration that it is in.
+	// from and to delimit the changed code, first and last the declaration around it.
 	from, to, first, last place
-	// likely matches the names of tests to run before all others; nil if none are likelier.
-	likely *regexp.Regexp
+	// likely is a -run pattern of tests to run before all others; empty if there are none.
+	likely string
 }
 
-// newTrial replaces what stands between two offsets of a file.
+// newTrial replaces the text between two offsets of a file.
 func newTrial(name, file string, text []byte, from, to int, replacement string) (trial, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
@@ -202,8 +272,9 @@ func newTrial(name, file string, text []byte, from, to int, replacement string) 
 
 // try runs the tests on a trial until one fails, and returns its name; "" if none does.
 //
-// What runs through the changed code in -short mode runs first, quick tests before slow ones. Then everything that runs
-// through its function runs without -short, unless short says not to.
+// The likely tests run first, in -short mode and then without. The other tests that run through the changed code follow in
+// -short mode, quick tests before slow ones. Everything that runs through the changed function comes last, without -short. The
+// waves without -short are left out if short is set.
 func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, err error) {
 	dir, err := os.MkdirTemp(s.dir, "trial")
 	if err != nil {
@@ -219,14 +290,27 @@ func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, er
 	if err := errors.Join(os.WriteFile(changed, t.text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	for _, w := range s.waves(t, short) {
+	killer, err = s.tryWaves(ctx, s.likelyWaves(t, short), dir, overlay)
+	if err != nil || killer != "" {
+		return killer, err
+	}
+	c, err := s.measure()
+	if err != nil {
+		return "", err
+	}
+	return s.tryWaves(ctx, c.waves(t, short), dir, overlay)
+}
+
+// tryWaves runs waves of tests until one fails.
+func (s *suite) tryWaves(ctx context.Context, waves []wave, dir, overlay string) (killer string, err error) {
+	for _, w := range waves {
 		binary := s.binary(dir, w.pkg)
 		if _, err := os.Stat(binary); err != nil {
-			if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-w", "-overlay", overlay, "-o", binary, w.pkg); err != nil {
+			if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, w.pkg); err != nil {
 				return "", fmt.Errorf("does not build: %s", text)
 			}
 		}
-		args := []string{"-test.failfast", "-test.run", only(w.tests...)}
+		args := []string{"-test.failfast", "-test.run", w.pattern}
 		if w.short {
 			args = append(args, "-test.short")
 		}
@@ -235,43 +319,92 @@ func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, er
 			return "", ctx.Err()
 		}
 		if err != nil {
-			return failure(text), nil
+			killer := failure(text)
+			return killer, s.passes(ctx, w.pkg, killer)
 		}
 	}
 	return "", nil
 }
 
-// wave is some tests of one package, which run together.
-type wave struct {
-	pkg   string
-	short bool
-	tests []*test
+// passes returns an error if a test fails without any change. Each test is tried once.
+func (s *suite) passes(ctx context.Context, pkg, name string) error {
+	if !strings.HasPrefix(name, "Test") || strings.Contains(name, " ") {
+		return nil // a time-out or a crash
+	}
+	once, _ := s.tried.LoadOrStore(pkg+" "+name, sync.OnceValue(func() error {
+		binary, err := s.unchanged(ctx, pkg)
+		if err != nil {
+			return err
+		}
+		var levels []string
+		for level := range strings.SplitSeq(name, "/") {
+			levels = append(levels, "^"+regexp.QuoteMeta(level)+"$")
+		}
+		if text, err := s.run(ctx, binary, pkg, 10*time.Minute, "-test.run", strings.Join(levels, "/")); err != nil {
+			return fmt.Errorf("%s fails without any change: %w\n%s", name, err, text)
+		}
+		return nil
+	}))
+	return once.(func() error)()
 }
 
-// limit is how long a wave may take: a change may well let a loop go on for ever.
+// unchanged builds the tests of a package without any change, once.
+func (s *suite) unchanged(ctx context.Context, pkg string) (binary string, err error) {
+	binary = s.binary(filepath.Join(s.dir, "unchanged"), pkg)
+	once, _ := s.tried.LoadOrStore(pkg, sync.OnceValue(func() error {
+		if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-o", binary, pkg); err != nil {
+			return fmt.Errorf("build the tests of %s: %w: %s", pkg, err, text)
+		}
+		return nil
+	}))
+	return binary, once.(func() error)()
+}
+
+// wave is some tests of one package, which run together.
+type wave struct {
+	pkg     string
+	pattern string // for -run
+	short   bool
+	took    time.Duration // by the tests without a change, in -short mode; 0 if it was not measured
+}
+
+// limit is how long a wave may take: a change may cause an endless loop.
 func (w wave) limit() time.Duration {
-	var took time.Duration
-	for _, t := range w.tests {
-		took += t.took
+	switch {
+	case !w.short:
+		return 10*w.took + 10*time.Minute
+	case w.took == 0:
+		return 2 * time.Minute
 	}
-	if !w.short {
-		return 10*took + 10*time.Minute
+	return 5*w.took + 20*time.Second
+}
+
+// likelyWaves returns the waves of the likely tests.
+func (s *suite) likelyWaves(t trial, short bool) []wave {
+	if t.likely == "" {
+		return nil
 	}
-	return 5*took + 20*time.Second
+	var quick, slow []wave
+	for _, dir := range s.matching(t.likely, t.file) {
+		quick = append(quick, wave{pkg: dir, pattern: t.likely, short: true})
+		slow = append(slow, wave{pkg: dir, pattern: t.likely})
+	}
+	if short {
+		return quick
+	}
+	return append(quick, slow...)
 }
 
 // waves sorts the tests that may notice a change.
-func (s *suite) waves(t trial, short bool) []wave {
+func (c coverage) waves(t trial, short bool) []wave {
 	from, to := t.from, t.to
-	if !touches(s.code[t.file], from, to) { // a constant, or an expression of a case
+	if !touches(c.code[t.file], from, to) { // a constant, or an expression of a case
 		from, to = t.first, t.last
 	}
-	var likely, near, far []*test
-	for _, test := range s.tests { // the quickest first
+	var near, far []*test
+	for _, test := range c.tests { // the quickest first
 		touched := touches(test.ran[t.file], from, to)
-		if t.likely != nil && t.likely.MatchString(test.name) {
-			likely = append(likely, test)
-		} else if touched {
+		if touched {
 			near = append(near, test)
 		}
 		if touched || test.skipped || touches(test.ran[t.file], t.first, t.last) {
@@ -279,53 +412,49 @@ func (s *suite) waves(t trial, short bool) []wave {
 		}
 	}
 	var waves []wave
-	add := func(tests []*test, short bool) {
-		for _, pkg := range s.packages() {
-			w := wave{pkg: pkg, short: short}
-			for _, test := range tests {
-				if test.pkg == pkg {
-					w.tests = append(w.tests, test)
-				}
-			}
-			if len(w.tests) > 0 {
-				waves = append(waves, w)
-			}
-		}
-	}
-	add(likely, true)
 	for _, atMost := range []time.Duration{200 * time.Millisecond, time.Second, time.Hour} {
 		n, _ := slices.BinarySearchFunc(near, atMost, func(t *test, d time.Duration) int { return cmp.Compare(t.took, d) })
-		add(near[:n], true)
+		waves = append(waves, c.byPackage(near[:n], true)...)
 		near = near[n:]
 	}
 	if !short {
-		add(far, false)
+		waves = append(waves, c.byPackage(far, false)...)
 	}
 	return waves
 }
 
-// packages are the folders of the tested packages, those with the quickest tests first.
-func (s *suite) packages() []string {
-	var list []string
-	for _, t := range s.tests {
-		if !slices.Contains(list, t.pkg) {
-			list = append(list, t.pkg)
+// byPackage makes a wave of the tests of each package.
+func (c coverage) byPackage(tests []*test, short bool) []wave {
+	var waves []wave
+	for _, pkg := range c.packages {
+		w := wave{pkg: pkg, short: short}
+		var own []*test
+		for _, test := range tests {
+			if test.pkg == pkg {
+				own = append(own, test)
+				w.took += test.took
+			}
+		}
+		if len(own) > 0 {
+			w.pattern = only(own...)
+			waves = append(waves, w)
 		}
 	}
-	return list
+	return waves
 }
 
+// binary is the path of a package's test binary.
 func (s *suite) binary(dir, pkg string) string {
 	rel, _ := filepath.Rel(s.root, pkg) // pkg lies in the root
 	return filepath.Join(dir, strings.ReplaceAll(filepath.ToSlash(filepath.Join("tests", rel)), "/", "-")+".test")
 }
 
-// maxMemory is how much address space the tests of a change may take, in KiB: a loop that goes on for ever may allocate.
+// maxMemory is how much address space the tests of a change may take, in KiB: an endless loop may allocate.
 const maxMemory = 12 << 20
 
-// run runs a test binary in its package's folder.
+// run runs a test binary in the folder of its package.
 func (s *suite) run(ctx context.Context, binary, pkg string, limit time.Duration, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second) // the binary ends itself, if it can
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second) // the binary ends itself if it can
 	defer cancel()
 	args = append([]string{binary, "-test.skip", withoutAzurite, "-test.timeout", limit.String()}, args...)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -338,7 +467,7 @@ func (s *suite) run(ctx context.Context, binary, pkg string, limit time.Duration
 	return string(text), err
 }
 
-// only is a regular expression for the names of some tests.
+// only returns a -run pattern for some tests.
 func only(tests ...*test) string {
 	names := make([]string, len(tests))
 	for i, t := range tests {
@@ -354,7 +483,7 @@ func goCommand(ctx context.Context, dir string, args ...string) (string, error) 
 	return string(text), err
 }
 
-// failure names the innermost test that failed, or one that a crash went through.
+// failure returns the innermost test that failed, or the one that crashed.
 func failure(text string) string {
 	if strings.Contains(text, "panic: test timed out") {
 		return "a time-out"
