@@ -15,16 +15,17 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// account measures wall times on a service that is not ours. Its vaults are filled by the vault itself.
+// account measures wall times on an account. It fills vaults through the vault itself.
 type account struct {
 	connectionString string
 	client           *service.Client
 	transport        *http.Client
-	prefix           string // of all prefixes that it uses
-	// now is what vaults are filled up to: yesterday at six in the evening, so that each day has its share whatever the time.
+	prefix           string // of all vaults' prefixes
+	// now is the time of the newest plan: yesterday at 18:00, so that each day has its share at any time of
+	// day.
 	now    time.Time
 	vaults int
-	filled map[shape]string // prefixes
+	filled map[shape]string // the prefixes of filled vaults
 }
 
 func openAccount(connectionString string) (*account, error) {
@@ -41,20 +42,20 @@ func openAccount(connectionString string) (*account, error) {
 	}, nil
 }
 
-// newHTTPClient keeps as many connections as a vault has requests in flight, as the vault's own does.
+// newHTTPClient keeps a connection for each request in flight, like the vault's own client.
 func newHTTPClient() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = concurrency, concurrency
 	return &http.Client{Transport: t}
 }
 
-// newPrefix names a vault that nobody has used.
+// newPrefix returns an unused prefix.
 func (a *account) newPrefix() string {
 	a.vaults++
 	return fmt.Sprintf("%s-%d", a.prefix, a.vaults)
 }
 
-// runs is how often each row is measured: wall times vary, and the middle one counts.
+// runs is how often each row is measured. The median counts.
 const runs = 3
 
 func (a *account) measure(ctx context.Context, r row) (res result, err error) {
@@ -77,7 +78,7 @@ func (a *account) measure(ctx context.Context, r row) (res result, err error) {
 	return res, nil
 }
 
-// vault gives the prefix of a vault of the shape; that of an empty one is new each time.
+// vault returns the prefix of a vault of the shape, filling it if necessary. An empty vault is new each time.
 func (a *account) vault(ctx context.Context, s shape) (string, error) {
 	if prefix, ok := a.filled[s]; ok {
 		return prefix, nil
@@ -100,7 +101,7 @@ func (a *account) vault(ctx context.Context, s shape) (string, error) {
 	return prefix, v.Close(ctx)
 }
 
-// close deletes all containers that were made.
+// close deletes all containers that the account's vaults made.
 func (a *account) close(ctx context.Context) error {
 	defer a.transport.CloseIdleConnections()
 	prefix := a.prefix + "-"

@@ -34,7 +34,7 @@ func TestOnAccount(t *testing.T) {
 	if left := slices.Collect(server.Containers()); !slices.Equal(left, []string{"somebodys"}) {
 		t.Errorf("%q are left", left)
 	}
-	// The vaults of 100 plans are filled once each, however often they are measured.
+	// A vault of 100 plans is filled once, however often it is measured.
 	creates := 0
 	for _, r := range server.Requests() {
 		if r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/") && r.Status == 201 {

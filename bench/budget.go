@@ -6,25 +6,25 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// budget is what an operation may spend.
+// budget is the most that an operation may cost.
 type budget struct {
 	Requests   int `json:"requests"`
 	RoundTrips int `json:"roundTrips"`
 }
 
-// heapBudget is how much more memory may be live while the largest vault is listed.
+// heapBudget is how much the live heap may grow while the largest vault is listed, in bytes.
 const heapBudget = 64 << 20
 
-// concurrency is the vault's default.
+// concurrency is the vault's default for requests in flight.
 const concurrency = 64
 
-// pageSize is the most that a page of a listing holds.
+// pageSize is the most blobs in a page of a listing.
 const pageSize = 5000
 
-// listInReads is how many reads cost as much as a page of a listing.
+// listInReads is the price of a page of a listing, in reads.
 var listInReads = int(prices[enumerate] / prices[read])
 
-// subject is what a budget depends on.
+// subject is what an operation works on.
 type subject struct {
 	parts map[workflow.Kind]int
 	vault shape
@@ -44,8 +44,9 @@ func fixed(requests, trips int) func(subject) budget {
 	return func(subject) budget { return budget{requests, trips} }
 }
 
-// readRunning is for a plan of which so many actions changed. A plan of few sub-objects is read in one fan-out; of one of many,
-// the kinds that are listed tell what changed. A kind of so few that the list would cost more is read as it is.
+// readRunning is the budget for reading a running plan, of which changed actions were updated. The
+// sub-objects of a small plan are all read. For a large plan, listings show which sub-objects changed. A kind
+// is not listed if reading all of its sub-objects is cheaper.
 func readRunning(changed func(actions int) int) func(subject) budget {
 	return func(s subject) budget {
 		if n := s.n(); n <= 2*listInReads*len(s.parts) {
@@ -70,21 +71,21 @@ func searchRunning(s subject) budget {
 	return b
 }
 
-// recovery is one list of the days, one of each day's markers, and two looks at each open plan.
+// recovery is one list of the days, one list of each day's markers, and two requests for each open plan.
 func recovery(s subject) budget { return budget{1 + s.vault.days + 2*runningPlans, 3} }
 
-// scan reads every entry and object of the vault once, at least four pages at a time, in windows of which a tenth may be in
-// vain.
+// scan reads every entry and object of the vault once, at least four pages at a time, in windows of which a
+// tenth may be in vain.
 func scan(s subject) budget {
 	pages := s.vault.days * ceil(2*s.vault.plans/s.vault.days, pageSize)
 	return budget{1 + s.vault.days + ceil(11*pages, 10), 4 + ceil(pages, 4)}
 }
 
-// judge notes where a result is over its budget.
+// judge records where a result exceeds its budget.
 func (r *result) judge() {
 	check := func(what string, is, budget int) {
 		if is > budget {
-			r.Over = append(r.Over, fmt.Sprintf("%d %s, %d are the budget", is, what, budget))
+			r.Over = append(r.Over, fmt.Sprintf("%d %s of %d", is, what, budget))
 		}
 	}
 	check("requests", r.Total, r.Budget.Requests)

@@ -20,8 +20,8 @@ const (
 	groupPlans   = 10 // of each group
 )
 
-// filling is what is in a vault of some shape: plans at even distances from the first day's midnight to the present, which are
-// known by their numbers.
+// filling is the contents of a vault of some shape: numbered plans, spread evenly from midnight of the first
+// day to the end.
 type filling struct {
 	shape
 	end time.Time
@@ -33,14 +33,14 @@ func (f filling) start() time.Time {
 	return f.end.Truncate(24*time.Hour).AddDate(0, 0, 1-f.days)
 }
 
-// created is when the plan of a number was, in the whole milliseconds that an ID can tell.
+// created returns the creation time of plan i, in whole milliseconds as in its ID.
 func (f filling) created(i int) time.Time {
-	// A day at a time keeps the product within 64 bits.
+	// Dividing first keeps the product within 64 bits.
 	span := f.end.Sub(f.start())
 	return f.start().Add(span / time.Duration(f.plans) * time.Duration(i)).Truncate(time.Millisecond)
 }
 
-// id is the UUIDv7 of the plan of a number.
+// id returns the UUIDv7 of plan i.
 func (f filling) id(i int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:], uint64(f.created(i).UnixMilli())<<16)
@@ -49,7 +49,7 @@ func (f filling) id(i int) uuid.UUID {
 	return id
 }
 
-// group is the group of the plan of a number; its plans lie far apart.
+// group returns the group of plan i. The plans of a group lie far apart.
 func (f filling) group(i int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.plans/groupPlans))+1)
@@ -58,12 +58,12 @@ func (f filling) group(i int) uuid.UUID {
 
 func (f filling) running(i int) bool { return i%(f.plans/runningPlans) == f.plans/runningPlans/2 }
 
-// first says whether the plan is the first of its day.
+// first reports whether plan i is the first of its day.
 func (f filling) first(i int) bool {
 	return i == 0 || f.created(i).Truncate(24*time.Hour) != f.created(i-1).Truncate(24*time.Hour)
 }
 
-// plan makes the plan of a number: without parts where it is Completed, since listings don't come across parts.
+// plan returns plan i as it is created. Completed plans have no sub-objects, which listings do not read.
 func (f filling) plan(i int) *workflow.Plan {
 	p := &workflow.Plan{}
 	if f.running(i) {
@@ -74,7 +74,7 @@ func (f filling) plan(i int) *workflow.Plan {
 	return p
 }
 
-// put stores the plan of a number as an engine does.
+// put stores plan i through a vault, as an engine does.
 func (f filling) put(ctx context.Context, v *azblob.Vault, i int) error {
 	p := f.plan(i)
 	if err := v.Create(ctx, p); err != nil {
@@ -87,9 +87,9 @@ func (f filling) put(ctx context.Context, v *azblob.Vault, i int) error {
 	return v.UpdatePlan(ctx, p)
 }
 
-// fillServer stores all plans in an emulator. Through the vault go those that are running, and one of each day so that the
-// day's container is the vault's own; the rest are copies of blobs that the vault made of one plan, with its ID, group and
-// times replaced.
+// fillServer stores all plans in an emulator. Running plans, and one plan of each day, go through the vault:
+// it creates and marks the containers. All other plans are copies of the blobs of one plan, with ID, group
+// and times replaced.
 func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix string) error {
 	v, err := openOn(ctx, server, prefix)
 	if err != nil {
@@ -123,7 +123,7 @@ func openOn(ctx context.Context, server *emulator.Server, prefix string) (*azblo
 	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
 }
 
-// values are the texts of a plan that differ from plan to plan: ID, group, time and day.
+// values are the strings that differ from plan to plan: ID, group, time and day.
 type values [4]string
 
 func (f filling) values(i int) values {
@@ -131,13 +131,13 @@ func (f filling) values(i int) values {
 	return values{f.id(i).String(), f.group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
 }
 
-// blobTemplate is a blob with holes for values.
+// blobTemplate is a blob with placeholders for values.
 type blobTemplate struct {
 	container, name, body template
 	metadata              map[string]template
 }
 
-// template gives the blobs of one finished plan.
+// template returns the blobs of one completed plan.
 func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, error) {
 	server := emulator.New(emulator.WithoutLog())
 	v, err := openOn(ctx, server, prefix)
@@ -166,13 +166,14 @@ func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, e
 	return copies, nil
 }
 
-// template is a text with holes: each piece is text and then the value of an index; -1 for none.
+// template is a text with placeholders. Each piece is a text and the index of the value that follows it, or
+// -1.
 type template []struct {
 	text string
 	hole int
 }
 
-// cut makes holes where old values stand.
+// cut replaces the old values in a text by placeholders.
 func cut(text string, old values) (t template) {
 	for {
 		at, hole := len(text), -1
@@ -192,7 +193,7 @@ func cut(text string, old values) (t template) {
 	}
 }
 
-// with fills the holes.
+// with replaces the placeholders by values.
 func (t template) with(v values) string {
 	var b strings.Builder
 	n := 0

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	short, list, json bool
 	run               *regexp.Regexp
@@ -25,33 +25,33 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{run: regexp.MustCompile("")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&c.short, "short", false, "leave out the largest vaults; on an account the largest plans")
-	f.BoolVar(&c.list, "list", false, "name the rows that would be measured")
+	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, or on an account the largest plans")
+	f.BoolVar(&c.list, "list", false, "print the names of the rows and stop")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each row")
 	f.Func("run", "measure the rows whose name matches this `regexp`", func(s string) (err error) {
 		c.run, err = regexp.Compile(s)
 		return err
 	})
-	f.StringVar(&c.connectionString, "connection-string", "", "measure on the account of this connection string, as `text`")
+	f.StringVar(&c.connectionString, "connection-string", "", "measure on the account of this connection string (`text`)")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
-	f.DurationVar(&c.duration, "duration", 5*time.Second, "how long -throughput drives each operation")
-	f.IntVar(&c.workers, "workers", 64, "how many plans -throughput works on at once")
-	f.StringVar(&c.cpuProfile, "cpuprofile", "", "write -throughput's CPU profiles to `file`, with the operation's name before it")
+	f.DurationVar(&c.duration, "duration", 5*time.Second, "how long -throughput repeats each operation")
+	f.IntVar(&c.workers, "workers", 64, "how many plans -throughput works on concurrently")
+	f.StringVar(&c.cpuProfile, "cpuprofile", "", "write the CPU profiles of -throughput to `file`, prefixed with the name of the operation")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
 	switch {
 	case f.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q: there are flags only", f.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q: bench takes flags only", f.Arg(0))
 	case c.workers < 1:
 		return c, errors.New("-workers must be at least 1")
 	case c.cpuProfile != "" && !c.throughput:
-		return c, errors.New("-cpuprofile is for -throughput")
+		return c, errors.New("-cpuprofile needs -throughput")
 	}
 	return c, nil
 }
 
-// pick chooses the rows to measure. An account is not filled with more plans than the smallest vault's.
+// pick returns the rows to measure. On an account it leaves out all but the smallest vaults.
 func (c config) pick(rows []row) []row {
 	return slices.DeleteFunc(rows, func(r row) bool {
 		if !c.run.MatchString(r.String()) {

@@ -1,18 +1,18 @@
-// Command bench counts what each operation of the vault costs: requests by the service's billing classes, round trips, bytes,
-// allocations and the price, beside the budget that it must stay within.
+// Command bench counts what each operation of the vault costs: requests by billing class, round trips, bytes,
+// allocations and the price. It compares them with the operation's budget.
 //
 //	go run ./bench                       plans of all sizes, vaults of up to a million plans
 //	go run ./bench -short                without the largest vaults, in seconds
 //	go run ./bench -run 'Read|Search'    some rows; -list names them all
 //	go run ./bench -json                 one JSON object for each row
-//	go run ./bench -connection-string T  wall times on Azurite or an account, in containers of its own that it deletes
-//	go run ./bench -throughput           operations per second through one vault, on sockets
+//	go run ./bench -connection-string T  wall times on Azurite or an account; it deletes the containers that it made
+//	go run ./bench -throughput           operations per second through one vault, over sockets
 //
-// Rows are counted on the emulator in virtual time, where each request takes exactly one second and computing none: the
-// seconds of an operation are its round trips, and two runs count the same. Vaults are filled directly in the emulator with
-// blobs that the vault made of one plan, varied by ID.
+// Rows are counted on the emulator in virtual time. A request takes exactly one second there and computation
+// takes none, so the seconds of an operation are its round trips, and all runs give the same counts. Vaults
+// are filled directly in the emulator with copies of the blobs of one plan.
 //
-// The exit code is 1 when a row is over its budget or fails, and 2 for wrong flags.
+// The exit code is 1 if a row fails or exceeds its budget, and 2 for wrong flags.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 	return exitPass
 }
 
-// count measures the rows one by one and holds each against its budget.
+// count measures the rows one by one and compares each with its budget.
 func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) (err error) {
 	rows = cfg.pick(rows)
 	if cfg.list {
@@ -76,7 +76,7 @@ func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) (err e
 	return measureAll(ctx, t, rows, newReport(cfg, stdout))
 }
 
-// measureAll goes on past a row that fails.
+// measureAll measures the rows. It continues after a row that fails.
 func measureAll(ctx context.Context, t target, rows []row, out report) error {
 	var errs []error
 	for _, r := range rows {
@@ -90,7 +90,7 @@ func measureAll(ctx context.Context, t target, rows []row, out report) error {
 		}
 		res.judge()
 		for _, over := range res.Over {
-			errs = append(errs, fmt.Errorf("%s is over budget: %s", r, over))
+			errs = append(errs, fmt.Errorf("%s exceeds its budget: %s", r, over))
 		}
 		if err := out.row(res); err != nil {
 			return err

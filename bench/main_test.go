@@ -20,10 +20,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// someRows are an operation of each sort.
+// someRows matches operations of each sort.
 const someRows = `^(Create, S|Read, running, few changed, M|Delete, S|(List\(10\)|Recovery|List\(all\)), 100 plans in 14 days)$`
 
-// output runs the bench and gives what it printed.
+// output runs the bench and returns what it printed.
 func output(t *testing.T, want int, rows []row, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -33,7 +33,7 @@ func output(t *testing.T, want int, rows []row, args ...string) (stdout, stderr 
 	return out.String(), err.String()
 }
 
-// generous gives the rows budgets that nothing exceeds: what the vault spends is not for these tests to judge.
+// generous gives the rows budgets that nothing exceeds: these tests do not judge the vault.
 func generous(rows []row) []row {
 	for i := range rows {
 		rows[i].budget = fixed(1<<30, 1<<30)
@@ -73,7 +73,7 @@ func TestRunsAgree(t *testing.T) {
 		create.Sent < 1000 || create.Allocations == 0 {
 		t.Errorf("%+v", create)
 	}
-	// Markers are enough to recover by: every day's container is the vault's own.
+	// Recovery lists markers only: every container has the mark of the vault.
 	if recovery := first[4]; recovery.Requests["list"] != 1+14 {
 		t.Errorf("%+v", recovery)
 	}
@@ -87,7 +87,7 @@ func TestOverBudget(t *testing.T) {
 	rows[1].budget = fixed(3, 1<<30) // Create, M
 	rows[2].budget = fixed(1<<30, 4) // Create, L
 	stdout, stderr := output(t, exitFail, rows, "-run", "^(Create|Exists), ")
-	for _, want := range []string{"Create, M is over budget: 80 requests, 3 are the budget\n", "Create, L is over budget: 20 round trips, 4 are the budget\n"} {
+	for _, want := range []string{"Create, M exceeds its budget: 80 requests of 3\n", "Create, L exceeds its budget: 20 round trips of 4\n"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is not in %q", want, stderr)
 		}
@@ -120,7 +120,8 @@ func TestHeapIsJudged(t *testing.T) {
 		held[0] = 1 // so that it is live
 		return h.above() >> 20
 	}
-	// By how much more than at the first look, because what earlier tests left goes meanwhile. The third and the fifth are none.
+	// Differences from the first look count, because garbage of earlier tests goes meanwhile. The third and
+	// the fifth calls do not look.
 	first := hold(8)
 	for i, want := range []int64{0, 0, 24, 24, 56} {
 		if got := hold([]int{4, 16, 32, 48, 64}[i]) - first; got < want-1 || got > want+1 {
@@ -129,7 +130,7 @@ func TestHeapIsJudged(t *testing.T) {
 	}
 }
 
-// TestFailures: a row that fails is named, and does not keep the next from being measured.
+// TestFailures checks that a row that fails is named and that the next row is measured.
 func TestFailures(t *testing.T) {
 	rows := generous(table())
 	rows[0].prepare = func(context.Context, *scene) (step, error) { return nil, io.ErrClosedPipe }
@@ -163,7 +164,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestPrices holds the sums against what docs/operating.md says.
+// TestPrices compares prices with docs/operating.md.
 func TestPrices(t *testing.T) {
 	for _, c := range []struct {
 		tally tally
@@ -200,7 +201,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestBudgets holds the formulas against the figures of the design.
+// TestBudgets compares the formulas with the figures of the design.
 func TestBudgets(t *testing.T) {
 	want := map[string]budget{
 		"Create, S":                                {6, 4},
@@ -229,7 +230,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestFilledVaultIsSound reads and checks a vault that was filled directly: it must be one that the vault could have written.
+// TestFilledVaultIsSound checks that a vault that was filled directly is one that the vault could have
+// written.
 func TestFilledVaultIsSound(t *testing.T) {
 	server := emulator.New(emulator.WithoutLog())
 	f := fillingAt(shape{500, 3}, time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
@@ -263,18 +265,8 @@ func TestFilledVaultIsSound(t *testing.T) {
 	if running != runningPlans || copies < f.plans*9/10 {
 		t.Errorf("%d are running, %d are copies", running, copies)
 	}
-	found, err := v.Search(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.group(7)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for r := range found {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		n++
-	}
-	if n != groupPlans {
-		t.Errorf("%d plans are in the group", n)
+	found, err := storage.Collect(v.Search(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.group(7)}}))
+	if err != nil || len(found) != groupPlans {
+		t.Errorf("%d plans are in the group: %v", len(found), err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// result is what one row came to.
+// result is the measurement of one row.
 type result struct {
 	Row        string         `json:"row"`
 	SubObjects int            `json:"subObjects,omitzero"`
@@ -21,20 +21,20 @@ type result struct {
 	Days       int            `json:"days,omitzero"`
 	Requests   map[string]int `json:"requests"` // by billing class
 	Total      int            `json:"total"`
-	// RoundTrips is nil where there is no virtual time.
+	// RoundTrips is nil if it was measured in real time.
 	RoundTrips *int  `json:"roundTrips,omitempty"`
-	Sent       int64 `json:"sent"` // bytes of bodies, as Received
+	Sent       int64 `json:"sent"` // bytes of bodies, like Received
 	Received   int64 `json:"received"`
-	// Allocations are of vault and SDK; 0 where they were not counted.
+	// Allocations are those of vault and SDK; 0 if they were not counted.
 	Allocations uint64 `json:"allocations,omitzero"`
-	// PeakHeap is how much more memory was live, in bytes; nil where nobody looked.
+	// PeakHeap is how much the live heap grew, in bytes; nil if it was not measured.
 	PeakHeap *int64 `json:"peakHeap,omitempty"`
 	// Price is in US dollars for 10,000 operations.
 	Price float64 `json:"price"`
-	// Wall is real time, where it says anything.
+	// Wall is real time; 0 if it was measured in virtual time.
 	Wall   time.Duration `json:"wallNanoseconds,omitzero"`
 	Budget budget        `json:"budget"`
-	Over   []string      `json:"over,omitempty"` // what is over the budget
+	Over   []string      `json:"over,omitempty"` // what exceeds the budget
 }
 
 func newResult(r row, n measured) result {
@@ -71,7 +71,7 @@ func openTarget(c config) (target, error) {
 
 // virtual measures on emulators in virtual time.
 type virtual struct {
-	// filled is the vault of the last shape that was asked for. One at a time is enough memory.
+	// filled holds the vault of one shape. Only one is kept: the largest takes gigabytes.
 	filled *emulator.Server
 	shape  shape
 }
@@ -81,13 +81,13 @@ const (
 	latency   = time.Second
 )
 
-// bubble runs do in virtual time, from the same moment each time: six in the evening, so that today has its share of plans.
+// bubble runs do in virtual time, always from the same moment: 18:00, so that today has its share of plans.
 //
-// Only a bubble of testing/synctest knows when every goroutine waits, so that a round trip takes exactly the latency however
-// long computing takes. A bubble wants a test to fail; there is none, and none of the bench's code knows of it.
+// Only a bubble of testing/synctest knows when every goroutine waits: a round trip then takes exactly the
+// latency, however long computation takes. A bubble needs a testing.T; do never sees it.
 func bubble(ctx context.Context, do func(ctx context.Context, now time.Time) error) (err error) {
 	synctest.Test(new(testing.T), func(*testing.T) {
-		// A context from outside must not wake what is in the bubble, so its end is looked at between rows only.
+		// A context from outside the bubble must not wake goroutines inside. Its end is noticed between rows.
 		ctx := context.WithoutCancel(ctx)
 		time.Sleep(20*24*time.Hour + 18*time.Hour)
 		err = do(ctx, time.Now())
@@ -97,14 +97,14 @@ func bubble(ctx context.Context, do func(ctx context.Context, now time.Time) err
 
 func (t *virtual) close(context.Context) error { return nil }
 
-// fill makes sure that there is a server with a vault of the shape.
+// fill fills a server with a vault of the shape, unless it is there.
 func (t *virtual) fill(ctx context.Context, s shape) error {
 	if t.filled != nil && t.shape == s {
 		return nil
 	}
 	t.filled = nil // before the next one is made
 	if s.plans >= largestVault {
-		debug.SetGCPercent(30) // as much garbage again is not wanted beside gigabytes of plans
+		debug.SetGCPercent(30) // gigabytes of plans leave little room for garbage
 	}
 	server := emulator.New(emulator.WithoutLog())
 	if s.plans > 0 {
@@ -136,7 +136,7 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 		if err != nil {
 			return err
 		}
-		synctest.Wait() // what was asked for ahead counts, too
+		synctest.Wait() // requests that were sent ahead count too
 		res = newResult(r, m.end())
 		trips := int(took / latency)
 		res.RoundTrips = &trips
@@ -149,7 +149,7 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 	if err != nil || large {
 		return res, err
 	}
-	// Once more for the allocations: one request at a time, so that the emulator's can be told from the vault's.
+	// A second run counts allocations, one request at a time, so that the emulator's can be subtracted.
 	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
 		server := t.filled.Clone()
 		m := &meter{next: server.Transport(), apart: true}
@@ -161,7 +161,8 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 	return res, err
 }
 
-// heapEvery is how many requests and answers there are to a look at the heap, which takes a collection.
+// heapEvery is how many requests and answers pass between two measurements of the heap, each of which takes a
+// collection.
 const heapEvery = 20
 
 // performance is one run of a row's operation.
@@ -171,11 +172,11 @@ type performance struct {
 	connectionString, prefix string
 	concurrency              int
 	meter                    *meter
-	// begin is called when all is prepared.
+	// begin is called when everything is prepared.
 	begin func()
 }
 
-// perform does a row's operation once, on a vault of its own, and says how long it took.
+// perform runs a row's operation once, on a new vault, and returns how long it took.
 func perform(ctx context.Context, p performance) (took time.Duration, err error) {
 	v, err := azblob.NewFromConnectionString(ctx, p.prefix, p.connectionString, plantest.Register(),
 		azblob.WithTransport(p.meter), azblob.WithConcurrency(p.concurrency))

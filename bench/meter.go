@@ -16,12 +16,12 @@ import (
 // meter counts the requests that pass through it.
 type meter struct {
 	next policy.Transporter
-	// latency is what each request takes; it is changed between operations only.
+	// latency is how long each request takes. It changes only between operations.
 	latency time.Duration
-	// apart leaves what the next transport allocates out of allocations. The requests must come one by one then.
+	// apart counts the allocations of the next transport in mallocs. Requests must then come one at a time.
 	apart bool
 
-	// heap is looked at when a request begins and when its answer has been read; nil for not at all.
+	// heap is measured when a request begins and when its answer has been read; nil if it is not measured.
 	heap *heapPeak
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type meter struct {
 	mallocs uint64 // by the next transport
 }
 
-// measured is what went over the wire.
+// measured is what was sent and received.
 type measured struct {
 	requests       tally
 	sent, received int64 // bytes of bodies
@@ -77,21 +77,21 @@ func (m *meter) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// reset forgets what was counted.
+// reset sets all counts to zero.
 func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.n, m.mallocs = measured{}, 0
 }
 
-// end returns what was counted since reset.
+// end returns the counts since reset.
 func (m *meter) end() measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.n
 }
 
-// spool moves an answer to a file, which it is read from. The emulator makes answers whole, in this process's memory; they
+// spool moves an answer to a file. The emulator holds whole answers in the memory of this process, where they
 // would count as the vault's.
 func spool(body io.ReadCloser) (io.ReadCloser, error) {
 	defer body.Close()
@@ -109,7 +109,7 @@ func spool(body io.ReadCloser) (io.ReadCloser, error) {
 	return s, nil
 }
 
-// spooled is an answer in a file that goes when it is closed.
+// spooled is an answer in a file, which Close removes.
 type spooled struct{ *os.File }
 
 func (s spooled) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
@@ -128,18 +128,18 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives up the answer. If it was a page, then all of it is decoded by now and none is used, so the heap is at its
-// highest.
+// Close closes the body and measures the heap: a page is decoded by now and not yet used, so the heap is at
+// its peak.
 func (c *counted) Close() error {
 	err := c.ReadCloser.Close()
-	c.ReadCloser = http.NoBody // an emulator's whole answer is not held any longer than a connection would; closing again does nothing
+	c.ReadCloser = http.NoBody // releases the emulator's answer; a second Close does nothing
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	c.m.look()
 	return err
 }
 
-// look looks at the heap, with the lock held.
+// look measures the heap. The caller holds the lock.
 func (m *meter) look() {
 	if m.heap != nil {
 		m.heap.look()
@@ -158,17 +158,18 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// allocations is how many objects the process has allocated.
+// allocations returns how many objects the process has allocated.
 func allocations() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.Mallocs
 }
 
-// heapPeak is the most memory that was live, of what was looked at. Garbage does not count: what is live is known after a
-// collection, which is why it does not look all the time.
+// heapPeak is the largest measured size of the live heap. Garbage does not count, so each measurement takes a
+// collection.
 type heapPeak struct {
-	// every is how many calls of look there are to one look, after as many that all look.
+	// every is how many calls of look there are to a measurement. The first calls, as many as every, all
+	// measure.
 	every       int
 	calls       int
 	start, peak uint64
@@ -185,7 +186,7 @@ func (h *heapPeak) look() {
 	}
 }
 
-// above is how much the peak is above the start.
+// above returns how much the peak exceeds the start.
 func (h *heapPeak) above() int64 { return int64(h.peak - h.start) }
 
 func liveHeap() uint64 {

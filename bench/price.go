@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// class is what the service bills a request as.
+// class is the billing class of a request.
 type class int
 
-// The classes of general-purpose v2 accounts. Enumerations are lists of containers and blobs, and the creation of containers.
+// The classes of general-purpose v2 accounts. Enumerations are lists of containers and blobs, and the
+// creation of containers.
 const (
 	write class = iota
 	enumerate
@@ -22,8 +23,8 @@ func (c class) String() string {
 	return [classes]string{"write", "list", "read", "other", "delete"}[c]
 }
 
-// prices are US dollars for 10,000 requests, hot tier, LRS: the sample prices of docs/operating.md, which tells their date and
-// source. Deletes are free.
+// prices are in US dollars for 10,000 requests, hot tier, LRS. They are the sample prices of
+// docs/operating.md, which gives their date and source. Deletes are free.
 var prices = [classes]float64{write: 0.055, enumerate: 0.055, read: 0.0044, other: 0.0044, remove: 0}
 
 // tally counts requests by class.
@@ -36,7 +37,7 @@ func (t tally) total() (n int) {
 	return n
 }
 
-// price is what as many times 10,000 requests cost, so that it is the price of 10,000 operations of these requests.
+// price returns the price of 10,000 operations that send these requests.
 func (t tally) price() (dollars float64) {
 	for c, k := range t {
 		dollars += float64(k) * prices[c]
@@ -44,8 +45,8 @@ func (t tally) price() (dollars float64) {
 	return dollars
 }
 
-// classify says what a request is billed as. What is deleted in a batch is free, the batch itself is taken for one other
-// request: its class is not documented.
+// classify returns the billing class of a request. Deletes in a batch are free. The class of the batch itself
+// is not documented; it counts as other.
 func classify(r *http.Request) class {
 	q := r.URL.Query()
 	switch comp := q.Get("comp"); {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is told each row as soon as it is measured.
+// report prints each row as soon as it is measured.
 type report interface {
 	row(result) error
 }
@@ -20,12 +20,12 @@ func newReport(c config, w io.Writer) report {
 	return &people{w: w}
 }
 
-// machines get one JSON object for each row.
+// machines prints one JSON object for each row.
 type machines struct{ *json.Encoder }
 
 func (m machines) row(r result) error { return m.Encode(r) }
 
-// people get a table.
+// people prints a table.
 type people struct {
 	w     io.Writer
 	begun bool
@@ -69,7 +69,7 @@ func (p *people) row(r result) error {
 	return err
 }
 
-// count0 shows nothing for none.
+// count0 prints a dash for zero.
 func count0(n int) string {
 	if n == 0 {
 		return "-"

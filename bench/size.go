@@ -7,7 +7,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// size is a plan that operations are measured on. The zero value stands for none.
+// size is a plan that operations are measured on. The zero value means no plan.
 type size struct {
 	name string
 	plan func() *workflow.Plan
@@ -36,15 +36,13 @@ func medium() *workflow.Plan {
 // subObjects counts a plan's sub-objects by kind.
 func subObjects(p *workflow.Plan) map[workflow.Kind]int {
 	n := map[workflow.Kind]int{}
-	for o, parent := range workflow.Walk(p) {
-		if parent != nil {
-			n[o.Kind()]++
-		}
+	for _, o := range workflow.Parts(p) {
+		n[o.Kind()]++
 	}
 	return n
 }
 
-// actionsOf are the actions of a plan's sequences.
+// actionsOf returns all actions of a plan.
 func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
 	for o := range workflow.Walk(p) {
 		if a, ok := o.(*workflow.Action); ok {
@@ -54,7 +52,7 @@ func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
 	return actions
 }
 
-// shape is a vault that operations are measured in: so many plans over so many days. The zero value is an empty one.
+// shape is the contents of a vault that operations are measured in. The zero value is an empty vault.
 type shape struct{ plans, days int }
 
 const (

@@ -13,14 +13,14 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// row is an operation on a plan of some size, or in a vault of some shape.
+// row is an operation on a plan of some size or in a vault of some shape.
 type row struct {
 	operation
 	size  size
 	vault shape
 }
 
-// String is the row's name.
+// String returns the row's name.
 func (r row) String() string {
 	if r.size.name != "" {
 		return r.operation.name + ", " + r.size.name
@@ -28,10 +28,10 @@ func (r row) String() string {
 	return r.operation.name + ", " + r.vault.String()
 }
 
-// operation is something that users do with a vault.
+// operation is what a user does with a vault.
 type operation struct {
 	name string
-	// prepare makes what the operation works on and returns the operation itself, which is measured.
+	// prepare creates what the operation needs and returns the operation, which is measured.
 	prepare prepare
 	budget  func(subject) budget
 }
@@ -45,12 +45,12 @@ type (
 type scene struct {
 	vault *azblob.Vault
 	size  size
-	// filling is what is in the vault.
+	// filling is the contents of the vault.
 	filling filling
 }
 
-// table is all that is measured: operations on plans, then for each shape of vault those in vaults, so that each vault is
-// filled once.
+// table returns all rows: operations on plans, then operations in vaults, grouped by shape so that each vault
+// is filled once.
 func table() (rows []row) {
 	for _, o := range onPlans() {
 		for _, s := range sizes() {
@@ -69,32 +69,32 @@ func onPlans() []operation {
 	return []operation{
 		{"Create", create(false), func(s subject) budget { return budget{s.n() + 3, 3 + ceil(s.n(), concurrency)} }},
 		{"Create, first of a day", create(true), func(s subject) budget { return budget{s.n() + 4, 4 + ceil(s.n(), concurrency)} }},
-		{"UpdateAction", onStored(workflow.Running, nobody, updateAction), fixed(1, 1)},
-		{"UpdatePlan, running", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		{"UpdateAction", onStored(workflow.Running, none, updateAction), fixed(1, 1)},
+		{"UpdatePlan, running", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.UpdatePlan(ctx, p)
 		}), fixed(1, 1)},
-		{"UpdatePlan, final", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		{"UpdatePlan, final", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			p.State.Status = workflow.Completed
 			return v.UpdatePlan(ctx, p)
 		}), fixed(3, 3)},
-		{"Exists", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		{"Exists", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			_, err := v.Exists(ctx, p.ID)
 			return err
 		}), fixed(1, 1)},
-		{"Read, not started", onStored(workflow.NotStarted, nobody, readPlan), fixed(2, 1)},
+		{"Read, not started", onStored(workflow.NotStarted, none, readPlan), fixed(2, 1)},
 		{"Read, running, few changed", onStored(workflow.Running, few, readPlan), readRunning(few)},
 		{"Read, running, all actions changed", onStored(workflow.Running, all, readPlan), readRunning(all)},
-		{"Read, final", onStored(workflow.Completed, nobody, readPlan), fixed(2, 1)},
-		{"Search by ID", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		{"Read, final", onStored(workflow.Completed, none, readPlan), fixed(2, 1)},
+		{"Search by ID", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return exhaust(ctx, v, matching(storage.Filters{ByIDs: []uuid.UUID{p.ID}}), 1)
 		}), fixed(2, 1)},
-		{"Delete", onStored(workflow.Running, nobody, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		{"Delete", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.Delete(ctx, p.ID)
 		}), func(s subject) budget { return budget{5 + ceil(s.n(), 256), 6} }},
 	}
 }
 
-// create measures a Create: the first of its day, or a later one.
+// create measures the first Create of a day, or a later one.
 func create(first bool) prepare {
 	return func(ctx context.Context, s *scene) (step, error) {
 		if !first {
@@ -107,7 +107,8 @@ func create(first bool) prepare {
 	}
 }
 
-// onStored measures do on a plan that is stored in a status, of which as many actions were updated since as changed says.
+// onStored measures do on a stored plan of a status. Some of its actions were updated after Create; changed
+// says how many.
 func onStored(status workflow.Status, changed func(actions int) int, do func(context.Context, *azblob.Vault, *workflow.Plan) error) prepare {
 	return func(ctx context.Context, s *scene) (step, error) {
 		p := s.size.plan()
@@ -137,9 +138,9 @@ func onStored(status workflow.Status, changed func(actions int) int, do func(con
 	}
 }
 
-func nobody(int) int { return 0 }
-func few(n int) int  { return ceil(n, 100) }
-func all(n int) int  { return n }
+func none(int) int  { return 0 }
+func few(n int) int { return ceil(n, 100) }
+func all(n int) int { return n }
 
 func updateAction(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 	return v.UpdateAction(ctx, actionsOf(p)[0])
@@ -186,10 +187,10 @@ func matching(f storage.Filters) query {
 	}
 }
 
-// everyPlan stands for as many as there are.
+// everyPlan means all plans of the vault.
 const everyPlan = -1
 
-// found measures a query in a filled vault that yields so many plans.
+// found measures a query in a filled vault. The query must yield the wanted number of plans.
 func found(want int, q func(filling) query) prepare {
 	return func(_ context.Context, s *scene) (step, error) {
 		n := want
@@ -200,7 +201,7 @@ func found(want int, q func(filling) query) prepare {
 	}
 }
 
-// exhaust takes all that a query yields, and fails unless it is so many plans.
+// exhaust consumes the results of a query. It fails unless there are as many plans as wanted.
 func exhaust(ctx context.Context, v *azblob.Vault, q query, want int) error {
 	results, err := q(ctx, v)
 	if err != nil {
@@ -214,7 +215,7 @@ func exhaust(ctx context.Context, v *azblob.Vault, q query, want int) error {
 		n++
 	}
 	if n != want {
-		return fmt.Errorf("%d plans were found, not %d", n, want)
+		return fmt.Errorf("found %d plans, want %d", n, want)
 	}
 	return nil
 }

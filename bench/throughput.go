@@ -22,7 +22,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// load is an operation that is done over and over, on many plans at once.
+// load is an operation that is repeated on many plans concurrently.
 type load struct {
 	name    string
 	size    size
@@ -37,25 +37,26 @@ func loads() []load {
 	return []load{
 		{"create S", small, again},
 		{"create M", mid, again},
-		{"update action", small, onStored(workflow.Running, nobody, updateAction)},
-		{"read S", small, onStored(workflow.NotStarted, nobody, readPlan)},
-		{"read running M", mid, onStored(workflow.Running, nobody, readPlan)},
+		{"update action", small, onStored(workflow.Running, none, updateAction)},
+		{"read S", small, onStored(workflow.NotStarted, none, readPlan)},
+		{"read running M", mid, onStored(workflow.Running, none, readPlan)},
 	}
 }
 
-// throughput is what a load came to.
+// throughput is the result of a load.
 type throughput struct {
 	Load        string        `json:"load"`
 	Operations  int64         `json:"operations"`
 	Requests    int           `json:"requests"`
 	Took        time.Duration `json:"tookNanoseconds"`
 	Allocations uint64        `json:"allocations"`
-	// CPU is the time that the process took, with its start; 0 where it was not measured.
+	// CPU is the processor time of the process, including its start; 0 if it was not measured.
 	CPU time.Duration `json:"cpuNanoseconds,omitzero"`
 }
 
-// drive measures loads through one vault for each. Without an account the service is an emulator behind a socket, and each
-// vault is in a process of its own, so that its processor time and allocations are not mixed with the emulator's.
+// drive measures each load through a vault of its own. Without an account the service is an emulator behind a
+// socket, and each vault runs in another process, which keeps its processor time and allocations apart from
+// the emulator's.
 func drive(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	one := func(l load) (throughput, error) { return driveHere(ctx, cfg, l) }
 	if cfg.connectionString == "" {
@@ -97,7 +98,7 @@ func drive(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// driveApart runs this program once more for a load.
+// driveApart drives a load in another process of this program.
 func driveApart(ctx context.Context, cfg config, l load, connectionString string, stderr io.Writer) (t throughput, err error) {
 	self, err := os.Executable()
 	if err != nil {
