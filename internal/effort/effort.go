@@ -1,0 +1,23 @@
+// Package effort says how much of a space a test explores. There are three levels: `go test -short`, which the race pass uses;
+// plain `go test`; and `PLANVAULT_LONG=1 go test`, which explores whole spaces and takes hours.
+package effort
+
+import (
+	"os"
+	"testing"
+)
+
+// Long reports whether the tests explore whole spaces, which the environment variable PLANVAULT_LONG asks for.
+func Long() bool { return os.Getenv("PLANVAULT_LONG") != "" }
+
+// Pick returns the value for the level at which the tests run. PLANVAULT_LONG takes precedence over -short.
+func Pick[T any](short, normal, long T) T {
+	switch {
+	case Long():
+		return long
+	case testing.Short():
+		return short
+	default:
+		return normal
+	}
+}
