@@ -85,8 +85,8 @@ func eachMethod(t *testing.T, test func(t *testing.T, m method, server *emulator
 // TestAnswersOfProxies puts a portal in the service's place for all of a call: no method believes it, and the error names the
 // host and what it answered.
 func TestAnswersOfProxies(t *testing.T) {
-	for _, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
-		eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
+	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
+		for _, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
 			for _, effect := range []emulator.Effect{emulator.Foreign(status, "text/html", portal), emulator.Foreign(status, "text/html", portal).Applied()} {
 				v := faulty(t, server.Clone(), emulator.On().Do(effect))
 				err := m.call(t.Context(), v, plan)
@@ -103,8 +103,8 @@ func TestAnswersOfProxies(t *testing.T) {
 					t.Errorf("%s: %q", effect, text)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestWriteWithoutETagIsNotDurable: a 201 that somebody else gave says nothing.

@@ -3,9 +3,9 @@ package azblob_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,12 +17,11 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
-
-var crashFull = flag.Bool("crash.full", false, "crashes and faults at every request of every scenario on every shape, which takes many minutes")
 
 // pastGrace is long enough for Recovery to touch what was left at its beginning.
 const pastGrace = 15 * time.Minute
@@ -73,10 +72,14 @@ func deferredOnly() *workflow.Plan {
 type world struct {
 	server *emulator.Server
 	open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
+	skew   *atomic.Int64 // nanoseconds by which the service's clock is ahead; nil for a clock that a test doesn't change
 }
 
-// plainWorld has nothing unusual in it.
-func plainWorld() world { return world{emulator.New(emulator.WithoutLog()), onEmulator} }
+// worldOf is a service whose vaults are opened as onEmulator does.
+func worldOf(server *emulator.Server) world { return world{server: server, open: onEmulator} }
+
+// plainWorld is a new service with nothing unusual in it.
+func plainWorld() world { return worldOf(emulator.New(emulator.WithoutLog())) }
 
 // vault opens a vault, as each process has its own.
 func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
@@ -105,7 +108,7 @@ func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault)) {
 // dies is world.dies where there is nothing unusual.
 func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault)) {
 	t.Helper()
-	world{server, onEmulator}.dies(t, at, do)
+	worldOf(server).dies(t, at, do)
 }
 
 // scenario is a store in some state and one call on it, which tests let fail in every way.
@@ -420,12 +423,9 @@ func (c *call) recovered(t *testing.T, v *azblob.Vault, early *workflow.Plan) {
 
 // boundaries are the requests to try something at: all of n, or where they are many the first, the last and some between.
 func boundaries(n int) (chosen []int) {
-	many := 40
-	if testing.Short() { // under the race detector all of them take minutes
-		many = 8
-	}
+	many := effort.Pick(8, 40, math.MaxInt)
 	for i := 1; i <= n; i++ {
-		if n <= many || *crashFull || i <= 3 || i > n-3 || i%(n/4) == 0 {
+		if n <= many || i <= 3 || i > n-3 || i%(n/4) == 0 {
 			chosen = append(chosen, i)
 		}
 	}
@@ -478,20 +478,27 @@ func (st stage) run(t *testing.T, name string, test func(t *testing.T, w world, 
 	})
 }
 
-// everywhere runs a test on each scenario for each shape that can have it, and logs how many runs there were, as counted by it.
+// everywhere runs a test on each scenario for each shape that can have it. It logs how many runs the tests report.
 func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape, test func(t *testing.T, st stage) (runs int)) {
 	t.Helper()
-	runs := 0
+	var runs atomic.Int64
+	t.Cleanup(func() { t.Logf("space: %d runs", runs.Load()) })
 	for _, s := range scenarios {
 		for _, name := range slices.Sorted(maps.Keys(shapes)) {
 			t.Run(s.name+", "+name, func(t *testing.T) {
+				t.Parallel()
 				if st := s.on(t, newWorld, shapes[name]); st.call != nil {
-					runs += test(t, st)
+					runs.Add(int64(test(t, st)))
 				}
 			})
 		}
 	}
-	t.Logf("space: %d runs", runs)
+}
+
+// sampled reports whether a run belongs to an even sample of a space of two dimensions: of n×n neighbouring runs n are tried,
+// one in each row and column. PLANVAULT_LONG tries all of them.
+func sampled(n, row, column int) bool {
+	return effort.Long() || (row+column)%n == 0
 }
 
 // crashes are the ways to die at a request: before it took effect, and after.
@@ -536,9 +543,7 @@ func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, e
 // crashEverywhere lets the process die before and after each request of each scenario.
 func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape) {
 	t.Helper()
-	if testing.Short() { // under the race detector all shapes take minutes
-		shapes = smallOnly
-	}
+	shapes = effort.Pick(smallOnly, shapes, shapes)
 	everywhere(t, newWorld, scenarios, shapes, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, err error) { c.judge(t, w, err) })
 	})
@@ -548,8 +553,16 @@ func TestCrashInCreate(t *testing.T)     { crashEverywhere(t, plainWorld, creati
 func TestCrashInUpdate(t *testing.T)     { crashEverywhere(t, plainWorld, updates, shapes) }
 func TestCrashInCompletion(t *testing.T) { crashEverywhere(t, plainWorld, completions, shapes) }
 func TestCrashInDelete(t *testing.T)     { crashEverywhere(t, plainWorld, deletions, shapes) }
-func TestCrashInRecovery(t *testing.T)   { crashEverywhere(t, plainWorld, recoveries, shapes) }
 func TestCrashInReads(t *testing.T)      { crashEverywhere(t, plainWorld, readings, shapes) }
+
+func TestCrashInRecovery(t *testing.T) {
+	names := slices.Sorted(maps.Keys(shapes))
+	for i := range recoveries {
+		some := maps.Clone(shapes)
+		maps.DeleteFunc(some, func(name string, _ shape) bool { return !sampled(2, i, slices.Index(names, name)) })
+		crashEverywhere(t, plainWorld, recoveries[i:i+1], some)
+	}
+}
 
 // settled is what every store must be after the grace period and a Recovery.
 func settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
@@ -687,7 +700,7 @@ func TestCrashTwice(t *testing.T) {
 	}
 	// A Delete is the same whatever the plan's status.
 	scenarios, few := slices.Concat(creations, completions, deletions[1:2]), map[string]shape{"empty": shapes["empty"], "small": plantest.Small}
-	if *crashFull {
+	if effort.Long() {
 		scenarios, few = slices.Concat(creations, updates, completions, deletions), shapes
 	}
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }

@@ -521,7 +521,7 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
-		createBroken("plans/*-entry.json", 1)(t, world{server, onEmulator}, plan)
+		createBroken("plans/*-entry.json", 1)(t, worldOf(server), plan)
 		rule := emulator.On(emulator.PutBlob).Path("open/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
 		if err := faulty(t, server, rule).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) || rule.Fired() != 1 {
 			t.Errorf("got %v, want ErrDenied", err)

@@ -262,7 +262,7 @@ func TestDeleteWithoutListing(t *testing.T) {
 		})
 	}
 	inBubble(t, "what is left of another", func(t *testing.T, server *emulator.Server) {
-		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, world{server, onEmulator}, eachKind())
+		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, worldOf(server), eachKind())
 		if err := faulty(t, server, denied()).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrDenied) {
 			t.Errorf("the plan is gone, and Delete says %v", err)
 		}
@@ -296,7 +296,7 @@ func TestDeleteWithoutListing(t *testing.T) {
 // rest of it, and the ID is free again.
 func TestDeleteOfWhatLostItsObject(t *testing.T) {
 	loses := func(t *testing.T, server *emulator.Server, in state) *workflow.Plan {
-		plan, _ := in(t, world{server, onEmulator}, eachKind())
+		plan, _ := in(t, worldOf(server), eachKind())
 		for c := range server.Containers() {
 			server.Remove(c, "plans/"+plan.ID.String()+"-object.json")
 		}
@@ -326,7 +326,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 		inBubble(t, fmt.Sprintf("dies at %d", n), func(t *testing.T, server *emulator.Server) {
 			plan := loses(t, server, atWork)
 			time.Sleep(pastGrace)
-			w := world{server, onEmulator}.clone()
+			w := worldOf(server).clone()
 			w.server.ResetRequests()
 			if err := w.vault(t).Delete(t.Context(), plan.ID); err != nil {
 				t.Fatal(err)
@@ -349,7 +349,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 		}
 	})
 	inBubble(t, "an object that only seems to be lost", func(t *testing.T, server *emulator.Server) {
-		plan, _ := atWork(t, world{server, onEmulator}, eachKind())
+		plan, _ := atWork(t, worldOf(server), eachKind())
 		time.Sleep(pastGrace)
 		before := contents(server)
 		lies := []*emulator.Rule{

@@ -31,7 +31,7 @@ func TestRecoveryBelievesNoFalse404(t *testing.T) {
 			for _, effect := range absences {
 				for _, lasting := range []bool{false, true} {
 					inBubble(t, fmt.Sprintf("%s, %s, %v, lasting %v", name, role, effect, lasting), func(t *testing.T, server *emulator.Server) {
-						w := world{server, onEmulator}
+						w := worldOf(server)
 						plan, _ := in(t, w, eachKind())
 						half := eachKind()
 						dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
@@ -182,7 +182,7 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 func TestRecoveryBesideAShortListing(t *testing.T) {
 	for name, in := range map[string]state{"a create": createBroken("plans/*-object.json", 1), "a delete": deleteBroken(emulator.BatchDelete, "")} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			plan, _ := in(t, world{server, onEmulator}, plantest.Small())
+			plan, _ := in(t, worldOf(server), plantest.Small())
 			time.Sleep(pastGrace)
 			short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
 			report, err := onEmulator(t, server, azblob.WithTransport(short)).Recover(t.Context(), azblob.RecoverOptions{})
@@ -202,7 +202,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 		})
 	}
 	inBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
-		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, world{server, onEmulator}, plantest.Small())
+		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, worldOf(server), plantest.Small())
 		short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
 		if err := onEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("got %v, want ErrUnknown", err)
@@ -220,7 +220,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 		for n := 1; ; n++ {
 			asked := 0
 			inBubble(t, fmt.Sprintf("up to %d, at %d", upTo, n), func(t *testing.T, server *emulator.Server) {
-				plan, _ := atWork(t, world{server, onEmulator}, plantest.Small())
+				plan, _ := atWork(t, worldOf(server), plantest.Small())
 				time.Sleep(pastGrace)
 				transport := server.Transport()
 				transport.SetGate(gate(func() {
@@ -252,7 +252,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 	// An open plan shows by its marker that it is gone, a final one has none.
 	inBubble(t, "between the looks", func(t *testing.T, server *emulator.Server) {
-		plan, _ := final(t, world{server, onEmulator}, plantest.Small())
+		plan, _ := final(t, worldOf(server), plantest.Small())
 		time.Sleep(pastGrace)
 		transport := server.Transport()
 		begun, ended := false, false

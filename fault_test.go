@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -52,16 +53,15 @@ var smallOnly = map[string]shape{"small": plantest.Small}
 // eachFaulty runs a test on all scenarios: on small plans, and updates on one that has an object of each kind.
 func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
 	t.Helper()
-	if *crashFull {
+	switch {
+	case effort.Long():
 		everywhere(t, plainWorld, everything(), shapes, test)
-		return
-	}
-	if testing.Short() {
+	case testing.Short():
 		everywhere(t, plainWorld, slices.Concat(creations, completions), smallOnly, test)
-		return
+	default:
+		everywhere(t, plainWorld, slices.Concat(creations, completions, deletions, recoveries, readings[1:]), smallOnly, test)
+		everywhere(t, plainWorld, updates, map[string]shape{"kinds": eachKind}, test)
 	}
-	everywhere(t, plainWorld, slices.Concat(creations, completions, deletions, recoveries, readings[1:]), smallOnly, test)
-	everywhere(t, plainWorld, updates, map[string]shape{"kinds": eachKind}, test)
 }
 
 // everything is all scenarios.
@@ -72,8 +72,11 @@ func everything() []scenario {
 // faultsAt lets each fault befall each request of the call: it is ridden out.
 func faultsAt(t *testing.T, st stage, effects []emulator.Effect) (runs int) {
 	t.Helper()
-	for _, effect := range effects {
+	for i, effect := range effects {
 		for _, n := range boundaries(st.requests) {
+			if !sampled(3, i, n) {
+				continue
+			}
 			runs++
 			st.run(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, w world, c *call) {
 				rule := emulator.On().Nth(n).Do(effect)
@@ -103,8 +106,11 @@ func TestFaults(t *testing.T) {
 // Recovery and the same call again settle it.
 func TestCancelled(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
-		for _, when := range []ending{beforeEffect, afterEffect, withAnswer} {
+		for i, when := range []ending{beforeEffect, afterEffect, withAnswer} {
 			for _, n := range boundaries(st.requests) {
+				if !sampled(2, i, n) {
+					continue
+				}
 				runs++
 				st.run(t, fmt.Sprintf("%s at %d", when, n), func(t *testing.T, w world, c *call) {
 					ctx, cancel := context.WithCancel(t.Context())
@@ -184,6 +190,9 @@ func TestLateDuplicates(t *testing.T) {
 		}
 		for _, n := range boundaries(st.requests) {
 			for k := range st.requests - n + 3 {
+				if !sampled(3, n, k) {
+					continue
+				}
 				runs++
 				st.run(t, fmt.Sprintf("of %d after %d", n, k), func(t *testing.T, w world, c *call) {
 					transport := w.server.Transport()
@@ -238,7 +247,7 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 				runs++
 				again := maps.Clone(contents(server))
 				maps.DeleteFunc(again, func(name, _ string) bool { return before[name] != "" || strings.Contains(name, "/open/") })
-				w := world{server, onEmulator}
+				w := worldOf(server)
 				if !deleted || len(again) == 0 {
 					c.judge(t, w, nil)
 					return

@@ -26,6 +26,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/emulator/schedule"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -33,7 +34,7 @@ import (
 )
 
 var (
-	interleaveFull     = flag.Bool("interleave.full", false, "explore all interleavings, and two crashes in a run: takes many minutes")
+	interleaveRuns     = flag.Int("interleave.runs", 0, "explore so many runs of each space in their order; 0 leaves it to the level of the tests")
 	interleaveSchedule = flag.String("interleave.schedule", "", "run this one schedule, as a failure prints it, in the space that -run names")
 )
 
@@ -59,15 +60,7 @@ type space struct {
 	replaced bool
 	// mortal says that those that were frozen may be killed, too.
 	mortal bool
-	// runs bounds the exploration, unless all is wanted; 0 is exploreRuns.
-	runs int
 }
-
-// What a space may take: so many runs in their order, and where that is not all of them, so many more at random.
-const (
-	exploreRuns = 450
-	sampledRuns = 50
-)
 
 // actor is a process with a vault of its own, that makes one call or some.
 type actor struct {
@@ -242,7 +235,7 @@ func (s space) explore(t *testing.T) {
 				}
 				path[n].text = r.do(path[n].choice())
 			}
-			s.judge(r, onEmulator(t, r.server))
+			s.judge(r, withToken(t, r.server))
 		})
 	}
 
@@ -272,11 +265,9 @@ func (s space) explore(t *testing.T) {
 		seen[key] = true
 		return 0, true
 	}
-	limit, sampledRuns := cmp.Or(s.runs, exploreRuns), sampledRuns
-	if testing.Short() {
-		limit, sampledRuns = 15, 5
-	}
-	for *interleaveFull || runs < limit {
+	// So many runs in their order, and where that is not all of them, so many more at random.
+	limit, sampledRuns := cmp.Or(*interleaveRuns, effort.Pick(6, 80, 5000)), effort.Pick(3, 50, 1000)
+	for runs < limit {
 		once(unseen)
 		if t.Failed() {
 			return
@@ -328,9 +319,7 @@ func (s space) begin(t *testing.T, server *emulator.Server) *run {
 	r := &run{T: t, server: server, clock: s.clock, effects: s.effects, faults: 1, replaced: s.replaced, mortal: s.mortal}
 	if r.effects == nil {
 		r.effects = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
-		if *interleaveFull {
-			r.faults = 2
-		}
+		r.faults = effort.Pick(1, 1, 2)
 	}
 	var transports []*emulator.Transport
 	for _, actor := range s.actors {
@@ -366,7 +355,8 @@ func (r *run) rest() {
 
 func (a *acting) begin() {
 	a.started = true
-	v := onEmulator(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)), azblob.WithGracePeriod(cmp.Or(a.grace, 10*time.Minute)),
+	// With a token, because signing and verifying would be a tenth of the work.
+	v := withToken(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)), azblob.WithGracePeriod(cmp.Or(a.grace, 10*time.Minute)),
 		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond, MaxElapsed: time.Hour}))
 	ctx, cancel := context.WithCancel(a.run.Context())
 	a.cancel = cancel
@@ -970,7 +960,6 @@ func spaces() (list []space) {
 		name:   "two creators of one ID",
 		actors: []actor{creator("first", "first"), creator("second", "second")},
 		judge:  creators,
-		runs:   800,
 	})
 	add(space{
 		name: "two creators of one ID with parts of their own",
@@ -989,9 +978,6 @@ func spaces() (list []space) {
 	for _, w := range writings() {
 		for _, observer := range []actor{reader(w.states...), prober(), searcher(), lister()} {
 			s := space{name: w.name + " and a " + observer.name, prepare: w.prepare, actors: append(slices.Clone(w.actors), observer), judge: w.judge, replaced: w.replaced}
-			if w.replaced && observer.name == "reader" {
-				s.runs = 2000 // all of it: bounded, it misses a mixture of two plans
-			}
 			if observer.name == "lister" {
 				s.pages = 1
 				s.prepare = func(t *testing.T, server *emulator.Server) {
@@ -1037,7 +1023,6 @@ func recoverySpaces() (list []space) {
 			actors:  []actor{creator("first", "first"), recoverer("recovery")},
 			clock:   grace,
 			effects: frozen,
-			runs:    250,
 			judge: func(r *run, v *azblob.Vault) {
 				r.creators(v, map[string]*workflow.Plan{"first": first}, storage.ErrUnknown, storage.ErrUnavailable)
 				r.returned("recovery")
@@ -1047,7 +1032,6 @@ func recoverySpaces() (list []space) {
 			name:   "two creators of one ID and a recovery",
 			actors: []actor{creator("first", "first"), creator("second", "second"), recoverer("recovery")},
 			clock:  long,
-			runs:   250,
 			judge: func(r *run, v *azblob.Vault) {
 				r.creators(v, map[string]*workflow.Plan{"first": first, "second": second},
 					storage.ErrUnknown, storage.ErrUnavailable)
@@ -1065,7 +1049,6 @@ func recoverySpaces() (list []space) {
 			actors:  []actor{deleter("deleter"), recoverer("recovery")},
 			clock:   long,
 			effects: frozen,
-			runs:    250,
 			judge: func(r *run, v *azblob.Vault) {
 				r.slowDeleter(v, plan)
 			},
@@ -1073,7 +1056,7 @@ func recoverySpaces() (list []space) {
 		space{
 			name: "a frozen deletion that may be killed and a recovery",
 			prepare: func(t *testing.T, server *emulator.Server) {
-				plan, _ = final(t, world{server, onEmulator}, small("plan"))
+				plan, _ = final(t, worldOf(server), small("plan"))
 			},
 			actors: []actor{deleter("deleter"), recoverer("recovery")},
 			clock:  long,
@@ -1106,7 +1089,6 @@ func recoverySpaces() (list []space) {
 			actors:  []actor{completer("completer", &after), recoverer("recovery")},
 			clock:   long,
 			effects: frozen,
-			runs:    250,
 			judge: func(r *run, v *azblob.Vault) {
 				there := r.atEnd(v, before, after)
 				r.returned("recovery")
@@ -1179,7 +1161,7 @@ func recoverySpaces() (list []space) {
 			},
 			space{
 				name: fmt.Sprintf("two creators that clear a creation broken off at %d and a recovery", n), prepare: prepare,
-				actors: append(both, recoverer("recovery")), runs: 250,
+				actors: append(both, recoverer("recovery")),
 				judge: func(r *run, v *azblob.Vault) {
 					r.creators(v, map[string]*workflow.Plan{"first": first, "second": second})
 					r.returned("recovery")

@@ -13,14 +13,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
-var (
-	modelOps       = flag.Int("model.ops", 3000, "operations of TestModel, 1,000 to a seed")
-	modelHistories = flag.Int("model.histories", 60, "concurrent histories of TestModelHistories")
-	modelSeed      = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
-)
+var modelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
 
 // unsteadily runs the model on vaults on the emulator, in virtual time. The service takes a while to answer, now more and now
 // less, listings come in small pages, and about every fifth request of a faulty vault meets a fault.
@@ -89,13 +86,9 @@ func (s *unsteady) wait() {
 func TestModel(t *testing.T) {
 	var sum storagetest.Figures
 	u := &unsteadily{}
-	const each = 1000
-	seeds := max(*modelOps/each, 1)
-	if testing.Short() {
-		seeds = 1
-	}
+	seeds := effort.Pick(1, 2, 100)
 	for i := range seeds {
-		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: min(*modelOps, each), Faults: true, Deaths: true, Deadlines: true}
+		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: effort.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
@@ -109,10 +102,7 @@ func TestModel(t *testing.T) {
 func TestModelHistories(t *testing.T) {
 	var sum storagetest.Figures
 	u := &unsteadily{}
-	histories := *modelHistories
-	if testing.Short() {
-		histories = min(histories, 12)
-	}
+	histories := effort.Pick(6, 36, 3000)
 	for i := range histories {
 		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })

@@ -71,7 +71,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 		"on a delete marker": {deleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
 	} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			plan, _ := c.in(t, world{server, onEmulator}, plantest.Small())
+			plan, _ := c.in(t, worldOf(server), plantest.Small())
 			time.Sleep(pastGrace)
 			v := faulty(t, server, c.rule)
 			for range 2 {
@@ -95,7 +95,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 // TestRecoveryReportsNoRemovalThatDidNotHappen lets a marker change before its removal.
 func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 	inBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {
-		plan, _ := completionBroken(emulator.DeleteBlob, "open/")(t, world{server, onEmulator}, plantest.Small())
+		plan, _ := completionBroken(emulator.DeleteBlob, "open/")(t, worldOf(server), plantest.Small())
 		transport := server.Transport()
 		transport.SetGate(&between{emulator.DeleteBlob, "open/", func() {
 			for c := range server.Containers() {
@@ -189,7 +189,7 @@ func TestCreateSaysWhenToCallAgain(t *testing.T) {
 func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
 	inBubble(t, "final", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
-		plan, _ := final(t, world{server, onEmulator}, plantest.Small())
+		plan, _ := final(t, worldOf(server), plantest.Small())
 		before := contents(server)
 		again := plantest.Small()
 		again.ID = plan.ID
@@ -313,7 +313,7 @@ func TestSlowDelete(t *testing.T) {
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork, "final": final} {
 		for _, dies := range []bool{false, true} {
 			inBubble(t, name, func(t *testing.T, server *emulator.Server) {
-				plan, shown := in(t, world{server, onEmulator}, plantest.Full())
+				plan, shown := in(t, worldOf(server), plantest.Full())
 				transport := server.Transport()
 				if dies {
 					transport.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))

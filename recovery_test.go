@@ -509,7 +509,7 @@ func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
 // TestRecoveryConfirmsNothingThatIsRefused refuses the second request for an object that is not there: one answer is not enough.
 func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
-		createBroken("plans/*-object.json", 1)(t, world{server, onEmulator}, plantest.Small())
+		createBroken("plans/*-object.json", 1)(t, worldOf(server), plantest.Small())
 		time.Sleep(pastGrace)
 		before := contents(server)
 		rule := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
@@ -555,7 +555,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 		"a second look":          {setBack, faults{look("-entry.json").Range(2, 1000).Do(busy)}},
 	} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			plan, _ := c.in(t, world{server, onEmulator}, eachKind())
+			plan, _ := c.in(t, worldOf(server), eachKind())
 			half := plantest.Small()
 			for _, rule := range c.rules {
 				rule.Where(func(r emulator.Request) bool { return strings.Contains(r.Blob+r.Prefix, plan.ID.String()) })

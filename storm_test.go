@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -90,8 +91,11 @@ func TestStorms(t *testing.T) {
 	const workers = 4
 	runs := 0
 	for name, effects := range storms {
-		for _, share := range []float64{0.01, 0.1, 0.5, 1} {
-			for _, length := range []time.Duration{time.Second, time.Minute, 8 * time.Minute, 30 * time.Minute} {
+		for i, share := range []float64{0.01, 0.1, 0.5, 1} {
+			for j, length := range []time.Duration{time.Second, time.Minute, 8 * time.Minute, 30 * time.Minute} {
+				if !sampled(effort.Pick(4, 2, 1), i, j) {
+					continue
+				}
 				runs++
 				t.Run(fmt.Sprintf("%s, %g%%, %v", name, 100*share, length), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -145,7 +149,7 @@ func TestStorms(t *testing.T) {
 
 // TestStormAmplification counts what is sent into a storm against what calm weather needs.
 func TestStormAmplification(t *testing.T) {
-	const lives = 150
+	lives := effort.Pick(50, 150, 150)
 	send := func(share float64) (sent int64) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithoutLog())
@@ -179,7 +183,7 @@ func TestStormConcurrency(t *testing.T) {
 				m := &meter{Transporter: server.Transport()}
 				v := onEmulator(t, server, azblob.WithTransport(m), azblob.WithConcurrency(limit))
 				var wg sync.WaitGroup
-				for range 40 {
+				for range effort.Pick(15, 40, 40) {
 					wg.Go(func() {
 						if err := live(v, plantest.Small(), false, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
 							t.Error(err)

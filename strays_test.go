@@ -21,7 +21,7 @@ func TestStraysOnAnyService(t *testing.T) {
 		inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
 			for range 30 {
-				created(t, v, plantest.Full())
+				created(t, v, eachKind())
 			}
 			for c := range server.Containers() {
 				for _, name := range names {

@@ -123,7 +123,7 @@ func TestThoroughRecovery(t *testing.T) {
 	} {
 		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
 			d := damaged{Server: server}
-			d.plan, _ = c.in(t, world{server, onEmulator}, eachKind())
+			d.plan, _ = c.in(t, worldOf(server), eachKind())
 			for d.container = range server.Containers() {
 			}
 			c.damage(d)
@@ -168,7 +168,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		inBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
 			d := damaged{Server: server}
 			var shown *workflow.Plan
-			d.plan, shown = in(t, world{server, onEmulator}, plantest.Full())
+			d.plan, shown = in(t, worldOf(server), plantest.Full())
 			for d.container = range server.Containers() {
 			}
 			d.remove(d.name("entry"))
@@ -194,7 +194,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	}
 	inBubble(t, "entry, where nothing may be written", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
-		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		d.plan, _ = atWork(t, worldOf(server), plantest.Full())
 		for d.container = range server.Containers() {
 		}
 		d.remove(d.name("entry"))
@@ -208,7 +208,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	})
 	inBubble(t, "object", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
-		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		d.plan, _ = atWork(t, worldOf(server), plantest.Full())
 		for d.container = range server.Containers() {
 		}
 		backup, _ := d.Blob(d.container, d.name("object"))
@@ -233,7 +233,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	})
 	inBubble(t, "an object alone", func(t *testing.T, server *emulator.Server) { // a late copy of a Create's last request leaves it
 		d := damaged{Server: server}
-		d.plan, _ = notStarted(t, world{server, onEmulator}, plantest.Full())
+		d.plan, _ = notStarted(t, worldOf(server), plantest.Full())
 		for d.container = range server.Containers() {
 		}
 		d.remove(append(d.parts(), d.marker(), d.name("entry"))...)
@@ -249,7 +249,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	})
 	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
-		d.plan, _ = atWork(t, world{server, onEmulator}, plantest.Full())
+		d.plan, _ = atWork(t, worldOf(server), plantest.Full())
 		for d.container = range server.Containers() {
 		}
 		d.remove(d.parts()[0])
@@ -269,7 +269,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
-		d.plan, _ = completionBroken(emulator.PutBlob, "-object.json")(t, world{server, onEmulator}, plantest.Small())
+		d.plan, _ = completionBroken(emulator.PutBlob, "-object.json")(t, worldOf(server), plantest.Small())
 		for d.container = range server.Containers() {
 		}
 		backup, _ := d.Blob(d.container, d.name("entry"))
@@ -295,7 +295,7 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 	inBubble(t, "with a delete marker", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
-		d.plan, _ = notStarted(t, world{server, onEmulator}, plantest.Small())
+		d.plan, _ = notStarted(t, worldOf(server), plantest.Small())
 		for d.container = range server.Containers() {
 		}
 		b, _ := d.Blob(d.container, d.name("object"))

@@ -144,9 +144,11 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// dayContainer matches the name of a day of the prefix "test".
+var dayContainer = regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
+
 // strict fails the test, at its end, on any request that no vault of the prefix "test" may send, whatever happens.
 func strict(t storagetest.T, server *emulator.Server) {
-	day := regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
 	server.Forbid(func(r emulator.Request) error {
 		if r.Op == emulator.ListContainers {
 			if r.Prefix != "test-" {
@@ -155,9 +157,12 @@ func strict(t storagetest.T, server *emulator.Server) {
 			return nil
 		}
 		object := strings.HasSuffix(r.Blob, "-object.json")
-		_, hasEntry := server.Blob(r.Container, strings.Replace(r.Blob, "-object.json", "-entry.json", 1))
+		hasEntry := func() bool {
+			_, ok := server.Blob(r.Container, strings.Replace(r.Blob, "-object.json", "-entry.json", 1))
+			return ok
+		}
 		switch {
-		case !day.MatchString(r.Container):
+		case !dayContainer.MatchString(r.Container):
 			return fmt.Errorf("a request for another container: %v", r)
 		case r.Op == emulator.DeleteContainer:
 			return fmt.Errorf("a day is deleted: %v", r)
@@ -165,7 +170,7 @@ func strict(t storagetest.T, server *emulator.Server) {
 			return fmt.Errorf("a write without condition: %v", r)
 		case r.Op == emulator.PutBlob && r.Metadata["writeid"] == "":
 			return fmt.Errorf("a write without writeid: %v", r)
-		case r.Op == emulator.PutBlob && object && r.Condition == "If-None-Match:*" && !hasEntry:
+		case r.Op == emulator.PutBlob && object && r.Condition == "If-None-Match:*" && !hasEntry():
 			return fmt.Errorf("an object is written before its entry: %v", r)
 		case r.Op == emulator.DeleteBlob && r.Condition == "" && object:
 			return fmt.Errorf("an object is deleted without condition: %v", r)

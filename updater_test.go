@@ -387,7 +387,7 @@ func TestCompletionAgain(t *testing.T) {
 						name := fmt.Sprintf("%v at %d, final %v, as given %v, recovered %v", effect, n, final, asGiven, recovered)
 						inBubble(t, name, func(t *testing.T, server *emulator.Server) {
 							healthy := onEmulator(t, server)
-							_, plan := running(t, healthy, plantest.Full())
+							_, plan := running(t, healthy, eachKind())
 							if final {
 								if err := healthy.UpdatePlan(t.Context(), plan); err != nil {
 									t.Fatal(err)
