@@ -1,19 +1,18 @@
-# `make test` is all that CI runs. It needs Go and Node.js 20 or later, and installs what else it needs.
+# `make test` is all that CI runs. It needs Go and Node.js 20 or later, and installs everything else.
 
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# The tests make much garbage and keep little: to collect less often saves a quarter of the processor time.
+# The tests allocate much and keep little. Collecting less often saves a quarter of the processor time.
 export GOGC       = 400
 export GOMEMLIMIT = 6GiB
 
-.PHONY: test lint azurite
+.PHONY: test lint azurite verify fuzz mutants
 
-# Everything once as it is, and once more under the race detector, where the long spaces are cut short; then the
-# costs of all operations, held against their budgets.
+# All tests, all tests under the race detector with -short, and the request budgets.
 test: azurite lint
-	go test -parallel 4 -timeout 40m ./...
-	go test -race -short -timeout 40m ./...
+	go test -parallel 4 -timeout 20m ./...
+	go test -race -short -timeout 20m ./...
 	go run ./bench -short
 
 lint:
@@ -21,14 +20,24 @@ lint:
 	@unformatted=$$($(GOFUMPT) -l .); test -z "$$unformatted" || { echo "gofumpt would change:"; echo "$$unformatted"; exit 1; }
 	$(STATICCHECK) ./...
 
-# Azurite, the reference service, at the version that its lock file pins. Its package asks for Node.js 22, about which npm
-# only warns; 20.20 and 22.23 are tested.
-azurite:
+# Azurite is the reference service, at the version that its lock file pins. Its package asks for Node.js 22, and npm only
+# warns about an older one. Node.js 20.20 and 22.23 are tested. npm runs only when the lock file has changed.
+azurite: internal/azurite/node_modules/.package-lock.json
+
+internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.json
 	npm ci --prefix internal/azurite --no-progress --loglevel=error
+	touch $@
+
+# The long campaigns: whole spaces where `make test` explores samples, a soak against the emulator and one against Azurite,
+# and every fuzz target. It takes hours.
+verify: azurite
+	PLANVAULT_LONG=1 go test -timeout 0 ./...
+	go run ./integration -soak 10m -clients 8 -faults
+	go run ./integration -azurite -soak 10m -clients 8 -faults -grace 10s
+	$(MAKE) fuzz
 
 # Every fuzz target in turn, FUZZTIME each.
 FUZZTIME = 30s
-.PHONY: fuzz
 fuzz:
 	@for p in $$(go list ./...); do \
 		for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz); do \
@@ -36,9 +45,7 @@ fuzz:
 		done; \
 	done
 
-# Changes of the code, each of which some test must notice: those of the list, 100 random ones that are always the same, and
-# 100 new ones.
-.PHONY: mutants
+# Changes of the code that the tests must notice: the list, 100 random changes that are always the same, and 100 new ones.
 mutants:
 	go run ./internal/mutants
 	go run ./internal/mutants -random 100

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -23,10 +22,9 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/workflow"
 )
-
-var surviveKills = flag.Int("survive.kills", 15, "how often TestSurvive kills the engine on the emulator")
 
 // engineProcess makes the test's program the engine.
 const engineProcess = "-engine-process"
@@ -43,7 +41,7 @@ func TestMain(m *testing.M) {
 func TestSurvive(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
 		s := newSurvival(t)
-		s.survive(*surviveKills)
+		s.survive(effort.Pick(15, 15, 100))
 	})
 	t.Run("azurite", func(t *testing.T) {
 		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())

@@ -12,12 +12,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/planvault/azblob/internal/effort"
 )
 
-var (
-	medium = flag.Bool("protocol.medium", false, "also explore the medium situations and the spare rules, which takes half a minute")
-	full   = flag.Bool("protocol.full", false, "explore all situations and the spare rules, which takes minutes and gigabytes")
-)
+var full = flag.Bool("protocol.full", false, "with PLANVAULT_LONG: explore the large situations too, which takes gigabytes")
 
 func of(rs ...role) []role { return rs }
 
@@ -127,10 +126,10 @@ var (
 
 func TestPromises(t *testing.T) {
 	list := smallSituations
-	if *medium || *full {
+	if effort.Long() {
 		list = slices.Concat(list, mediumSituations)
 	}
-	if *full {
+	if effort.Long() && *full {
 		list = slices.Concat(list, largeSituations)
 	}
 	var states, steps atomic.Int64
@@ -274,8 +273,8 @@ func TestRules(t *testing.T) {
 
 // TestSpareRules checks that nothing goes wrong without the rules that the table calls spare.
 func TestSpareRules(t *testing.T) {
-	if !*medium && !*full {
-		t.Skip("explores the small situations once per rule; run with -protocol.medium")
+	if !effort.Long() {
+		t.Skip("explores the small situations once per rule; run with PLANVAULT_LONG=1")
 	}
 	for r, is := range spare {
 		t.Run(r.String(), func(t *testing.T) {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -62,11 +62,6 @@ func stories() []story {
 	}
 }
 
-var (
-	killEvery = flag.Int("kill.every", 4, "TestKilledAtEveryWrite kills at one write in so many; 1 is every write")
-	killPlans = flag.Int("kill.plans", 30, "how many plans TestKilledAgainAndAgain runs")
-)
-
 // TestKilledAtEveryWrite kills the engine at the writes of each story, before or after they take effect, and lets a new engine
 // go on. The plan must end as it does without a death, and the stage compares every run of an action with the vault.
 func TestKilledAtEveryWrite(t *testing.T) {
@@ -86,10 +81,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if writes < 10 {
 				t.Fatalf("only %d writes", writes)
 			}
-			step := *killEvery
-			if testing.Short() {
-				step = 11
-			}
+			step := effort.Pick(11, 4, 1)
 			for n := 0; n < writes; n += step {
 				for _, takesEffect := range []bool{false, true} {
 					synctest.Test(t, func(t *testing.T) {
@@ -195,7 +187,7 @@ func countFailed(a *workflow.Action) (n int) {
 // have ended.
 func TestKilledAgainAndAgain(t *testing.T) {
 	deaths := 0
-	for seed := range uint64(*killPlans) {
+	for seed := range uint64(effort.Pick(30, 30, 3000)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			s := newStage(t)
