@@ -12,12 +12,10 @@ import (
 	"time"
 )
 
-// clockTolerance is how far the date of a signed request may lie from the
-// server's clock.
+// clockTolerance is the largest difference between the date of a signed request and the server's clock.
 const clockTolerance = 15 * time.Minute
 
-// authorize tells whether the client may ask at all: it must sign with the
-// account's key or bring a token.
+// authorize refuses a client that neither signs with the account's key nor has a token.
 func (s *Server) authorize(r *http.Request, now time.Time) *answer {
 	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
@@ -52,9 +50,8 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	if !ok || !visible(r.Header) {
 		return fail(codeAuthenticationFailed)
 	}
-	// The documentation sorts headers lexicographically; the service, and with it
-	// the SDK, by the order of a locale. The two differ for names with underscores
-	// or hyphens. Either is right here.
+	// The documentation sorts headers lexicographically. The service and the SDK sort them in the order of a
+	// locale. The orders differ for names with underscores or hyphens; the emulator accepts both.
 	for _, key := range []func(string) string{localeOrder, func(name string) string { return name }} {
 		mac := hmac.New(sha256.New, s.key)
 		mac.Write([]byte(stringToSign(r, canonicalHeaders(r.Header, key), resource)))
@@ -65,8 +62,8 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	return fail(codeAuthenticationFailed)
 }
 
-// visible tells whether the x-ms- headers can be signed: client and service
-// disagree on what others than visible ASCII look like on the wire.
+// visible reports whether the x-ms- headers can be signed. Client and service disagree on the wire form of
+// anything but visible ASCII.
 func visible(h http.Header) bool {
 	for name, values := range h {
 		if !strings.HasPrefix(strings.ToLower(name), "x-ms-") {
@@ -81,7 +78,7 @@ func visible(h http.Header) bool {
 	return true
 }
 
-// stringToSign is what client and server sign.
+// stringToSign returns the string that client and server sign.
 func stringToSign(r *http.Request, headers, resource string) string {
 	h := r.Header
 	length := ""
@@ -109,7 +106,7 @@ func stringToSign(r *http.Request, headers, resource string) string {
 	}, "\n")
 }
 
-// canonicalHeaders are the x-ms- headers, one per line, in the order of key.
+// canonicalHeaders returns the x-ms- headers, one per line, sorted by key.
 func canonicalHeaders(h http.Header, key func(string) string) string {
 	var lines []string
 	for name, values := range h {
@@ -129,14 +126,13 @@ func canonicalHeaders(h http.Header, key func(string) string) string {
 	return strings.Join(lines, "")
 }
 
-// localeOrder maps a header's name to what sorts bytewise as the service sorts
-// names: hyphens don't count, an underscore comes before digits and letters.
+// localeOrder maps the name of a header to a key that sorts bytewise as the service sorts names: hyphens are
+// ignored, and an underscore comes before digits and letters.
 func localeOrder(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "-", ""), "_", "!")
 }
 
-// canonicalResource is the account, the path as it was sent and the query, one
-// parameter per line.
+// canonicalResource returns the account, the path as it was sent, and the query with one parameter per line.
 func canonicalResource(account string, u *url.URL) (string, bool) {
 	path := u.EscapedPath()
 	if path == "" {

@@ -13,11 +13,10 @@ import (
 	"strings"
 )
 
-// batchLimit is the most requests that a batch may hold.
+// batchLimit is the largest number of requests in a batch.
 const batchLimit = 256
 
-// parseBatch takes a batch apart.
-// https://learn.microsoft.com/rest/api/storageservices/blob-batch
+// parseBatch parses the items of a batch. https://learn.microsoft.com/rest/api/storageservices/blob-batch
 func (s *Server) parseBatch(c *call) *answer {
 	if c.http.Header.Get("Content-Type") == "" {
 		return failWith(codeMissingRequiredHeader, "Header: Content-Type.")
@@ -50,7 +49,7 @@ func (s *Server) parseBatch(c *call) *answer {
 	return nil
 }
 
-// parseItem reads one request of a batch.
+// parseItem parses one request of a batch.
 func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
 	id := part.Header.Get("Content-ID")
 	if id == "" || strings.ContainsAny(id, "\r\n") {
@@ -60,7 +59,7 @@ func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
 	if err != nil {
 		return nil, false
 	}
-	// A client may leave out the empty line at the end of headers.
+	// A client may omit the empty line after the headers.
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(text), strings.NewReader("\r\n\r\n"))))
 	if err != nil {
 		return nil, false
@@ -80,12 +79,12 @@ func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
 		return nil, false
 	}
 	item.contentID = id
-	item.version = c.version // items do not say theirs
+	item.version = c.version // items don't carry a version
 	item.entry.Op = BatchItem
 	return item, true
 }
 
-// batch does the items one after the other, each for itself.
+// batch executes the items one after the other. Each one succeeds or fails by itself.
 func (s *Server) batch(c *call) *answer {
 	outcomes := make([]*answer, len(c.items))
 	for i, item := range c.items {
@@ -96,7 +95,7 @@ func (s *Server) batch(c *call) *answer {
 	return batchAnswer(c, outcomes)
 }
 
-// doItem does one item, or what a fault makes of it.
+// doItem executes one item, or applies its fault.
 func (s *Server) doItem(item *call) *answer {
 	var own *answer
 	if item.fault == nil || item.fault.applied {
@@ -108,7 +107,7 @@ func (s *Server) doItem(item *call) *answer {
 	return own
 }
 
-// batchAnswer wraps the outcomes of the items.
+// batchAnswer builds the answer from the outcomes of the items.
 func batchAnswer(c *call, outcomes []*answer) *answer {
 	boundary := "batchresponse_" + requestID(c.n)
 	var body bytes.Buffer
@@ -127,8 +126,8 @@ func batchAnswer(c *call, outcomes []*answer) *answer {
 	return a
 }
 
-// batchFailure is the answer to a batch that is not done at all: one part, of no
-// item. The service and Azurite answer so, and the SDK knows it.
+// batchFailure is the answer to a batch that is refused as a whole: a single part without an item. The
+// service and Azurite send it, and the SDK understands it.
 func batchFailure(failure *answer) *answer {
 	a := newAnswer(http.StatusAccepted)
 	a.code = failure.code
@@ -136,7 +135,7 @@ func batchFailure(failure *answer) *answer {
 	return a
 }
 
-// wrapFailure makes the body of an answer to a batch that is not done at all.
+// wrapFailure builds the body of the answer to a batch that is refused as a whole.
 func (a *answer) wrapFailure(c *call) {
 	const boundary = "batchresponse_failure"
 	part := a.failure.copy()
@@ -150,7 +149,7 @@ func (a *answer) wrapFailure(c *call) {
 	a.body = body.Bytes()
 }
 
-// writePart writes one answer as a part of the batch's.
+// writePart writes an answer as a part of the batch's answer.
 func writePart(w *bytes.Buffer, boundary, id string, a *answer) {
 	w.WriteString("--" + boundary + "\r\nContent-Type: application/http\r\n")
 	if id != "" {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// find returns the container and the blob of a call; the blob may be nil.
+// find returns the container and the blob of a call. The blob may be nil.
 func (s *Server) find(c *call) (*container, *blob, *answer) {
 	ct := s.state.container(c.container)
 	if ct == nil {
@@ -52,7 +52,7 @@ func (s *Server) putBlob(c *call) *answer {
 	return a
 }
 
-// newBlob makes a blob of a put, and checks what its headers say of it.
+// newBlob builds the blob of a put and checks its headers.
 func (c *call) newBlob() (*blob, *answer) {
 	h := c.http.Header
 	switch kind := h.Get("x-ms-blob-type"); kind {
@@ -65,7 +65,7 @@ func (c *call) newBlob() (*blob, *answer) {
 		return nil, failWith(codeInvalidHeaderValue, "Header: x-ms-blob-type.")
 	}
 	b := &blob{name: c.blob, body: c.body, metadata: packMetadata(c.metadata), md5: md5.Sum(c.body)}
-	// The blob's own header wins over the request's.
+	// x-ms-blob-content-md5 wins over Content-MD5.
 	sum := "x-ms-blob-content-md5"
 	if h.Get(sum) == "" {
 		sum = "Content-MD5"
@@ -111,11 +111,10 @@ func (c *call) newBlob() (*blob, *answer) {
 	return b, nil
 }
 
-// crcPolynomial is the polynomial of the service's CRC64, in Go's (reversed)
-// notation.
+// crcPolynomial is the polynomial of the service's CRC64, in the reversed notation of Go.
 const crcPolynomial = 0x9A6C9329AC4BC9B5
 
-// checkDigest compares a digest that the client may have sent with the body's.
+// checkDigest compares the body with a digest that the client may have sent.
 func checkDigest(h http.Header, name string, digest []byte, invalid, mismatch string) *answer {
 	value := h.Get(name)
 	if value == "" {
@@ -131,7 +130,7 @@ func checkDigest(h http.Header, name string, digest []byte, invalid, mismatch st
 	return nil
 }
 
-// read returns the blob of a read whose conditions are met.
+// read returns the blob of a read if its conditions are met.
 func (s *Server) read(c *call) (*blob, *answer) {
 	_, b, bad := s.find(c)
 	if bad != nil {
@@ -155,7 +154,7 @@ func (s *Server) getBlob(c *call) *answer {
 	header := rangeHeader(c.http.Header)
 	from, to, ok := parseRange(header)
 	if !ok {
-		// A range that is none does not count, as HTTP says.
+		// HTTP says to ignore a malformed range.
 		if header == "" && c.http.Header.Get("x-ms-range-get-content-md5") != "" {
 			return failWith(codeMissingRequiredHeader, "Header: x-ms-range.")
 		}
@@ -174,7 +173,7 @@ func (s *Server) getBlob(c *call) *answer {
 	b.describeAll(a.header)
 	a.body = b.body[from : to+1]
 	a.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
-	// The digest of the whole is not that of the part.
+	// The stored digest is that of the whole body.
 	a.header.Set("X-Ms-Blob-Content-Md5", a.header.Get("Content-Md5"))
 	a.header.Del("Content-Md5")
 	if strings.EqualFold(c.http.Header.Get("x-ms-range-get-content-md5"), "true") {
@@ -200,7 +199,7 @@ func (s *Server) headBlob(c *call) *answer {
 	}
 	b.describeAll(a.header)
 	a.header.Set("Content-Length", strconv.Itoa(len(b.body)))
-	// Only here: Get Blob does not tell the tier.
+	// Only HEAD returns the tier; GET does not.
 	a.header.Set("X-Ms-Access-Tier", b.tier())
 	if b.tierInferred() {
 		a.header.Set("X-Ms-Access-Tier-Inferred", "true")
@@ -254,13 +253,13 @@ func (s *Server) deleteBlob(c *call) *answer {
 	return a
 }
 
-// describe sets what every answer about a blob has.
+// describe sets the headers of every answer about a blob.
 func (b *blob) describe(h http.Header) {
 	h.Set("Etag", b.version.quoted())
 	h.Set("Last-Modified", stamp(b.modified))
 }
 
-// describeAll sets all properties of a blob but its length.
+// describeAll sets all properties of a blob except its length.
 func (b *blob) describeAll(h http.Header) {
 	b.describe(h)
 	given := b.headers()
@@ -284,7 +283,7 @@ func (b *blob) describeAll(h http.Header) {
 	b.metadata.set(h)
 }
 
-// rangeHeader returns the range that is asked for, if one is.
+// rangeHeader returns the requested range, or "".
 func rangeHeader(h http.Header) string {
 	if v := h.Get("x-ms-range"); v != "" {
 		return v
@@ -292,7 +291,7 @@ func rangeHeader(h http.Header) string {
 	return h.Get("Range")
 }
 
-// parseRange reads "bytes=a-b" or "bytes=a-". The service has no other forms.
+// parseRange parses "bytes=a-b" and "bytes=a-", the only forms that the service supports.
 func parseRange(header string) (from, to int64, ok bool) {
 	spec, ok := strings.CutPrefix(header, "bytes=")
 	if !ok {
@@ -313,7 +312,7 @@ func parseRange(header string) (from, to int64, ok bool) {
 	return from, to, ok && to >= from
 }
 
-// parseOffset reads digits. What is too large for an int64 is the largest.
+// parseOffset parses digits. A number that overflows an int64 becomes the largest int64.
 func parseOffset(text string) (int64, bool) {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
 		return 0, false

@@ -52,7 +52,7 @@ func parseDate(h http.Header, name string) (time.Time, bool, *answer) {
 	return t, true, nil
 }
 
-// matches tells whether one of the tags is the version; "*" is every version.
+// matches reports whether one of the tags stands for the version; "*" stands for every version.
 func matches(tags []string, version etag) bool {
 	for _, tag := range tags {
 		if tag == "*" || version.is(tag) {
@@ -64,9 +64,9 @@ func matches(tags []string, version etag) bool {
 
 func isAny(tags []string) bool { return len(tags) == 1 && tags[0] == "*" }
 
-// forRead judges a read: If-Match and If-Unmodified-Since must both hold, and one
-// of If-None-Match and If-Modified-Since. A missing blob (nil) meets everything,
-// so that it is 404, but for If-None-Match: *, which no read can meet.
+// forRead checks the conditions of a read. If-Match and If-Unmodified-Since must both hold, and one of
+// If-None-Match and If-Modified-Since. A missing blob (nil) meets all conditions except If-None-Match: *, so
+// that the answer is 404.
 func (c *conditions) forRead(b *blob) *answer {
 	if isAny(c.noneMatch) && (b != nil || c.match == nil) {
 		return fail(codeUnsatisfiableCondition)
@@ -88,9 +88,9 @@ func (c *conditions) forRead(b *blob) *answer {
 	return nil
 }
 
-// combination refuses what a write must not combine: it has one condition with
-// one ETag, or one of the pairs If-None-Match with If-Modified-Since and
-// If-Match with If-Unmodified-Since, of which the first decides.
+// combination refuses combinations that a write must not have. A write may have one condition with one ETag,
+// or one of two pairs: If-None-Match with If-Modified-Since, or If-Match with If-Unmodified-Since. Of a pair,
+// the ETag decides.
 func (c *conditions) combination() *answer {
 	if len(c.match) > 1 || len(c.noneMatch) > 1 {
 		return fail(codeMultipleConditions)
@@ -109,9 +109,9 @@ func (c *conditions) combination() *answer {
 	return nil
 }
 
-// forWrite judges a write of a blob. exists is the answer to If-None-Match: * if
-// it is there, which differs by operation. If it is not (nil) it can't be a
-// version that the client knows, and conditions on time don't count.
+// forWrite checks the conditions of a write of a blob. exists is the error for If-None-Match: * if the blob
+// exists; it depends on the operation. If the blob is missing (nil), If-Match fails and conditions on time
+// are ignored.
 func (c *conditions) forWrite(b *blob, exists string) *answer {
 	if bad := c.combination(); bad != nil {
 		return bad
@@ -139,7 +139,7 @@ func (c *conditions) forWrite(b *blob, exists string) *answer {
 	return nil
 }
 
-// onTime judges the conditions on time, of which there is one at most.
+// onTime checks the condition on time. There is at most one.
 func (c *conditions) onTime(modified time.Time) *answer {
 	met := true
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// beingDeleted tells whether a container of that name was deleted a moment ago.
+// beingDeleted reports whether the name is held because its container was just deleted.
 func (s *Server) beingDeleted(name string, now time.Time) bool {
 	until, ok := s.state.deleted[name]
 	return ok && now.Before(until)
@@ -29,7 +29,7 @@ func (s *Server) createContainer(c *call) *answer {
 	return a
 }
 
-// deleteContainer knows the conditions on time alone.
+// deleteContainer supports only the conditions on time.
 func (s *Server) deleteContainer(c *call) *answer {
 	if c.cond.hasModifiedSince && c.cond.hasUnmodifSince {
 		return fail(codeMultipleConditions)
@@ -71,7 +71,7 @@ func (s *Server) containerProperties(c *call) *answer {
 	return a
 }
 
-// setContainerMetadata knows no condition but If-Modified-Since.
+// setContainerMetadata supports no condition but If-Modified-Since.
 func (s *Server) setContainerMetadata(c *call) *answer {
 	ct := s.state.container(c.container)
 	if ct == nil {
@@ -94,7 +94,7 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 	return a
 }
 
-// touch gives the container a new version.
+// touch assigns a new version to the container.
 func (ct *container) touch(s *Server, now time.Time) {
 	ct.version = s.state.nextVersion(now)
 	ct.modified = second(now)
@@ -105,7 +105,7 @@ func (ct *container) describe(a *answer) {
 	a.header.Set("Last-Modified", stamp(ct.modified))
 }
 
-// accountInfo answers what an ordinary account of today says.
+// accountInfo answers as an ordinary account does.
 func (s *Server) accountInfo(*call) *answer {
 	a := newAnswer(http.StatusOK)
 	a.header.Set("X-Ms-Sku-Name", "Standard_LRS")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Blob is a stored blob, as [Server.Blobs] shows it.
+// Blob is a stored blob, as returned by [Server.Blobs].
 type Blob struct {
 	Name         string
 	Body         []byte            // must not be changed
@@ -20,8 +20,7 @@ type Blob struct {
 	ContentType  string
 }
 
-// Containers yields the names of all containers, sorted, as they are when the
-// loop begins.
+// Containers yields the names of all containers in order. It is a snapshot from the start of the loop.
 func (s *Server) Containers() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s.mu.Lock()
@@ -39,9 +38,8 @@ func (s *Server) Containers() iter.Seq[string] {
 	}
 }
 
-// Blobs yields all blobs of a container, sorted by name, as they are when the
-// loop begins. A container that does not exist has none. The server may be used
-// within the loop.
+// Blobs yields all blobs of a container in the order of their names. It is a snapshot from the start of the
+// loop, in which the server may be used. A container that does not exist has no blobs.
 func (s *Server) Blobs(container string) iter.Seq[Blob] {
 	return func(yield func(Blob) bool) {
 		s.mu.Lock()
@@ -50,14 +48,14 @@ func (s *Server) Blobs(container string) iter.Seq[Blob] {
 			s.mu.Unlock()
 			return
 		}
-		// A copy on write: a container of a million blobs is not copied here.
+		// The tree is copied on write, so this does not copy a million blobs.
 		blobs := ct.blobs.Clone()
 		s.mu.Unlock()
 		blobs.Ascend(func(b *blob) bool { return yield(b.public()) })
 	}
 }
 
-// Blob returns a blob, if it is there.
+// Blob returns a blob, and whether it exists.
 func (s *Server) Blob(container, name string) (Blob, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,9 +94,8 @@ func (b *blob) public() Blob {
 	}
 }
 
-// Put stores a blob without a request: no rule, log, gate or limit applies. The
-// container is made if it is missing. The body is kept, not copied, and must not
-// be changed any more.
+// Put stores a blob without a request: no rule, log, gate or limit applies. It creates the container if
+// needed. Put keeps the body without copying it, so the body must not be changed afterwards.
 func (s *Server) Put(container, name string, body []byte, metadata map[string]string) {
 	b := &blob{name: name, body: body, metadata: packMetadata(metadata), md5: md5.Sum(body)}
 	s.mu.Lock()
@@ -111,9 +108,8 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 	mustBeDurable(s.state.putBlob(ct, b))
 }
 
-// Restore puts a blob back as it was when [Server.Blobs] or [Server.Blob] showed
-// it, with its ETag and times: a version from before, or one of another server.
-// The container is made if it is missing.
+// Restore stores a blob as [Server.Blobs] or [Server.Blob] returned it, with its ETag and times: an earlier
+// version, or a blob of another server. It creates the container if needed.
 func (s *Server) Restore(container string, old Blob) {
 	b := &blob{
 		name: old.Name, body: old.Body, metadata: packMetadata(old.Metadata),
@@ -125,12 +121,12 @@ func (s *Server) Restore(container string, old Blob) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// No later write may have this version again.
+	// No later write may get this version again.
 	s.state.versions = max(s.state.versions, b.version)
 	mustBeDurable(s.state.putBlob(s.makeContainer(container, s.clock()), b))
 }
 
-// makeContainer returns a container, made if it is missing.
+// makeContainer returns a container and creates it if needed.
 func (s *Server) makeContainer(name string, now time.Time) *container {
 	if ct := s.state.container(name); ct != nil {
 		return ct
@@ -141,15 +137,14 @@ func (s *Server) makeContainer(name string, now time.Time) *container {
 	return ct
 }
 
-// mustBeDurable panics where there is no answer to tell it by (see [Open]).
+// mustBeDurable panics if a change that has no answer could not be made durable (see [Open]).
 func mustBeDurable(err error) {
 	if err != nil {
 		panic("emulator: " + err.Error())
 	}
 }
 
-// PutContainer makes a container without a request, or replaces the metadata of
-// one.
+// PutContainer creates a container without a request, or replaces the metadata of an existing one.
 func (s *Server) PutContainer(name string, metadata map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +155,7 @@ func (s *Server) PutContainer(name string, metadata map[string]string) {
 	mustBeDurable(s.state.putContainer(&changed))
 }
 
-// Remove deletes a blob without a request, and tells whether it was there.
+// Remove deletes a blob without a request. It reports whether the blob existed.
 func (s *Server) Remove(container, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +171,8 @@ func (s *Server) Remove(container, name string) bool {
 	return true
 }
 
-// RemoveContainer deletes a container without a request, and tells whether it
-// was there. Its name is free at once.
+// RemoveContainer deletes a container without a request. It reports whether the container existed. The name
+// can be used again at once.
 func (s *Server) RemoveContainer(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,9 +184,8 @@ func (s *Server) RemoveContainer(name string) bool {
 	return true
 }
 
-// Corrupt changes the bytes of a blob and nothing else: MD5, ETag and times stay,
-// as when a disk or a bug of the service damages it. damage gets a copy that it
-// may change. Corrupt tells whether the blob was there.
+// Corrupt changes the bytes of a blob and nothing else: MD5, ETag and times stay the same, as when a disk
+// damages the blob. damage gets a copy that it may change. Corrupt reports whether the blob existed.
 func (s *Server) Corrupt(container, name string, damage func([]byte) []byte) bool {
 	old, ok := s.Blob(container, name)
 	if !ok {

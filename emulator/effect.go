@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Effect is what a [Rule] does to a request. Effects are made by [Answer],
-// [LostRequest] and so on, and are values that print themselves.
+// Effect is what a [Rule] does to a request. [Answer], [LostRequest] and others return effects. An Effect is
+// a value and prints itself.
 type Effect struct {
 	kind    kind
 	applied bool
 	late    bool
-	n       int64 // bytes, bits or requests
+	n       int64 // bytes, bits, items or requests
 	status  int
 	code    string
 	retry   time.Duration
 
-	mediaType, text string // of a foreign answer
+	mediaType, text string // of Foreign
 	location        string
-	header          string // that is stripped
+	header          string // of Strip
 }
 
 type kind int
@@ -45,15 +45,15 @@ const (
 	kindCutBatch
 )
 
-// Answer answers with an error instead of doing what is asked, such as
-// Answer(503, "ServerBusy"). See also [Effect.Applied] and [Effect.RetryAfter].
+// Answer refuses the request with an error, such as Answer(503, "ServerBusy"). The request does not take
+// effect. See also [Effect.Applied] and [Effect.RetryAfter].
 func Answer(status int, code string) Effect {
 	return Effect{kind: kindAnswer, status: status, code: code}
 }
 
-// Foreign answers in place of the service, as a proxy, a captive portal or a load
-// balancer does: the answer carries none of the service's headers. With
-// [Effect.Applied] the service did the request, and only its answer was replaced.
+// Foreign answers in place of the service, as a proxy, a captive portal or a load balancer does. The answer
+// has none of the service's headers. With [Effect.Applied] the request takes effect and only its answer is
+// replaced.
 func Foreign(status int, contentType, body string) Effect {
 	return Effect{kind: kindForeign, status: status, mediaType: contentType, text: body}
 }
@@ -63,89 +63,81 @@ func Redirect(status int, location string) Effect {
 	return Effect{kind: kindForeign, status: status, location: location}
 }
 
-// Strip takes a header out of the service's own answer, such as Strip("ETag").
+// Strip removes a header from the answer of the service, such as Strip("ETag").
 func Strip(header string) Effect { return Effect{kind: kindStrip, header: header} }
 
-// CutBatch ends the answer to a batch after n items, as if there had been no
-// more. All items take effect. Other answers stay whole.
+// CutBatch ends the answer to a batch after n items, as if the batch had no more. All items take effect.
+// Answers to other requests are not changed.
 func CutBatch(n int) Effect { return Effect{kind: kindCutBatch, n: int64(max(n, 0))} }
 
-// LostRequest loses the request: it never takes effect, and the client sees the
-// connection end without an answer (io.EOF, as from net/http). Over a socket,
-// net/http repeats a GET or HEAD by itself if the connection had been used
-// before, so a rule that is to be noticed there must fire on the repetition, too.
+// LostRequest loses the request. It never takes effect, and the client sees the connection end without an
+// answer (io.EOF, as from net/http). Over a socket, net/http itself retries a GET or HEAD on a connection
+// that was used before, so a rule must fire on the retry, too, for the client to notice.
 func LostRequest() Effect { return Effect{kind: kindLost} }
 
-// LostAnswer loses the answer: the request takes effect, and the client sees the
-// connection end without an answer.
+// LostAnswer loses the answer. The request takes effect, and the client sees the connection end without an
+// answer.
 func LostAnswer() Effect { return LostRequest().Applied() }
 
 // Reset resets the connection (ECONNRESET) before the request takes effect.
 func Reset() Effect { return Effect{kind: kindReset} }
 
-// Silence never answers: the client waits until its context ends. The request
-// does not take effect. Without an end of the context it waits for ever.
+// Silence never answers. The client waits until its context ends, or forever. The request does not take
+// effect.
 func Silence() Effect { return Effect{kind: kindSilence} }
 
-// Crash kills the client, as [Transport.Crash] does: this request does not take
-// effect, and it, every other one under way and every later one of its transport
-// fail with [ErrCrashed].
+// Crash crashes the client, as [Transport.Crash] does. This request does not take effect. It fails with
+// [ErrCrashed], and so does every other request of the transport, now and later.
 func Crash() Effect { return Effect{kind: kindCrash} }
 
-// CutBody ends the answer's body after n bytes, although its Content-Length
-// announces all. On a [Transport] the body ends with io.EOF as if it were whole;
-// on a socket the connection ends, and net/http reports io.ErrUnexpectedEOF. A
-// body of at most n bytes is not cut.
+// CutBody ends the body of the answer after n bytes, although its Content-Length announces all of it. On a
+// [Transport] the body ends with io.EOF, as if it were complete. On a socket the connection ends, and
+// net/http reports io.ErrUnexpectedEOF. A body of at most n bytes is not cut.
 func CutBody(n int) Effect { return Effect{kind: kindCut, n: int64(max(n, 0))} }
 
-// FlipBit flips one bit of the answer's body: bit 0 is the lowest bit of the
-// first byte, bit 8 the lowest of the second. A body that ends before is left as
-// it is.
+// FlipBit flips one bit of the answer's body. Bit 0 is the lowest bit of the first byte, bit 8 the lowest bit
+// of the second byte. A shorter body is not changed.
 func FlipBit(bit int) Effect { return Effect{kind: kindFlip, n: int64(max(bit, 0))} }
 
-// Duplicate lets the request take effect and answers it, and lets it take effect
-// once more when k more requests of the server have: a late copy on the network.
-// With 0 it comes at once. See also [Server.DeliverLate].
+// Duplicate executes the request twice. The client gets the first answer; the copy takes effect after k more
+// requests to the server, or immediately if k is 0. See also [Server.DeliverLate].
 func Duplicate(k int) Effect { return Effect{kind: kindDuplicate, n: int64(max(k, 0))} }
 
-// EmptyPage answers a listing with no items and a marker that goes on where the
-// page would have begun, as the service may at its partitions' borders. Behind
-// the last item it changes nothing.
+// EmptyPage answers a listing with no items and a marker for the same page, as the service may do at the
+// boundary of a partition. After the last item it has no effect.
 func EmptyPage() Effect { return Effect{kind: kindEmptyPage} }
 
-// Applied lets the request take effect before the fault shows: the client learns
-// nothing of it. It is for [Answer], [Foreign], [Redirect], [LostRequest],
-// [Reset], [Silence] and [Crash]; for others it panics.
+// Applied executes the request before the fault occurs, so the client does not learn that it took effect.
+// Applied is for [Answer], [Foreign], [Redirect], [LostRequest], [Reset], [Silence] and [Crash]. It panics
+// for other effects.
 func (e Effect) Applied() Effect {
 	e.mustHide()
 	e.applied, e.late = true, false
 	return e
 }
 
-// Late lets the request take effect after the fault showed, when k more requests
-// of the server have: it was still under way. It is for the same effects as
-// [Effect.Applied].
+// Late executes the request after the fault has occurred, when k more requests to the server have taken
+// effect: the request was still under way. It is for the same effects as [Effect.Applied].
 func (e Effect) Late(k int) Effect {
 	e.mustHide()
 	e.applied, e.late, e.n = false, true, int64(max(k, 0))
 	return e
 }
 
-// mustHide panics unless the effect hides from the client whether the request
-// took effect.
+// mustHide panics unless the effect hides from the client whether the request took effect.
 func (e Effect) mustHide() {
 	if e.kind > kindCrash {
 		panic("emulator: a request under \"" + e.String() + "\" always takes effect")
 	}
 }
 
-// RetryAfter has an [Answer] carry a Retry-After header, in whole seconds.
+// RetryAfter adds a Retry-After header to an [Answer], in whole seconds.
 func (e Effect) RetryAfter(d time.Duration) Effect {
 	e.retry = d
 	return e
 }
 
-// String says what the effect does, such as "answer 503 ServerBusy, applied".
+// String returns a description of the effect, such as "answer 503 ServerBusy, applied".
 func (e Effect) String() string {
 	var s string
 	switch e.kind {
@@ -195,14 +187,14 @@ func (e Effect) String() string {
 	return s
 }
 
-// reaches tells whether the request takes effect now.
+// reaches reports whether the request takes effect now.
 func (e *Effect) reaches() bool { return e.kind > kindCrash || e.applied }
 
-// errSilence is turned into the context's error once that has ended.
+// errSilence makes the server wait for the end of the context and return the context's error.
 var errSilence = errors.New("emulator: no answer")
 
-// do makes of the service's own answer (nil if the request did not take effect)
-// what reaches the client. The server's lock is held.
+// do returns what reaches the client. own is the answer of the service, or nil if the request did not take
+// effect. The server's lock is held.
 func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 	if e.late {
 		s.late = append(s.late, lateCall{call: c.again(), wait: int(e.n), why: "late"})
@@ -235,7 +227,7 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 	return out
 }
 
-// answer is the error that the effect answers with.
+// answer returns the answer of an [Answer] effect.
 func (e *Effect) answer() *answer {
 	_, message := explain(e.code)
 	a := errorAnswer(e.status, e.code, message)
@@ -245,7 +237,7 @@ func (e *Effect) answer() *answer {
 	return a
 }
 
-// foreign is an answer of somebody else.
+// foreign returns the answer of a [Foreign] effect.
 func (e *Effect) foreign() *answer {
 	a := newAnswer(e.status)
 	a.foreign = true
@@ -259,7 +251,7 @@ func (e *Effect) foreign() *answer {
 	return a
 }
 
-// damage does to a finished answer what the network or a disk does.
+// damage applies to a finished answer what happens to it in transit.
 func (e *Effect) damage(a *answer) {
 	if e.kind == kindStrip {
 		a.header.Del(e.header)
@@ -267,6 +259,6 @@ func (e *Effect) damage(a *answer) {
 	if e.kind != kindFlip || e.n/8 >= int64(len(a.body)) {
 		return
 	}
-	a.body = slices.Clone(a.body) // the stored body may be the same bytes
+	a.body = slices.Clone(a.body) // the stored body may share these bytes
 	a.body[e.n/8] ^= 1 << (e.n % 8)
 }

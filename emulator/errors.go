@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// ErrCrashed is what every request of a [Transport] fails with once it crashed.
+// ErrCrashed is the error of every request of a [Transport] whose client has crashed.
 var ErrCrashed = errors.New("emulator: the client has crashed")
 
-// The error codes that the emulator answers with. They are the service's own:
+// The error codes of the service that the emulator uses:
 // https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 const (
 	codeAuthenticationFailed   = "AuthenticationFailed"
@@ -52,102 +52,69 @@ const (
 	codeUnsupportedHTTPVerb    = "UnsupportedHttpVerb"
 	codeUnsupportedHeader      = "UnsupportedHeader"
 	codeUnsupportedQueryParam  = "UnsupportedQueryParameter"
-	codeForbidden              = "ForbiddenByTest" // not the service's: see Server.Forbid
+	codeForbidden              = "ForbiddenByTest" // not a code of the service; see Server.Forbid
 )
 
-// explain returns the status that goes with a code, and the message. A code that
-// is not in the table is the caller's own (see [Answer]); status 0 says so.
-func explain(code string) (status int, message string) {
-	switch code {
-	case codeAuthenticationFailed:
-		return http.StatusForbidden, "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."
-	case codeBlobAlreadyExists:
-		return http.StatusConflict, "The specified blob already exists."
-	case codeBlobNotFound:
-		return http.StatusNotFound, "The specified blob does not exist."
-	case codeBothDigests:
-		return http.StatusBadRequest, "Both CRC64 and MD5 headers are present; only one of them may be."
-	case codeConditionNotMet:
-		return http.StatusPreconditionFailed, "The condition specified using HTTP conditional header(s) is not met."
-	case codeConditionsNotSupported:
-		return http.StatusBadRequest, "Condition headers are not supported."
-	case codeContainerAlreadyExists:
-		return http.StatusConflict, "The specified container already exists."
-	case codeContainerBeingDeleted:
-		return http.StatusConflict, "The specified container is being deleted. Try operation later."
-	case codeContainerNotFound:
-		return http.StatusNotFound, "The specified container does not exist."
-	case codeCrc64Mismatch:
-		return http.StatusBadRequest, "The CRC64 value specified in the request did not match with the CRC64 value calculated by the server."
-	case codeEmptyMetadataKey:
-		return http.StatusBadRequest, "The key for one of the metadata key-value pairs is empty."
-	case codeExceedsMaxBatchCount:
-		return http.StatusBadRequest, "The batch operation exceeds maximum number of allowed subrequests."
-	case codeInternalError:
-		return http.StatusInternalServerError, "Server encountered an internal error. Please try again after some time."
-	case codeInvalidHeaderValue:
-		return http.StatusBadRequest, "The value for one of the HTTP headers is not in the correct format."
-	case codeInvalidInput:
-		return http.StatusBadRequest, "One of the request inputs is not valid."
-	case codeInvalidMd5:
-		return http.StatusBadRequest, "The MD5 value specified in the request is invalid. The MD5 value must be 128 bits and Base64-encoded."
-	case codeInvalidMetadata:
-		return http.StatusBadRequest, "The metadata specified is invalid. It has characters that are not permitted."
-	case codeInvalidQueryParameter:
-		return http.StatusBadRequest, "Value for one of the query parameters specified in the request URI is invalid."
-	case codeInvalidRange:
-		return http.StatusRequestedRangeNotSatisfiable, "The range specified is invalid for the current size of the resource."
-	case codeInvalidResourceName:
-		return http.StatusBadRequest, "The specified resource name contains invalid characters."
-	case codeLeaseNotPresentBlob:
-		return http.StatusPreconditionFailed, "There is currently no lease on the blob."
-	case codeLeaseNotPresentCont:
-		return http.StatusPreconditionFailed, "There is currently no lease on the container."
-	case codeMd5Mismatch:
-		return http.StatusBadRequest, "The MD5 value specified in the request did not match with the MD5 value calculated by the server."
-	case codeMetadataTooLarge:
-		return http.StatusBadRequest, "The size of the specified metadata exceeds the maximum size permitted."
-	case codeMissingContentLength:
-		return http.StatusLengthRequired, "The Content-Length header was not specified."
-	case codeMissingRequiredHeader:
-		return http.StatusBadRequest, "An HTTP header that's mandatory for this request is not specified."
-	case codeMultipleConditions:
-		return http.StatusBadRequest, "Multiple condition headers are not supported."
-	case codeNoAuthentication:
-		return http.StatusUnauthorized, "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."
-	case codeNotImplemented:
-		return http.StatusNotImplemented, "The emulator does not implement the requested operation."
-	case codeOperationTimedOut:
-		return http.StatusInternalServerError, "The operation could not be completed within the permitted time."
-	case codeOutOfRangeInput:
-		return http.StatusBadRequest, "One of the request inputs is out of range."
-	case codeOutOfRangeQuery:
-		return http.StatusBadRequest, "One of the query parameters specified in the request URI is outside the permissible range."
-	case codeRequestBodyTooLarge:
-		return http.StatusRequestEntityTooLarge, "The request body is too large and exceeds the maximum permissible limit."
-	case codeResourceNotFound:
-		return http.StatusNotFound, "The specified resource does not exist."
-	case codeServerBusy:
-		return http.StatusServiceUnavailable, "The server is busy."
-	case codeUnsatisfiableCondition:
-		return http.StatusBadRequest, "The request includes an unsatisfiable condition for this operation."
-	case codeUnsupportedHTTPVerb:
-		return http.StatusMethodNotAllowed, "The resource doesn't support the specified HTTP verb."
-	case codeUnsupportedHeader:
-		return http.StatusBadRequest, "One of the headers specified in the request is not supported."
-	case codeUnsupportedQueryParam:
-		return http.StatusBadRequest, "One of the query parameters specified in the request URI is not supported."
-	case codeForbidden:
-		return http.StatusBadRequest, "The test forbids this request."
-	default:
-		return 0, "The request failed."
-	}
+// explanations holds the status and the message of each code.
+var explanations = map[string]struct {
+	status  int
+	message string
+}{
+	codeAuthenticationFailed:   {http.StatusForbidden, "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."},
+	codeBlobAlreadyExists:      {http.StatusConflict, "The specified blob already exists."},
+	codeBlobNotFound:           {http.StatusNotFound, "The specified blob does not exist."},
+	codeBothDigests:            {http.StatusBadRequest, "Both CRC64 and MD5 headers are present; only one of them may be."},
+	codeConditionNotMet:        {http.StatusPreconditionFailed, "The condition specified using HTTP conditional header(s) is not met."},
+	codeConditionsNotSupported: {http.StatusBadRequest, "Condition headers are not supported."},
+	codeContainerAlreadyExists: {http.StatusConflict, "The specified container already exists."},
+	codeContainerBeingDeleted:  {http.StatusConflict, "The specified container is being deleted. Try operation later."},
+	codeContainerNotFound:      {http.StatusNotFound, "The specified container does not exist."},
+	codeCrc64Mismatch:          {http.StatusBadRequest, "The CRC64 value specified in the request did not match with the CRC64 value calculated by the server."},
+	codeEmptyMetadataKey:       {http.StatusBadRequest, "The key for one of the metadata key-value pairs is empty."},
+	codeExceedsMaxBatchCount:   {http.StatusBadRequest, "The batch operation exceeds maximum number of allowed subrequests."},
+	codeInternalError:          {http.StatusInternalServerError, "Server encountered an internal error. Please try again after some time."},
+	codeInvalidHeaderValue:     {http.StatusBadRequest, "The value for one of the HTTP headers is not in the correct format."},
+	codeInvalidInput:           {http.StatusBadRequest, "One of the request inputs is not valid."},
+	codeInvalidMd5:             {http.StatusBadRequest, "The MD5 value specified in the request is invalid. The MD5 value must be 128 bits and Base64-encoded."},
+	codeInvalidMetadata:        {http.StatusBadRequest, "The metadata specified is invalid. It has characters that are not permitted."},
+	codeInvalidQueryParameter:  {http.StatusBadRequest, "Value for one of the query parameters specified in the request URI is invalid."},
+	codeInvalidRange:           {http.StatusRequestedRangeNotSatisfiable, "The range specified is invalid for the current size of the resource."},
+	codeInvalidResourceName:    {http.StatusBadRequest, "The specified resource name contains invalid characters."},
+	codeLeaseNotPresentBlob:    {http.StatusPreconditionFailed, "There is currently no lease on the blob."},
+	codeLeaseNotPresentCont:    {http.StatusPreconditionFailed, "There is currently no lease on the container."},
+	codeMd5Mismatch:            {http.StatusBadRequest, "The MD5 value specified in the request did not match with the MD5 value calculated by the server."},
+	codeMetadataTooLarge:       {http.StatusBadRequest, "The size of the specified metadata exceeds the maximum size permitted."},
+	codeMissingContentLength:   {http.StatusLengthRequired, "The Content-Length header was not specified."},
+	codeMissingRequiredHeader:  {http.StatusBadRequest, "An HTTP header that's mandatory for this request is not specified."},
+	codeMultipleConditions:     {http.StatusBadRequest, "Multiple condition headers are not supported."},
+	codeNoAuthentication:       {http.StatusUnauthorized, "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."},
+	codeNotImplemented:         {http.StatusNotImplemented, "The emulator does not implement the requested operation."},
+	codeOperationTimedOut:      {http.StatusInternalServerError, "The operation could not be completed within the permitted time."},
+	codeOutOfRangeInput:        {http.StatusBadRequest, "One of the request inputs is out of range."},
+	codeOutOfRangeQuery:        {http.StatusBadRequest, "One of the query parameters specified in the request URI is outside the permissible range."},
+	codeRequestBodyTooLarge:    {http.StatusRequestEntityTooLarge, "The request body is too large and exceeds the maximum permissible limit."},
+	codeResourceNotFound:       {http.StatusNotFound, "The specified resource does not exist."},
+	codeServerBusy:             {http.StatusServiceUnavailable, "The server is busy."},
+	codeUnsatisfiableCondition: {http.StatusBadRequest, "The request includes an unsatisfiable condition for this operation."},
+	codeUnsupportedHTTPVerb:    {http.StatusMethodNotAllowed, "The resource doesn't support the specified HTTP verb."},
+	codeUnsupportedHeader:      {http.StatusBadRequest, "One of the headers specified in the request is not supported."},
+	codeUnsupportedQueryParam:  {http.StatusBadRequest, "One of the query parameters specified in the request URI is not supported."},
+	codeForbidden:              {http.StatusBadRequest, "The test forbids this request."},
 }
 
-// fail answers with an error of the table.
+// explain returns the status and the message of a code. The status of an unknown code, which can only come from
+// [Answer], is 0.
+func explain(code string) (status int, message string) {
+	if e, ok := explanations[code]; ok {
+		return e.status, e.message
+	}
+	return 0, "The request failed."
+}
+
+// fail returns the answer for a code of the table.
 func fail(code string) *answer { return failWith(code, "") }
 
-// failWith is fail with a sentence on what exactly is wrong.
+// failWith is fail with a sentence that explains what is wrong.
 func failWith(code, detail string) *answer {
 	status, message := explain(code)
 	if detail != "" {
@@ -156,10 +123,10 @@ func failWith(code, detail string) *answer {
 	return errorAnswer(status, code, message)
 }
 
-// notDurable answers a write whose effect could not be kept.
+// notDurable returns the answer to a write that could not be made durable.
 func notDurable(err error) *answer { return failWith(codeInternalError, err.Error()) }
 
-// errorAnswer is an error in the service's form.
+// errorAnswer returns an error in the form of the service.
 func errorAnswer(status int, code, message string) *answer {
 	var body bytes.Buffer
 	body.WriteString(xmlProlog + "<Error><Code>")
@@ -175,8 +142,8 @@ func errorAnswer(status int, code, message string) *answer {
 	return a
 }
 
-// notModified is the answer to a read whose condition says that the client has
-// the blob already. It has no body.
+// notModified returns the answer to a read whose condition says that the client already has the blob. It has
+// no body.
 func notModified() *answer {
 	a := newAnswer(http.StatusNotModified)
 	a.code = codeConditionNotMet
@@ -186,9 +153,8 @@ func notModified() *answer {
 
 const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
 
-// escapeXML writes text as the content of an XML element. What XML can't carry
-// becomes U+FFFD.
+// escapeXML writes text as the content of an XML element. Characters that XML can't represent become U+FFFD.
 func escapeXML(w *bytes.Buffer, text string) {
-	// A bytes.Buffer does not fail.
+	// Writes to a bytes.Buffer don't fail.
 	_ = xml.EscapeText(w, []byte(text))
 }

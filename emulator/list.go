@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// pageLimit is the most that one page of a listing holds.
+// pageLimit is the largest number of items in a page of a listing.
 const pageLimit = 5000
 
-// listing is what a listing asks for.
+// listing holds the parameters of a listing.
 type listing struct {
 	prefix, startFrom, delimiter string
 
-	// after is the name at which the page begins, from the marker. A marker is
-	// the name of the first item that the page before did not hold.
+	// after is the name at which the page begins, from the marker. A marker stands for the first name that
+	// the previous page did not contain.
 	after     string
 	marker    string
-	max       int // as asked for; 0 is not said
+	max       int // as requested; 0 if not given
 	limit     int // of this page
 	include   string
 	metadata  bool
 	emptyPage bool // see [EmptyPage]
 }
 
-// parseListing reads the parameters of a listing.
+// parseListing parses the parameters of a listing.
 func (c *call) parseListing(limit int) *answer {
 	l := &c.list
 	l.prefix = c.query.Get("prefix")
@@ -56,7 +56,7 @@ func (c *call) parseListing(limit int) *answer {
 	}
 	known := []string{"metadata", "deleted", "system"}
 	if c.operation.op == ListBlobs {
-		// There are none of these things but metadata, so there is nothing to show.
+		// Of these the emulator has only metadata, so the others add nothing.
 		known = []string{
 			"metadata", "copy", "deleted", "snapshots", "uncommittedblobs", "tags", "versions",
 			"legalhold", "immutabilitypolicy", "deletedwithversions",
@@ -78,7 +78,7 @@ func (l *listing) describe(r *Request) {
 	r.Marker, r.MaxResults = l.after, l.max
 }
 
-// Markers are opaque to clients: a name, encoded, so that nobody relies on it.
+// Markers are opaque to clients. They contain an encoded name.
 const markerPrefix = "2!"
 
 func makeMarker(name string) string {
@@ -94,10 +94,10 @@ func parseMarker(marker string) (string, bool) {
 	return string(name), err == nil && len(name) > 0
 }
 
-// page is what one page of a listing holds.
+// page is the content of one page of a listing.
 type page[T any] struct {
 	items []T
-	next  string // the name of the first item behind the page, "" at the end
+	next  string // the first name after the page, or "" at the end
 }
 
 func (s *Server) listContainers(c *call) *answer {
@@ -111,7 +111,7 @@ func (s *Server) listContainers(c *call) *answer {
 			p.next = ct.name
 			return false
 		}
-		// A copy: a container's properties change, and the page is rendered later.
+		// This is a copy, because a container's properties change and the page is rendered later.
 		shown := *ct
 		p.items = append(p.items, &shown)
 		return true
@@ -146,8 +146,7 @@ func (s *Server) listContainers(c *call) *answer {
 	return a
 }
 
-// listed is a blob of a listing, or a prefix that stands for all blobs that
-// begin with it.
+// listed is an entry of a listing: a blob, or a prefix that stands for all blobs that begin with it.
 type listed struct {
 	blob   *blob
 	prefix string
@@ -183,7 +182,7 @@ func (s *Server) listBlobs(c *call) *answer {
 			}
 			item.blob.write(&w, l.metadata)
 			if i == 0 {
-				w.Grow(w.Len() * len(p.items) * 9 / 8) // the others are much like it, and a buffer that doubles holds the page twice
+				w.Grow(w.Len() * len(p.items) * 9 / 8) // the other items have about the same size; doubling the buffer would hold the page twice
 			}
 		}
 		w.WriteString("</Blobs>")
@@ -194,8 +193,8 @@ func (s *Server) listBlobs(c *call) *answer {
 	return a
 }
 
-// walk gathers a page. It costs what the page holds, not what the container
-// does: prefixes that were shown are jumped over.
+// walk collects a page. The cost depends on the size of the page, not of the container: walk jumps over the
+// rest of a prefix.
 func (l *listing) walk(ct *container) page[listed] {
 	var p page[listed]
 	from := max(l.prefix, l.startFrom, l.after)
@@ -224,8 +223,7 @@ func (l *listing) walk(ct *container) page[listed] {
 	return p
 }
 
-// successor returns the first name behind all names with a prefix; there is none
-// behind a prefix of bytes 0xff.
+// successor returns the first name after all names with a prefix. A prefix of bytes 0xff has none.
 func successor(prefix string) (string, bool) {
 	b := []byte(prefix)
 	for len(b) > 0 {
@@ -238,7 +236,7 @@ func successor(prefix string) (string, bool) {
 	return "", false
 }
 
-// writeHead writes back what was asked for.
+// writeHead writes the parameters of the request.
 func (l *listing) writeHead(w *bytes.Buffer, most int) {
 	if l.prefix != "" {
 		writeElement(w, "Prefix", l.prefix)
@@ -265,8 +263,8 @@ func writeElement(w *bytes.Buffer, name, text string) {
 	w.WriteString("</" + name + ">")
 }
 
-// writeName writes a name; one that XML can't carry is percent-encoded, as the
-// service does since version 2021-02-12.
+// writeName writes a name. A name that XML can't represent is percent-encoded, as the service does since
+// version 2021-02-12.
 func writeName(w *bytes.Buffer, name string) {
 	if validXML(name) {
 		writeElement(w, "Name", name)

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Listener serves a [Server] on a port, for HTTP/1.1 clients of any kind.
+// Listener serves a [Server] on a TCP port, for any HTTP/1.1 client.
 type Listener struct {
 	server *Server
 	client *client
 	http   *http.Server
 	addr   net.Addr
-	done   chan struct{} // closed when the port is
+	done   chan struct{} // closed when Serve has returned
 	active sync.RWMutex  // read-locked by each request
 }
 
-// Listen serves on a TCP address such as "127.0.0.1:0", until [Listener.Close].
-// A server may have several listeners; the log names them "listener-1" and so on.
+// Listen serves on a TCP address such as "127.0.0.1:0" until [Listener.Close]. A server may have several
+// listeners. The log names them "listener-1" and so on.
 func (s *Server) Listen(addr string) (*Listener, error) {
 	port, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -36,21 +36,20 @@ func (s *Server) Listen(addr string) (*Listener, error) {
 	l.http = &http.Server{Handler: l, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(l.done)
-		// It ends with http.ErrServerClosed, or because the port broke: then every
-		// request fails, which says enough.
+		// Serve returns http.ErrServerClosed, or the port is broken and every request fails.
 		_ = l.http.Serve(port)
 	}()
 	return l, nil
 }
 
-// ServeHTTP answers the requests of the listener.
+// ServeHTTP implements [http.Handler] for the requests of this listener.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.active.RLock()
 	defer l.active.RUnlock()
 	l.server.serveWire(l.client, w, r)
 }
 
-// Addr returns the address, with the port that was chosen for port 0.
+// Addr returns the address that the listener is bound to.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
 // URL returns the service URL of the account.
@@ -59,8 +58,7 @@ func (l *Listener) URL() string { return "http://" + l.addr.String() + "/" + l.s
 // ConnectionString returns a connection string for this address.
 func (l *Listener) ConnectionString() string { return l.server.connectionString(l.URL()) }
 
-// Close closes the port and all connections, and returns when no request is
-// under way any more.
+// Close closes the port and all connections. It returns when no request is under way.
 func (l *Listener) Close() error {
 	err := l.http.Close()
 	<-l.done
@@ -69,14 +67,14 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// serveWire answers a request that came over a connection.
+// serveWire answers a request that arrived over a connection.
 func (s *Server) serveWire(cl *client, w http.ResponseWriter, r *http.Request) {
 	out := s.serve(r.Context(), cl, r)
 	if out.err != nil {
 		if errors.Is(out.err, syscall.ECONNRESET) {
 			resetConnection(w)
 		}
-		// Closes the connection without an answer.
+		// This closes the connection without an answer.
 		panic(http.ErrAbortHandler)
 	}
 	a := out.answer
@@ -89,11 +87,11 @@ func (s *Server) serveWire(cl *client, w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	// If it fails the client is gone, and learns nothing anyway.
+	// If this fails, the client is gone.
 	_, _ = w.Write(a.body)
 }
 
-// resetConnection closes a connection so that its client sees ECONNRESET.
+// resetConnection closes a connection so that the client sees ECONNRESET.
 func resetConnection(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

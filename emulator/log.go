@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Request is an entry of the log: what was asked, and what became of it.
+// Request is an entry of the log: a request and its outcome.
 type Request struct {
-	N      int       // counts the requests of a server from 1, in the order in which they took effect
+	N      int       // number of the request, from 1, in the order in which requests took effect
 	Time   time.Time // when it took effect
 	Client string    // name of the transport or listener
 	Op     Op
@@ -19,41 +19,40 @@ type Request struct {
 	Container string
 	Blob      string
 
-	// Of listings. Marker is what the marker stands for: the name at which the
-	// page begins. MaxResults is 0 where the client does not say.
+	// The parameters of a listing. Marker is the name that the marker stands for, where the page begins.
+	// MaxResults is 0 if the client did not set it.
 	Prefix, Marker, StartFrom, Delimiter, Include string
 	MaxResults                                    int
 
-	// Range that a read asks for, such as "bytes=0-9".
+	// Range is the range that a read asks for, such as "bytes=0-9".
 	Range string
 
-	// Condition tells which conditions the request has, in a form without ETags:
-	// "If-None-Match:*", "If-Match:etag". Empty is unconditional.
+	// Condition names the conditions of the request without ETags and dates, such as "If-None-Match:*" or
+	// "If-Match:etag". It is empty for an unconditional request.
 	Condition string
 
-	// IfMatch and IfNoneMatch as they were sent.
+	// IfMatch and IfNoneMatch are the headers as they were sent.
 	IfMatch, IfNoneMatch string
 
-	// Metadata that a write carries, names in lower case. It must not be changed.
+	// Metadata is the metadata that a write carries, with names in lower case. It must not be changed.
 	Metadata map[string]string
 
-	// Items of a batch, with Op BatchItem.
+	// Items are the items of a batch, with Op BatchItem.
 	Items []Request
 
-	// In and Out are the sizes of the bodies in bytes: as sent by the client, and
-	// as answered by the service.
+	// In and Out are the sizes of the bodies in bytes: as the client sent it, and as the service answered.
 	In, Out int64
 
-	// Status and Code are the service's answer, even if a fault changed or lost it
-	// on its way to the client. Status is 0 if there was none.
+	// Status and Code are the answer of the service, even if a fault changed or lost it on its way to the
+	// client. Status is 0 if there was no answer.
 	Status int
 	Code   string
 
-	// Fault says what befell the request. Empty is nothing.
+	// Fault is the fault that was applied to the request. It is empty if there was none.
 	Fault string
 }
 
-// Path returns container and blob as "container/blob".
+// Path returns "container/blob", or as much of it as the request names.
 func (r Request) Path() string {
 	switch {
 	case r.Container == "":
@@ -65,8 +64,8 @@ func (r Request) Path() string {
 	}
 }
 
-// String returns the request in one line, without times, ETags, client and
-// number: the same operations make the same lines.
+// String returns the request in one line, without times, ETags, client and number, so equal operations give
+// equal lines.
 func (r Request) String() string {
 	var w strings.Builder
 	w.WriteString(string(r.Op))
@@ -117,7 +116,7 @@ func (r Request) outcome() string {
 	return w.String()
 }
 
-// condition puts the conditions of a request without ETags and dates.
+// condition returns the conditions of a request without ETags and dates.
 func condition(h http.Header) string {
 	var parts []string
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
@@ -136,32 +135,22 @@ func condition(h http.Header) string {
 	return strings.Join(parts, " ")
 }
 
-// Requests returns the log since the server began or [Server.ResetRequests], in
-// the order in which requests took effect. With [WithLogLimit] it is the end of
-// it, with [WithoutLog] nothing.
+// Requests returns the requests since the server began or [Server.ResetRequests] was called, in the order in
+// which they took effect. With [WithoutLog] there are none.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.log[s.logStart():])
+	return slices.Clone(s.log)
 }
 
-// ResetRequests empties the log. Requests go on to be counted where they were.
+// ResetRequests empties the log. The numbers of requests go on.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = nil
 }
 
-// logStart is where the part of the log begins that is within the limit.
-func (s *Server) logStart() int {
-	if s.logLimit < 0 {
-		return 0
-	}
-	return max(0, len(s.log)-s.logLimit)
-}
-
-// record completes the entry of a request and puts it into the log, with the
-// server's lock held.
+// record completes the log entry of a request and adds it to the log. The server's lock is held.
 func (s *Server) record(c *call, own *answer, fault string) Request {
 	e := c.entry
 	e.N, e.Time, e.Fault = c.n, c.now, fault
@@ -182,18 +171,13 @@ func (s *Server) record(c *call, own *answer, fault string) Request {
 			}
 		}
 	}
-	if s.logLimit == 0 {
-		return e
-	}
-	s.log = append(s.log, e)
-	if s.logLimit > 0 && len(s.log) >= 2*s.logLimit {
-		// Cut only now and then: a log at its limit costs nothing per request.
-		s.log = append([]Request(nil), s.log[s.logStart():]...)
+	if s.logging {
+		s.log = append(s.log, e)
 	}
 	return e
 }
 
-// amend notes the size of an answer that was made after the request was logged.
+// amend sets the size of an answer that was rendered after its request was logged.
 func (s *Server) amend(n int, out int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

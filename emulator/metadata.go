@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// metadataLimit is the most that names and values may take together, in bytes.
+// metadataLimit is the limit for the total size of names and values, in bytes.
 const metadataLimit = 8 << 10
 
 const metadataPrefix = "x-ms-meta-"
 
-// parseMetadata reads the metadata of a write. Names must be identifiers of C#,
-// values visible ASCII, blanks and tabs.
+// parseMetadata reads the metadata of a write. Names must be C# identifiers, and values consist of visible
+// ASCII, spaces and tabs.
 // https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 func parseMetadata(h http.Header) (map[string]string, *answer) {
 	var metadata map[string]string
@@ -48,7 +48,7 @@ func parseMetadata(h http.Header) (map[string]string, *answer) {
 	return metadata, nil
 }
 
-// isIdentifier tells whether an ASCII name is an identifier of C#.
+// isIdentifier reports whether an ASCII name is a C# identifier.
 func isIdentifier(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -60,12 +60,11 @@ func isIdentifier(name string) bool {
 	return name != ""
 }
 
-// metadata is what is stored with a blob or container: names and values in one
-// string, sorted by name, each behind its length. A map for each of millions of
-// blobs would take several times the memory of all else.
+// metadata is the metadata of a blob or container: names and values in one string, sorted by name, each after
+// its length. A map for each of millions of blobs would take several times as much memory as everything else.
 type metadata string
 
-// packMetadata makes metadata of a map; names are folded to lower case.
+// packMetadata packs a map and folds the names to lower case.
 func packMetadata(m map[string]string) metadata {
 	if len(m) == 0 {
 		return ""
@@ -100,7 +99,7 @@ func (m metadata) all() iter.Seq2[string, string] {
 	}
 }
 
-// cutText reads a text behind its length.
+// cutText reads a text and the length before it.
 func cutText(s string) (text, rest string) {
 	n, shift := uint64(0), 0
 	for s[0] >= 0x80 {
@@ -111,7 +110,7 @@ func cutText(s string) (text, rest string) {
 	return s[1 : 1+n], s[1+n:]
 }
 
-// unpack makes a map of it; nil where there is none.
+// unpack returns the metadata as a map, or nil if there is none.
 func (m metadata) unpack() map[string]string {
 	if m == "" {
 		return nil
@@ -119,14 +118,14 @@ func (m metadata) unpack() map[string]string {
 	return maps.Collect(m.all())
 }
 
-// set writes it to the header of an answer.
+// set adds the metadata to the headers of an answer.
 func (m metadata) set(h http.Header) {
 	for name, value := range m.all() {
 		h.Set(metadataPrefix+name, value)
 	}
 }
 
-// write writes it as listings have it.
+// write writes the metadata as an element of a listing.
 func (m metadata) write(w *bytes.Buffer) {
 	if m == "" {
 		w.WriteString("<Metadata/>")

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// checkContainerName applies the service's rules: 3 to 63 lower-case letters,
-// digits and hyphens, no two hyphens in a row and none at either end.
+// checkContainerName applies the rules of the service: 3 to 63 lower-case letters, digits and hyphens, no two
+// hyphens in a row and none at either end.
 func checkContainerName(name string) *answer {
 	if strings.HasPrefix(name, "$") {
 		return failWith(codeInvalidResourceName, "The emulator has no system containers.")
@@ -25,7 +25,7 @@ func checkContainerName(name string) *answer {
 	return nil
 }
 
-// checkBlobName applies the service's rules: 1 to 1,024 characters.
+// checkBlobName applies the rules of the service: 1 to 1,024 characters.
 func checkBlobName(name string) *answer {
 	if !utf8.ValidString(name) {
 		return failWith(codeInvalidResourceName, "Blob names are UTF-8.")
@@ -36,8 +36,7 @@ func checkBlobName(name string) *answer {
 	return nil
 }
 
-// validXML tells whether XML can carry a text. (xml.EscapeText replaces what it
-// can't.)
+// validXML reports whether XML can represent the text. (xml.EscapeText replaces what XML can't represent.)
 func validXML(text string) bool {
 	for i, r := range text {
 		switch {

@@ -18,26 +18,23 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Open returns an account whose containers and blobs are those of a file, which
-// is made if it is missing; its directory must be there. All options are as for
-// [New]; none of them is kept in the file.
+// Open returns an account that is kept in a file. It creates the file if needed; the directory must exist.
+// The options are those of [New]. They are not kept in the file.
 //
-// Each write is committed to the file and synced before it is answered: what was
-// answered outlives the process and the machine. ETags, times, metadata, content
-// headers, digests and deletions of containers under way are after Open as they
-// were, and no ETag is given out twice. Faults, the log and late requests are not
-// kept. Bodies are held in memory, too. Writes are committed one at a time, and a
-// context that ends does not break a commit off.
+// Each write is committed to the file and synced before it is answered, so answered writes survive the
+// process and a power failure. Open restores ETags, times, metadata, content headers, digests and deletions
+// of containers under way, and no ETag is used twice. Faults, the log and late requests are not kept. Bodies
+// are held in memory, too. Writes are committed one at a time. The end of a context does not interrupt a
+// commit.
 //
-// A write that can't be made durable is answered with 500 InternalError and has
-// no effect, and so are all later ones, since the file is not trusted any more
-// until it is opened again. ([Server.Put] and the like have no answer: they
-// panic.) Where the disk failed in the middle of a commit, the write may be found
-// when the file is opened again; that is all or nothing, too.
+// If a write can't be made durable, its answer is 500 InternalError and it has no effect. All later writes
+// fail the same way until the file is opened again. [Server.Put] and other methods without an answer panic.
+// If the disk fails in the middle of a commit, the write may exist when the file is opened again, but only as
+// a whole.
 //
-// One server has a file at a time: Open fails at once if there is another, in
-// this process or another one. It fails on a file that is damaged or not the
-// emulator's, and leaves it as it is. End with [Server.Close].
+// Only one server can use a file at a time: Open fails at once if another one does, in any process. Open also
+// fails if the file is damaged or is not a file of the emulator, and then leaves it unchanged. Call
+// [Server.Close] when done.
 func Open(path string, opts ...Option) (*Server, error) {
 	s := New(opts...)
 	stored, err := openFile(path)
@@ -48,9 +45,8 @@ func Open(path string, opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// Close gives up the file of a server from [Open], when the request that takes
-// effect at the moment has. Later reads are answered from memory, later writes
-// with 500 InternalError. A second Close, and that of a server from [New], does
+// Close closes the file of a server from [Open] after the commit under way. Later reads are answered from
+// memory, and later writes with 500 InternalError. Closing twice, or closing a server from [New], does
 // nothing. Close a [Listener] first.
 func (s *Server) Close() error {
 	s.mu.Lock()
@@ -58,13 +54,13 @@ func (s *Server) Close() error {
 	return s.state.file.close()
 }
 
-// The file is a bbolt database of these buckets. A value is a record: a CRC of
-// where it lies and of what follows, which are fields in a fixed order.
+// The file is a bbolt database with the buckets below. A value is a record: a CRC of its place and of its
+// content, and the content, which consists of fields in a fixed order.
 //
 //	emulator/head             schema, last ETag, number of containers and blobs
 //	containers/<name>/self    a container
-//	containers/<name>/b<blob> a blob; its body is the record's end
-//	deleted/<name>            a name that can't be used yet, and until when
+//	containers/<name>/b<blob> a blob; its body is at the end of the record
+//	deleted/<name>            the time from which the name can be used again
 const (
 	bucketHead       = "emulator"
 	bucketContainers = "containers"
@@ -74,36 +70,35 @@ const (
 	prefixBlob       = "b"
 )
 
-// fileSchema is the version of all this.
+// fileSchema is the version of this format.
 const fileSchema = 1
 
-// file is where a state is kept. A nil file keeps nothing. The server's lock
-// guards it.
+// file keeps a state. A nil file keeps nothing. The server's lock guards it.
 type file struct {
 	db    *bbolt.DB
 	count uint64 // containers and blobs
-	stop  error  // why nothing can be written any more
+	stop  error  // why no more writes are possible
 }
 
 var (
-	errClosed  = errors.New("the server is closed: open its file again")
-	errDamaged = errors.New("the file is damaged, or not the emulator's: put back a copy of it, or remove it to begin anew")
-	errNewer   = errors.New("the file was written by a newer emulator: use that one")
-	errInUse   = errors.New("another server has the file open, in this process or another: close that one, or give each a file of its own")
+	errClosed  = errors.New("the server is closed; open its file again")
+	errDamaged = errors.New("the file is damaged or not a file of the emulator; restore a copy, or remove the file to start empty")
+	errNewer   = errors.New("the file was written by a newer emulator; use that version")
+	errInUse   = errors.New("another server, in this process or another one, has the file open; close it, or use another file")
 )
 
-// openFile opens or makes a file, and returns what it holds.
+// openFile opens or creates a file and returns its content.
 func openFile(path string) (state, error) {
 	if path == "" {
-		return state{}, errors.New("a server that is to be kept needs a path; one in memory is made by New")
+		return state{}, errors.New("the path is empty; use New for a server in memory")
 	}
 	_, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	f := &file{}
-	// If bbolt panics here, it keeps the file until the process ends.
+	// If bbolt panics here, the file stays locked until the process ends.
 	err = guard(func() (err error) {
 		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout:      1, // 0 would wait for the other one
+			Timeout:      1, // 0 would wait for the other server
 			FreelistType: bbolt.FreelistMapType,
 		})
 		return err
@@ -134,7 +129,7 @@ func openFile(path string) (state, error) {
 // syncDirectory makes the name of a new file durable.
 func syncDirectory(path string) error {
 	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
+		return nil // Windows can't sync a directory
 	}
 	d, err := os.Open(path)
 	if err != nil {
@@ -143,8 +138,8 @@ func syncDirectory(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// guard turns panics into errors, those among them that come of reading where
-// the file has no bytes: bbolt maps it into memory, and believes it.
+// guard turns panics into errors, including those that come from reading memory beyond the end of the file:
+// bbolt maps the file into memory and trusts its content.
 func guard(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -164,7 +159,7 @@ func (f *file) close() error {
 	return err
 }
 
-// commit makes a change durable, which adds so many containers and blobs.
+// commit makes a change durable. added is the number of containers and blobs that it adds.
 func (f *file) commit(versions etag, added int, change func(*bbolt.Tx) error) error {
 	if f == nil {
 		return nil
@@ -172,7 +167,7 @@ func (f *file) commit(versions etag, added int, change func(*bbolt.Tx) error) er
 	if f.stop != nil {
 		return f.stop
 	}
-	count := f.count + uint64(added) // a negative number wraps, and back
+	count := f.count + uint64(added) // a negative number wraps around twice
 	var refused error
 	err := guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
@@ -184,17 +179,17 @@ func (f *file) commit(versions etag, added int, change func(*bbolt.Tx) error) er
 	})
 	switch {
 	case refused != nil:
-		return fmt.Errorf("the file does not take it: %w", refused)
+		return fmt.Errorf("the file refuses the write: %w", refused)
 	case err != nil:
-		// Nobody knows what the disk has of it.
-		f.stop = fmt.Errorf("a write could not be made durable: %w: see to the disk, then close the server and open its file again", err)
+		// Nobody knows what the disk contains now.
+		f.stop = fmt.Errorf("a write could not be made durable: %w; check the disk, then close the server and open its file again", err)
 		return f.stop
 	}
 	f.count = count
 	return nil
 }
 
-// putContainer keeps a container, with no word of its blobs.
+// putContainer stores a container without its blobs.
 func (f *file) putContainer(ct *container, versions etag, added int) error {
 	return f.commit(versions, added, func(tx *bbolt.Tx) error {
 		if err := tx.Bucket([]byte(bucketDeleted)).Delete([]byte(ct.name)); err != nil {
@@ -208,8 +203,8 @@ func (f *file) putContainer(ct *container, versions etag, added int) error {
 	})
 }
 
-// removeContainer removes a container with its blobs. Its name is held until
-// then; the zero time does not hold it.
+// removeContainer removes a container with its blobs and holds its name until a point in time. The zero time
+// does not hold it.
 func (f *file) removeContainer(ct *container, versions etag, until time.Time) error {
 	return f.commit(versions, -1-ct.blobs.Len(), func(tx *bbolt.Tx) error {
 		if err := tx.Bucket([]byte(bucketContainers)).DeleteBucket([]byte(ct.name)); err != nil || until.IsZero() {
@@ -233,7 +228,7 @@ func (f *file) removeBlob(ct *container, name string, versions etag) error {
 	})
 }
 
-// load reads everything into an empty state. A new file gets its buckets.
+// load reads everything into an empty state. It creates the buckets of a new file.
 func (f *file) load(s *state) error {
 	isNew := false
 	err := f.db.View(func(tx *bbolt.Tx) error {
@@ -241,8 +236,8 @@ func (f *file) load(s *state) error {
 			isNew = true
 			return nil
 		}
-		// bbolt's own check is of no use here: it runs where no guard is, and has no
-		// end on some damage.
+		// bbolt's own check is useless here: it runs in a goroutine without guard, and some damage makes it
+		// run forever.
 		err := f.read(tx, s)
 		if err == nil {
 			err = checkPages(tx)
@@ -265,8 +260,7 @@ func (f *file) load(s *state) error {
 	})
 }
 
-// checkPages checks that no page claims to go beyond the file: bbolt would believe
-// that when it frees the page.
+// checkPages checks that no page extends beyond the file. bbolt would trust such a page when it frees it.
 func checkPages(tx *bbolt.Tx) error {
 	for id, end := 0, int(tx.Size())/tx.DB().Info().PageSize; id < end; id++ {
 		page, err := tx.Page(id)
@@ -274,10 +268,10 @@ func checkPages(tx *bbolt.Tx) error {
 			return err
 		}
 		if page.Type == "free" {
-			continue // what it says of its size is out of date
+			continue // its size is out of date
 		}
 		if id += page.OverflowCount; id >= end {
-			return fmt.Errorf("page %d ends at %d of %d", page.ID, id, end)
+			return fmt.Errorf("page %d ends at %d, behind the end of the file at %d", page.ID, id, end)
 		}
 	}
 	return nil
@@ -308,7 +302,7 @@ func (f *file) read(tx *bbolt.Tx, s *state) error {
 		return err
 	}
 	if found != f.count {
-		return fmt.Errorf("%d containers and blobs of %d are there", found, f.count)
+		return fmt.Errorf("%d containers and blobs were found, want %d", found, f.count)
 	}
 	return deleted.ForEach(func(name, value []byte) error {
 		payload, err := unseal(value, bucketDeleted, string(name))
@@ -348,8 +342,8 @@ func readContainer(name string, bucket *bbolt.Bucket) (*container, error) {
 	})
 }
 
-// checksum is that of a record. It knows the record's place, so that none is
-// taken for another.
+// checksum returns the checksum of a record. It includes the record's place, so that no record is taken for
+// another.
 func checksum(payload []byte, place []string) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	var sum uint32
@@ -359,16 +353,16 @@ func checksum(payload []byte, place []string) uint32 {
 	return crc32.Update(sum, table, payload)
 }
 
-// seal makes a record.
+// seal returns a record.
 func seal(payload []byte, place ...string) []byte {
 	record := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(payload)), checksum(payload, place))
 	return append(record, payload...)
 }
 
-// unseal returns what a record holds. It lies in the file's memory.
+// unseal returns the content of a record. The result shares the memory of the file.
 func unseal(record []byte, place ...string) ([]byte, error) {
 	if len(record) < 4 || binary.BigEndian.Uint32(record) != checksum(record[4:], place) {
-		return nil, fmt.Errorf("the checksum of %q is wrong", place)
+		return nil, fmt.Errorf("the checksum of %q does not match", place)
 	}
 	return record[4:], nil
 }
@@ -382,7 +376,7 @@ func encodeHead(versions etag, count uint64) []byte {
 func decodeHead(payload []byte) (versions etag, count uint64, err error) {
 	r := fields{rest: payload}
 	if schema := r.number(); schema != fileSchema && !r.bad {
-		return 0, 0, fmt.Errorf("%w (its schema is %d, and this one reads %d)", errNewer, schema, fileSchema)
+		return 0, 0, fmt.Errorf("%w (its schema is %d, this version reads %d)", errNewer, schema, fileSchema)
 	}
 	versions, count = etag(r.number()), r.number()
 	return versions, count, r.end("head")
@@ -433,7 +427,7 @@ func appendText(p []byte, text string) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(text))), text...)
 }
 
-// appendTime writes an instant. It comes back in UTC.
+// appendTime appends a point in time. Reading it returns UTC.
 func appendTime(p []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(p, t.Unix()), uint64(t.Nanosecond()))
 }
@@ -447,22 +441,22 @@ func appendMetadata(p []byte, m metadata) []byte {
 	return p
 }
 
-// fields reads what the append functions wrote. What can't be read is zero, and
-// is told by end.
+// fields reads what the append functions wrote. Fields that can't be read are zero, and end reports the
+// error.
 type fields struct {
 	rest []byte
 	bad  bool
 }
 
-// end fails if something could not be read, or is left over.
+// end returns an error if a field could not be read or if data is left over.
 func (r *fields) end(what string) error {
 	if r.bad || len(r.rest) > 0 {
-		return fmt.Errorf("the record of %s can't be read", what)
+		return fmt.Errorf("the record of %s is malformed", what)
 	}
 	return nil
 }
 
-// bytes lie in the record's memory.
+// bytes returns a slice of the record's memory.
 func (r *fields) bytes(n uint64) []byte {
 	if r.bad || n > uint64(len(r.rest)) {
 		r.bad = true
@@ -492,7 +486,7 @@ func (r *fields) time() time.Time {
 	return time.Unix(seconds, int64(nanoseconds)).UTC()
 }
 
-// size is that of a number; what is none is bad.
+// size reads a length. An impossible length is an error.
 func (r *fields) size(n int) uint64 {
 	r.bad = r.bad || n <= 0
 	return uint64(max(n, 0))

@@ -229,7 +229,7 @@ func TestClonesOfAFileAreInMemory(t *testing.T) {
 func TestOneServerHasTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
 	s := open(t, path)
-	if _, err := emulator.Open(path); err == nil || !strings.Contains(err.Error(), "another server has the file open") {
+	if _, err := emulator.Open(path); err == nil || !strings.Contains(err.Error(), "has the file open") {
 		t.Errorf("got %v", err)
 	}
 	s.Put("plans", "a", []byte("body"), nil)
@@ -317,12 +317,12 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ name, path, want string }{
-		{"no path", "", "needs a path"},
+		{"no path", "", "the path is empty"},
 		{"a directory", dir, "is a directory"},
 		{"no directory", filepath.Join(dir, "none", "blobs"), "no such file"},
-		{"short text", write("short", "text"), "damaged, or not the emulator's"},
-		{"long text", write("long", strings.Repeat("text", 1<<16)), "damaged, or not the emulator's"},
-		{"another's database", foreign, "damaged, or not the emulator's"},
+		{"short text", write("short", "text"), "damaged or not a file of the emulator"},
+		{"long text", write("long", strings.Repeat("text", 1<<16)), "damaged or not a file of the emulator"},
+		{"another's database", foreign, "damaged or not a file of the emulator"},
 	} {
 		before, _ := os.ReadFile(tc.path)
 		_, err := emulator.Open(tc.path)
@@ -369,7 +369,7 @@ func testDamagedFile(t *testing.T) {
 		s, err := emulator.Open(path)
 		if err != nil {
 			noticed++
-			if !strings.Contains(err.Error(), "damaged, or not the emulator's") {
+			if !strings.Contains(err.Error(), "damaged or not a file of the emulator") {
 				t.Errorf("%s: %v", what, err)
 			}
 			return

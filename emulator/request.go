@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// call is one request on its way through the server. What parse put there is not
-// changed any more, so that a call can be done twice (see [Duplicate]).
+// call is a request on its way through the server. The fields that parse sets don't change afterwards, so a
+// call can be executed twice (see [Duplicate]).
 type call struct {
 	client    *client
-	http      *http.Request // its body was read already
+	http      *http.Request // its body has been read
 	body      []byte
 	endpoint  string // of the account, for listings
 	operation operation
@@ -31,35 +31,32 @@ type call struct {
 	contentID string  // of an item of a batch
 	items     []*call // of a batch
 
-	// reject is what is wrong with the request itself, whatever is stored. It is
-	// said only to clients that may ask at all, unless the request is stray: about
-	// another account.
+	// reject is an error that does not depend on what is stored. Only authorized clients get it, unless the
+	// request is stray: for another account.
 	reject *answer
 	stray  bool
 
-	// badMetadata is what is wrong with the metadata of a put, which is looked at
-	// when the container and the body were.
+	// badMetadata is an error in the metadata of a put. It is reported after errors about the container and
+	// the body.
 	badMetadata *answer
 
-	// verdict is the outcome of the checks that need no state: the signature,
-	// then reject.
+	// verdict is the outcome of the checks that don't depend on what is stored: authorization, then reject.
 	verdict *answer
 
-	// version of the service that the client speaks.
+	// version is the service version that the client uses.
 	version string
 
-	// fault is what befalls an item of a batch.
+	// fault is the fault of an item of a batch.
 	fault *Effect
 
-	// now is the time at which the request takes effect, n its number.
+	// now is the time at which the request takes effect, and n is its number.
 	now time.Time
 	n   int
 
 	entry Request
 }
 
-// again returns a call for doing the same once more, while the first is still
-// being answered.
+// again returns a copy of the call that can be executed while the first one is still being answered.
 func (c *call) again() *call {
 	d := *c
 	d.items = make([]*call, len(c.items))
@@ -70,13 +67,13 @@ func (c *call) again() *call {
 	return &d
 }
 
-// commonHeaders are the x-ms- headers that every request may carry.
+// commonHeaders are the x-ms- headers that every request may have.
 func commonHeaders() []string {
 	return []string{"x-ms-date", "x-ms-version", "x-ms-client-request-id", "x-ms-return-client-request-id"}
 }
 
-// readBody reads what a request carries. A body that breaks off is an error: the
-// service does not take half a body for a blob.
+// readBody reads the body of a request. An incomplete body is an error: the service does not store half a
+// body.
 func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
@@ -87,7 +84,7 @@ func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
 	if r.ContentLength > s.maxBody {
 		return nil, fail(codeRequestBodyTooLarge), nil
 	}
-	// What a client announces is not believed beyond a MiB before it comes.
+	// Don't allocate more than 1 MiB only because a client announces it.
 	body := bytes.NewBuffer(make([]byte, 0, min(r.ContentLength, 1<<20)))
 	n, err := io.Copy(body, io.LimitReader(r.Body, r.ContentLength+1))
 	if err != nil {
@@ -99,7 +96,7 @@ func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
 	return body.Bytes(), nil, nil
 }
 
-// parse understands a request. It never fails: what is wrong is in reject.
+// parse parses a request. It never fails; errors are in reject.
 func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
 	c := &call{client: cl, http: r, body: body, version: r.Header.Get("x-ms-version")}
 	if c.version == "" {
@@ -143,7 +140,7 @@ func (s *Server) understand(c *call) *answer {
 		return failWith(codeResourceNotFound, "There is no such account.")
 	}
 	c.container, c.blob, _ = strings.Cut(rest, "/")
-	c.blob = strings.ReplaceAll(c.blob, `\`, "/") // the service does so, too
+	c.blob = strings.ReplaceAll(c.blob, `\`, "/") // as the service does
 	at := blobLevel
 	switch {
 	case c.container == "":
@@ -180,8 +177,8 @@ func (s *Server) understand(c *call) *answer {
 	}
 }
 
-// locate finds the account in the host or in the path, and returns what stands
-// behind it: container, slash, blob.
+// locate finds the account in the host or in the path. It returns the rest of the path: container, slash,
+// blob.
 func (s *Server) locate(c *call) (rest string, ok bool) {
 	r := c.http
 	scheme := "http"
@@ -269,7 +266,7 @@ func (c *call) checkHeaders(at level) *answer {
 		}
 	}
 	if h.Get("x-ms-lease-id") != "" {
-		// There are no leases, so the client can't have one.
+		// There are no leases, so no lease ID can be right.
 		if at == containerLevel {
 			return fail(codeLeaseNotPresentCont)
 		}
@@ -285,23 +282,23 @@ func (c *call) mediaType() (string, map[string]string, error) {
 	return mime.ParseMediaType(c.http.Header.Get("Content-Type"))
 }
 
-// answer is what the service says.
+// answer is an answer of the service.
 type answer struct {
 	status int
-	code   string // of the error
+	code   string // error code
 	header http.Header
 	body   []byte
 
-	// render makes the body after the server's lock was released.
+	// render renders the body after the server's lock has been released.
 	render func() []byte
 
 	// items are the outcomes of the items of a batch.
 	items []*answer
 
-	// failure is why a batch is not done at all.
+	// failure is why a batch was refused as a whole.
 	failure *answer
 
-	// foreign says that somebody else answers.
+	// foreign means that the answer does not come from the service.
 	foreign bool
 }
 
@@ -316,7 +313,7 @@ func (a *answer) copy() *answer {
 	return &c
 }
 
-// finish makes the answer complete, and must be called once.
+// finish completes the answer. It must be called once.
 func (a *answer) finish(c *call) {
 	if a.foreign {
 		a.header.Set("Date", stamp(c.now))
@@ -329,8 +326,7 @@ func (a *answer) finish(c *call) {
 	switch {
 	case a.status == http.StatusNotModified:
 	case c.http.Method == http.MethodHead:
-		// What a GET would send is announced by the handler, and never sent. Of an
-		// error nothing is announced.
+		// The handler announces the length that a GET would have. An error announces none.
 		a.body = nil
 		if a.status >= http.StatusBadRequest {
 			a.header.Del("Content-Type")
@@ -346,7 +342,7 @@ func stampAnswer(h http.Header, c *call) {
 	h.Set("X-Ms-Version", c.version)
 	h.Set("X-Ms-Request-Id", requestID(c.n))
 	if c.contentID == "" || h.Get("X-Ms-Error-Code") == "" {
-		// Failed items of batches have none.
+		// Failed items of a batch have no Date.
 		h.Set("Date", stamp(c.now))
 	}
 	if id := c.http.Header.Get("x-ms-client-request-id"); id != "" {
@@ -354,10 +350,10 @@ func stampAnswer(h http.Header, c *call) {
 	}
 }
 
-// defaultVersion is the service version of clients that do not say theirs.
+// defaultVersion is the service version for clients that don't send one.
 const defaultVersion = "2026-02-06"
 
-// requestID makes an identifier of the service's form out of a number.
+// requestID returns an identifier in the form of the service's request IDs.
 func requestID(n int) string {
 	return fmt.Sprintf("%08x-001e-0000-0000-%012x", n&0xffffffff, n)
 }

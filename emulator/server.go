@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Server is one account of the service. It is an [http.Handler]; [Server.Transport]
-// and [Server.Listen] make clients of it. It is safe for concurrent use.
+// Server is one account of the service. It is an [http.Handler]. [Server.Transport] and [Server.Listen]
+// connect clients to it. It is safe for concurrent use.
 type Server struct {
-	// Set by New and not changed.
+	// Set by New and never changed.
 	account   string
 	key       []byte
 	latency   time.Duration
@@ -21,15 +21,15 @@ type Server struct {
 	deletion  time.Duration
 	pageLimit int
 	maxBody   int64
-	logLimit  int // -1 is none
+	logging   bool
 	table     []operation
 	handler   *client
 
-	// mu guards what follows. It is never held while sleeping or waiting, but for
-	// the disk, where there is one.
+	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
+	// waiting.
 	mu    sync.Mutex
 	state state
-	n     int // of the last request
+	n     int // number of the last request
 	log   []Request
 	late  []lateCall
 
@@ -42,7 +42,7 @@ type Server struct {
 	clients atomic.Int64
 }
 
-// New returns an empty account in memory; see [Open] for one that lasts.
+// New returns an empty account in memory. [Open] returns one that is kept in a file.
 func New(opts ...Option) *Server {
 	key, err := base64.StdEncoding.DecodeString(DefaultKey)
 	if err != nil {
@@ -55,7 +55,7 @@ func New(opts ...Option) *Server {
 		deletion:  30 * time.Second,
 		pageLimit: pageLimit,
 		maxBody:   256 << 20,
-		logLimit:  -1,
+		logging:   true,
 		table:     operations(),
 		state:     newState(),
 		handler:   &client{name: "http"},
@@ -66,10 +66,9 @@ func New(opts ...Option) *Server {
 	return s
 }
 
-// Clone returns an independent copy of everything stored, with the same options:
-// what a client would find after a crash. Fault rules, the ban, the log, late
-// requests and clients are not copied. It costs little: bodies are shared, since
-// they never change. The copy is in memory, also that of a server from [Open].
+// Clone returns an independent copy of everything stored, with the same options: what a client would find
+// after a crash. It does not copy fault rules, the ban, the log, late requests and clients. Cloning is cheap
+// because bodies never change and are shared. The copy is in memory, even if the server comes from [Open].
 func (s *Server) Clone() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,15 +80,14 @@ func (s *Server) Clone() *Server {
 		deletion:  s.deletion,
 		pageLimit: s.pageLimit,
 		maxBody:   s.maxBody,
-		logLimit:  s.logLimit,
+		logging:   s.logging,
 		table:     s.table,
 		state:     s.state.clone(),
 		handler:   &client{name: "http"},
 	}
 }
 
-// ConnectionString returns a connection string for clients that have a
-// [Transport]. Its host does not exist.
+// ConnectionString returns a connection string for clients with a [Transport]. Its host does not exist.
 func (s *Server) ConnectionString() string {
 	return s.connectionString("http://blob.emulator.invalid/" + s.account)
 }
@@ -99,7 +97,7 @@ func (s *Server) connectionString(endpoint string) string {
 		s.account, base64.StdEncoding.EncodeToString(s.key), endpoint)
 }
 
-// client is who asks: a transport, a listener, or the handler as such.
+// client is a source of requests: a transport, a listener, or the server's own handler.
 type client struct {
 	name    string
 	crashed atomic.Bool
@@ -109,14 +107,14 @@ type client struct {
 	gate  Gate
 }
 
-// outcome is what reaches the client: an answer, or err.
+// outcome is what reaches the client: an answer or err.
 type outcome struct {
 	answer *answer
 	err    error
-	cut    int64 // bytes of the body that arrive; -1 is all
+	cut    int64 // number of bytes of the body that arrive; -1 means all
 }
 
-// serve takes a request through everything that may befall it.
+// serve passes a request through latency, gate and faults, and returns what reaches the client.
 func (s *Server) serve(ctx context.Context, cl *client, r *http.Request) outcome {
 	body, bad, err := s.readBody(r)
 	if err != nil {
@@ -149,14 +147,13 @@ func (s *Server) serve(ctx context.Context, cl *client, r *http.Request) outcome
 		return outcome{err: err}
 	}
 	if cl.crashed.Load() {
-		// Applied or not, nobody is there to learn of it.
+		// Whether the request was applied or not, the client no longer exists.
 		return outcome{err: ErrCrashed}
 	}
 	return out
 }
 
-// takeEffect does a request, and what the rules want done to it. It returns the
-// entry of the log, too.
+// takeEffect executes a request under the rules. It also returns the entry of the log.
 func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 	if err := ctx.Err(); err != nil {
 		return outcome{err: err}, c.entry
@@ -204,7 +201,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 		item.fault = nil
 	}
 	if own != nil && own.render != nil {
-		// Pages are made without the lock, so their size is known only now.
+		// Pages are rendered without the lock, so their size is known only now.
 		own.body, own.render = own.render(), nil
 		entry.Out = int64(len(own.body))
 		s.amend(entry.N, entry.Out)
@@ -218,7 +215,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 	return out, entry
 }
 
-// verify runs the checks that need no state.
+// verify runs the checks that don't depend on what is stored.
 func (s *Server) verify(c *call, now time.Time) {
 	if !c.stray {
 		c.verdict = s.authorize(c.http, now)
@@ -231,7 +228,7 @@ func (s *Server) verify(c *call, now time.Time) {
 	}
 }
 
-// execute does a request that was verified, with the lock held.
+// execute executes a verified request. The server's lock is held.
 func (s *Server) execute(c *call) *answer {
 	if c.verdict != nil {
 		return c.verdict.copy()
@@ -239,14 +236,14 @@ func (s *Server) execute(c *call) *answer {
 	return c.operation.do(s, c)
 }
 
-// lateCall is a request that takes effect when some more requests have.
+// lateCall is a request that takes effect after some more requests have.
 type lateCall struct {
 	call *call
 	wait int
 	why  string
 }
 
-// deliver does the late requests whose time has come, with the lock held.
+// deliver executes the late requests that are due. The server's lock is held.
 func (s *Server) deliver() {
 	var waiting, due []lateCall
 	for _, l := range s.late {
@@ -273,8 +270,8 @@ func (s *Server) doLate(l lateCall) {
 	s.record(c, own, l.why)
 }
 
-// DeliverLate lets all requests take effect that are still under way: late
-// duplicates and requests delayed by [Effect.Late]. It tells how many there were.
+// DeliverLate executes all requests that are still under way: late duplicates, and requests delayed by
+// [Effect.Late]. It returns their number.
 func (s *Server) DeliverLate() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +283,7 @@ func (s *Server) DeliverLate() int {
 	return len(due)
 }
 
-// sleep waits, unless the context ends first.
+// sleep waits for d or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -301,9 +298,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ServeHTTP answers a request of the wire. Faults that break a connection break
-// it: the handler takes the connection over, or panics with
-// [http.ErrAbortHandler] where it can't.
+// ServeHTTP implements [http.Handler]. A fault that breaks the connection hijacks the connection, or panics
+// with [http.ErrAbortHandler] if the connection can't be hijacked.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveWire(s.handler, w, r)
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/google/btree"
 )
 
-// state is everything stored. It is guarded by the server's lock.
+// state is everything stored. The server's lock guards it.
 type state struct {
 	containers *btree.BTreeG[*container]
 
-	// deleted holds the end of the time for which the name of a deleted
-	// container can't be used again.
+	// deleted maps the name of a deleted container to the time from which it can be used again.
 	deleted map[string]time.Time
 
-	// versions is the last ETag given out.
+	// versions is the last ETag that was assigned.
 	versions etag
 
-	// file is told of each change before it takes effect. nil is none.
+	// file keeps each change before it takes effect. It is nil for a server in memory.
 	file *file
 }
 
@@ -32,11 +31,11 @@ func newState() state {
 	}
 }
 
-// degree of the trees: wide enough that a million blobs are four levels.
+// degree is the degree of the trees. A million blobs are four levels.
 const degree = 32
 
-// clone copies the state, without its file. Trees are copied on write, blobs are never changed:
-// the cost grows with the number of containers alone.
+// clone copies the state without its file. Trees are copied on write and blobs are never changed, so the cost
+// depends on the number of containers only.
 func (s *state) clone() state {
 	c := newState()
 	s.containers.Ascend(func(ct *container) bool {
@@ -48,9 +47,8 @@ func (s *state) clone() state {
 	return c
 }
 
-// nextVersion returns an ETag that no write has had before. It follows the clock,
-// like the service's own, so that it looks like one, and a counter where the
-// clock stands still or goes back.
+// nextVersion returns an ETag that no write has had before. Like the service's ETags it follows the clock. It
+// falls back to counting if the clock stands still or goes back.
 func (s *state) nextVersion(now time.Time) etag {
 	s.versions = max(s.versions+1, etag(max(0, now.UnixMicro())))
 	return s.versions
@@ -62,8 +60,7 @@ func (s *state) container(name string) *container {
 	return ct
 }
 
-// putContainer stores a container: a new one, or another version of one with the
-// same blobs.
+// putContainer stores a new container, or a new version of a container with the same blobs.
 func (s *state) putContainer(ct *container) error {
 	added := 0
 	if s.container(ct.name) == nil {
@@ -77,8 +74,8 @@ func (s *state) putContainer(ct *container) error {
 	return nil
 }
 
-// removeContainer removes a container. Its name is held until then; the zero time
-// does not hold it.
+// removeContainer removes a container and holds its name until a point in time. The zero time does not hold
+// it.
 func (s *state) removeContainer(ct *container, until time.Time) error {
 	if err := s.file.removeContainer(ct, s.versions, until); err != nil {
 		return err
@@ -103,7 +100,7 @@ func (s *state) putBlob(ct *container, b *blob) error {
 	return nil
 }
 
-// removeBlob removes a blob that is there.
+// removeBlob removes an existing blob.
 func (s *state) removeBlob(ct *container, b *blob) error {
 	if err := s.file.removeBlob(ct, b.name, s.versions); err != nil {
 		return err
@@ -112,8 +109,7 @@ func (s *state) removeBlob(ct *container, b *blob) error {
 	return nil
 }
 
-// container is a container and its blobs. It is not changed once it is stored,
-// but for its blobs.
+// container is a container with its blobs. Once it is stored, only its blobs change.
 type container struct {
 	name     string
 	metadata metadata

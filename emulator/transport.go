@@ -15,22 +15,20 @@ import (
 
 var _ policy.Transporter = (*Transport)(nil)
 
-// Transport is a client's connection to a [Server] without sockets, for the
-// Transport field of azcore.ClientOptions. It is one client: it can have faults
-// of its own and crash by itself. It is safe for concurrent use and needs no
-// closing.
+// Transport connects one client to a [Server] without sockets. Use it as the Transport of
+// azcore.ClientOptions. A Transport can have faults of its own and can crash. It is safe for concurrent use
+// and needs no closing.
 type Transport struct {
 	server *Server
 	client *client
 }
 
-// Transport returns a new client of the server, named "client-1", "client-2" and
-// so on.
+// Transport returns a new connection, named "client-1", "client-2" and so on.
 func (s *Server) Transport() *Transport {
 	return s.NamedTransport(fmt.Sprintf("client-%d", s.clients.Add(1)))
 }
 
-// NamedTransport is [Server.Transport] with a name that the log and rules show.
+// NamedTransport is [Server.Transport] with a name of your own, which appears in the log and in rules.
 func (s *Server) NamedTransport(name string) *Transport {
 	return &Transport{server: s, client: &client{name: name}}
 }
@@ -38,24 +36,23 @@ func (s *Server) NamedTransport(name string) *Transport {
 // Name returns the client's name.
 func (t *Transport) Name() string { return t.client.name }
 
-// Server returns the server that the transport leads to.
+// Server returns the server that the transport is connected to.
 func (t *Transport) Server() *Server { return t.server }
 
-// Crash makes every request of this transport fail with [ErrCrashed]: later ones,
-// and those under way. Of these the ones that have not taken effect yet never do.
+// Crash makes every request of this transport fail with [ErrCrashed], including those under way. Requests
+// that have not taken effect yet never do.
 func (t *Transport) Crash() {
-	// With the lock held no request is half-way between check and effect.
+	// With the lock held, no request is between the check and its effect.
 	t.server.mu.Lock()
 	defer t.server.mu.Unlock()
 	t.client.crashed.Store(true)
 }
 
-// Crashed tells whether the client has crashed.
+// Crashed reports whether the client has crashed.
 func (t *Transport) Crashed() bool { return t.client.crashed.Load() }
 
-// Do implements [policy.Transporter]. Its errors are *url.Error, as those of an
-// [http.Client]: what they wrap is the context's error, io.EOF, a *net.OpError
-// with ECONNRESET, or [ErrCrashed].
+// Do implements [policy.Transporter]. Its errors are *url.Error, as from an [http.Client]. They wrap the
+// error of the context, io.EOF, a *net.OpError with ECONNRESET, or [ErrCrashed].
 func (t *Transport) Do(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close() // as net/http does
@@ -102,7 +99,7 @@ func (t *Transport) do(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// operationName is how errors of net/http name a method.
+// operationName returns the method as errors of net/http write it.
 func operationName(method string) string {
 	if method == "" {
 		return "Get"
@@ -110,7 +107,7 @@ func operationName(method string) string {
 	return method[:1] + strings.ToLower(method[1:])
 }
 
-// onWire makes of a client's request what a server would read from the wire.
+// onWire returns the request as a server would read it from the wire.
 func onWire(req *http.Request) (*http.Request, error) {
 	if req.URL == nil || req.URL.Host == "" {
 		return nil, fmt.Errorf("http: no Host in request URL")
@@ -129,7 +126,7 @@ func onWire(req *http.Request) (*http.Request, error) {
 			if !validHeaderValue(value) {
 				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
 			}
-			// Blanks around a value don't arrive.
+			// Whitespace around a value is not transmitted.
 			header.Add(name, strings.Trim(value, " \t"))
 		}
 	}
@@ -142,7 +139,8 @@ func onWire(req *http.Request) (*http.Request, error) {
 	case body == nil || body == http.NoBody:
 		length, body = 0, http.NoBody
 	case length == 0:
-		// net/http takes 0 with a body for unknown, and looks whether there is any.
+		// To net/http, 0 with a body means that the length is unknown. It reads a byte to see whether there
+		// is a body.
 		var first [1]byte
 		n, err := io.ReadFull(body, first[:])
 		if n == 0 && err == io.EOF {
@@ -153,7 +151,7 @@ func onWire(req *http.Request) (*http.Request, error) {
 			length = -1
 		}
 	}
-	// A copy, so that no field of the client's request is shared by mistake.
+	// This is a copy, so that no field is shared with the client's request.
 	r := &http.Request{
 		Method:        req.Method,
 		URL:           u,
@@ -172,7 +170,7 @@ func onWire(req *http.Request) (*http.Request, error) {
 	return r, nil
 }
 
-// validHeaderName tells whether net/http would send a header of that name.
+// validHeaderName reports whether net/http sends a header of that name.
 func validHeaderName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -180,8 +178,7 @@ func validHeaderName(name string) bool {
 	})
 }
 
-// validHeaderValue tells whether net/http would send such a value: no control
-// characters but tabs.
+// validHeaderValue reports whether net/http sends such a value: no control characters except tabs.
 func validHeaderValue(value string) bool {
 	for i := range len(value) {
 		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
@@ -191,7 +188,7 @@ func validHeaderValue(value string) bool {
 	return true
 }
 
-// responseBody is a body that can be read until its request's context ends.
+// responseBody is a body that can be read until the context of its request ends.
 type responseBody struct {
 	ctx    context.Context
 	reader *bytes.Reader
