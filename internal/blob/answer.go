@@ -17,17 +17,19 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// wire is the client's transport. It sends a request and returns what the service answers. Proxies, captive portals and load
-// balancers answer, too: whatever lacks the service's marks is a *foreignError, which says nothing about what is stored.
+// wire is the client's transport. It sends a request and returns the answer of the service. Proxies, captive
+// portals and load balancers may answer, too. An answer without the marks of the service is a *foreignError
+// and says nothing about what is stored.
 type wire struct{ next policy.Transporter }
 
-// Limits of bodies, beside MaxBody for a blob or a page of a listing.
+// Limits of bodies. The limit for a blob and for a page of a listing is MaxBody.
 const (
 	maxRefusal = 64 << 10
-	maxAnswer  = 1 << 20 // the answer to a full batch is about a tenth of it
+	maxAnswer  = 1 << 20 // the answer to a full batch is about a tenth of this
 )
 
-// Do implements policy.Transporter. Its errors tell nothing that authorizes the request, nor do those of the body.
+// Do implements [policy.Transporter]. Neither its errors nor those of the body contain what authorizes the
+// request.
 func (w wire) Do(req *http.Request) (*http.Response, error) {
 	resp, err := w.do(req)
 	return resp, redactError(req, explain(err))
@@ -43,7 +45,7 @@ func (w wire) do(req *http.Request) (*http.Response, error) {
 	}
 	code := resp.Header.Get("x-ms-error-code")
 	if resp.StatusCode >= http.StatusBadRequest {
-		// Taken here, so that a refusal whose body breaks off is a failure of the connection.
+		// Read the body here, so that a refusal with an incomplete body is a failure of the connection.
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 		resp.Body.Close()
 		if err != nil {
@@ -64,7 +66,7 @@ func (w wire) do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// codeOf reads the error code out of the service's XML; empty when it is something else.
+// codeOf returns the error code in the service's XML, or "" if the body is something else.
 func codeOf(body []byte) string {
 	var e struct {
 		XMLName xml.Name `xml:"Error"`
@@ -76,14 +78,15 @@ func codeOf(body []byte) string {
 	return e.Code
 }
 
-// isCode matches what has the form of an error code, and none at all. Longer or other texts are not fit to be quoted.
+// isCode matches the form of an error code, and the empty string. Other texts must not be quoted.
 var isCode = regexp.MustCompile(`^[A-Za-z0-9]{0,100}$`)
 
-// stranger says why an answer is not the service's; empty when it is. Code is the error code of a refusal.
+// stranger returns why an answer does not come from the service, or "" if it does. code is the error code of
+// a refusal.
 //
-// An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version, and the headers that are
-// documented for it. A refusal has an error code; it may lack x-ms-version, because the service leaves that out where it refuses
-// before it looks at the request, and Azurite always does.
+// An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version and the
+// headers that are documented for it. A refusal has an error code. It may lack x-ms-version, because the
+// service omits that if it refuses a request before it parses it, and Azurite always does.
 func stranger(req *http.Request, resp *http.Response, code string) string {
 	status := resp.StatusCode
 	needed := []string{"x-ms-request-id"}
@@ -118,10 +121,10 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	return ""
 }
 
-// lists says whether a request is for a page of a listing.
+// lists reports whether a request asks for a page of a listing.
 func lists(req *http.Request) bool { return req.URL.Query().Get("comp") == "list" }
 
-// target says where a redirect leads, without what may be secret.
+// target returns where a redirect leads, without parts that may be secret.
 func target(resp *http.Response) string {
 	u, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || u.Host == "" {
@@ -130,7 +133,7 @@ func target(resp *http.Response) string {
 	return " to " + u.Host
 }
 
-// success is the status of a request that was done; each method that the client uses has one.
+// success returns the status of a successful request. Each method that the client uses has one.
 func success(method string) int {
 	switch method {
 	case http.MethodPut:
@@ -141,7 +144,7 @@ func success(method string) int {
 	return http.StatusOK
 }
 
-// documented says whether the service refuses with a status.
+// documented reports whether the service documents a status for refusals.
 func documented(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
@@ -153,15 +156,15 @@ func documented(status int) bool {
 	return false
 }
 
-// errTooLarge is a blob that no Put of this client has written.
-var errTooLarge = errors.New("the blob is larger than any that the vault writes")
+// errTooLarge is the error for a blob that is too large to come from a Put of this client.
+var errTooLarge = errors.New("the blob is larger than the vault writes")
 
-// limit refuses a body by the length that is announced, and bounds what is read of one without.
+// limit refuses an answer by its announced length, and bounds the reading of a body without one.
 func limit(req *http.Request, resp *http.Response) error {
-	if req.Method == http.MethodHead { // announces what a GET would send
+	if req.Method == http.MethodHead { // announces the length for a GET
 		return nil
 	}
-	most, tooLarge := int64(maxAnswer), error(&foreignError{status: resp.StatusCode, text: fmt.Sprintf("%d with a larger body than the service's", resp.StatusCode)})
+	most, tooLarge := int64(maxAnswer), error(&foreignError{status: resp.StatusCode, text: fmt.Sprintf("%d with a larger body than the service sends", resp.StatusCode)})
 	if req.Method == http.MethodGet {
 		most = MaxBody
 		if !lists(req) {
@@ -169,7 +172,7 @@ func limit(req *http.Request, resp *http.Response) error {
 		}
 	}
 	if resp.ContentLength > most {
-		return fmt.Errorf("%w: %d bytes, %d are the most", tooLarge, resp.ContentLength, most)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", tooLarge, resp.ContentLength, most)
 	}
 	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, left: most, tooLarge: tooLarge}
 	return nil
@@ -196,24 +199,24 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// foreignError is an answer that is not the service's.
+// foreignError is an answer that does not come from the service.
 type foreignError struct {
 	status int
 	text   string
-	after  time.Duration // that it asks to wait
+	after  time.Duration // the requested wait
 }
 
-// newForeignError describes an answer, and gives up its body.
+// newForeignError describes an answer and closes its body.
 func newForeignError(req *http.Request, resp *http.Response, why string) *foreignError {
 	defer resp.Body.Close()
 	text := fmt.Sprintf("%d, which is not the service's: %s", resp.StatusCode, why)
-	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // only a connection that was read to the end is used again
+	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // only a connection that was read to the end is reused
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil {
 		text += ": " + kind
 		if len(page) > 0 && strings.HasPrefix(kind, "text/") {
 			const words = 60
-			start := redact(req, string(page)) // before it is cut: part of a secret would not be known again
+			start := redact(req, string(page)) // before cutting, because a part of a secret would not be recognized
 			text += fmt.Sprintf(" %q", start[:min(words, len(start))])
 		}
 	}
@@ -222,15 +225,15 @@ func newForeignError(req *http.Request, resp *http.Response, why string) *foreig
 
 func (e *foreignError) Error() string { return "the answer is " + e.text }
 
-// decoder reads the body of a success in place of the SDK.
+// decoder reads the body of a successful answer in place of the SDK.
 type decoder interface {
 	decode(resp *http.Response) error
 }
 
-// decoderKey finds the decoder in a request's context.
+// decoderKey is the context key of the decoder of a request.
 type decoderKey struct{}
 
-// decode is a policy that gives bodies to the decoders that wait for them. What is left for the SDK is an empty body.
+// decode is a policy that passes the body to the decoder of the request, and leaves an empty body to the SDK.
 type decode struct{}
 
 func (decode) Do(req *policy.Request) (*http.Response, error) {

@@ -21,31 +21,32 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// The SDK takes the answer to a batch all or nothing, and indexes what it sent by numbers that it was answered. Answers are
-// decoded here, so that the outcomes which came count when the rest of an answer is lost.
+// The SDK takes the answer to a batch as a whole, and trusts the item numbers in it as indexes. This file
+// decodes answers itself, so that the outcomes that arrived count if the rest of an answer is lost.
 
-// A batch may be answered without a word on any of its items: by proxies that do not know batches, and by Azurite, which does not
-// know those of a shared access signature. maxUndecided such answers in a row make a client give up batches, if at the same time
-// the service answers a single delete: else it is an outage of all. restOfBatches later it tries them again.
+// Proxies that don't support batches, and Azurite for batches of a shared access signature, answer a batch
+// without the outcome of any item. After maxUndecided such answers in a row the client gives up batches,
+// provided that the service answers a single delete; if it does not, this is an outage. After restOfBatches
+// the client tries batches again.
 const (
 	maxUndecided  = 3
 	restOfBatches = 10 * time.Minute
 )
 
-// errNoBatches is a batch that was given up.
-var errNoBatches = errors.New("batches are not served here")
+// errNoBatches means that the client gave up batches.
+var errNoBatches = errors.New("batches are not supported here")
 
-// errUndecided is an answer to a batch that decides none of its items.
-var errUndecided = errors.New("the answer to a batch tells of no item")
+// errUndecided means that the answer to a batch has no outcome of any item.
+var errUndecided = errors.New("the answer to a batch has no outcome of any item")
 
-// errUnanswered is an item of a batch that the answer does not tell of.
+// errUnanswered means that the answer to a batch has no outcome of an item.
 var errUnanswered = errors.New("the answer to a batch lacks an item")
 
-// batchAnswer is what the service says of a batch.
+// batchAnswer is the decoded answer to a batch.
 type batchAnswer struct {
 	decoded bool
-	whole   error         // the refusal of the batch as a whole
-	items   map[int]error // the outcomes of those that were answered
+	whole   error         // why the batch was refused as a whole
+	items   map[int]error // outcomes by item; unanswered items are missing
 }
 
 // of returns the outcome of an item.
@@ -57,7 +58,7 @@ func (b *batchAnswer) of(i int) error {
 	return err
 }
 
-// tells says whether there is an outcome of any of the first n items.
+// tells reports whether there is an outcome of any of the first n items.
 func (b *batchAnswer) tells(n int) bool {
 	for i := range b.items {
 		if i >= 0 && i < n {
@@ -81,12 +82,12 @@ func submit(ctx context.Context, client *container.Client, targets []Target) (*b
 	answer := &batchAnswer{items: map[int]error{}}
 	_, err = client.SubmitBatch(context.WithValue(ctx, decoderKey{}, decoder(answer)), batch, nil)
 	if answer.decoded {
-		return answer, answer.whole // the SDK's error is that it was left no body
+		return answer, answer.whole // the SDK's error says that the body is empty
 	}
 	return nil, err
 }
 
-// decode reads the parts of an answer. It ends at the first that can't be read: what it has by then was answered.
+// decode reads the parts of an answer. It stops at the first part that can't be read; the earlier ones count.
 func (b *batchAnswer) decode(resp *http.Response) error {
 	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || params["boundary"] == "" {
@@ -103,7 +104,7 @@ func (b *batchAnswer) decode(resp *http.Response) error {
 			continue
 		}
 		if id := strings.TrimSpace(part.Header.Get("Content-ID")); id == "" {
-			b.whole = outcome // of no item
+			b.whole = outcome // the batch as a whole
 		} else if i, err := strconv.Atoi(id); err == nil {
 			b.items[i] = outcome
 		}
@@ -111,11 +112,12 @@ func (b *batchAnswer) decode(resp *http.Response) error {
 	if len(b.items) > 0 {
 		b.whole = nil
 	}
-	_, _ = io.Copy(io.Discard, resp.Body) // only a connection that was read to the end is used again
+	_, _ = io.Copy(io.Discard, resp.Body) // only a connection that was read to the end is reused
 	return nil
 }
 
-// decodeItem reads the answer to one item: nil, or the service's error. Without the service's marks it is none.
+// decodeItem reads the answer to one item: nil, or the error of the service. ok is false if the part lacks
+// the marks of the service.
 func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 	// An item without a body may lack the empty line after its headers.
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(part, strings.NewReader("\r\n\r\n"))), req)
@@ -131,93 +133,110 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 	return outcome, errors.As(outcome, &refusal) && refusal.ErrorCode != ""
 }
 
-// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is Mismatch when one of
-// them is there in another version, else Absent or AbsentContainer when the service says that one is not there; in both cases
-// the others are removed. Where batches are refused, or not answered, it removes the blobs one by one.
+// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is Mismatch if one of
+// them exists in another version, otherwise Absent or AbsentContainer if the service says that one does not exist. In both
+// cases the other blobs are removed. Where batches are refused or not answered, DeleteBatch removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
 	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
 		_, err := c.deleteEach(ctx, containerName, targets)
 		return err
 	}
 	ref := Ref{Container: containerName}
-	client := c.container(ref)
-	left := targets
-	var unmatched []Target
-	var absent error
-	// settle notes the outcome of an item, and says whether it is one.
-	settle := func(t Target, err error) bool {
-		switch v := judge(err); {
-		case err == nil:
-		case v.reason == Absent, v.reason == AbsentContainer:
-			absent = absence(t)
-		case v.reason == Mismatch && t.ETag != "":
-			unmatched = append(unmatched, t)
-		default:
-			return false
-		}
-		return true
-	}
-	undecided, served, single := 0, false, false
-	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, func(ctx context.Context) error {
-		answer, err := submit(ctx, client, left)
-		if err == nil && !answer.tells(len(left)) {
-			err = errUndecided
-		}
-		if err != nil {
-			v := judge(err)
-			switch {
-			case v.reason == Refused, v.reason == AbsentContainer, throttled(err):
-				return err
-			case v.reason != Unreachable:
-				err = fmt.Errorf("%w: %w", errUndecided, explain(err))
-			}
-			if undecided++; undecided < maxUndecided {
-				return err
-			}
-			t := left[0]
-			_, one := client.NewBlobClient(t.Name).Delete(ctx, &sdk.DeleteOptions{AccessConditions: t.condition().sdk()})
-			if settle(t, one) {
-				left, single = left[1:], true
-			} else if judge(one).reason != Refused {
-				return err
-			}
-			return fmt.Errorf("%w: %w", errNoBatches, err)
-		}
-		undecided = 0
-		var failed []Target
-		var worst error
-		for i, t := range left {
-			err := answer.of(i)
-			if settle(t, err) {
-				served = true
-				continue
-			}
-			v := judge(err)
-			served = served || v.reason != Refused
-			failed = append(failed, t)
-			if worst == nil || !v.again {
-				worst = fmt.Errorf("%s: %w", t.Name, explain(err))
-			}
-		}
-		left = failed
-		return worst
-	})
-	if errors.Is(err, errNoBatches) || Is(err, Refused) && !served {
+	d := deletion{client: c.container(ref), left: targets}
+	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, d.try)
+	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served {
 		var worked bool
-		worked, err = c.deleteEach(ctx, containerName, left)
-		if worked || single {
+		worked, err = c.deleteEach(ctx, containerName, d.left)
+		if worked || d.single {
 			now := time.Now()
 			c.noBatches.Store(&now)
 		}
 	}
 	if answered(err) {
-		err = worse(err, c.changed(ctx, containerName, unmatched))
+		err = worse(err, c.changed(ctx, containerName, d.unmatched))
 	}
-	return worse(err, absent)
+	return worse(err, d.absent)
 }
 
-// deleteEach removes blobs one by one, as many at a time as there are slots. Worked says that one of them was not refused.
-// The error is Mismatch only if there is no other but Absent, and Absent only if there is no other at all.
+// deletion is the state of a DeleteBatch across its attempts.
+type deletion struct {
+	client    *container.Client
+	left      []Target // without an outcome
+	unmatched []Target
+	absent    error
+	undecided int  // attempts in a row that decided nothing
+	served    bool // an item was answered
+	single    bool // a single delete was answered
+}
+
+// settle records the outcome of an item. It reports whether err is an outcome.
+func (d *deletion) settle(t Target, err error) bool {
+	switch v := judge(err); {
+	case err == nil:
+	case v.reason == Absent, v.reason == AbsentContainer:
+		d.absent = absence(t)
+	case v.reason == Mismatch && t.ETag != "":
+		d.unmatched = append(d.unmatched, t)
+	default:
+		return false
+	}
+	return true
+}
+
+// try sends what is left as a batch.
+func (d *deletion) try(ctx context.Context) error {
+	answer, err := submit(ctx, d.client, d.left)
+	if err == nil && !answer.tells(len(d.left)) {
+		err = errUndecided
+	}
+	if err != nil {
+		return d.failed(ctx, err)
+	}
+	d.undecided = 0
+	var unsettled []Target
+	var worst error
+	for i, t := range d.left {
+		err := answer.of(i)
+		if d.settle(t, err) {
+			d.served = true
+			continue
+		}
+		v := judge(err)
+		d.served = d.served || v.reason != Refused
+		unsettled = append(unsettled, t)
+		if worst == nil || !v.again {
+			worst = fmt.Errorf("%s: %w", t.Name, explain(err))
+		}
+	}
+	d.left = unsettled
+	return worst
+}
+
+// failed returns the error of an attempt that failed as a whole. After maxUndecided such attempts it tries a single
+// delete: if that is answered, batches are not.
+func (d *deletion) failed(ctx context.Context, err error) error {
+	v := judge(err)
+	switch {
+	case v.reason == Refused, v.reason == AbsentContainer, throttled(err):
+		return err
+	case v.reason != Unreachable:
+		err = fmt.Errorf("%w: %w", errUndecided, explain(err))
+	}
+	if d.undecided++; d.undecided < maxUndecided {
+		return err
+	}
+	t := d.left[0]
+	_, one := d.client.NewBlobClient(t.Name).Delete(ctx, &sdk.DeleteOptions{AccessConditions: t.condition().sdk()})
+	if d.settle(t, one) {
+		d.left, d.single = d.left[1:], true
+	} else if judge(one).reason != Refused {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNoBatches, err)
+}
+
+// deleteEach removes blobs one by one, as many at a time as there are slots. worked reports whether at least
+// one of them was not refused. The error is the worst one, as defined by worse.
 func (c *Client) deleteEach(ctx context.Context, containerName string, targets []Target) (worked bool, err error) {
 	var (
 		wg   sync.WaitGroup
@@ -239,16 +258,17 @@ func (c *Client) deleteEach(ctx context.Context, containerName string, targets [
 	return done.Load(), err
 }
 
-// answered says whether a delete was done, or not needed, or met another version: nothing kept it from being tried.
+// answered reports whether a delete was executed, was not needed, or met another version.
 func answered(err error) bool { return err == nil || Is(err, Absent, AbsentContainer, Mismatch) }
 
-// throttled says whether the service asks for fewer requests.
+// throttled reports whether the service asks for fewer requests.
 func throttled(err error) bool {
 	var answer *azcore.ResponseError
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusServiceUnavailable || answer.StatusCode == http.StatusTooManyRequests)
 }
 
-// worse returns the error that decides what several deletes come to: any before a Mismatch, and a Mismatch before an absence.
+// worse returns the error that decides the outcome of several deletes: any other error before a Mismatch, and
+// a Mismatch before an absence.
 func worse(a, b error) error {
 	rank := func(err error) int {
 		switch {

@@ -1,5 +1,6 @@
-// Package blob is the vault's only way to the Blob service: a client for the few requests it makes, with the one retry
-// layer, the conditions of writes, and the checks of what is read. It knows blobs and nothing of plans.
+// Package blob is the vault's client for the Blob service. It has the few requests that the vault makes, the
+// only retry layer, the conditions of writes, and the checks of what is read. It knows blobs, and nothing
+// about plans.
 package blob
 
 import (
@@ -32,20 +33,20 @@ import (
 
 // Limits of the service that the client relies on.
 const (
-	// MaxBody is the largest body of a Put: the SDK sends at most this much in one request.
+	// MaxBody is the largest body of a Put, which is the most that the SDK sends in one request.
 	MaxBody = blockblob.MaxUploadBlobBytes
-	// MaxBatch is how many blobs one DeleteBatch may name.
+	// MaxBatch is the largest number of blobs in a DeleteBatch.
 	MaxBatch = 256
-	// MaxPage is how many blobs a page of a listing has at most.
+	// MaxPage is the largest number of blobs in a page of a listing.
 	MaxPage = 5000
-	// MaxMetadata is how many bytes the names and values of a blob's metadata may have in all.
+	// MaxMetadata is the limit for the total size of the names and values of a blob's metadata, in bytes.
 	MaxMetadata = 8 << 10
 )
 
-// WriteID is the name of the metadata that tells whose write a blob is.
+// WriteID is the name of the metadata that identifies the write that stored a blob.
 const WriteID = "writeid"
 
-// Ref names a blob, or with an empty Name a container.
+// Ref names a blob, or a container if Name is empty.
 type Ref struct{ Container, Name string }
 
 func (r Ref) String() string {
@@ -55,14 +56,14 @@ func (r Ref) String() string {
 	return r.Container + "/" + r.Name
 }
 
-// Options are a client's settings. Concurrency and Retry must be set.
+// Options configures a [Client]. Concurrency and Retry are required.
 type Options struct {
-	Concurrency    int // tries in flight at the same time
+	Concurrency    int // number of attempts in flight at the same time
 	Retry          Retry
 	Transport      policy.Transporter
-	ServiceVersion string             // x-ms-version to send instead of the SDK's own
-	OnRequest      func(RequestEvent) // called after each HTTP request, from its goroutine
-	OnRetry        func(RetryEvent)   // called before each wait for another try, likewise
+	ServiceVersion string             // x-ms-version to send instead of the SDK's
+	OnRequest      func(RequestEvent) // called after each HTTP request, in its goroutine
+	OnRetry        func(RetryEvent)   // called before each wait for another attempt, in its goroutine
 }
 
 // Client sends requests. It is safe for concurrent use.
@@ -72,11 +73,12 @@ type Client struct {
 	slots     chan struct{}
 	retry     Retry
 	onRetry   func(RetryEvent)
-	own       *http.Client              // nil when the caller gave a transport
-	noBatches atomic.Pointer[time.Time] // when they were last given up
+	own       *http.Client              // nil if the caller provides a transport
+	noBatches atomic.Pointer[time.Time] // when the client last gave up batches
 }
 
-// New returns a client for the account at endpoint. Its errors do not quote the endpoint, which may hold a secret.
+// New returns a client for the account at endpoint. Its errors don't quote the endpoint, which may contain a
+// secret.
 func New(endpoint string, cred azcore.TokenCredential, o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
@@ -84,7 +86,8 @@ func New(endpoint string, cred azcore.TokenCredential, o Options) (*Client, erro
 	return c, c.findHost(err)
 }
 
-// NewFromConnectionString returns a client for the account and key, or shared access signature, of a connection string.
+// NewFromConnectionString returns a client for the account of a connection string with a key or a shared
+// access signature.
 func NewFromConnectionString(connectionString string, o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
@@ -95,14 +98,14 @@ func NewFromConnectionString(connectionString string, o Options) (*Client, error
 	return c, nil
 }
 
-// findHost finishes a client that was made with err.
+// findHost sets the host of a client whose creation returned err.
 func (c *Client) findHost(err error) error {
 	var u *url.URL
 	if err == nil {
 		u, err = url.Parse(c.service.URL())
 	}
 	if bad := (*url.Error)(nil); errors.As(err, &bad) || err == nil && u.Host == "" {
-		return errors.New("it names no usable endpoint") // what is wrong with it quotes it
+		return errors.New("the endpoint is missing or malformed") // err quotes the endpoint
 	}
 	if err != nil {
 		return err
@@ -119,9 +122,10 @@ func newClient(o Options) *Client {
 	return c
 }
 
-// newTransport returns a transport with an idle connection for each request that may be in flight. The SDK's default keeps 10
-// to a host and can't be closed by us. The service speaks HTTP/1.1 only, so each request in flight takes a connection; where
-// something between us and it offers HTTP/2, all requests would share one, and wait for each other's lost packets.
+// newTransport returns a transport with an idle connection for each request in flight. The SDK's default
+// keeps 10 per host, and we can't close it. The service speaks HTTP/1.1 only, so each request in flight needs
+// a connection. A proxy may offer HTTP/2, but then all requests would share one connection and wait for each
+// other's lost packets.
 func newTransport(connections int) *http.Transport {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -139,11 +143,12 @@ func newTransport(connections int) *http.Transport {
 	return t
 }
 
-// stay is for http.Client.CheckRedirect. The service never redirects, and a request that went elsewhere would take a token or a
-// signature there.
+// stay makes an [http.Client] return redirects. The service never redirects. A request that follows a
+// redirect would carry a token or a signature to another host.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// transport is what sends requests. A given http.Client is used without its redirects; what else is given must follow none.
+// transport returns what sends the requests. A given [http.Client] is used without following redirects; any
+// other transport must not follow redirects.
 func (c *Client) transport(given policy.Transporter) policy.Transporter {
 	if c.own != nil {
 		return c.own
@@ -158,7 +163,7 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 
 func (c *Client) options(o Options) *service.ClientOptions {
 	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}}}}
-	opts.Retry.MaxRetries = -1 // ours is the only retry layer: the SDK's would turn a lost answer into an error
+	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
 	opts.Transport = wire{c.transport(o.Transport)}
 	if o.ServiceVersion != "" {
 		opts.PerCallPolicies = append(opts.PerCallPolicies, serviceVersion(o.ServiceVersion))
@@ -169,7 +174,7 @@ func (c *Client) options(o Options) *service.ClientOptions {
 	return &opts
 }
 
-// serviceVersion is a policy that replaces the version header, which the SDK does not let its callers set.
+// serviceVersion is a policy that replaces the version header, which the SDK does not let callers set.
 type serviceVersion string
 
 func (v serviceVersion) Do(req *policy.Request) (*http.Response, error) {
@@ -177,7 +182,7 @@ func (v serviceVersion) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// observe is a policy that tells of each HTTP request.
+// observe is a policy that reports each HTTP request.
 type observe func(RequestEvent)
 
 func (o observe) Do(req *policy.Request) (*http.Response, error) {
@@ -197,27 +202,28 @@ func (o observe) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() {
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}
 }
 
-// Condition is what a write demands of the blob that is there.
+// Condition is what a write requires of the existing blob.
 type Condition struct {
 	ifMatch, ifNoneMatch string
 }
 
-// The conditions. IfMatch takes an ETag that the client returned.
+// The conditions. See also [IfMatch].
 var (
 	Always  = Condition{}
 	IfNew   = Condition{ifNoneMatch: "*"}
 	IfThere = Condition{ifMatch: "*"}
 )
 
-// IfMatch demands the version of that ETag. One that is not of the service's form is no version's; sent as it is it could mean
-// something else, as "*" does to some.
+// IfMatch requires that the blob has an ETag that the client returned. An ETag that does not have the form of
+// the service's ETags matches no version. It is not sent, because some servers give other ETags, such as "*",
+// a meaning.
 func IfMatch(etag string) Condition {
 	if etag == "" || strings.Trim(etag, "0123456789abcdefABCDEFx") != "" {
 		etag = "0x0"
@@ -246,20 +252,21 @@ func (c Condition) sdk() *sdk.AccessConditions {
 	return &sdk.AccessConditions{ModifiedAccessConditions: &m}
 }
 
-// Properties are what the service tells of a blob beside its content.
+// Properties are the properties of a blob.
 type Properties struct {
 	ETag         string            // without quotes
 	LastModified time.Time         // in whole seconds
-	Seen         time.Time         // the service's clock when it told this, in whole seconds
+	Seen         time.Time         // the service's clock when it sent this, in whole seconds
 	Metadata     map[string]string // names in lower case
 }
 
 // Put writes a blob with its MD5 and returns the new ETag.
 //
-// metadata must hold a WriteID. Where the service says that the condition does not hold, the blob is looked at: our
-// WriteID in it means that an earlier try, or an earlier call with the same WriteID, was answered into the void, and the
-// Put has succeeded. Else the error is Mismatch when another version is there and Absent when none is; Unknown is set
-// when an earlier try of this call may have taken effect before that.
+// metadata must contain a [WriteID]. If the service says that the condition does not hold, Put reads the
+// blob's metadata. If that has the same WriteID, the blob is the result of an attempt whose answer was lost,
+// or of an earlier call with the same WriteID, and Put succeeds. Otherwise the error is [Mismatch] if another
+// version exists, and [Absent] if none does. [Error.Unknown] is set if an earlier attempt of this call may
+// have taken effect.
 func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, err error) {
 	sum := md5.Sum(body)
 	values := make(map[string]*string, len(metadata))
@@ -290,7 +297,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 		case headErr == nil:
 			return err
 		case cond == IfNew && judge(headErr).reason == Absent:
-			// A rival's upload that is still under way has been seen to answer so, and it may yet fail.
+			// This answer has been seen while another client's upload was under way, which may still fail.
 			return fmt.Errorf("%w: %w", errVanished, explain(err))
 		default:
 			return &lookError{headErr}
@@ -299,7 +306,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 	return etag, err
 }
 
-// Get reads a whole blob and checks its length and MD5.
+// Get reads a blob and checks its length and MD5.
 func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, err error) {
 	client := c.container(ref).NewBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
@@ -309,16 +316,16 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 		}
 		defer resp.Body.Close()
 		var b bytes.Buffer
-		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20))) // a header is not to be believed with all the memory there is
+		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20))) // don't allocate any amount of memory because of a header
 		if _, err := io.Copy(&b, resp.Body); err != nil {
 			return err
 		}
 		body = b.Bytes()
 		if length := resp.ContentLength; length != nil && int64(len(body)) < *length {
-			return fmt.Errorf("%d of %d bytes came: %w", len(body), *length, io.ErrUnexpectedEOF)
+			return fmt.Errorf("got %d of %d bytes: %w", len(body), *length, io.ErrUnexpectedEOF)
 		}
 		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
-			return fmt.Errorf("%w: it is %x, the blob's is %x", errDamaged, sum, resp.ContentMD5)
+			return fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, resp.ContentMD5)
 		}
 		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
 		return nil
@@ -329,7 +336,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 	return body, p, nil
 }
 
-// Head reads a blob's properties.
+// Head reads the properties of a blob.
 func (c *Client) Head(ctx context.Context, ref Ref) (p Properties, err error) {
 	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "head", ref: ref}, func(ctx context.Context) error {
@@ -344,14 +351,15 @@ func head(ctx context.Context, client *blockblob.Client) (Properties, error) {
 	return properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata), err
 }
 
-// Delete removes a blob. The error is Absent or AbsentContainer when the service says that there is none: an earlier try, or
-// somebody else, may have removed it. It is Mismatch when the condition does not hold.
+// Delete removes a blob. The error is [Absent] or [AbsentContainer] if the blob does not exist: an earlier
+// attempt, or another client, may have removed it. It is [Mismatch] if the condition does not hold.
 func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
 	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	return c.do(ctx, call{op: "delete", ref: ref, write: true}, func(ctx context.Context) error {
 		_, err := client.Delete(ctx, &sdk.DeleteOptions{AccessConditions: cond.sdk()})
 		if err != nil && judge(err).reason == Mismatch {
-			// A blob that is not there does not match either: Azurite says so with 412, and what the service says is not documented.
+			// A missing blob does not match either. Azurite then answers 412; the answer of the service is
+			// not documented.
 			if _, headErr := head(ctx, client); headErr != nil {
 				return &lookError{headErr}
 			}
@@ -360,10 +368,10 @@ func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
 	})
 }
 
-// Target is a blob for DeleteBatch.
+// Target is a blob to delete with [Client.DeleteBatch].
 type Target struct {
 	Name string
-	// ETag is the only version to delete; empty for any. A blob of another version is left alone.
+	// ETag is the version to delete, or empty for any version. Other versions are not deleted.
 	ETag string
 }
 
@@ -375,11 +383,11 @@ func (t Target) condition() Condition {
 }
 
 func absence(t Target) error {
-	return &Error{Reason: Absent, Err: fmt.Errorf("%s is not there", t.Name)}
+	return &Error{Reason: Absent, Err: fmt.Errorf("%s does not exist", t.Name)}
 }
 
-// changed says which of the blobs that did not match their versions is there in another one. One that is not there does not
-// match either: Azurite says so with 412, and what the service says is not documented.
+// changed finds out which of the blobs that did not match their versions exist in another version. A missing
+// blob does not match either: Azurite then answers 412, and the answer of the service is not documented.
 func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
 	var (
 		g      errgroup.Group
@@ -390,7 +398,7 @@ func (c *Client) changed(ctx context.Context, containerName string, unmatched []
 			_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
 			switch {
 			case err == nil:
-				return &Error{Reason: Mismatch, Err: fmt.Errorf("%s is of another version", t.Name)}
+				return &Error{Reason: Mismatch, Err: fmt.Errorf("%s has another version", t.Name)}
 			case Is(err, Absent, AbsentContainer):
 				absent.Store(&t)
 				return nil
@@ -407,7 +415,7 @@ func (c *Client) changed(ctx context.Context, containerName string, unmatched []
 	return nil
 }
 
-// CreateContainer creates a container; one that is there already is fine.
+// CreateContainer creates a container. It succeeds if the container already exists.
 func (c *Client) CreateContainer(ctx context.Context, name string, metadata map[string]string) error {
 	ref := Ref{Container: name}
 	values := make(map[string]*string, len(metadata))
@@ -430,28 +438,29 @@ type Item struct {
 	Properties
 }
 
-// Page is one answer to a listing.
+// Page is one page of a listing.
 type Page struct {
 	Items []Item
-	// More says that another page follows. A page may be short, or empty, and yet not be the last.
+	// More reports whether another page follows. A page may be short or empty without being the last.
 	More bool
 }
 
-// ListOptions choose what is listed.
+// ListOptions selects what [Client.List] returns.
 type ListOptions struct {
 	Prefix string
-	// StartFrom is the first name to list; names before it are left out.
+	// StartFrom is the first name to list.
 	StartFrom string
 	// Metadata asks for each blob's metadata.
 	Metadata bool
-	// MetadataOf says by its name of which blobs it is kept: a page of thousands holds most of its memory in it. Nil is all.
+	// MetadataOf selects by name the blobs whose metadata is kept, because metadata takes most of the memory
+	// of a page. Nil selects all blobs.
 	MetadataOf func(name string) bool
-	// MaxResults is the largest number of blobs on a page; 0 is MaxPage.
+	// MaxResults is the largest number of blobs in a page; 0 means MaxPage.
 	MaxResults int
 }
 
-// List yields the blobs of a container page by page, in the order of their names. The last pair has the error, if there is
-// one: AbsentContainer when there is no such container.
+// List yields the blobs of a container page by page, in the order of their names. The last pair may have an
+// error, which is [AbsentContainer] if the container does not exist.
 func (c *Client) List(ctx context.Context, containerName string, o ListOptions) iter.Seq2[Page, error] {
 	ref := Ref{containerName, o.Prefix}
 	opts := container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: o.Metadata}, Prefix: &o.Prefix}
@@ -466,7 +475,8 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
 			var seen time.Time
 			got, err := receive(ctx, o.MetadataOf, func(ctx context.Context) error {
-				// A pager that has failed once says that there is no more: each try takes a new one, from our own marker.
+				// After a failure, a pager of the SDK reports that there are no more pages. Each attempt
+				// takes a new pager and our own marker.
 				resp, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
 				seen = deref(resp.Date)
 				return err
@@ -484,9 +494,9 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 	})
 }
 
-// ListGroups yields what the names of a container's blobs that begin with prefix have up to the next delimiter, itself
-// included, each once, page by page. Names without a delimiter come whole, behind the others of their page. The last pair has
-// the error, as with List.
+// ListGroups yields the groups of a container's blobs, page by page. A group is the part of a name up to and
+// including the first delimiter after prefix; each group appears once. A page ends with the names that have
+// no delimiter. The last pair may have an error, as with [Client.List].
 func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimiter string) iter.Seq2[[]string, error] {
 	ref := Ref{containerName, prefix}
 	opts := container.ListBlobsHierarchyOptions{Prefix: &prefix}
@@ -516,7 +526,8 @@ type ContainerItem struct {
 	Metadata map[string]string // names in lower case
 }
 
-// HeadContainer reads a container's properties; AbsentContainer when there is no such container.
+// HeadContainer reads the properties of a container. The error is [AbsentContainer] if the container does not
+// exist.
 func (c *Client) HeadContainer(ctx context.Context, name string) (item ContainerItem, err error) {
 	ref := Ref{Container: name}
 	err = c.do(ctx, call{op: "head container", ref: ref}, func(ctx context.Context) error {
@@ -527,7 +538,8 @@ func (c *Client) HeadContainer(ctx context.Context, name string) (item Container
 	return item, err
 }
 
-// ListContainers yields the containers whose names begin with prefix, page by page, in the order of their names.
+// ListContainers yields the containers whose names begin with prefix, page by page, in the order of their
+// names.
 func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]ContainerItem, error] {
 	ref := Ref{Container: prefix}
 	opts := service.ListContainersOptions{Prefix: &prefix, Include: service.ListContainersInclude{Metadata: true}}
@@ -548,7 +560,7 @@ func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]
 	})
 }
 
-// pages yields what fetch returns, from the first page until one has no next marker or fails.
+// pages yields what fetch returns, until a page has no next marker or an error.
 func pages[P any](fetch func(marker *string) (page P, next string, err error)) iter.Seq2[P, error] {
 	return func(yield func(P, error) bool) {
 		var marker *string
@@ -570,12 +582,13 @@ func properties(etag *azcore.ETag, modified, seen *time.Time, metadata map[strin
 	return Properties{normal(etag), deref(modified), deref(seen), lower(metadata)}
 }
 
-// normal takes the quotes off an ETag: the service writes them in headers and leaves them out in listings.
+// normal removes the quotes of an ETag. The service writes them in headers and omits them in listings.
 func normal(etag *azcore.ETag) string {
 	return strings.Trim(string(deref(etag)), `"`)
 }
 
-// lower gives metadata names in lower case: HTTP and Go change the case of headers, listings keep it.
+// lower returns the metadata with names in lower case. HTTP and Go change the case of headers; listings keep
+// it.
 func lower(metadata map[string]*string) map[string]string {
 	m := make(map[string]string, len(metadata))
 	for name, value := range metadata {

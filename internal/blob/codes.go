@@ -2,7 +2,7 @@ package blob
 
 import "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
-// meaning is what a documented error code says of a request, and what to do about it.
+// meaning is what a documented error code says about a request, and how to resolve it.
 type meaning struct {
 	verdict
 	remedy string
@@ -10,39 +10,39 @@ type meaning struct {
 
 func refused(remedy string) meaning { return meaning{verdict{reason: Refused}, remedy} }
 
-// The meanings of several codes.
+// Meanings that several codes share.
 var (
 	mismatch = meaning{verdict: verdict{reason: Mismatch}}
-	// passing is a fault of the service's that may come after the effect.
+	// passing is a failure of the service that may occur after the effect.
 	passing = meaning{verdict: verdict{reason: Unreachable, again: true, applied: true}}
-	// waiting is a state that ends by itself; the request has had no effect.
+	// waiting is a state that ends by itself. The request has had no effect.
 	waiting = meaning{verdict: verdict{reason: Unreachable, again: true}}
 	garbled = meaning{verdict: verdict{reason: Damaged, again: true, once: true}}
 
-	// unsent is a refusal of requests that the vault does not send: of page and append blobs, of blocks, copies, tiers and
-	// leases, or malformed ones.
-	unsent = refused("the vault sends no such request: look for what changes requests on their way, such as a proxy")
-	leased = refused("somebody holds a lease on it, which the vault never does: break the lease")
-	sas    = refused("the shared access signature does not allow it: it needs the blob service, the resource types service, container and object, " +
+	// unsent is a refusal of requests that the vault does not send: malformed ones, and those for page and
+	// append blobs, blocks, copies, tiers and leases.
+	unsent = refused("the vault does not send such requests: check for a proxy that changes requests")
+	leased = refused("the blob has a lease, which the vault never takes: break the lease")
+	sas    = refused("the shared access signature does not allow the request: it needs the blob service, the resource types service, container and object, " +
 		"the permissions rwdlc, and this address and protocol")
 	key = refused("check the account key, shared access signature or credential, and this machine's clock")
 )
 
-// meanings has all the codes of bloberror. A code decides alone, whatever status comes with it below 500.
+// meanings contains all codes of bloberror. Below status 500, a code decides whatever the status is.
 var meanings = map[bloberror.Code]meaning{
-	// A condition that does not hold.
+	// The condition does not hold.
 	bloberror.BlobAlreadyExists:      mismatch,
 	bloberror.ConditionNotMet:        mismatch,
 	bloberror.ContainerAlreadyExists: mismatch,
 	bloberror.ResourceAlreadyExists:  mismatch,
 	bloberror.TargetConditionNotMet:  mismatch,
 
-	// Nothing there.
+	// The blob or container does not exist.
 	bloberror.BlobNotFound:      {verdict: verdict{reason: Absent}},
 	bloberror.ContainerNotFound: {verdict: verdict{reason: AbsentContainer}},
 	bloberror.ResourceNotFound:  {verdict: verdict{reason: Absent}},
 
-	// What passes.
+	// The failure is temporary.
 	bloberror.AccountBeingCreated:   waiting,
 	bloberror.ContainerBeingDeleted: waiting,
 	bloberror.InternalError:         passing,
@@ -52,46 +52,46 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.CRC64Mismatch:         garbled,
 	bloberror.MD5Mismatch:           garbled,
 
-	// Who asks.
+	// The identity is the reason.
 	bloberror.AuthenticationFailed:              key,
 	bloberror.InvalidAuthenticationInfo:         key,
 	bloberror.NoAuthenticationInformation:       key,
-	bloberror.AuthorizationFailure:              refused("the account's firewall or network rules keep this machine out, or the identity has no role on the account"),
+	bloberror.AuthorizationFailure:              refused("the firewall or the network rules of the account block this machine, or the identity has no role on the account"),
 	bloberror.AuthorizationPermissionMismatch:   refused("give the identity the role Storage Blob Data Contributor on the account, or the shared access signature the permissions rwdlc"),
 	bloberror.AuthorizationProtocolMismatch:     sas,
 	bloberror.AuthorizationResourceTypeMismatch: sas,
 	bloberror.AuthorizationServiceMismatch:      sas,
 	bloberror.AuthorizationSourceIPMismatch:     sas,
 	bloberror.UnauthorizedBlobOverwrite:         refused("the shared access signature lacks the permission w"),
-	bloberror.InsufficientAccountPermissions:    refused("the account does not allow this operation now: look at its state, and whether it is read only"),
-	bloberror.AccountIsDisabled:                 refused("the account is disabled: look at its subscription"),
-	bloberror.ContainerDisabled:                 refused("the container is disabled: look at the account's state"),
+	bloberror.InsufficientAccountPermissions:    refused("the account does not allow this operation now: check its state, and whether it is read-only"),
+	bloberror.AccountIsDisabled:                 refused("the account is disabled: check its subscription"),
+	bloberror.ContainerDisabled:                 refused("the container is disabled: check the state of the account"),
 
-	// What is done to a blob that the vault does not do.
-	bloberror.BlobArchived:                        refused("the blob is in the archive tier: rehydrate it, and keep lifecycle rules from archiving the vault's containers"),
-	bloberror.BlobBeingRehydrated:                 refused("the blob is coming back from the archive tier: wait until it has, and keep lifecycle rules from archiving the vault's containers"),
-	bloberror.BlobImmutableDueToPolicy:            refused("an immutability policy or legal hold protects it: a vault can't work on such containers"),
-	bloberror.BlobUsesCustomerSpecifiedEncryption: refused("it is encrypted with a key of somebody else's, which the vault does not have"),
-	bloberror.PendingCopyOperation:                refused("somebody copies to it: abort the copy"),
+	// Something other than the vault has changed the blob.
+	bloberror.BlobArchived:                        refused("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobBeingRehydrated:                 refused("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobImmutableDueToPolicy:            refused("an immutability policy or legal hold protects the blob: use containers without them"),
+	bloberror.BlobUsesCustomerSpecifiedEncryption: refused("the blob is encrypted with a customer-provided key, which the vault does not have"),
+	bloberror.PendingCopyOperation:                refused("a copy to the blob is in progress: abort it"),
 	bloberror.SnapshotsPresent:                    refused("the blob has snapshots, which the vault does not remove: delete them"),
-	bloberror.ResourceTypeMismatch:                refused("it is of another kind than the vault writes: remove what else writes to the vault's containers"),
-	bloberror.InvalidBlobType:                     refused("it is of another kind than the vault writes: remove what else writes to the vault's containers"),
+	bloberror.ResourceTypeMismatch:                refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
+	bloberror.InvalidBlobType:                     refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
 	bloberror.LeaseAlreadyPresent:                 leased,
 	bloberror.LeaseIDMismatchWithBlobOperation:    leased,
 	bloberror.LeaseIDMissing:                      leased,
 	bloberror.LeaseLost:                           leased,
 	bloberror.LeaseNotPresentWithBlobOperation:    leased,
 
-	// What the account does not know.
-	bloberror.FeatureVersionMismatch:       refused("the account does not know this operation: ask for another version by WithServiceVersion"),
-	bloberror.InvalidHeaderValue:           refused("the service may not know the version that is asked for: ask for another one by WithServiceVersion"),
-	bloberror.UnsupportedHeader:            refused("the service may not know the version that is asked for: ask for another one by WithServiceVersion"),
-	bloberror.UnsupportedHTTPVerb:          refused("the account does not know this operation: look at its kind"),
-	bloberror.UnsupportedQueryParameter:    refused("the account does not know this operation: look at its kind, and ask for another version by WithServiceVersion"),
-	bloberror.ConditionHeadersNotSupported: refused("the account does not know conditions, without which a vault can't work: look at its kind"),
-	bloberror.InvalidOperation:             refused("the account does not know this operation: look at its kind"),
+	// The account does not support the request.
+	bloberror.FeatureVersionMismatch:       refused("the account does not support this operation: try another version with WithServiceVersion"),
+	bloberror.InvalidHeaderValue:           refused("the service may not support the requested version: try another one with WithServiceVersion"),
+	bloberror.UnsupportedHeader:            refused("the service may not support the requested version: try another one with WithServiceVersion"),
+	bloberror.UnsupportedHTTPVerb:          refused("the account does not support this operation: check its kind"),
+	bloberror.UnsupportedQueryParameter:    refused("the account does not support this operation: check its kind, or try another version with WithServiceVersion"),
+	bloberror.ConditionHeadersNotSupported: refused("the account does not support conditional requests, which the vault needs: check its kind"),
+	bloberror.InvalidOperation:             refused("the account does not support this operation: check its kind"),
 
-	// What the vault does not send.
+	// The vault does not send such requests.
 	bloberror.AccountAlreadyExists:                       unsent,
 	bloberror.AppendPositionConditionNotMet:              unsent,
 	bloberror.BlobNotArchived:                            unsent,

@@ -17,32 +17,33 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// Reason says why a request failed for good.
+// Reason is why a request failed for good.
 type Reason int
 
 // The reasons.
 const (
-	Unreachable     Reason = iota // not served, after all retries or by the context's deadline
+	Unreachable     Reason = iota // not served, after all retries or until the context's deadline
 	Ended                         // the context was cancelled, or ended before anything was sent
-	Absent                        // there is no such blob
-	AbsentContainer               // there is no such container
-	Mismatch                      // the write's condition does not hold: another version is there
-	Refused                       // the service does not accept the request: identity, rights, settings
+	Absent                        // the blob does not exist
+	AbsentContainer               // the container does not exist
+	Mismatch                      // the condition of the write does not hold: another version exists
+	Refused                       // the service does not accept the request, because of identity, permissions or settings
 	Damaged                       // the bytes are not those that were written
 )
 
-// Error is how a request failed for good.
+// Error is the error of a request that failed for good.
 type Error struct {
 	Reason Reason
-	// Unknown says that a write may have taken effect all the same.
+	// Unknown means that a write may have taken effect although it failed.
 	Unknown bool
-	// Err is the last try's error: the service's own where it answered, joined with the context's where that ended it all.
+	// Err is the error of the last attempt: the error of the service if it answered, joined with the error of
+	// the context if the context ended.
 	Err error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the last try's error.
+// Unwrap returns the error of the last attempt.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether err is an Error for one of the reasons.
@@ -57,35 +58,36 @@ func IsUnknown(err error) bool {
 	return errors.As(err, &e) && e.Unknown
 }
 
-// IsForbidden reports whether err says that the identity is known, but lacks a right.
+// IsForbidden reports whether the service knows the identity but the identity lacks a permission.
 func IsForbidden(err error) bool {
 	var answer *azcore.ResponseError
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && strings.HasPrefix(answer.ErrorCode, "Authorization")
 }
 
-// errDamaged is a body that is not what its length and MD5 say.
+// errDamaged means that a body does not match its length or MD5.
 var errDamaged = errors.New("the body does not match its MD5")
 
-// lookError is why a look at a blob failed that followed a refused write: the write has had no effect.
+// lookError wraps the error of a read that followed a refused write. The write has had no effect.
 type lookError struct{ error }
 
 func (e *lookError) Unwrap() error { return e.error }
 
-// errVanished is a write refused because something is there, where nothing was found a moment later.
-var errVanished = errors.New("what was in the way is gone")
+// errVanished means that a write was refused because a blob existed, and a moment later the blob did not
+// exist.
+var errVanished = errors.New("the blob that was in the way is gone")
 
-// verdict is what one failed try means.
+// verdict is the meaning of a failed attempt.
 type verdict struct {
 	reason Reason
-	// again says that another try may succeed; once, that only one more is worth it.
+	// again means that another attempt may succeed; once means that only one more is worthwhile.
 	again, once bool
-	// applied says that a write may have taken effect although the try failed.
+	// applied means that a write may have taken effect although the attempt failed.
 	applied bool
-	// after is the least time to wait, as the service asked.
+	// after is the shortest time to wait that the service asks for.
 	after time.Duration
 }
 
-// judge is the one place that reads errors of the service, the SDK and the network.
+// judge is the only function that interprets errors of the service, the SDK and the network.
 func judge(err error) verdict {
 	if errors.Is(err, errVanished) {
 		return verdict{reason: Mismatch, again: true}
@@ -110,7 +112,7 @@ func judge(err error) verdict {
 		return judgeAnswer(answer)
 	}
 	var (
-		final       interface{ NonRetriable() } // azcore's mark for what its own policies must not retry, credentials mostly
+		final       interface{ NonRetriable() } // azcore's mark for errors that must not be retried, mostly of credentials
 		certificate *tls.CertificateVerificationError
 		dial        *net.OpError
 	)
@@ -128,8 +130,8 @@ func judge(err error) verdict {
 	}
 }
 
-// judgeAnswer judges a refusal of the service's. Where the code is documented it decides. The service has been seen to vary
-// its codes, and then the status decides.
+// judgeAnswer interprets a refusal of the service. A documented code decides. The service has been seen to
+// vary its codes; for an unknown code the status decides.
 func judgeAnswer(answer *azcore.ResponseError) verdict {
 	v := judgeCode(answer.StatusCode, bloberror.Code(answer.ErrorCode))
 	if v.again && answer.RawResponse != nil {
@@ -156,8 +158,8 @@ func judgeCode(status int, code bloberror.Code) verdict {
 	return verdict{reason: Refused}
 }
 
-// retryAfter reads how long the service asks to wait: seconds or a date (RFC 9110, section 10.2.3), the latter taken by
-// the service's own clock, or milliseconds in headers that Azure adds.
+// retryAfter returns how long the service asks to wait: seconds or a date (RFC 9110, section 10.2.3), or
+// milliseconds in headers that Azure adds. A date is compared with the service's own clock.
 func retryAfter(h http.Header) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
@@ -176,7 +178,7 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// answerError puts a service's error on one line; the SDK's own text is a page.
+// answerError prints an error of the service on one line. The SDK's text is a page.
 type answerError struct{ *azcore.ResponseError }
 
 func (e answerError) Error() string {
@@ -188,9 +190,9 @@ func (e answerError) Error() string {
 		}
 		server, _ = http.ParseTime(e.RawResponse.Header.Get("Date"))
 	}
-	// A clock that is wrong is refused as a bad signature.
+	// A request with a wrong date is refused like one with a bad signature.
 	if skew := time.Since(server); !server.IsZero() && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
-		return text + fmt.Sprintf(": this machine's clock is %v off the service's, which refuses more than 15m", skew.Round(time.Second))
+		return text + fmt.Sprintf(": this machine's clock is %v off, and the service allows 15m", skew.Round(time.Second))
 	}
 	if remedy := meanings[bloberror.Code(e.ErrorCode)].remedy; remedy != "" {
 		text += ": " + remedy
@@ -200,20 +202,21 @@ func (e answerError) Error() string {
 
 func (e answerError) Unwrap() error { return e.ResponseError }
 
-// explain makes an error fit to be read.
+// explain makes an error readable.
 func explain(err error) error {
-	switch err := err.(type) { // a wrapped error has been described already
+	switch err := err.(type) { // not errors.As: wrapped errors have been explained
 	case *azcore.ResponseError:
 		return answerError{err}
 	case *lookError:
 		return explain(err.error)
 	case *url.Error:
-		return explain(err.Err) // the URL may carry a signature, and the blob is named anyway
+		return explain(err.Err) // the URL may contain a signature, and the message names the blob anyway
 	}
 	return err
 }
 
-// contextError is what a call returns whose context ended: the context's error, with the last try's for the cause.
+// contextError returns the error of a call whose context has ended: the error of the context, joined with the
+// error of the last attempt.
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	switch {

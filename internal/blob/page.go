@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// The SDK keeps the body of an answer whole, and decodes all that the service tells of a blob. A page of 5,000 takes tens of
-// megabytes that way. So pages are decoded here, as they arrive, and only what the vault uses of them is kept. The request,
-// its signature and the judgement of its status remain the SDK's.
+// The SDK reads the body of a listing as a whole and decodes all that the service says about a blob, which
+// takes tens of megabytes for a page of 5,000. This file decodes pages as they arrive and keeps only what the
+// vault uses. The SDK still sends the request, signs it and checks its status.
 
 // listing is a page of List Blobs or List Containers.
 type listing struct {
-	blobs      []Item // Seen is not set
+	blobs      []Item // without Seen
 	groups     []string
 	containers []ContainerItem
-	next       string // the marker of the next page; empty on the last
+	next       string // the marker of the next page; empty on the last page
 }
 
-// receiver waits for a page.
+// receiver is the decoder of a page.
 type receiver struct {
-	metadataOf func(name string) bool // of which blobs metadata is kept; nil for all
+	metadataOf func(name string) bool // selects the blobs whose metadata is kept; nil selects all
 	page       listing
 }
 
-// receive asks for a page by a request of the SDK's, and decodes the answer.
+// receive sends a request of the SDK and decodes the page in the answer.
 func receive(ctx context.Context, metadataOf func(name string) bool, ask func(context.Context) error) (*listing, error) {
 	r := &receiver{metadataOf: metadataOf}
 	if err := ask(context.WithValue(ctx, decoderKey{}, decoder(r))); err != nil {
@@ -45,13 +45,13 @@ func (r *receiver) decode(resp *http.Response) (err error) {
 	return err
 }
 
-// readPage decodes a page. What it does not know it skips. A page that ends before its last tag is an error, and so is one
-// that tells of no list: either would pass for a short one.
+// readPage decodes a page and skips unknown elements. A page without its last tag and a page without a list
+// are errors, because each would look like a short page.
 func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
 	d := pageDecoder{Decoder: xml.NewDecoder(r), metadataOf: metadataOf, names: map[string]string{}}
 	err := d.results()
 	if err == nil {
-		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is used again
+		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is reused
 	}
 	if err != nil {
 		return listing{}, fmt.Errorf("read page of listing: %w", err)
@@ -63,7 +63,7 @@ type pageDecoder struct {
 	*xml.Decoder
 	metadataOf func(name string) bool
 	page       listing
-	names      map[string]string // of metadata: all blobs have the same, so they share them
+	names      map[string]string // names of metadata, which all blobs share
 }
 
 // results reads the whole document.
@@ -96,7 +96,7 @@ func (d *pageDecoder) results() error {
 	return err
 }
 
-// root finds the first element. What may stand before it is a byte order mark, the XML declaration and comments.
+// root returns the first element. A byte order mark, the XML declaration and comments may precede it.
 func (d *pageDecoder) root() (xml.StartElement, error) {
 	for {
 		t, err := d.Token()
@@ -112,7 +112,7 @@ func (d *pageDecoder) root() (xml.StartElement, error) {
 	}
 }
 
-// children gives each element within the present one to read, which must read it to its end.
+// children calls read for each child of the current element. read must read the child to its end.
 func (d *pageDecoder) children(read func(xml.StartElement) error) error {
 	for {
 		t, err := d.Token() // fails at an early end
@@ -130,7 +130,7 @@ func (d *pageDecoder) children(read func(xml.StartElement) error) error {
 	}
 }
 
-// text reads an element that holds text alone.
+// text reads an element that contains only text.
 func (d *pageDecoder) text(of xml.StartElement) (string, error) {
 	var text string
 	for {
@@ -140,9 +140,9 @@ func (d *pageDecoder) text(of xml.StartElement) (string, error) {
 		}
 		switch t := t.(type) {
 		case xml.CharData:
-			text += string(t) // in one piece, unless there are CDATA sections
+			text += string(t) // in one piece, except for CDATA sections
 		case xml.StartElement:
-			return "", fmt.Errorf("<%s> stands within <%s>, which is text", t.Name.Local, of.Name.Local)
+			return "", fmt.Errorf("unexpected <%s> in <%s>", t.Name.Local, of.Name.Local)
 		case xml.EndElement:
 			return text, nil
 		}
@@ -190,7 +190,7 @@ func (d *pageDecoder) blob(e xml.StartElement) error {
 	return d.Skip()
 }
 
-// name reads a name. One that XML can't carry is percent-encoded, and says so.
+// name reads a name. A name that XML can't represent is percent-encoded and marked as such.
 func (d *pageDecoder) name(e xml.StartElement, name *string) error {
 	if *name != "" {
 		return fmt.Errorf("%q has a second name", *name)
@@ -232,7 +232,7 @@ func (d *pageDecoder) property(e xml.StartElement, p *Properties) error {
 	return d.Skip()
 }
 
-// metadata adds what a Metadata element holds, with names in lower case.
+// metadata adds the content of a Metadata element, with names in lower case.
 func (d *pageDecoder) metadata(into *map[string]string) error {
 	if *into == nil {
 		*into = map[string]string{}

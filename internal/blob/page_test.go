@@ -93,7 +93,7 @@ func TestReadPageRefuses(t *testing.T) {
 		{"a blob with two names", page("<Blob><Name>n</Name><Name>m</Name><Properties/></Blob>"), "second name"},
 		{"a group without name", page("<BlobPrefix/>"), "no name"},
 		{"a container without name", "<EnumerationResults><Containers><Container/></Containers></EnumerationResults>", "no name"},
-		{"a name in pieces", page("<Blob><Name>a<b>c</b></Name><Properties/></Blob>"), "is text"},
+		{"a name in pieces", page("<Blob><Name>a<b>c</b></Name><Properties/></Blob>"), "unexpected <b> in <Name>"},
 		{"a bad escape", page(blobNamed(`<Name Encoded="true">%zz</Name>`, "")), "%zz"},
 		{"a bad mark of encoding", page(blobNamed(`<Name Encoded="perhaps">n</Name>`, "")), "perhaps"},
 		{"a bad time", page("<Blob><Name>n</Name><Properties><Last-Modified>today</Last-Modified></Properties></Blob>"), "Last-Modified"},

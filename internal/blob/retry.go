@@ -10,30 +10,30 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Retry says how requests are tried again. Zero fields stand for the defaults.
+// Retry configures retries. Zero fields mean the defaults.
 type Retry struct {
-	InitialInterval time.Duration // before the second try; doubled for each one after it
+	InitialInterval time.Duration // the wait before the second attempt; doubled for each later one
 	MaxInterval     time.Duration
-	MaxElapsed      time.Duration // for contexts without a deadline of the caller's
+	MaxElapsed      time.Duration // for contexts without a deadline of the caller
 }
 
-// RequestEvent tells of one HTTP request.
+// RequestEvent describes an HTTP request.
 type RequestEvent struct {
-	Op        string // what it was for: put, get, head, delete, delete batch, list, list containers, create container, head container
+	Op        string // put, get, head, delete, delete batch, list, list containers, create container or head container
 	Ref       Ref
 	Method    string
 	URL       *url.URL
-	Status    int // 0 when there was no answer
+	Status    int // 0 if there was no answer
 	RequestID string
-	Took      time.Duration // until the answer's header
+	Took      time.Duration // until the header of the answer arrived
 	Err       error         // why there was no answer
 }
 
-// RetryEvent tells that a try failed and another follows.
+// RetryEvent describes a failed attempt that will be followed by another one.
 type RetryEvent struct {
 	Op   string
 	Ref  Ref
-	Try  int // the one that failed; 1 for the first
+	Try  int // number of the failed attempt, from 1
 	Wait time.Duration
 	Err  error
 }
@@ -43,22 +43,22 @@ type call struct {
 	op    string
 	ref   Ref
 	write bool
-	bytes int // of the body that is sent, for the time limit of a try
+	bytes int // size of the body to send, which extends the time limit of an attempt
 }
 
-// callKey finds the call in a request's context.
+// callKey is the context key of the call of a request.
 type callKey struct{}
 
-// A try may take this long, and as much again for each MiB, so that a server which hangs is given up and a large body is
-// not.
+// The time limit of an attempt is tryLimit, and tryLimitPerMiB more for each MiB of the body. It ends
+// attempts at a server that hangs, and leaves time for a large body.
 const (
 	tryLimit       = 30 * time.Second
 	tryLimitPerMiB = time.Second
 )
 
-// do is the one retry layer. It tries until try succeeds, fails for good, or ctx ends, waiting between tries with
-// exponential back-off and jitter, and at least as long as the service asks. A try holds one of the client's slots.
-// The error is an *Error that names the account's host.
+// do is the only retry layer. It calls try until try succeeds, fails for good, or ctx ends. Between attempts
+// it waits with exponential back-off and jitter, and at least as long as the service asks. An attempt holds
+// one of the client's slots. The error is an [*Error] that names the host of the account.
 func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context) error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(c.retry.InitialInterval),
@@ -67,12 +67,12 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		backoff.WithMaxElapsedTime(c.retry.MaxElapsed),
 	)
 	if bounded(ctx) {
-		wait.MaxElapsedTime = 0 // the caller's deadline is the bound
+		wait.MaxElapsedTime = 0 // the deadline of the caller is the bound
 	}
 	wait.Reset()
 
 	var last error
-	unknown := false // whether a try that failed may have written all the same
+	unknown := false // whether a failed attempt may have written
 	onceMore := true
 	for n := 1; ; n++ {
 		err := c.tryOnce(ctx, call, try)
@@ -104,8 +104,8 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 	}
 }
 
-// ended is the error of a call whose context has ended, after a last try if there was one. A deadline that passed while the
-// service did not serve the call is an outage, too.
+// ended returns the error of a call whose context has ended, after a last attempt if there was one. A
+// deadline that passed while the service did not serve the call is an outage, too.
 func ended(ctx context.Context, unknown bool, last error) *Error {
 	reason := Ended
 	if last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -114,11 +114,11 @@ func ended(ctx context.Context, unknown bool, last error) *Error {
 	return &Error{reason, unknown, contextError(ctx, last)}
 }
 
-// ownKey marks contexts whose deadline is the vault's own.
+// ownKey marks contexts whose deadline the vault has set.
 type ownKey struct{}
 
-// Within returns a context that ends at a time, with a cause. Other than a deadline of the caller's it leaves
-// [Retry.MaxElapsed] in force.
+// Within returns a context that ends at a time, with a cause. Unlike a deadline of the caller, this one
+// leaves [Retry.MaxElapsed] in force.
 func Within(ctx context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
 	if !bounded(ctx) {
 		ctx = context.WithValue(ctx, ownKey{}, true)
@@ -126,13 +126,13 @@ func Within(ctx context.Context, at time.Time, cause error) (context.Context, co
 	return context.WithDeadlineCause(ctx, at, cause)
 }
 
-// bounded says whether the caller gave a deadline.
+// bounded reports whether the caller has set a deadline.
 func bounded(ctx context.Context) bool {
 	_, deadline := ctx.Deadline()
 	return deadline && ctx.Value(ownKey{}) == nil
 }
 
-// errNotStarted says that the context ended before a try was sent.
+// errNotStarted means that the context ended before an attempt was sent.
 var errNotStarted = errors.New("not started")
 
 func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Context) error) error {

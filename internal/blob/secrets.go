@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// Whatever comes from below the client may quote the request that it failed at: its URL, which has the signature of a shared
-// access signature, or its headers, which have a token. The wire takes both out of all that it passes on.
+// Errors from below the client may quote the failed request: its URL, which contains the signature of a
+// shared access signature, or its headers, which contain a token. The wire removes both from everything that
+// it passes on.
 
 const redacted = "REDACTED"
 
-// signature is the parameter of a URL in a text, which may have been escaped again.
+// signature matches the parameter of a URL in a text. The text may have been escaped again.
 var signature = regexp.MustCompile(`(?i)(sig(?:=|%(?:25)*3D))[^\s"'<>]+`)
 
-// redact takes what authorizes a request out of a text.
+// redact removes from a text what authorizes a request.
 func redact(req *http.Request, text string) string {
 	var pairs []string
 	hide := func(secret string) {
@@ -40,7 +41,7 @@ func redact(req *http.Request, text string) string {
 	return signature.ReplaceAllString(text, "${1}"+redacted)
 }
 
-// redactError takes what authorizes a request out of an error's text.
+// redactError removes from the text of an error what authorizes a request.
 func redactError(req *http.Request, err error) error {
 	if err == nil {
 		return nil
@@ -52,7 +53,8 @@ func redactError(req *http.Request, err error) error {
 	return err
 }
 
-// redactedError has no Unwrap: the texts of what it wraps would tell. errors.Is and errors.As look into it.
+// redactedError has no Unwrap method, because the texts of the wrapped errors contain the secret. [errors.Is]
+// and [errors.As] look into it.
 type redactedError struct {
 	err  error
 	text string
