@@ -15,13 +15,14 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestConformance runs the suite over the vault: on the emulator in virtual time, and on Azurite where it is installed.
 func TestConformance(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
-		storagetest.Run(t, storagetest.Harness{New: emulated, Around: synctest.Test})
+		storagetest.Run(t, storagetest.Harness{New: emulated, Around: synctest.Test}, metamorphic.Cases()...)
 	})
 	t.Run("azurite", func(t *testing.T) {
 		if testing.Short() {
@@ -31,7 +32,7 @@ func TestConformance(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
 			New:      func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) },
 			Parallel: true, // each case has a prefix of its own
-		})
+		}, metamorphic.Cases()...)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
 
 var modelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
@@ -84,11 +85,11 @@ func (s *unsteady) wait() {
 
 // TestModel runs random operations of several clients on the vault and on a map.
 func TestModel(t *testing.T) {
-	var sum storagetest.Figures
+	var sum metamorphic.Figures
 	u := &unsteadily{}
 	seeds := effort.Pick(1, 2, 100)
 	for i := range seeds {
-		m := storagetest.Model{Seed: *modelSeed + uint64(i), Ops: effort.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
+		m := metamorphic.Model{Seed: *modelSeed + uint64(i), Ops: effort.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
@@ -100,11 +101,11 @@ func TestModel(t *testing.T) {
 
 // TestModelHistories looks for an order that explains what concurrent clients saw.
 func TestModelHistories(t *testing.T) {
-	var sum storagetest.Figures
+	var sum metamorphic.Figures
 	u := &unsteadily{}
 	histories := effort.Pick(6, 36, 3000)
 	for i := range histories {
-		hist := storagetest.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
+		hist := metamorphic.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break

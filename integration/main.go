@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "integration:", err)
 		return exitMisuse
 	}
-	cases := storagetest.Cases()
+	cases := suiteCases()
 	names := names(cfg, cases)
 	if len(names) == 0 {
 		fmt.Fprintln(stderr, "integration: -run: no step and no case has such a name; -list names them all")

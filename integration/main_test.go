@@ -17,7 +17,6 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
-	"github.com/planvault/azblob/storage/storagetest"
 )
 
 // withOAuth is the one Azurite of these tests: it takes account key and token alike, over TLS.
@@ -56,7 +55,7 @@ func TestRun(t *testing.T) {
 		}
 		for _, want := range []string{
 			"\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "x 300", "\nDeleted it-",
-			fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them, too.\n", len(storagetest.Cases())-len(long), len(long)),
+			fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them, too.\n", len(suiteCases())-len(long), len(long)),
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the output lacks %q", want)

@@ -17,7 +17,11 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
+
+// suiteCases are the cases of the conformance suite and short metamorphic runs.
+func suiteCases() []storagetest.Case { return append(storagetest.Cases(), metamorphic.Cases()...) }
 
 // suiteName is the name of a case of the conformance suite here.
 func suiteName(c storagetest.Case) string { return "suite/" + c.Name }

@@ -182,7 +182,7 @@ func TestList(t *testing.T) {
 	for _, st := range story(config{}) {
 		want = append(want, st.name)
 	}
-	for _, c := range storagetest.Cases() {
+	for _, c := range suiteCases() {
 		want = append(want, "suite/"+c.Name)
 	}
 	listed := func(args ...string) []string {
@@ -214,10 +214,10 @@ func TestLong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return names(c, storagetest.Cases())
+		return names(c, suiteCases())
 	}
 	all := plays("-all")
-	if want := len(story(config{})) + len(storagetest.Cases()); len(all) != want {
+	if want := len(story(config{})) + len(suiteCases()); len(all) != want {
 		t.Errorf("-all plays %d steps and cases, want %d", len(all), want)
 	}
 	short := plays()

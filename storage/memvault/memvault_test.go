@@ -7,6 +7,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
@@ -22,5 +23,5 @@ func TestConformance(t *testing.T) {
 				},
 			}
 		},
-	})
+	}, metamorphic.Cases()...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // method is a call of one of a vault's methods.
@@ -33,7 +34,7 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		add("Exists", id, func(ctx context.Context, v storage.Vault) error { return second(v.Exists(ctx, id)) })
 		add("Read", id, func(ctx context.Context, v storage.Vault) error { return second(v.Read(ctx, id)) })
 	case "update":
-		for _, o := range eachKind(modelClone(running)) {
+		for _, o := range eachKind(plantest.Clone(running)) {
 			o.Header().State.Status = workflow.Failed
 			add(methodOf(o), id, func(ctx context.Context, v storage.Vault) error { return storage.Update(ctx, v, o) })
 		}
@@ -98,7 +99,7 @@ func contextCases(verb string) []Case {
 func (s *stage) fail(verb string, call func(m method) error) {
 	s.Helper()
 	plan := s.started(allKinds())
-	before := modelClone(plan)
+	before := plantest.Clone(plan)
 	fresh := allKinds()
 	fresh.ID = workflow.NewV7()
 	unknown := false

@@ -261,7 +261,7 @@ func createCases() []Case {
 				s.want(storage.ErrExists, "Create", plan.ID, s.open().Create(s.ctx, authored(plan)))
 				s.shows(s.vault, plan)
 			}
-			s.settle() // what those Creates left, if anything
+			s.recoverAll() // what those Creates left, if anything
 		}),
 		on("create/the ID of a deleted plan is free again, and versions of the old plan do not fit", func(s *stage) {
 			old := s.started(allKinds())
@@ -289,7 +289,7 @@ func createCases() []Case {
 			plan := plantest.Full()
 			request := plan.PreChecks.Actions[0].Req.(plantest.Request)
 			s.create(plan)
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			plan.Name = "changed"
 			plan.Meta[0] ^= 1
 			plan.Blocks[0].Name = "changed"
@@ -329,7 +329,7 @@ func createCases() []Case {
 					s.Errorf("the plan is there, and Create did not say ErrUnknown: %v", err)
 				}
 			}
-			s.settle()
+			s.recoverAll()
 			for _, plan := range whole {
 				s.shows(s.vault, plan)
 			}
@@ -357,7 +357,7 @@ func createCases() []Case {
 					s.shows(s.vault, plan)
 				}
 			}
-			s.settle()
+			s.recoverAll()
 			for _, plan := range blocked {
 				s.must(s.vault.Create(s.ctx, plan))
 				s.shows(s.vault, plan)
@@ -385,7 +385,7 @@ func withoutID(plan *workflow.Plan) *workflow.Plan {
 
 // authored copies a plan as it was before it ran.
 func authored(plan *workflow.Plan) *workflow.Plan {
-	c := modelClone(plan)
+	c := plantest.Clone(plan)
 	for o := range workflow.Walk(c) {
 		*o.Header().State = workflow.State{}
 		if a, ok := o.(*workflow.Action); ok {

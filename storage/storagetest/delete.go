@@ -114,7 +114,7 @@ func deleteCases() []Case {
 						deleted = s.vault.Delete(s.ctx, plan.ID)
 						return nil
 					}
-					working := modelClone(plan)
+					working := plantest.Clone(plan)
 					if worked = finishParts(s.ctx, other, working); worked == nil {
 						worked = complete(s.ctx, other, working)
 					}
@@ -150,7 +150,7 @@ func deleteCases() []Case {
 					gone = append(gone, plan.ID)
 				}
 			}
-			s.settle()
+			s.recoverAll()
 			for _, plan := range whole {
 				s.shows(s.vault, plan)
 			}

@@ -95,7 +95,7 @@ func engineCases() []Case {
 		on("engine/a state that was replaced has lost its version, and its update is refused until the plan is read again", func(s *stage) {
 			plan := s.started(allKinds())
 			s.must(finishParts(s.ctx, s.vault, plan))
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			for _, o := range eachKind(plan) {
 				kept := *o.Header().State
 				*o.Header().State = workflow.State{Status: workflow.Running}
@@ -131,7 +131,7 @@ func engineCases() []Case {
 			plan := s.started(allKinds())
 			s.must(finishParts(s.ctx, s.vault, plan))
 			s.must(complete(s.ctx, s.vault, plan))
-			late := modelClone(plan)
+			late := plantest.Clone(plan)
 			for _, o := range workflow.Parts(late) {
 				o.Header().State.End = moment.Add(time.Hour)
 				if err := storage.Update(s.ctx, s.vault, o); err != nil {

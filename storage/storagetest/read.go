@@ -119,7 +119,7 @@ func readCases() []Case {
 			done := make(chan error, 1)
 			worker := s.open()
 			go func() {
-				working := modelClone(plan)
+				working := plantest.Clone(plan)
 				working.State.Status = workflow.Running
 				err := worker.UpdatePlan(s.ctx, working)
 				if err == nil {

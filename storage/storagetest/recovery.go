@@ -59,7 +59,7 @@ func recoveryCases() []Case {
 			for _, plan := range blocked { // the remains are all there
 				s.want(storage.ErrConflict, "Create", plan.ID, s.vault.Create(s.ctx, plan))
 			}
-			s.settle()
+			s.recoverAll()
 			for _, plan := range blocked {
 				s.must(s.vault.Create(s.ctx, plan))
 				s.shows(s.vault, plan)

@@ -64,8 +64,8 @@ func (s *stage) sound() {
 	}
 }
 
-// settle lets the grace period pass and recovers.
-func (s *stage) settle() {
+// recoverAll lets the grace period pass and recovers.
+func (s *stage) recoverAll() {
 	s.Helper()
 	s.passGrace()
 	s.must(s.open().Recovery(s.ctx))

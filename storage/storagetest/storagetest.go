@@ -72,17 +72,17 @@ type Case struct {
 func Cases() []Case {
 	return slices.Concat(
 		createCases(), readCases(), updateCases(), deleteCases(),
-		listCases(), searchCases(), recoveryCases(), checkCases(), engineCases(), modelCases(),
+		listCases(), searchCases(), recoveryCases(), checkCases(), engineCases(),
 	)
 }
 
-// Run runs all cases as subtests.
-func Run(t *testing.T, h Harness) {
+// Run runs all cases of the suite, and more cases, as subtests.
+func Run(t *testing.T, h Harness, more ...Case) {
 	around := h.Around
 	if around == nil {
 		around = func(t *testing.T, run func(t *testing.T)) { run(t) }
 	}
-	for _, c := range Cases() {
+	for _, c := range append(Cases(), more...) {
 		t.Run(c.Name, func(t *testing.T) {
 			if h.Parallel {
 				t.Parallel()

@@ -56,10 +56,10 @@ func updateCases() []Case {
 		}),
 		on("update/one of a version that never was is ErrConflict and changes nothing", func(s *stage) {
 			plan := s.started(allKinds())
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			neverWas := driver.Version("made up", plan.PreChecks.Actions[0])
 			for _, version := range []string{neverWas, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
-				action := modelClone(plan.PreChecks.Actions[0])
+				action := plantest.Clone(plan.PreChecks.Actions[0])
 				action.State.ETag, action.State.Status = version, workflow.Running
 				if err := s.vault.UpdateAction(s.ctx, action); err == nil {
 					s.Errorf("an update of the version %q succeeded", version)
@@ -71,7 +71,7 @@ func updateCases() []Case {
 		}),
 		on("update/one of what is no version of the vault is ErrInvalid and changes nothing", func(s *stage) {
 			plan := s.started(allKinds())
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			for _, o := range eachKind(plan) {
 				state := o.Header().State
 				whole := state.ETag
@@ -104,7 +104,7 @@ func updateCases() []Case {
 					tries := make([]*workflow.Plan, 4)
 					errs := make([]error, len(tries))
 					_ = atOnce(len(tries), func(i int) error {
-						tries[i] = modelClone(plan)
+						tries[i] = plantest.Clone(plan)
 						mine := objectOf(tries[i], *o.Header().ID)
 						mine.Header().State.Start = moment.Add(time.Duration(i) * time.Hour)
 						errs[i] = storage.Update(s.ctx, nodes[i%2], mine)
@@ -129,7 +129,7 @@ func updateCases() []Case {
 		on("update/one without a version is ErrInvalid and changes nothing", func(s *stage) {
 			plan := s.started(allKinds())
 			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-				blind := modelClone(plan)
+				blind := plantest.Clone(plan)
 				for _, o := range eachKind(blind) {
 					o.Header().State.ETag, o.Header().State.Status = "", status
 					s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
@@ -141,7 +141,7 @@ func updateCases() []Case {
 			s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
 			v := s.closing(s.Unversioned(s.T))
 			plan := s.started(allKinds())
-			blind := modelClone(plan)
+			blind := plantest.Clone(plan)
 			for _, o := range eachKind(plan) {
 				s.must(storage.Update(s.ctx, s.vault, o))
 			}
@@ -167,14 +167,14 @@ func updateCases() []Case {
 			plan := s.started(plantest.Full())
 			for _, c := range otherChildren() {
 				for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-					edited := modelClone(plan)
+					edited := plantest.Clone(plan)
 					c.edit(edited)
 					driver.Complete(edited) // the new ones have IDs
 					edited.State.Status = status
 					s.names("Blocks", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
 				}
 				if c.of != nil {
-					edited := modelClone(plan)
+					edited := plantest.Clone(plan)
 					c.edit(edited)
 					driver.Complete(edited)
 					o := c.of(edited)
@@ -190,7 +190,7 @@ func updateCases() []Case {
 		}),
 		on("update/what nobody could read again is ErrInvalid and changes nothing", func(s *stage) {
 			plan := s.started(plantest.Full())
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			for what, req := range unreadable() {
 				fresh := plantest.Full()
 				setRequest(fresh.Blocks[1].Sequences[0].Actions[1], req)
@@ -199,7 +199,7 @@ func updateCases() []Case {
 				} else {
 					s.names("Blocks[1].Sequences[0].Actions[1].Req", "Create", fresh.ID, err)
 				}
-				edited := modelClone(plan)
+				edited := plantest.Clone(plan)
 				a := edited.Blocks[1].Sequences[0].Actions[1]
 				setRequest(a, req)
 				s.names("Req", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
@@ -255,7 +255,7 @@ func updateCases() []Case {
 				for _, o := range eachKind(plan) {
 					s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
 				}
-				final := modelClone(plan)
+				final := plantest.Clone(plan)
 				final.State.Status = workflow.Completed
 				s.want(storage.ErrNotFound, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, final))
 				s.lacks(v, plan.ID)
@@ -283,7 +283,7 @@ func updateCases() []Case {
 					if was == next || was < next && !was.Final() {
 						continue
 					}
-					back := modelClone(plan)
+					back := plantest.Clone(plan)
 					back.State.Status = next
 					s.want(storage.ErrInvalid, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, back))
 				}
@@ -363,9 +363,9 @@ func updateCases() []Case {
 		}),
 		on("update/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
 			plan := s.started(plantest.Full())
-			before := modelClone(plan)
+			before := plantest.Clone(plan)
 			for _, bad := range append(plantest.BadFields(), plantest.BadRequests()...) {
-				edited := modelClone(plan)
+				edited := plantest.Clone(plan)
 				bad.Edit(edited)
 				o, field := holder(edited, bad.Field)
 				s.names(field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
@@ -381,12 +381,12 @@ func updateCases() []Case {
 					func(h workflow.Header) { *h.ID = uuid.New() },
 					func(h workflow.Header) { h.State.Status = -1 },
 				} {
-					c := objectOf(modelClone(plan), *o.Header().ID)
+					c := objectOf(plantest.Clone(plan), *o.Header().ID)
 					spoil(c.Header())
 					s.want(storage.ErrInvalid, methodOf(c), uuid.Nil, storage.Update(s.ctx, s.vault, c))
 				}
 			}
-			a := modelClone(plan.PreChecks.Actions[0])
+			a := plantest.Clone(plan.PreChecks.Actions[0])
 			a.Attempts = []workflow.Attempt{{Resp: "of another type"}}
 			s.want(storage.ErrInvalid, "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
 			for _, none := range []workflow.Object{
@@ -401,7 +401,7 @@ func updateCases() []Case {
 			plans := map[uuid.UUID]*workflow.Plan{}
 			for d := range s.deaths() {
 				before := s.started(allKinds())
-				after := modelClone(before)
+				after := plantest.Clone(before)
 				o := after.DeferredActions.Batches[0].Actions[0]
 				o.State.Status, o.Attempts = workflow.Running, attemptsOf(3)
 				err := d.run(func(ctx context.Context, v storage.Vault) error { return v.UpdateAction(ctx, o) })
@@ -412,7 +412,7 @@ func updateCases() []Case {
 				err := d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
 				plans[before.ID] = s.either(before, after, err)
 			}
-			s.settle()
+			s.recoverAll()
 			for _, plan := range plans {
 				s.shows(s.vault, plan)
 			}
@@ -539,7 +539,7 @@ func holder(plan *workflow.Plan, field string) (workflow.Object, string) {
 func ownFields(kind workflow.Kind) Case {
 	return on(fmt.Sprintf("update/of a %s stores its own fields and leaves its children alone", kind), func(s *stage) {
 		plan := s.started(allKinds())
-		edited, want := modelClone(plan), modelClone(plan)
+		edited, want := plantest.Clone(plan), plantest.Clone(plan)
 		i := slices.IndexFunc(eachKind(plan), func(o workflow.Object) bool { return o.Kind() == kind })
 		o := eachKind(edited)[i]
 		change(o)
@@ -584,7 +584,7 @@ func (s *stage) finished() (plan, same *workflow.Plan) {
 	s.Helper()
 	plan = s.started(allKinds())
 	s.must(finishParts(s.ctx, s.vault, plan))
-	return plan, modelClone(plan)
+	return plan, plantest.Clone(plan)
 }
 
 // either says which of two plans is shown, after an update that ended with err.

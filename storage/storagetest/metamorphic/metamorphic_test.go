@@ -1,4 +1,4 @@
-package storagetest_test
+package metamorphic_test
 
 import (
 	"context"
@@ -17,11 +17,12 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// recorder is a T that keeps what a failure says.
+// recorder is a T that keeps the text of a failure.
 type recorder struct {
 	*testing.T
 	said string
@@ -35,7 +36,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
-// failure returns what run says when it fails; "" when it does not.
+// failure returns the text of the failure of run, or "".
 func failure(t *testing.T, run func(t storagetest.T)) string {
 	r := &recorder{T: t}
 	func() {
@@ -49,7 +50,7 @@ func failure(t *testing.T, run func(t storagetest.T)) string {
 	return r.said
 }
 
-// breaking is a harness whose vaults are broken in one way.
+// breaking returns a harness whose vaults are broken in one way.
 func breaking(wrap func(v storage.Vault, s *shared) storage.Vault) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
 		store, s := memvault.NewStore(), &shared{plans: map[uuid.UUID]*workflow.Plan{}}
@@ -63,7 +64,7 @@ func breaking(wrap func(v storage.Vault, s *shared) storage.Vault) storagetest.H
 	}}
 }
 
-// slowly is a vault whose calls take a while before and after they take effect, so that they can overlap.
+// slowly is a vault whose calls take some time before and after they take effect, so that they overlap.
 type slowly struct{ storage.Vault }
 
 func (v slowly) Create(ctx context.Context, plan *workflow.Plan) error {
@@ -90,7 +91,7 @@ func (v slowly) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.Vault.Delete(ctx, id)
 }
 
-// shared is what the broken vaults of a store have in common.
+// shared is the common state of the broken vaults of a store.
 type shared struct {
 	mu    sync.Mutex
 	plans map[uuid.UUID]*workflow.Plan
@@ -108,9 +109,9 @@ func (s *shared) set(id uuid.UUID, plan *workflow.Plan) {
 	s.plans[id] = plan
 }
 
-// The breakages. Each vault is sound but for one thing.
+// The following vaults break one promise each.
 
-// loses acknowledges the last update of an action and does not store it.
+// loses returns nil for the last update of an action without storing it.
 type loses struct{ storage.Vault }
 
 func (v loses) UpdateAction(ctx context.Context, action *workflow.Action) error {
@@ -124,7 +125,7 @@ func (v loses) UpdateAction(ctx context.Context, action *workflow.Action) error 
 	return nil
 }
 
-// overwrites does not look at the versions of plans.
+// overwrites ignores the versions of plans.
 type overwrites struct{ storage.Vault }
 
 func (v overwrites) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
@@ -134,7 +135,7 @@ func (v overwrites) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return v.Vault.UpdatePlan(ctx, plan)
 }
 
-// lags reads a plan that runs as it was read the time before.
+// lags returns a running plan as it was at the Read before.
 type lags struct {
 	storage.Vault
 	*shared
@@ -153,7 +154,7 @@ func (v lags) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	return plan, nil
 }
 
-// halves deletes a plan for Read and not for listings.
+// halves hides a deleted plan from Read but not from listings.
 type halves struct {
 	storage.Vault
 	*shared
@@ -175,7 +176,7 @@ func (v halves) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	return v.Vault.Read(ctx, id)
 }
 
-// resurrects brings back with Recovery what was deleted.
+// resurrects restores deleted plans in Recovery.
 type resurrects struct {
 	storage.Vault
 	*shared
@@ -215,7 +216,7 @@ func (v repeats) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[s
 	}, nil
 }
 
-// forgets drops plans that have failed from searches by status.
+// forgets uses only the first status of a search.
 type forgets struct{ storage.Vault }
 
 func (v forgets) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
@@ -225,7 +226,7 @@ func (v forgets) Search(ctx context.Context, f storage.Filters) (iter.Seq[storag
 	return v.Vault.Search(ctx, f)
 }
 
-// races looks whether an ID is taken, and creates the plan in its place a while later.
+// races checks whether an ID is taken, and creates the plan some time later.
 type races struct{ storage.Vault }
 
 func (v races) Create(ctx context.Context, plan *workflow.Plan) error {
@@ -251,24 +252,24 @@ var breakages = map[string]func(v storage.Vault, s *shared) storage.Vault{
 	"create in two motions": func(v storage.Vault, _ *shared) storage.Vault { return races{v} },
 }
 
-var suffices = regexp.MustCompile(`; (\d+) of them suffice:`)
+var enough = regexp.MustCompile(`; (\d+) of them are enough:`)
 
-// TestModelFinds holds the model against vaults that are broken, each in its own way: it must find each, and show it with
-// a few operations.
+// TestModelFinds runs the model on broken vaults. It must find each breakage, and show it with a few
+// operations.
 func TestModelFinds(t *testing.T) {
 	for name, wrap := range breakages {
 		if name == "create in two motions" {
-			continue // which only shows beside others
+			continue // only concurrent calls show it
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := failure(t, func(t storagetest.T) { storagetest.Model{Seed: 1, Ops: 400}.Run(t, breaking(wrap)) })
-				short := suffices.FindStringSubmatch(said)
+				said := failure(t, func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 400}.Run(t, breaking(wrap)) })
+				short := enough.FindStringSubmatch(said)
 				if short == nil {
 					t.Fatalf("not found, or not reduced: %q", said)
 				}
 				if n, _ := strconv.Atoi(short[1]); n > 5 {
-					t.Errorf("it takes %d operations to show it", n)
+					t.Errorf("the model needs %d operations to show it", n)
 				}
 				t.Log(said)
 			})
@@ -276,13 +277,13 @@ func TestModelFinds(t *testing.T) {
 	}
 }
 
-// TestHistoriesFind does the same with histories and what shows in them.
+// TestHistoriesFind runs histories on broken vaults.
 func TestHistoriesFind(t *testing.T) {
 	for _, name := range []string{"no versions", "stale read", "create in two motions"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for seed := range uint64(20) {
-					said := failure(t, func(t storagetest.T) { storagetest.History{Seed: seed}.Run(t, breaking(breakages[name])) })
+					said := failure(t, func(t storagetest.T) { metamorphic.History{Seed: seed}.Run(t, breaking(breakages[name])) })
 					if said != "" {
 						t.Logf("with seed %d: %s", seed, said)
 						return
@@ -294,26 +295,26 @@ func TestHistoriesFind(t *testing.T) {
 	}
 }
 
-// TestModelOfASoundVault holds model and histories against the reference vault, whose every call is one instant: IDs may
-// have any number of lives there.
+// TestModelOfASoundVault runs the model and histories on the reference vault. Its calls are atomic, so plans
+// may be created again at any time.
 func TestModelOfASoundVault(t *testing.T) {
 	sound := breaking(func(v storage.Vault, _ *shared) storage.Vault { return v })
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(5) {
-			storagetest.Model{Seed: seed, Ops: 1000, Clients: 5}.Run(t, sound)
+			metamorphic.Model{Seed: seed, Ops: 1000, Clients: 5}.Run(t, sound)
 			for _, recreate := range []bool{false, true} {
-				storagetest.History{Seed: seed, Clients: 6, Recreate: recreate}.Run(t, sound)
+				metamorphic.History{Seed: seed, Clients: 6, Recreate: recreate}.Run(t, sound)
 			}
 		}
 	})
 }
 
-// TestModelIsRepeatable runs the same broken vault twice: the failures are the same, but for IDs.
+// TestModelIsRepeatable runs one seed twice on a broken vault. The failures must be the same, except for IDs.
 func TestModelIsRepeatable(t *testing.T) {
 	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|ETag:\S+|:\d\d\.\d+`)
 	run := func() (said string) {
 		synctest.Test(t, func(t *testing.T) {
-			said = failure(t, func(t storagetest.T) { storagetest.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) })
+			said = failure(t, func(t storagetest.T) { metamorphic.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) })
 		})
 		return ids.ReplaceAllString(said, "*")
 	}

@@ -1,4 +1,4 @@
-package storagetest
+package metamorphic
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
-
-// The calls that only look.
 
 func (r *modelRun) read() {
 	plan := r.now.plan
@@ -67,14 +65,14 @@ func (r *modelRun) exists() {
 	}
 }
 
-type modelListing = iter.Seq[storage.Stream[storage.ListResult]]
+type listing = iter.Seq[storage.Stream[storage.ListResult]]
 
 func (r *modelRun) list() {
 	limit := r.rand.IntN(r.m.Plans)
 	if r.rand.IntN(2) == 0 {
 		limit = 0
 	}
-	r.listing(fmt.Sprintf("List %d", limit), storage.Filters{Limit: limit}, func(ctx context.Context, v storage.Vault) (modelListing, error) {
+	r.listing(fmt.Sprintf("List %d", limit), storage.Filters{Limit: limit}, func(ctx context.Context, v storage.Vault) (listing, error) {
 		return v.List(ctx, limit)
 	})
 }
@@ -82,7 +80,7 @@ func (r *modelRun) list() {
 func (r *modelRun) search() {
 	f := r.filters()
 	what := "Search " + r.words(f)
-	search := func(ctx context.Context, v storage.Vault) (modelListing, error) { return v.Search(ctx, f) }
+	search := func(ctx context.Context, v storage.Vault) (listing, error) { return v.Search(ctx, f) }
 	if !modelZero(f) {
 		r.listing(what, f, search)
 		return
@@ -92,7 +90,7 @@ func (r *modelRun) search() {
 		return err
 	})
 	r.note("%s: %s", what, outcome(err))
-	if !modelIs(err, storage.ErrInvalid) {
+	if !isOnly(err, storage.ErrInvalid) {
 		r.fail("%s: got %v, want ErrInvalid", what, err)
 	}
 }
@@ -147,21 +145,12 @@ func (r *modelRun) words(f storage.Filters) string {
 	return s
 }
 
-// listing holds a listing against the model.
-func (r *modelRun) listing(what string, f storage.Filters, list func(context.Context, storage.Vault) (modelListing, error)) {
+// listing compares a listing with the model.
+func (r *modelRun) listing(what string, f storage.Filters, list func(context.Context, storage.Vault) (listing, error)) {
 	var got []storage.ListResult
-	err := r.with(func(ctx context.Context, v storage.Vault) error {
-		results, err := list(ctx, v)
-		if err != nil {
-			return err
-		}
-		for s := range results {
-			if s.Err != nil {
-				return s.Err
-			}
-			got = append(got, s.Result)
-		}
-		return nil
+	err := r.with(func(ctx context.Context, v storage.Vault) (err error) {
+		got, err = storage.Collect(list(ctx, v))
+		return err
 	})
 	r.note("%s: %d plans, %s", what, len(got), outcome(err))
 	if r.now.cut() && err != nil && wasCut(err) {
@@ -173,7 +162,7 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 	rest := got
 	for _, plan := range r.newestFirst() {
 		if f.Limit > 0 && len(got) == f.Limit && len(rest) == 0 {
-			return // the listing is full, and tells nothing of the rest
+			return // the listing is full, and says nothing about the other plans
 		}
 		shown := len(rest) > 0 && rest[0].ID == r.id(plan)
 		before := r.describe(plan)
@@ -198,7 +187,7 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 	}
 }
 
-// newestFirst has the plans in the order of listings.
+// newestFirst returns the plans in the order of listings.
 func (r *modelRun) newestFirst() []int {
 	plans := make([]int, r.m.Plans)
 	for i := range plans {

@@ -1,4 +1,4 @@
-package storagetest
+package metamorphic
 
 import (
 	"context"
@@ -14,58 +14,63 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// History lets several clients work on a few plans at the same time, notes when each call began and ended and what it
-// returned, and looks for an order of the calls that explains it all: one after the other, none before it began or after it
-// ended. The test breaks when there is none.
+// History lets several clients work on a few plans at the same time, and records when each call began and
+// ended and what it returned. It then looks for an order of the calls, one after the other, that explains all
+// results and is consistent with the times. The test fails if there is none.
 //
-// A Read of a plan that is worked on is no snapshot over its parts, so the order is looked for of each object apart: of the
-// plan's own fields, and of each of its actions, each together with the plan's being there.
+// A Read of a plan while others update it is not a snapshot of all objects. History therefore looks for an
+// order for each object by itself: for the plan's own fields and for each action, together with the existence
+// of the plan.
 type History struct {
-	// Seed chooses what the clients do; how their calls interleave is up to time and chance, in a bubble of testing/synctest to
-	// the seed as well.
+	// Seed determines what the clients do, and in a bubble of testing/synctest also how their calls
+	// interleave.
 	Seed uint64
-	// Clients is how many there are; 0 is 4.
+	// Clients is the number of clients; 0 means 4.
 	Clients int
-	// Ops is how many calls each of them makes, at least; 0 is 12.
+	// Ops is the least number of calls of each client in each phase; 0 means 12.
 	Ops int
-	// Plans is how many plans they share; 0 is 2.
+	// Plans is the number of plans that they share; 0 means 2.
 	Plans int
-	// Faults lets every second client meet passing faults, where the store offers them.
+	// Faults lets every second client meet temporary faults. The run is skipped if the store has no Faulty.
 	Faults bool
-	// Deaths lets the processes of some clients die, where the store offers it.
+	// Deaths lets the processes of some clients die. The run is skipped if the store has no Dying.
 	Deaths bool
-	// Recreate lets clients create a plan anew whose ID others are just deleting: for vaults whose Delete is one step. Otherwise
-	// plans are deleted when nobody creates any more.
+	// Recreate lets clients create a plan while others delete a plan with the same ID. It requires a vault
+	// whose Delete is atomic. Without it, no client creates plans while others delete them.
 	Recreate bool
 }
 
 // event is one call of a history.
 type event struct {
 	client    int
-	kind      modelKind
+	kind      op
 	plan      int
 	call, ret int64
 	err       error
-	// found is what Exists said.
+	// found is the result of Exists.
 	found bool
-	// object is the place of what was updated among the plan's registers; base is the version that it was given with, empty for
-	// any; value is the content that it was given, final says that it was the plan with a final status.
+	// object is the index of the updated object among the plan's registers. base is the content of its
+	// version before, or empty for an update without a version. value is its new content. final means that it
+	// was the plan, with a final status.
 	object      int
 	base, value string
 	final       bool
-	// content has the values of all registers: those of the plan that was created, or those that were read.
+	// content has the values of all registers of the plan that was created or read.
 	content []string
-	// beside says that a Create or a Delete of the plan was under way at the same time, or had an unknown outcome before.
+	// besideCreate and besideDelete mean that a Create or a Delete of the plan was in progress at the same
+	// time, or had an unknown outcome before.
 	besideCreate, besideDelete bool
-	// faulty says that it met passing faults; late says that a Delete of the plan that did was called before.
+	// faulty means that the call met temporary faults. late means that a faulty Delete of the plan was called
+	// before.
 	faulty, late bool
 }
 
-// registers are the objects of a plan of which histories are checked: the plan itself, and its actions.
+// registers returns the objects of a plan whose histories are checked: the plan itself and its actions.
 func registers(p *workflow.Plan) []workflow.Object {
 	var list []workflow.Object
 	for o := range workflow.Walk(p) {
@@ -76,7 +81,7 @@ func registers(p *workflow.Plan) []workflow.Object {
 	return list
 }
 
-// registerValue is the content of an object's own fields. Every write has a Descr of its own.
+// registerValue returns the content of an object. Every write has its own Descr.
 func registerValue(o workflow.Object) string {
 	switch o := o.(type) {
 	case *workflow.Plan:
@@ -95,25 +100,26 @@ func registerValues(p *workflow.Plan) []string {
 	return values
 }
 
-// historyRun is a history under way.
+// historyRun is a history in progress.
 type historyRun struct {
 	h     History
-	t     T
-	store Store
+	t     storagetest.T
+	store storagetest.Store
 	base  time.Time
-	clock atomic.Int64 // orders calls and returns: real clocks are too coarse, and in a bubble many things happen at once
+	clock atomic.Int64 // orders calls and returns; real clocks are too coarse, and in a bubble many calls have the same time
 
 	mu      sync.Mutex
 	events  []event
 	deaths  int
 	faulty  int
 	problem string
-	// versions tells which content each version of an object names.
+	// versions has the content of each version of an object.
 	versions map[string]string
 }
 
-// Run runs the history and breaks the test when no order explains it. It is skipped when the store lacks what it needs.
-func (h History) Run(t T, harness Harness) Figures {
+// Run runs the history and fails the test if no order explains it. It skips the test if the store lacks what
+// the run needs.
+func (h History) Run(t storagetest.T, harness storagetest.Harness) Figures {
 	t.Helper()
 	for n, fallback := range map[*int]int{&h.Clients: 4, &h.Ops: 12, &h.Plans: 2} {
 		if *n == 0 {
@@ -121,7 +127,7 @@ func (h History) Run(t T, harness Harness) Figures {
 		}
 	}
 	var r *historyRun
-	p := modelTry(t, func(p *modelT) {
+	p := runTrial(t, func(p *trial) {
 		r = &historyRun{h: h, t: p, store: harness.New(p), base: time.Now().UTC().Truncate(time.Millisecond), versions: map[string]string{}}
 		r.run()
 	})
@@ -149,10 +155,11 @@ type historyClient struct {
 	n     int
 	rand  *rand.Rand
 	vault storage.Vault
-	// unversioned is where it makes updates without a version; nil where it makes none.
+	// unversioned is the vault for updates without a version, or nil.
 	unversioned storage.Vault
 	faulty      bool
-	// died says whether the client's process did; nil for one that lives. counted says that it was counted.
+	// died reports whether the client's process died; it is nil if the process can't die. counted means that
+	// the death was counted.
 	died    func() bool
 	counted bool
 	known   map[int]*workflow.Plan
@@ -180,17 +187,17 @@ func (r *historyRun) run() {
 		r.phase(clients, (*historyClient).begin)
 		r.phase(clients, (*historyClient).end)
 	default:
-		// Parts are written before a plan becomes final, so nobody may still be at it.
+		// All sub-objects must be written before a plan becomes final.
 		r.observer(nodes[0]).prepare()
 		r.phase(clients, (*historyClient).work)
 		for _, c := range clients {
-			clear(c.known) // a plan is given its last status with the last states of its parts
+			clear(c.known) // a final plan needs the last states of its sub-objects
 		}
 		r.phase(clients, (*historyClient).finish)
 	}
 	last := r.observer(nodes[0])
 	last.readAll()
-	r.settle(nodes[1])
+	r.recoverAll(nodes[1])
 	last.readAll()
 	for _, v := range append(nodes, r.vaults(clients)...) {
 		_ = v.Close(context.WithoutCancel(r.t.Context()))
@@ -211,7 +218,7 @@ func (r *historyRun) vaults(clients []*historyClient) []storage.Vault {
 	return list
 }
 
-// client makes a client: on its own node, under faults, or one whose process is going to die.
+// client makes a client: on its node, with faults, or in a process that is going to die.
 func (r *historyRun) client(n int, node storage.Vault) *historyClient {
 	c := &historyClient{
 		historyRun: r, n: n, vault: node, known: map[int]*workflow.Plan{},
@@ -228,7 +235,7 @@ func (r *historyRun) client(n int, node storage.Vault) *historyClient {
 	return c
 }
 
-// observer makes one more client, that works while the others do not.
+// observer makes a client that works while the others do not.
 func (r *historyRun) observer(v storage.Vault) *historyClient {
 	return &historyClient{
 		historyRun: r, n: r.h.Clients, vault: v, known: map[int]*workflow.Plan{},
@@ -236,7 +243,7 @@ func (r *historyRun) observer(v storage.Vault) *historyClient {
 	}
 }
 
-// phase lets all clients do the same thing a number of times, at once.
+// phase lets all clients do the same thing a number of times, concurrently.
 func (r *historyRun) phase(clients []*historyClient, do func(c *historyClient)) {
 	var all sync.WaitGroup
 	for _, c := range clients {
@@ -253,8 +260,8 @@ func (r *historyRun) phase(clients []*historyClient, do func(c *historyClient)) 
 	all.Wait()
 }
 
-// settle recovers what was left. Nothing may be wrong after that.
-func (r *historyRun) settle(v storage.Vault) {
+// recoverAll recovers what the clients left. Then Check must find nothing.
+func (r *historyRun) recoverAll(v storage.Vault) {
 	if r.store.PassGrace != nil {
 		r.store.PassGrace(r.t)
 	}
@@ -269,9 +276,9 @@ func (r *historyRun) settle(v storage.Vault) {
 	}
 }
 
-// The clients' ways of life. Each is called again and again, and makes a call or two.
+// The following methods are the behaviours of clients. Each makes one call or two, and is called repeatedly.
 
-// live does everything to a plan, without regard for the others.
+// live makes any call of a plan.
 func (c *historyClient) live() {
 	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
 	case n < 25:
@@ -317,7 +324,7 @@ func (c *historyClient) end() {
 	}
 }
 
-// prepare creates all plans and lets them run.
+// prepare creates all plans and moves them to Running.
 func (c *historyClient) prepare() {
 	for plan := range c.h.Plans {
 		c.create(plan)
@@ -325,7 +332,7 @@ func (c *historyClient) prepare() {
 	}
 }
 
-// work works on plans that run: with the versions that it knows, or without.
+// work updates running plans, with the versions that the client knows or without versions.
 func (c *historyClient) work() {
 	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
 	case n < 30:
@@ -337,7 +344,7 @@ func (c *historyClient) work() {
 	}
 }
 
-// finish brings plans to their ends.
+// finish moves plans to a final status.
 func (c *historyClient) finish() {
 	plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100)
 	if c.known[plan] == nil || n < 40 {
@@ -358,7 +365,8 @@ func (c *historyClient) finish() {
 	}
 }
 
-// note keeps an event. What a process that died would have been told nobody knows.
+// note makes a call and records it as an event. Nobody knows what the call of a dead process would have
+// returned.
 func (c *historyClient) note(e event, do func(ctx context.Context) error) error {
 	limit := 10 * time.Minute
 	if c.died != nil {
@@ -382,7 +390,7 @@ func (c *historyClient) note(e event, do func(ctx context.Context) error) error 
 	return e.err
 }
 
-// amend completes the last event of this client with what its call returned.
+// amend completes the last event of this client with the result of its call.
 func (c *historyClient) amend(change func(e *event)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,23 +402,23 @@ func (c *historyClient) amend(change func(e *event)) {
 	}
 }
 
-// learn notes which contents the versions in a plan name. One version names one content for ever.
+// learn records the contents of the versions in a plan. A version has one content forever.
 func (c *historyClient) learn(plan int, objects ...workflow.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range objects {
 		key, value := fmt.Sprint(plan, *o.Header().ID, o.Header().State.ETag), registerValue(o)
 		if o.Header().State.ETag == "" {
-			c.problem = fmt.Sprintf("%s %s came without a version", o.Kind(), *o.Header().ID)
+			c.problem = fmt.Sprintf("%s %s has no version", o.Kind(), *o.Header().ID)
 		}
 		if before, known := c.versions[key]; known && before != value {
-			c.problem = fmt.Sprintf("the version %s of %s %s is of %q and of %q", o.Header().State.ETag, o.Kind(), *o.Header().ID, before, value)
+			c.problem = fmt.Sprintf("the version %s of %s %s has the contents %q and %q", o.Header().State.ETag, o.Kind(), *o.Header().ID, before, value)
 		}
 		c.versions[key] = value
 	}
 }
 
-// token is a text that is used once.
+// token returns a text that is used once.
 func (c *historyClient) token() string {
 	c.writes++
 	return fmt.Sprintf("by %d, %d", c.n, c.writes)
@@ -422,12 +430,12 @@ func (c *historyClient) create(plan int) {
 	seed := c.h.Seed + uint64(plan)<<16
 	for o := range workflow.Walk(p) {
 		seed++
-		*o.Header().ID = modelID(c.base.Add(-time.Duration(plan)*time.Second), seed)
+		*o.Header().ID = idFrom(c.base.Add(-time.Duration(plan)*time.Second), seed)
 		if a, ok := o.(*workflow.Action); ok {
 			a.Descr = p.Descr
 		}
 	}
-	err := c.note(event{kind: modelCreate, plan: plan, content: registerValues(p)}, func(ctx context.Context) error { return c.vault.Create(ctx, p) })
+	err := c.note(event{kind: opCreate, plan: plan, content: registerValues(p)}, func(ctx context.Context) error { return c.vault.Create(ctx, p) })
 	if err == nil {
 		c.learn(plan, registers(p)...)
 		c.known[plan] = p
@@ -435,12 +443,12 @@ func (c *historyClient) create(plan int) {
 }
 
 func (c *historyClient) id(plan int) uuid.UUID {
-	return modelID(c.base.Add(-time.Duration(plan)*time.Second), c.h.Seed+uint64(plan)<<16+1)
+	return idFrom(c.base.Add(-time.Duration(plan)*time.Second), c.h.Seed+uint64(plan)<<16+1)
 }
 
 func (c *historyClient) read(plan int) {
 	var got *workflow.Plan
-	err := c.note(event{kind: modelRead, plan: plan}, func(ctx context.Context) (err error) {
+	err := c.note(event{kind: opRead, plan: plan}, func(ctx context.Context) (err error) {
 		got, err = c.vault.Read(ctx, c.id(plan))
 		return err
 	})
@@ -459,7 +467,7 @@ func (c *historyClient) readAll() {
 
 func (c *historyClient) exists(plan int) {
 	var found bool
-	_ = c.note(event{kind: modelExists, plan: plan}, func(ctx context.Context) (err error) {
+	_ = c.note(event{kind: opExists, plan: plan}, func(ctx context.Context) (err error) {
 		found, err = c.vault.Exists(ctx, c.id(plan))
 		return err
 	})
@@ -467,12 +475,12 @@ func (c *historyClient) exists(plan int) {
 }
 
 func (c *historyClient) delete(plan int) {
-	_ = c.note(event{kind: modelDelete, plan: plan}, func(ctx context.Context) error { return c.vault.Delete(ctx, c.id(plan)) })
+	_ = c.note(event{kind: opDelete, plan: plan}, func(ctx context.Context) error { return c.vault.Delete(ctx, c.id(plan)) })
 }
 
-// recover calls Recovery beside the others, as a node that starts does.
+// recover calls Recovery while the others work, as a node does when it starts.
 func (c *historyClient) recover() {
-	err := c.note(event{kind: modelRecover, plan: -1}, func(ctx context.Context) error { return c.vault.Recovery(ctx) })
+	err := c.note(event{kind: opRecover, plan: -1}, func(ctx context.Context) error { return c.vault.Recovery(ctx) })
 	if err != nil && c.died == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -480,7 +488,7 @@ func (c *historyClient) recover() {
 	}
 }
 
-// update updates the plan or one of its actions, from what the client knows. blind is without a version.
+// update updates the plan or one of its actions, from what the client knows. blind means without a version.
 func (c *historyClient) update(plan int, blind bool) {
 	known := c.known[plan]
 	if known == nil || c.rand.IntN(4) == 0 {
@@ -505,20 +513,21 @@ func (c *historyClient) update(plan int, blind bool) {
 	c.put(plan, o, status, blind)
 }
 
-// put updates one object that the client knows to a status and a content of its own.
+// put updates one object that the client knows, with a status and a content of its own.
 func (c *historyClient) put(plan int, known workflow.Object, status workflow.Status, blind bool) {
 	if known == nil {
 		return
 	}
-	o := modelClone(known)
+	o := plantest.Clone(known)
 	s := o.Header().State
 	s.Status = status
-	// Not where faults come: a blind update whose answer was lost is sent again, and overwrites what was written since.
+	// Clients with faults have no unversioned vault: a blind update whose answer was lost is sent again, and
+	// would overwrite later updates.
 	v := c.vault
 	if blind = blind && c.unversioned != nil; blind {
 		v, s.ETag = c.unversioned, ""
 	}
-	e := event{kind: modelUpdate, plan: plan, base: s.ETag, final: o.Kind() == workflow.KindPlan && status.Final()}
+	e := event{kind: opUpdate, plan: plan, base: s.ETag, final: o.Kind() == workflow.KindPlan && status.Final()}
 	if !blind {
 		e.base = registerValue(known)
 	}
@@ -533,14 +542,14 @@ func (c *historyClient) put(plan int, known workflow.Object, status workflow.Sta
 	err := c.note(e, func(ctx context.Context) error { return storage.Update(ctx, v, o) })
 	switch {
 	case err == nil:
-		modelAdopt(modelFind(c.known[plan], o), o)
+		copyOwnFields(find(c.known[plan], o), o)
 		c.learn(plan, o)
 	default:
 		delete(c.known, plan)
 	}
 }
 
-// list puts events into lines, in the order in which they began.
+// list returns the events as lines, in the order in which they began.
 func (r *historyRun) list(events []event) string {
 	events = slices.Clone(events)
 	slices.SortFunc(events, func(a, b event) int { return int(a.call - b.call) })
@@ -554,17 +563,17 @@ func (r *historyRun) list(events []event) string {
 func (e event) String() string {
 	what := ""
 	switch e.kind {
-	case modelCreate:
+	case opCreate:
 		what = fmt.Sprintf("Create %q", e.content)
-	case modelUpdate:
+	case opUpdate:
 		what = fmt.Sprintf("Update object %d from %q to %q", e.object, e.base, e.value)
-	case modelDelete:
+	case opDelete:
 		what = "Delete"
-	case modelRead:
+	case opRead:
 		what = fmt.Sprintf("Read: %q", e.content)
-	case modelExists:
+	case opExists:
 		what = fmt.Sprintf("Exists: %v", e.found)
-	case modelRecover:
+	case opRecover:
 		what = "Recovery"
 	}
 	return fmt.Sprintf("%5d to %5d  client %d, plan %d: %s: %s", e.call, e.ret, e.client, e.plan, what, outcome(e.err))

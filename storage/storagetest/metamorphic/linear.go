@@ -1,4 +1,4 @@
-package storagetest
+package metamorphic
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// check looks for an order of the calls on each object of each plan.
+// check looks for an order of the calls for each object of each plan.
 func (r *historyRun) check() string {
 	for plan := range r.h.Plans {
 		events := r.of(plan)
@@ -19,13 +19,13 @@ func (r *historyRun) check() string {
 			if linear(events, object) {
 				continue
 			}
-			return fmt.Sprintf("no order explains what was seen of object %d of plan %d:\n%s", object, plan, r.list(modelReduceHistory(events, object)))
+			return fmt.Sprintf("no order explains the results for object %d of plan %d:\n%s", object, plan, r.list(reduceHistory(events, object)))
 		}
 	}
 	return ""
 }
 
-// of returns the calls on a plan, each with what was under way beside it.
+// of returns the calls on a plan, each with what was in progress at the same time.
 func (r *historyRun) of(plan int) []event {
 	var events []event
 	for _, e := range r.events {
@@ -36,25 +36,25 @@ func (r *historyRun) of(plan int) []event {
 	for i := range events {
 		e := &events[i]
 		for j, other := range events {
-			e.late = e.late || other.kind == modelDelete && other.faulty && other.call < e.ret
+			e.late = e.late || other.kind == opDelete && other.faulty && other.call < e.ret
 			if j == i || other.call > e.ret || other.ret < e.call && !unknown(other.err) {
 				continue
 			}
-			e.besideCreate = e.besideCreate || other.kind == modelCreate
-			e.besideDelete = e.besideDelete || other.kind == modelDelete
+			e.besideCreate = e.besideCreate || other.kind == opCreate
+			e.besideDelete = e.besideDelete || other.kind == opDelete
 		}
 	}
 	return events
 }
 
-// unknown says that a call may have had its effect or not, or be going to have it yet.
+// unknown reports whether a call may have taken effect, or may still take effect.
 func unknown(err error) bool { return errors.Is(err, storage.ErrUnknown) }
 
-// linear says whether an order explains what was seen of one object.
+// linear reports whether an order explains the results for one object.
 func linear(events []event, object int) bool {
 	var ops []porcupine.Operation
 	for _, e := range events {
-		if e.kind == modelUpdate && e.object != object || e.kind == modelRecover {
+		if e.kind == opUpdate && e.object != object || e.kind == opRecover {
 			continue
 		}
 		op := porcupine.Operation{ClientId: e.client, Input: e, Output: object, Call: e.call, Return: e.ret}
@@ -77,13 +77,13 @@ func linear(events []event, object int) bool {
 	return porcupine.CheckOperations(model.ToModel(), ops)
 }
 
-// modelReduceHistory leaves out calls without effect that are not needed to show that there is no order.
-func modelReduceHistory(events []event, object int) []event {
-	events = slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.kind == modelUpdate && e.object != object })
+// reduceHistory leaves out calls without effect that are not needed to show that there is no order.
+func reduceHistory(events []event, object int) []event {
+	events = slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.kind == opUpdate && e.object != object })
 	for i := 0; i < len(events); {
 		e := events[i]
 		fewer := slices.Delete(slices.Clone(events), i, i+1)
-		if writes := e.kind == modelCreate || e.kind == modelUpdate || e.kind == modelDelete; writes && (e.err == nil || unknown(e.err)) || linear(fewer, object) {
+		if writes := e.kind == opCreate || e.kind == opUpdate || e.kind == opDelete; writes && (e.err == nil || unknown(e.err)) || linear(fewer, object) {
 			i++
 			continue
 		}
@@ -92,8 +92,8 @@ func modelReduceHistory(events []event, object int) []event {
 	return events
 }
 
-// step returns what an object may be after a call, when it was state before: "" for a plan that is not there, else the
-// object's content. Nothing means that the call can't have returned what it did.
+// step returns the possible states of an object after a call in the given state. The state is the content of
+// the object, or "" if the plan does not exist. There are none if the call can't have returned what it did.
 func (e event) step(state string, object int) []string {
 	there := state != ""
 	same := []string{state}
@@ -104,33 +104,34 @@ func (e event) step(state string, object int) []string {
 		return nil
 	}
 	switch e.kind {
-	case modelExists:
+	case opExists:
 		return only(e.err != nil && wasCut(e.err) || e.err == nil && e.found == there)
-	case modelRead:
+	case opRead:
 		switch {
 		case e.err == nil:
 			return only(e.content[object] == state)
 		case wasCut(e.err):
 			return same
 		}
-		return only(modelIs(e.err, storage.ErrNotFound) && !there)
-	case modelCreate:
+		return only(isOnly(e.err, storage.ErrNotFound) && !there)
+	case opCreate:
 		return e.stepCreate(there, same, e.content[object], only)
-	case modelDelete:
+	case opDelete:
 		switch {
 		case unknown(e.err) && there:
 			return []string{state, ""}
 		case e.err == nil && there:
 			return []string{""}
 		case e.err == nil:
-			// Of two Deletes at once both may return nil: each has seen to it that the plan is gone. Late copies of requests can make
-			// a Delete that is over look like one that was broken off, which this one then finished.
+			// Two concurrent Deletes may both return nil: each ensured that the plan is gone. Late copies of
+			// requests can make a completed Delete look like an interrupted one, which this Delete then
+			// finished.
 			return only(e.besideDelete || e.late)
 		case unknown(e.err), wasCut(e.err):
 			return same
 		}
-		return only(modelIs(e.err, storage.ErrNotFound) && !there)
-	case modelUpdate:
+		return only(isOnly(e.err, storage.ErrNotFound) && !there)
+	case opUpdate:
 		return e.stepUpdate(state, same, only)
 	}
 	return nil
@@ -147,10 +148,10 @@ func (e event) stepCreate(there bool, same []string, value string, only func(boo
 	case e.err == nil:
 		return nil
 	case there:
-		return only(modelIs(e.err, storage.ErrExists))
+		return only(isOnly(e.err, storage.ErrExists))
 	}
-	// The plan is not there, but another Create or a Delete is at work on it, or its process died at that.
-	return only(modelIs(e.err, storage.ErrConflict) && (e.besideCreate || e.besideDelete))
+	// The plan does not exist, but another Create or a Delete of it is in progress, or was interrupted.
+	return only(isOnly(e.err, storage.ErrConflict) && (e.besideCreate || e.besideDelete))
 }
 
 func (e event) stepUpdate(state string, same []string, only func(bool) []string) []string {
@@ -164,16 +165,16 @@ func (e event) stepUpdate(state string, same []string, only func(bool) []string)
 	case e.err == nil && replaces:
 		return []string{e.value}
 	case e.err == nil:
-		// An update is one request for one object, and does not ask for the plan: while a Delete has removed the plan, and not yet
-		// the object, it succeeds. No reader sees it.
+		// An update is one request for one object. It succeeds if a Delete has removed the plan but not yet
+		// the object. No reader sees its effect.
 		return only(!there && e.besideDelete)
-	case modelIs(e.err, storage.ErrNotFound) && e.final && e.besideDelete && replaces:
-		// The plan was final for all, and then deleted before its object was settled.
+	case isOnly(e.err, storage.ErrNotFound) && e.final && e.besideDelete && replaces:
+		// Readers saw the plan as final, and then it was deleted before its plan object was written.
 		return []string{e.value}
-	case modelIs(e.err, storage.ErrNotFound):
+	case isOnly(e.err, storage.ErrNotFound):
 		return only(!there)
-	case modelIs(e.err, storage.ErrConflict) && !there:
-		return only(e.besideCreate || e.besideDelete) // the same of what is there while a plan is not yet, or not any more
+	case isOnly(e.err, storage.ErrConflict) && !there:
+		return only(e.besideCreate || e.besideDelete) // the object exists before its plan does, or after it is gone
 	}
-	return only(modelIs(e.err, storage.ErrConflict) && e.base != "" && e.base != state)
+	return only(isOnly(e.err, storage.ErrConflict) && e.base != "" && e.base != state)
 }

@@ -1,0 +1,142 @@
+// Package metamorphic runs random operations on a vault and compares the results with a model of the vault.
+// It finds bugs that need a sequence of calls, or calls at the same time, which nobody would think of as a
+// case of storagetest.
+//
+// [Model] runs the operations of several clients one after the other and predicts each result. [History] runs
+// them at the same time and looks for an order that explains the results.
+package metamorphic
+
+import (
+	"strings"
+
+	"github.com/planvault/azblob/storage/storagetest"
+)
+
+// Model runs random operations of several clients, one after the other, on a vault and on a map that holds
+// what the vault must hold. The map predicts each result and each error. If a process died there are several
+// possibilities, until a later result decides between them. Any difference fails the test, which prints the
+// shortest sequence that it could find.
+//
+// The operations depend only on the seed, so the same Model finds the same difference again, as far as the
+// vault does not depend on time and chance. Each run has a store of its own.
+type Model struct {
+	// Seed determines the operations. A failure prints it.
+	Seed uint64
+	// Ops is the number of operations; 0 means 100.
+	Ops int
+	// Clients is the number of clients, each with its own knowledge of plans and versions; 0 means 3.
+	Clients int
+	// Plans is the number of IDs that the clients use; 0 means 8.
+	Plans int
+	// Faults lets some calls meet temporary faults, which must not change any result. The run is skipped if
+	// the store has no Faulty.
+	Faults bool
+	// Deaths lets the process of some calls die. The run is skipped if the store has no Dying.
+	Deaths bool
+	// Deadlines lets the context of some calls end early. It requires a store that never applies a request
+	// after the call that sent it has returned.
+	Deadlines bool
+}
+
+// Figures are the statistics of a run.
+type Figures struct {
+	// Operations is the number of calls of a vault.
+	Operations int
+	// Faulty is the number of those on a vault that meets faults.
+	Faulty int
+	// Deaths is the number of processes that died in a call, Unknown the number of writes with an unknown
+	// outcome.
+	Deaths, Unknown int
+}
+
+// Plus returns the sums of the figures of two runs.
+func (f Figures) Plus(g Figures) Figures {
+	return Figures{f.Operations + g.Operations, f.Faulty + g.Faulty, f.Deaths + g.Deaths, f.Unknown + g.Unknown}
+}
+
+// Cases returns short runs as cases of the conformance suite: storagetest.Run(t, h, metamorphic.Cases()...).
+// Programs call [Model.Run] and [History.Run] for longer runs.
+func Cases() []storagetest.Case {
+	return []storagetest.Case{
+		modelCase("a vault answers random operations as a plain map does", Model{}),
+		modelCase("passing faults do not show", Model{Faults: true}),
+		modelCase("what a dying process did is done whole or not at all", Model{Deaths: true, Ops: 150}),
+		{Name: "model/concurrent histories are linearizable for each plan", Run: func(t storagetest.T, h storagetest.Harness) {
+			for _, seed := range []uint64{1, 2, 3} {
+				hist := History{Seed: seed}
+				t.Logf("%+v: %+v", hist, hist.Run(t, h))
+			}
+		}},
+	}
+}
+
+func modelCase(name string, m Model) storagetest.Case {
+	return storagetest.Case{Name: "model/" + name, Run: func(t storagetest.T, h storagetest.Harness) {
+		for _, seed := range []uint64{1, 2} {
+			m.Seed = seed
+			t.Logf("%+v: %+v", m, m.Run(t, h))
+		}
+	}}
+}
+
+// Run runs the model, and fails the test if the vault differs from it. It skips the test if the harness lacks
+// what the run needs.
+func (m Model) Run(t storagetest.T, h storagetest.Harness) Figures {
+	t.Helper()
+	m = m.withDefaults()
+	steps := m.steps()
+	first := m.attempt(t, h, steps)
+	switch {
+	case first.skipped != "":
+		t.Skipf("%s", first.skipped)
+	case first.failure == "":
+		return first.Figures
+	}
+	t.Logf("%+v: failed after %d of %d operations: %s: looking for a shorter sequence", m, first.steps, m.Ops, first.failure)
+	// Report the last attempt that failed, which is that of the reduced sequence.
+	last := first
+	fails := func(steps []step) bool {
+		a := m.attempt(t, h, steps)
+		if a.failure != "" {
+			last = a
+		}
+		return a.failure != ""
+	}
+	short := reduce(steps[:first.steps], 600, fails, step.simpler)
+	t.Fatalf("%s\n\nThe run %+v failed after %d operations; %d of them are enough:\n%s", last.failure, m, first.steps, len(short), last.trace)
+	return first.Figures
+}
+
+func (m Model) withDefaults() Model {
+	for n, fallback := range map[*int]int{&m.Ops: 100, &m.Clients: 3, &m.Plans: 8} {
+		if *n == 0 {
+			*n = fallback
+		}
+	}
+	return m
+}
+
+// attemptResult is the result of an attempt. failure is empty if the vault agreed with the model.
+type attemptResult struct {
+	Figures
+	failure, skipped, trace string
+	// steps is the number of steps done, including the one that failed.
+	steps int
+}
+
+// attempt runs the steps on a new store.
+func (m Model) attempt(t storagetest.T, h storagetest.Harness, steps []step) attemptResult {
+	var r *modelRun
+	p := runTrial(t, func(p *trial) {
+		r = newModelRun(p, m, h.New(p))
+		for _, s := range steps {
+			r.do(s)
+		}
+		r.finish()
+	})
+	result := attemptResult{failure: p.failure, skipped: p.skipped}
+	if r != nil {
+		result.Figures, result.trace, result.steps = r.Figures, strings.Join(r.trace, "\n"), min(r.done, len(steps))
+	}
+	return result
+}

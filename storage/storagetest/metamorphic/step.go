@@ -1,0 +1,85 @@
+package metamorphic
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// op is what a step does.
+type op int
+
+const (
+	opCreate op = iota
+	opUpdate
+	opDelete
+	opRepeat
+	opRead
+	opExists
+	opList
+	opSearch
+	opRecover
+	opReopen
+	opGrace
+	opRecoverAll
+	opCount
+)
+
+// weights are the relative frequencies of the steps.
+var weights = [opCount]int{
+	opCreate: 14, opUpdate: 40, opDelete: 5, opRepeat: 4, opRead: 15, opExists: 4, opList: 5, opSearch: 8,
+	opRecover: 3, opReopen: 2, opGrace: 1, opRecoverAll: 1,
+}
+
+// step is one step of a run. Its details follow from the step and from the state that it meets, so any steps
+// can be left out of a sequence, and the others still make sense.
+type step struct {
+	kind         op
+	client, plan int
+	// seed determines everything else.
+	seed uint64
+	// faulty uses the vault that meets faults.
+	faulty bool
+	// dies is the request at which the process dies, or 0. after means that this request takes effect.
+	dies  int
+	after bool
+	// limit is the deadline of the call, or 0.
+	limit time.Duration
+}
+
+// steps returns the steps of the run.
+func (m Model) steps() []step {
+	r := rand.New(rand.NewPCG(m.Seed, 1))
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	steps := make([]step, m.Ops)
+	for i := range steps {
+		s := step{client: r.IntN(m.Clients), plan: r.IntN(m.Plans), seed: r.Uint64()}
+		for n := r.IntN(total); n >= weights[s.kind]; s.kind++ {
+			n -= weights[s.kind]
+		}
+		switch n := r.IntN(100); {
+		case n < 40:
+			s.faulty = m.Faults
+		case n < 52 && m.Deaths:
+			s.dies, s.after = 1+r.IntN(1+r.IntN(12)), r.IntN(2) == 0 // most calls are of few requests
+		case n < 60 && m.Deadlines:
+			s.limit = time.Duration(1 + r.IntN(40_000_000))
+		}
+		steps[i] = s
+	}
+	return steps
+}
+
+// simpler returns the steps that may replace a step, simplest first.
+func (s step) simpler() []step {
+	plain := step{kind: s.kind, client: s.client, plan: s.plan, seed: s.seed}
+	if plain == s {
+		return nil
+	}
+	return []step{plain}
+}
+
+// cut reports whether the step may be interrupted.
+func (s step) cut() bool { return s.dies > 0 || s.limit > 0 }
