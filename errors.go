@@ -11,11 +11,11 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// An error is made in two steps. blobError or vaultError says what was being done to which blob; opError adds the method and
-// the plan when the error leaves the vault.
+// An error is made in two steps. blobError or vaultError says what was being done to which blob; opError adds
+// the method and the plan when the error leaves the vault.
 
-// blobError is the error of a request: it returns err with what was being done to which blob. No other function translates
-// the blob client's errors into those of package storage.
+// blobError is the error of a request: it returns err with what was being done to which blob. No other
+// function translates the blob client's errors into those of package storage.
 func blobError(doing string, ref blob.Ref, err error) error {
 	if err == nil {
 		return nil
@@ -23,7 +23,8 @@ func blobError(doing string, ref blob.Ref, err error) error {
 	return &storage.Error{Doing: doing, Blob: ref.String(), Err: translate(err)}
 }
 
-// vaultError is the error of what the vault concludes from blobs that it did get. The format wraps one of storage's errors.
+// vaultError is the error of what the vault concludes from blobs that it did get. The format wraps one of
+// storage's errors.
 func vaultError(doing string, ref blob.Ref, format string, args ...any) error {
 	return &storage.Error{Doing: doing, Blob: ref.String(), Err: fmt.Errorf(format, args...)}
 }
@@ -37,8 +38,8 @@ func withCause(err error, format string, args ...any) error {
 	return &storage.Error{Doing: e.Doing, Blob: e.Blob, Err: fmt.Errorf(format, args...)}
 }
 
-// sentinels maps the blob client's reasons to the contract's errors. blob.Ended is not in it: the context's own error says
-// enough.
+// sentinels maps the blob client's reasons to the contract's errors. blob.Ended is not in it: the context's
+// own error says enough.
 var sentinels = map[blob.Reason]error{
 	blob.Unreachable:     storage.ErrUnavailable,
 	blob.Absent:          storage.ErrNotFound,
@@ -65,8 +66,8 @@ func translate(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, e)
 }
 
-// clientError returns the blob client's error in err without the sentinel that translate put around it: an absent blob need
-// not mean an absent plan.
+// clientError returns the blob client's error in err without the sentinel that translate put around it: an
+// absent blob need not mean an absent plan.
 func clientError(err error) error {
 	if e := (*blob.Error)(nil); errors.As(err, &e) {
 		return e
@@ -90,7 +91,8 @@ func opError(op string, plan uuid.UUID, err error) error {
 	return &e
 }
 
-// overtaken reports whether err says that another process was faster: the blob to change or remove has changed, or is gone.
+// overtaken reports whether err says that another process was faster: the blob to change or remove has
+// changed, or is gone.
 func overtaken(err error) bool {
 	return errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt)
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
@@ -17,58 +16,64 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// RecoverOptions say how to recover.
+// RecoverOptions are the options of [Vault.Recover].
 type RecoverOptions struct {
-	// DryRun changes nothing and reports what would be done.
+	// DryRun changes nothing. The report says what would be done.
 	DryRun bool
-	// Thorough also mends what no crash leaves: blobs that were lost, or came late, from outside. It lists everything that is
-	// stored, and reads the object of each plan, so its cost follows the history. In addition to the default, it
-	//   - restores the lost marker of an open plan, without which no Recovery and no search for open plans finds it;
-	//   - rewrites lost sub-objects from the object, as they were when it was written. In a Running plan they are then
-	//     NotStarted again and may run again, and the report says so;
-	//   - restores a lost entry from the object: a final one as it was, any other as Running, because nobody can know
-	//     whether it had started;
-	//   - removes what belongs to nothing: entries and sub-objects without a plan that no marker leads to, and sub-objects
-	//     that their plan's object does not name. All of it is left alone until the grace period and the margin are over;
-	//   - names strays in the report.
+	// Thorough also repairs what no crash leaves: blobs that were lost or written late, from outside. It
+	// lists everything that is stored and reads the object of each plan, so its cost grows with the history.
+	// In addition to the default, it
+	//   - restores the lost marker of an open plan, without which neither Recovery nor a search for open plans finds the plan;
+	//   - rewrites lost sub-objects from the object, as they were when the object was written. In a Running plan they are then
+	//     NotStarted again and may run again; the report says so;
+	//   - restores a lost entry from the object: that of a final plan as it was, any other as Running, because nobody can know
+	//     whether the plan had started;
+	//   - removes what belongs to no plan: entries and sub-objects without a plan or a marker, and sub-objects that the
+	//     object of their plan does not name. It leaves them alone until the grace period and the margin are over;
+	//   - reports strays.
 	//
-	// A rewrite that races with a Delete of the plan can leave sub-objects behind, which the next thorough run removes.
+	// A rewrite that races with a Delete of the plan can leave sub-objects behind. The next thorough run
+	// removes them.
 	Thorough bool
 }
 
-// RecoveryReport says what Recover found.
+// RecoveryReport is what [Vault.Recover] found and did.
 type RecoveryReport struct {
-	// Days is how many containers were looked at.
+	// Days is the number of containers that were listed.
 	Days int
-	// Open is how many plans are NotStarted or Running, and whole.
+	// Open is the number of plans that are NotStarted or Running, and whole.
 	Open int
-	// Young is how many were left alone because they may be under way: less than the grace period and a margin has passed
-	// since they were last written, or somebody else was at work on them. Another Recover after that settles them.
+	// Recent is the number of plans that were left alone because another process may be at work on them: they
+	// were written less than the grace period and the margin ago, or changed during the run. A later Recover
+	// finishes them.
 	Recent int
-	// Plans are those on which something was done, or would be in a dry run, or could not be, newest first. A plan on which
-	// several things were done comes several times.
+	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
+	// that needed several repairs is listed once for each.
 	Plans []RecoveredPlan
-	// Strays are blobs that are none of the vault's, as container/name, in no order. Only a thorough Recover looks for them;
-	// it leaves them alone.
+	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recover
+	// looks for them, and it leaves them alone.
 	Strays []string
 }
 
-// Recovery is Recover with its defaults, for the start of a service. The errors of plans that could not be mended are joined.
+// Recovery is [Vault.Recover] with default options, for the start of a service. The error joins those of the
+// plans that could not be repaired.
 func (v *Vault) Recovery(ctx context.Context) error {
 	_, err := v.Recover(ctx, RecoverOptions{})
 	return err
 }
 
-// Recover finishes or removes what crashed processes left: creates and deletes that were broken off, and plans whose last
-// update was. It finds them by their markers, so its cost follows the open plans and not the history: one listing for each
-// day, two requests for each open plan, and what the work on broken ones takes.
+// Recover finishes or removes what crashed processes left: unfinished Creates and Deletes, and unfinished
+// updates to a final status. It finds them by their markers, so its cost grows with the number of open plans
+// and not with the history: one listing for each day, two requests for each open plan, and the repairs.
 //
-// It leaves alone what may be under way, by the service's clock and never by this machine's, and by the longest grace period
-// of all vaults that wrote markers of the plan. It removes nothing on the word of one answer: that a blob is gone must be
-// said by a request for it and by a listing. What no crash of a vault leaves is reported and not removed.
+// Recover leaves recent plans alone, because another process may be at work on them. It measures their age by
+// the service's clock, and waits for the longest grace period of all vaults that wrote the plan's markers. It
+// removes nothing on the evidence of a single answer: a request for a blob and a listing must agree that the
+// blob is gone. Damage that no crash of a vault can cause is reported, and nothing is removed.
 //
-// Recover may run on several nodes at once, and beside all other calls; it may be broken off at any point and run again. A
-// plan that it can't mend is reported, and the rest goes on: the error joins those of the plans, beside the full report.
+// Recover may run on several nodes at once and beside all other calls. It may be stopped at any point and run
+// again. If it can't repair a plan it goes on with the others; the error joins those of all plans, and the
+// report is complete.
 func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryReport, err error) {
 	err = v.call("Recovery", uuid.Nil, func() error {
 		r := recovery{v: v, opts: o}
@@ -80,52 +85,52 @@ func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryR
 	return report, err
 }
 
+// recovery is a Recover that is running.
 type recovery struct {
 	v    *Vault
 	opts RecoverOptions
 
 	mu     sync.Mutex
 	report RecoveryReport
+	errs   []error
 }
 
+// run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
+// stop the others.
 func (r *recovery) run(ctx context.Context) error {
 	days, err := r.v.days(ctx)
 	if err != nil {
 		return err
 	}
 	r.report.Days = len(days)
-	var (
-		plans errgroup.Group
-		mu    sync.Mutex
-		errs  []error
-	)
-	failed := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		errs = append(errs, err)
-	}
-	plans.SetLimit(r.v.concurrency)
-	candidates := r.candidates
+	list := r.candidates
 	if r.opts.Thorough {
-		candidates = r.allPlans
+		list = r.allPlans
 	}
-	for s, err := range candidates(ctx, days) {
-		if err != nil {
-			failed(err) // a day that can't be listed does not keep the others
-			continue
-		}
-		plans.Go(func() error {
-			if err := r.recoverPlan(ctx, s); err != nil {
-				failed(opError("", s.keys.plan, err)) // nor does a plan
+	var workers sync.WaitGroup
+	plans := make(chan planBlobs)
+	for range r.v.concurrency {
+		workers.Go(func() {
+			for b := range plans {
+				if err := r.recoverPlan(ctx, b); err != nil {
+					r.failed(opError("", b.keys.plan, err))
+				}
 			}
-			return nil
 		})
 	}
-	_ = plans.Wait()
-	return errors.Join(errs...)
+	for b, err := range list(ctx, days) {
+		if err != nil {
+			r.failed(err)
+			continue
+		}
+		plans <- b
+	}
+	close(plans)
+	workers.Wait()
+	return errors.Join(r.errs...)
 }
 
-// candidates yields the plans that may need something. An error stands for what is left of a day.
+// candidates yields the plans that may need a repair. An error stands for the rest of a day.
 func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
@@ -133,35 +138,35 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 			return b, true
 		})
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
-		for s, err := range markers {
-			if err == nil && slices.ContainsFunc(unmarked, func(d day) bool { return d.container == s.keys.container }) {
-				marked[s.keys.plan] = true
+		for b, err := range markers {
+			if err == nil && slices.ContainsFunc(unmarked, func(d day) bool { return d.container == b.keys.container }) {
+				marked[b.keys.plan] = true
 			}
-			if !yield(s, err) {
+			if !yield(b, err) {
 				return
 			}
 		}
-		// This layout did not make these containers, so those of their plans that need a marker are found one by one.
+		// The vault did not make these containers, so their open plans may lack markers.
 		plans := r.listDays(ctx, unmarked, plansDir, blob.MaxPage, func(b planBlobs) (planBlobs, bool) {
-			settled := b.committed() && blobStatusOf(b.entry) == final && blobStatusOf(b.object) == final
-			return b, !settled
+			finished := b.committed() && blobStatusOf(b.entry) == final && blobStatusOf(b.object) == final
+			return b, !finished
 		})
-		for s, err := range plans {
-			if !marked[s.keys.plan] && !yield(s, err) {
+		for b, err := range plans {
+			if !marked[b.keys.plan] && !yield(b, err) {
 				return
 			}
 		}
 	}
 }
 
-// inDays lists a directory of days, many at once.
+// listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(planBlobs) (planBlobs, bool)) iter.Seq2[planBlobs, error] {
 	ahead := func(int) int { return r.v.ahead(page) }
-	all := func(string) bool { return true } // markers tell grace periods, entries and objects states
+	all := func(string) bool { return true } // markers have grace periods, entries and objects have states
 	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, all, take))
 }
 
-// everything yields all plans of all days with all that is stored of them, and notes strays.
+// allPlans yields all plans of all days with all their blobs, and reports strays.
 func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		for _, d := range days {
@@ -174,27 +179,25 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 				return
 			}
 			for b, err := range r.v.dayPlans(ctx, d, stray) {
-				if err != nil {
-					if !yield(planBlobs{}, err) {
-						return
-					}
-					break
-				}
-				if !yield(b, nil) {
+				if !yield(b, err) {
 					return
+				}
+				if err != nil {
+					break
 				}
 			}
 		}
 	}
 }
 
-// rounds bounds what is done on one plan in one run; each thing that is mended may bring out another.
-const recoverRounds = 8
+// maxSteps bounds the repairs of one plan in one run. Each repair may uncover the need for another.
+const maxSteps = 8
 
-// settle decides about one plan, by what is there now: the listing only said where to look.
-func (r *recovery) recoverPlan(ctx context.Context, s planBlobs) error {
-	for range recoverRounds {
-		again, err := r.recoverStep(ctx, &s)
+// recoverPlan repairs a plan step by step. Each step looks at the plan again: the listing only said where to
+// look.
+func (r *recovery) recoverPlan(ctx context.Context, b planBlobs) error {
+	for range maxSteps {
+		again, err := r.step(ctx, &b)
 		if err != nil || !again {
 			return err
 		}
@@ -202,146 +205,95 @@ func (r *recovery) recoverPlan(ctx context.Context, s planBlobs) error {
 	return nil
 }
 
-// mend does the first thing that is to be done about a plan, and notes in the suspect what has changed by it. It says whether
-// to look for another.
-func (r *recovery) recoverStep(ctx context.Context, s *planBlobs) (again bool, err error) {
-	c, err := r.v.examine(ctx, *s, r.opts.Thorough)
+// step makes the first repair that a plan needs, and notes in b how it changes the markers. It reports
+// whether to look for another one.
+func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err error) {
+	d, err := r.v.examine(ctx, *b, r.opts.Thorough)
 	switch {
 	case errors.Is(err, storage.ErrConflict):
-		return false, r.countRecent()
+		r.count(&r.report.Recent)
+		return false, nil
 	case errors.Is(err, storage.ErrCorrupt):
-		return false, r.fail(s.keys, "a marker that can't be read", err)
+		return false, r.fail(b.keys, "a marker that can't be read", err)
 	case err != nil:
-		return false, r.lookFailed(ctx, s.keys, err)
+		return false, r.lookFailed(ctx, b.keys, err)
 	}
-	keys := s.keys
-	switch c.finding {
+	switch d.finding {
 	case openPlan:
-		return false, r.countOpen()
+		r.count(&r.report.Open)
 	case tooRecent:
-		return false, r.countRecent()
-	case remains:
-		_, err = r.act(c, func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, c) })
+		r.count(&r.report.Recent)
 	case lostObject, lostEntry, unreadableState:
-		err = r.fail(keys, c.String(), c.err())
-	case restorableEntry:
-		again, err = r.act(c, func() (string, error) { return r.restoreEntry(ctx, keys) })
-		again = again && !r.opts.DryRun
-	case leftDelete:
-		again, err = r.act(c, func() (string, error) {
-			return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.dismissDelete(ctx, c)
-		})
-		s.deleteMarker = nil
-	case unfinalized:
-		if r.opts.Thorough {
-			if err := r.verify(ctx, c); err != nil { // a completion needs all sub-objects
-				return false, err
-			}
-		}
-		again, err = r.act(c, func() (string, error) { return "rewrote the object", r.completeObject(ctx, c) })
-		again = again && r.opts.Thorough && !r.opts.DryRun
-		s.marker = nil
-	case leftMarker:
-		again, err = r.act(c, func() (string, error) {
-			return "removed the marker", r.v.removeMarker(ctx, keys, keys.marker(), c.marker)
-		})
-		again = again && r.opts.Thorough
-		s.marker = nil
-	case lostMarker:
-		s.marker = &blob.Item{Name: keys.marker().Name}
-		again, err = r.act(c, func() (did string, err error) {
-			s.marker.ETag, err = r.restoreMarker(ctx, keys)
-			return "restored the marker", err
-		})
+		return false, r.fail(b.keys, d.String(), d.err())
 	case setBack:
-		err = r.confirmSetBack(ctx, keys)
+		return false, r.confirmSetBack(ctx, b.keys)
 	case unverified:
-		err = r.verify(ctx, c)
+		return false, r.verify(ctx, d)
+	case remains:
+		return false, r.removeRemains(ctx, d)
+	case restorableEntry:
+		return r.restoreEntry(ctx, d)
+	case leftDelete:
+		return r.dismissDelete(ctx, d, b)
+	case leftMarker:
+		return r.removeMarker(ctx, d, b)
+	case lostMarker:
+		return r.restoreMarker(ctx, d, b)
+	case unfinalized:
+		return r.completePlan(ctx, d, b)
 	}
-	return again, err
+	return false, nil
 }
 
-// keep makes an old delete marker on a whole plan harmless, and removes it. A Delete may have been held up between its marker
-// and its commit for any time, on a machine that slept too. It demands the object's version, so the object is written anew
-// before the marker goes.
-func (r *recovery) dismissDelete(ctx context.Context, c diagnosis) error {
-	keys := c.keys
-	if _, _, err := r.rewriteObject(ctx, keys); err != nil {
-		return err
-	}
-	return r.v.removeMarker(ctx, keys, keys.deleteMarker(), c.deleteMarker)
+func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
+	_, err := r.repair(d.keys, d.String(), func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, d) })
+	return err
 }
 
-// rewriteObject writes an object anew, as it is, so that whoever knows its old version can't change or remove it.
-func (r *recovery) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Plan, etag string, err error) {
-	ref := keys.object()
-	body, p, err := r.v.client.Get(ctx, ref)
-	if err != nil {
-		return nil, "", blobError("read object", ref, err)
-	}
-	if plan, err = decodeObject(body, keys.plan); err != nil {
-		return nil, "", blobError("read object", ref, err) // it may be a newer program's
-	}
-	w, err := r.v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
-		p.Metadata[blob.WriteID] = writeID
-		return p.Metadata, nil
+func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
+	done, err := r.repair(d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d.keys) })
+	return done && !r.opts.DryRun, err
+}
+
+func (r *recovery) dismissDelete(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
+	b.deleteMarker = nil
+	return r.repair(d.keys, d.String(), func() (string, error) {
+		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.v.dismissDelete(ctx, d)
 	})
-	return plan, w.etag, blobError("rewrite object", ref, err)
 }
 
-// complete does what the last update of a plan did not come to: it writes the object from entry and sub-objects, and takes
-// the marker away.
-func (r *recovery) completeObject(ctx context.Context, c diagnosis) error {
-	keys := c.keys
-	entry, err := r.v.readEntry(ctx, keys)
-	if err != nil {
-		return err
-	}
-	if !entry.State.Status.Final() {
-		return vaultError("read entry", keys.entry(), "%w: its metadata says that the plan is final, and it says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)
-	}
-	if err := r.rebuildObject(ctx, entry, c); err != nil {
-		return err
-	}
-	// A marker that is gone or has changed meanwhile takes nothing from that.
-	if err := r.v.removeMarker(ctx, keys, keys.marker(), c.marker); !overtaken(err) {
-		return err
-	}
-	return nil
+func (r *recovery) removeMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
+	b.marker = nil
+	done, err := r.repair(d.keys, d.String(), func() (string, error) {
+		return "removed the marker", r.v.removeMarker(ctx, d.keys, d.keys.marker(), d.marker)
+	})
+	return done && r.opts.Thorough, err
 }
 
-// settleObject writes a plan's object anew from its entry and sub-objects, over the version that was looked at.
-func (r *recovery) rebuildObject(ctx context.Context, entry *workflow.Plan, c diagnosis) error {
-	keys := c.keys
-	object, _, err := r.v.readObject(ctx, keys)
-	if err != nil {
-		return err
-	}
-	plan, err := r.v.assemble(ctx, entry, object)
-	if err != nil {
-		return err
-	}
-	body, err := encodeObject(plan)
-	if err != nil {
-		return err
-	}
-	_, err = r.v.putObject(ctx, plan, body, blob.IfMatch(c.object.ETag))
-	return blobError("settle object", keys.object(), err)
+func (r *recovery) restoreMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
+	b.marker = &blob.Item{Name: d.keys.marker().Name}
+	return r.repair(d.keys, d.String(), func() (did string, err error) {
+		b.marker.ETag, err = r.v.restoreMarker(ctx, d.keys)
+		return "restored the marker", err
+	})
 }
 
-// renewObject gives the object of a plan that has not started the versions of sub-objects that were rewritten: readers take
-// them from it. Once the plan runs they ask for the sub-objects.
-func (r *recovery) renewObject(ctx context.Context, c diagnosis) error {
-	entry, err := r.v.readEntry(ctx, c.keys)
-	if err != nil || entry.State.Status != workflow.NotStarted {
-		return err
+// completePlan finishes the last update of a plan. It needs all sub-objects, so a thorough Recovery restores
+// them first.
+func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
+	if r.opts.Thorough {
+		if err := r.verify(ctx, d); err != nil {
+			return false, err
+		}
 	}
-	return r.rebuildObject(ctx, entry, c)
+	b.marker = nil
+	done, err := r.repair(d.keys, d.String(), func() (string, error) { return "rewrote the object", r.v.completeObject(ctx, d) })
+	return done && r.opts.Thorough && !r.opts.DryRun, err
 }
 
-// setBack is about a final object beside an entry that is not.
+// confirmSetBack reports a final object beside an entry that is not final, unless a second look finds the
+// entry final: the plan may have been completed between the answers for entry and object.
 func (r *recovery) confirmSetBack(ctx context.Context, keys keys) error {
-	// They were asked for at once, so the plan may have been completed between the two answers.
 	now, err := r.v.headPlan(ctx, "look at entry", keys)
 	if err != nil {
 		return r.lookFailed(ctx, keys, err)
@@ -349,228 +301,101 @@ func (r *recovery) confirmSetBack(ctx context.Context, keys keys) error {
 	if !now.committed() || blobStatusOf(now.entry) == final {
 		return nil
 	}
-	return r.fail(keys, "a final object beside an entry that is not", blobError("compare entry and object", keys.entry(),
-		fmt.Errorf("%w: the object is final and the entry is not: it was set back from outside", storage.ErrCorrupt)))
+	return r.fail(keys, "a final object beside an entry that is not final", vaultError("compare entry and object", keys.entry(),
+		"%w: the object is final and the entry is not: the entry was set back from outside", storage.ErrCorrupt))
 }
 
-// verify looks whether all sub-objects of a plan are there. They were written before its object, so one that is missing was
-// lost from outside. A thorough Recovery also looks for those that the object does not name.
-func (r *recovery) verify(ctx context.Context, c diagnosis) error {
-	keys := c.keys
-	object, read, err := r.v.readObject(ctx, keys)
+// verify looks for the sub-objects of a plan. They are written before the object, so a missing one was lost
+// from outside.
+func (r *recovery) verify(ctx context.Context, d diagnosis) error {
+	object, read, err := r.v.readObject(ctx, d.keys)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {
-		return r.fail(keys, "an object that can't be read", err)
+		return r.fail(d.keys, "an object that can't be read", err)
 	}
-	parts := workflow.Parts(object)
-	items := c.parts
+	listed := d.parts
 	if !r.opts.Thorough {
-		kinds, _, _ := kindsWorthListing(parts)
-		if items, err = r.v.listParts(ctx, keys, kinds); err != nil {
-			return r.lookFailed(ctx, keys, err)
+		kinds, _, _ := kindsWorthListing(workflow.Parts(object))
+		if listed, err = r.v.listParts(ctx, d.keys, kinds); err != nil {
+			return r.lookFailed(ctx, d.keys, err)
 		}
 	}
-	there := make(map[string]string, len(items))
-	for _, item := range items {
-		there[item.Name] = item.ETag
-	}
-	named := make(map[string]bool, len(parts))
-	var lost []workflow.Object
-	stale := false // the object has versions that are no longer there
-	for _, o := range parts {
-		name := keys.part(o).Name
-		named[name] = true
-		version, _, _ := driver.SplitVersion(o.Header().State.ETag)
-		if etag, ok := there[name]; !ok {
-			lost = append(lost, o)
-		} else if etag != version {
-			stale = true
-		}
-	}
-	// An earlier Recovery may have died between a sub-object and the object, or met another.
-	stale = stale && r.opts.Thorough && blobStatusOf(c.entry) == notStarted && !recent(c.object, c.seen, c.grace)
-	// What is not listed is looked for by name: a listing can miss a blob, and a delete may have begun.
-	lost, err = r.confirmLost(ctx, keys, lost)
+	f := findParts(d, object, listed, r.opts.Thorough)
+	f.lost, err = r.v.confirmLost(ctx, d.keys, f.lost)
 	if errors.Is(err, storage.ErrConflict) {
-		return r.countRecent()
+		r.count(&r.report.Recent)
+		return nil
 	}
 	if err != nil {
-		return r.lookFailed(ctx, keys, err)
+		return r.lookFailed(ctx, d.keys, err)
 	}
-	extra := slices.DeleteFunc(slices.Clone(c.parts), func(item blob.Item) bool {
-		return named[item.Name] || recent(&item, c.seen, c.grace)
-	})
-	if len(lost)+len(extra) == 0 && !stale {
-		if blobStatusOf(c.entry) == final {
-			return nil
+	if f.none() {
+		if blobStatusOf(d.entry) != final {
+			r.count(&r.report.Open)
 		}
-		return r.countOpen()
+		return nil
 	}
-	now, err := r.v.client.Head(ctx, keys.object())
+	ref := d.keys.object()
+	now, err := r.v.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
-		return nil // a delete it was, or the plan was completed or is another one by now
+		return nil // deleted or completed meanwhile, or another plan by now
 	}
 	if err != nil {
-		return r.lookFailed(ctx, keys, blobError("look at object", keys.object(), err))
+		return r.lookFailed(ctx, d.keys, blobError("look at object", ref, err))
 	}
-	if len(lost) == 0 && stale {
-		_, err = r.repair(keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
-			return "rewrote the object", r.renewObject(ctx, c)
+	return r.repairParts(ctx, d, f)
+}
+
+// repairParts repairs what is wrong with the sub-objects of a plan.
+func (r *recovery) repairParts(ctx context.Context, d diagnosis, f partsFinding) (err error) {
+	if f.stale && len(f.lost) == 0 { // rewriting the lost ones renews the object, too
+		_, err = r.repair(d.keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
+			return "rewrote the object", r.v.renewObject(ctx, d)
 		})
 	}
-	return errors.Join(err, r.restoreParts(ctx, c, lost), r.removeExtra(ctx, c, extra))
+	return errors.Join(err, r.restoreParts(ctx, d, f.lost), r.removeExtra(ctx, d, f.extra))
 }
 
-// missing leaves those of a plan's sub-objects that are not there, by their names and by a listing.
-func (r *recovery) confirmLost(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
-	gone := make([]bool, len(parts))
-	err := r.v.parallel(len(parts), func(i int) error {
-		ref := keys.part(parts[i])
-		_, err := r.v.client.Head(ctx, ref)
-		if gone[i] = blob.Is(err, blob.Absent); gone[i] {
-			return nil
-		}
-		return blobError("look for "+parts[i].Kind().String(), ref, err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var lost []workflow.Object
-	var refs []blob.Ref
-	for i, o := range parts {
-		if gone[i] {
-			lost, refs = append(lost, o), append(refs, keys.part(o))
-		}
-	}
-	if len(lost) == 0 {
-		return nil, nil
-	}
-	return lost, r.v.confirmGone(ctx, keys, refs...)
-}
-
-// lostParts reports sub-objects that are not there, or rewrites them from the object.
-func (r *recovery) restoreParts(ctx context.Context, c diagnosis, lost []workflow.Object) error {
+// restoreParts reports lost sub-objects. A thorough Recovery rewrites them from the object.
+func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	keys := c.keys
-	ref := keys.part(lost[0])
+	ref := d.keys.part(lost[0])
 	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
-		return r.fail(keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
+		return r.fail(d.keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
 	}
 	did := "rewrote them from the object"
-	if blobStatusOf(c.entry) == running {
+	if blobStatusOf(d.entry) == running {
 		did += ", which has them as NotStarted: they may run again"
 	}
-	_, err := r.repair(keys, found, func() (string, error) {
-		err := r.v.parallel(len(lost), func(i int) error { return r.rewritePart(ctx, keys, lost[i]) })
-		if err == nil && blobStatusOf(c.entry) == notStarted {
-			err = r.renewObject(ctx, c)
-		}
-		return did, err
-	})
+	_, err := r.repair(d.keys, found, func() (string, error) { return did, r.v.rewriteParts(ctx, d, lost) })
 	return err
 }
 
-// rewrite writes a sub-object anew, as the object has it.
-func (r *recovery) rewritePart(ctx context.Context, keys keys, o workflow.Object) error {
-	ref := keys.part(o)
-	body, err := encodePart(o)
-	if err != nil {
-		return err
-	}
-	_, err = r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return partMetadata(o, writeID) })
-	return blobError("rewrite "+o.Kind().String(), ref, err)
-}
-
-// extraParts removes sub-objects that the plan's object does not name, in the version that was listed.
-func (r *recovery) removeExtra(ctx context.Context, c diagnosis, extra []blob.Item) error {
+// removeExtra removes sub-objects that the object of their plan does not name, in the version that was
+// listed.
+func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.Item) error {
 	if len(extra) == 0 {
 		return nil
 	}
-	keys := c.keys
-	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), keys.at(extra[0].Name))
-	_, err := r.repair(keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, keys, targetsOf(extra)) })
+	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), d.keys.at(extra[0].Name))
+	_, err := r.repair(d.keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, d.keys, targetsOf(extra)) })
 	return err
 }
 
-// restoreMarker writes the marker of an open plan that has lost it. Where the plan is completed or deleted meanwhile a later
-// Recovery removes it.
-func (r *recovery) restoreMarker(ctx context.Context, keys keys) (etag string, err error) {
-	ref := keys.marker()
-	w, err := r.v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return markerMetadata(writeID, r.v.grace), nil
-	})
-	return w.etag, blobError("write marker", ref, err)
-}
-
-// restoreEntry writes the entry of a plan that has lost it, from its object. The object is written anew first, and looked at
-// afterwards: a Delete or a completion that is under way is refused then, or shows.
-//
-// An open plan becomes Running, whether it had started or not: of a plan that is NotStarted readers take the sub-objects from
-// the object, so an update that is under way would never be seen.
-func (r *recovery) restoreEntry(ctx context.Context, keys keys) (did string, err error) {
-	plan, objectETag, err := r.rewriteObject(ctx, keys)
-	if err != nil {
-		return "", err
-	}
-	if !plan.State.Status.Final() {
-		plan.State.Status = workflow.Running
-	}
-	body, err := encodeEntry(plan)
-	if err != nil {
-		return "", err
-	}
-	ref := keys.entry()
-	entry, err := r.v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return planMetadata(plan, typeEntry, writeID)
-	})
-	if err != nil {
-		return "", blobError("rewrite entry", ref, err)
-	}
-	now, err := r.v.client.Head(ctx, keys.object())
-	switch {
-	case err == nil && now.ETag == objectETag:
-		return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), nil
-	case err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return "", blobError("look at object", keys.object(), err)
-	}
-	if err := r.v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
-		return "", err
-	}
-	return "", vaultError("look at object", keys.object(), "%w: it has changed", storage.ErrConflict)
-}
-
-func (r *recovery) countRecent() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Recent++
-	return nil
-}
-
-func (r *recovery) countOpen() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Open++
-	return nil
-}
-
-// act does something about what is wrong with a plan.
-func (r *recovery) act(c diagnosis, do func() (did string, err error)) (done bool, err error) {
-	return r.repair(c.keys, c.String(), do)
-}
-
-// do does something about a plan, unless it is a dry run, and notes it. A version that has changed since it was looked at, or
-// is gone, means that somebody else is at work: the next recovery looks again.
+// repair calls do, except in a dry run, and reports the plan. A blob that has changed or is gone since it was
+// looked at means that another process is at work: a later Recovery looks again.
 func (r *recovery) repair(keys keys, found string, do func() (did string, err error)) (done bool, err error) {
 	p := RecoveredPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch did, err := do(); {
 		case overtaken(err):
-			return false, r.countRecent()
+			r.count(&r.report.Recent)
+			return false, nil
 		case err != nil:
 			p.Err = err
 		default:
@@ -581,7 +406,7 @@ func (r *recovery) repair(keys keys, found string, do func() (did string, err er
 	return p.Err == nil, p.Err
 }
 
-// blind reports a plan that could not be looked at. The end of the context says nothing about a plan.
+// lookFailed reports a plan that could not be looked at. The end of the context says nothing about a plan.
 func (r *recovery) lookFailed(ctx context.Context, keys keys, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -589,6 +414,7 @@ func (r *recovery) lookFailed(ctx context.Context, keys keys, err error) error {
 	return r.fail(keys, "a plan that could not be looked at", err)
 }
 
+// fail reports a plan that can't be repaired, and returns err.
 func (r *recovery) fail(keys keys, found string, err error) error {
 	r.note(RecoveredPlan{ID: keys.plan, Found: found, Err: err})
 	return err
@@ -599,4 +425,18 @@ func (r *recovery) note(p RecoveredPlan) {
 	r.report.Plans = append(r.report.Plans, p)
 	r.mu.Unlock()
 	notify(r.v.observer.Repair, p)
+}
+
+// count adds one to a number of the report.
+func (r *recovery) count(n *int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*n++
+}
+
+// failed adds an error to that of the run.
+func (r *recovery) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
 }

@@ -1,0 +1,223 @@
+package azblob
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// The repairs of one plan. recovery.go decides which of them a plan needs, and reports them.
+
+// dismissDelete makes the old delete marker of a whole plan harmless, and removes it. Its Delete may have
+// been held up before its commit for any time, on a machine that slept, for example. A Delete demands the
+// object's version, so the object is rewritten before the marker goes.
+func (v *Vault) dismissDelete(ctx context.Context, d diagnosis) error {
+	if _, _, err := v.rewriteObject(ctx, d.keys); err != nil {
+		return err
+	}
+	return v.removeMarker(ctx, d.keys, d.keys.deleteMarker(), d.deleteMarker)
+}
+
+// rewriteObject writes an object again as it is. A writer that knows the old version can no longer change or
+// remove it.
+func (v *Vault) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Plan, etag string, err error) {
+	ref := keys.object()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, "", blobError("read object", ref, err)
+	}
+	if plan, err = decodeObject(body, keys.plan); err != nil {
+		return nil, "", blobError("read object", ref, err) // newer code may have written it
+	}
+	w, err := v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
+		p.Metadata[blob.WriteID] = writeID
+		return p.Metadata, nil
+	})
+	return plan, w.etag, blobError("rewrite object", ref, err)
+}
+
+// completeObject finishes the last update of a plan: it writes the object from the entry and the sub-objects,
+// and removes the marker.
+func (v *Vault) completeObject(ctx context.Context, d diagnosis) error {
+	entry, err := v.readEntry(ctx, d.keys)
+	if err != nil {
+		return err
+	}
+	if !entry.State.Status.Final() {
+		return vaultError("read entry", d.keys.entry(), "%w: its metadata says that the plan is final, and its content says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)
+	}
+	if err := v.rebuildObject(ctx, entry, d); err != nil {
+		return err
+	}
+	// The plan is complete even if the marker has changed, or is gone.
+	if err := v.removeMarker(ctx, d.keys, d.keys.marker(), d.marker); !overtaken(err) {
+		return err
+	}
+	return nil
+}
+
+// rebuildObject writes the object from the entry and the sub-objects, over the version that was looked at.
+func (v *Vault) rebuildObject(ctx context.Context, entry *workflow.Plan, d diagnosis) error {
+	object, _, err := v.readObject(ctx, d.keys)
+	if err != nil {
+		return err
+	}
+	plan, err := v.assemble(ctx, entry, object)
+	if err != nil {
+		return err
+	}
+	body, err := encodeObject(plan)
+	if err != nil {
+		return err
+	}
+	_, err = v.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag))
+	return blobError("finalize object", d.keys.object(), err)
+}
+
+// renewObject gives the object of a plan that is NotStarted the versions of sub-objects that were rewritten,
+// because readers take them from the object. Once the plan is Running they read the sub-objects.
+func (v *Vault) renewObject(ctx context.Context, d diagnosis) error {
+	entry, err := v.readEntry(ctx, d.keys)
+	if err != nil || entry.State.Status != workflow.NotStarted {
+		return err
+	}
+	return v.rebuildObject(ctx, entry, d)
+}
+
+// restoreMarker writes the lost marker of an open plan. If the plan is completed or deleted meanwhile, a
+// later Recovery removes the marker.
+func (v *Vault) restoreMarker(ctx context.Context, keys keys) (etag string, err error) {
+	ref := keys.marker()
+	w, err := v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return markerMetadata(writeID, v.grace), nil
+	})
+	return w.etag, blobError("write marker", ref, err)
+}
+
+// restoreEntry writes the lost entry of a plan from its object. It rewrites the object first and looks at it
+// afterwards: a Delete or a completion that is under way is then refused, or shows.
+//
+// An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
+// the sub-objects from the object and never see an update that is under way.
+func (v *Vault) restoreEntry(ctx context.Context, keys keys) (did string, err error) {
+	plan, objectETag, err := v.rewriteObject(ctx, keys)
+	if err != nil {
+		return "", err
+	}
+	if !plan.State.Status.Final() {
+		plan.State.Status = workflow.Running
+	}
+	body, err := encodeEntry(plan)
+	if err != nil {
+		return "", err
+	}
+	ref := keys.entry()
+	entry, err := v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return planMetadata(plan, typeEntry, writeID)
+	})
+	if err != nil {
+		return "", blobError("rewrite entry", ref, err)
+	}
+	now, err := v.client.Head(ctx, keys.object())
+	switch {
+	case err == nil && now.ETag == objectETag:
+		return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), nil
+	case err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return "", blobError("look at object", keys.object(), err)
+	}
+	if err := v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
+		return "", err
+	}
+	return "", vaultError("look at object", keys.object(), "%w: it has changed", storage.ErrConflict)
+}
+
+// partsFinding is what is wrong with the sub-objects of a plan.
+type partsFinding struct {
+	// lost are the sub-objects that the object names and the listing does not.
+	lost []workflow.Object
+	// extra are the sub-objects that the object does not name.
+	extra []blob.Item
+	// stale says that the object of a plan that is NotStarted has other versions than the sub-objects. An
+	// earlier Recovery may have died between a sub-object and the object, or met another Recovery.
+	stale bool
+}
+
+// none reports whether nothing is wrong.
+func (f partsFinding) none() bool { return len(f.lost)+len(f.extra) == 0 && !f.stale }
+
+// findParts compares the sub-objects that a plan's object names with those that were listed. Only a thorough
+// Recovery looks for extra and stale ones, and it leaves recent blobs alone.
+func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough bool) (f partsFinding) {
+	etags := make(map[string]string, len(listed))
+	for _, item := range listed {
+		etags[item.Name] = item.ETag
+	}
+	named := map[string]bool{}
+	for _, o := range workflow.Parts(object) {
+		name := d.keys.part(o).Name
+		named[name] = true
+		version, _, _ := driver.SplitVersion(o.Header().State.ETag)
+		if etag, ok := etags[name]; !ok {
+			f.lost = append(f.lost, o)
+		} else if etag != version {
+			f.stale = true
+		}
+	}
+	f.stale = f.stale && thorough && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
+	if thorough {
+		f.extra = slices.DeleteFunc(slices.Clone(listed), func(item blob.Item) bool {
+			return named[item.Name] || recent(&item, d.seen, d.grace)
+		})
+	}
+	return f
+}
+
+// confirmLost returns those of a plan's sub-objects that are absent, both by name and by a listing. A listing
+// alone can miss a blob.
+func (v *Vault) confirmLost(ctx context.Context, keys keys, parts []workflow.Object) (lost []workflow.Object, err error) {
+	absent := make([]bool, len(parts))
+	err = v.parallel(len(parts), func(i int) error {
+		ref := keys.part(parts[i])
+		_, err := v.client.Head(ctx, ref)
+		if absent[i] = blob.Is(err, blob.Absent); absent[i] {
+			return nil
+		}
+		return blobError("look for "+parts[i].Kind().String(), ref, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var refs []blob.Ref
+	for i, o := range parts {
+		if absent[i] {
+			lost, refs = append(lost, o), append(refs, keys.part(o))
+		}
+	}
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	return lost, v.confirmGone(ctx, keys, refs...)
+}
+
+// rewriteParts writes lost sub-objects again, as the object has them.
+func (v *Vault) rewriteParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
+	err := v.parallel(len(lost), func(i int) error {
+		o := lost[i]
+		ref := d.keys.part(o)
+		body, err := encodePart(o)
+		if err != nil {
+			return err
+		}
+		_, err = v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return partMetadata(o, writeID) })
+		return blobError("rewrite "+o.Kind().String(), ref, err)
+	})
+	if err == nil && blobStatusOf(d.entry) == notStarted {
+		err = v.renewObject(ctx, d)
+	}
+	return err
+}
