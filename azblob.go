@@ -19,8 +19,8 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Vault is a storage.Vault on Azure Blob Storage. It is safe for concurrent use, and any number of vaults, in any number
-// of processes, may share a prefix.
+// Vault is a [storage.Vault] on Azure Blob Storage. It is safe for concurrent use. Any number of vaults, in
+// any number of processes, may share a prefix.
 type Vault struct {
 	prefix      prefix
 	client      *blob.Client
@@ -31,24 +31,25 @@ type Vault struct {
 	unversioned bool
 	observer    Observer
 	unknown     unknownWrites
-	containers  containers
+	containers  *containers
 
 	mu     sync.Mutex
-	calls  int           // under way
-	closed chan struct{} // closed by Close
-	idle   chan struct{} // closed when a closed vault has no more calls under way
+	calls  int // under way
+	closed bool
+	idle   chan struct{} // closed when the vault is closed and no call is under way
 }
 
 var _ storage.Vault = (*Vault)(nil)
 
 // New returns the vault named prefix in the storage account at endpoint, such as
-// "https://account.blob.core.windows.net". It sends no request. The identity needs the role Storage Blob Data Contributor
-// on the account.
+// "https://account.blob.core.windows.net". It sends no request. The identity needs the role Storage Blob Data
+// Contributor on the account.
 //
-// The prefix has at most 52 lower-case letters, digits and single hyphens, with none of these at either end. The registry
-// names the types of requests and responses; with a nil one they are read as json.RawMessage, as tools do.
+// The prefix has at most 52 lower-case letters, digits and single hyphens, and no hyphen at either end. The
+// registry names the types of requests and responses. With a nil registry they are read as json.RawMessage,
+// which suits tools.
 //
-// What is wrong with the arguments is ErrInvalid, all of it at once.
+// Bad arguments are [storage.ErrInvalid]; the error names all of them.
 func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
 	var errs []error
 	if problem := checkEndpoint(endpoint); problem != "" {
@@ -62,7 +63,8 @@ func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredenti
 	})
 }
 
-// checkEndpoint says what is wrong with an endpoint for tokens; empty when it is fine. It quotes no part of it that may be secret.
+// checkEndpoint says what is wrong with an endpoint for tokens, or returns "". It quotes no part that may be
+// secret.
 func checkEndpoint(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -76,8 +78,8 @@ func checkEndpoint(endpoint string) string {
 	return ""
 }
 
-// NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as the portal and
-// emulators give it. All else is as with New.
+// NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as
+// the Azure portal and emulators show it. It is otherwise like [New].
 func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts ...Option) (*Vault, error) {
 	return newVault(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
 		c, err := blob.NewFromConnectionString(connectionString, o)
@@ -95,7 +97,7 @@ func newVault(ctx context.Context, name string, reg *registry.Register, opts []O
 	o, err := applyOptions(opts)
 	if err != nil {
 		errs = append(errs, err)
-		o, _ = applyOptions(nil) // so that the rest can be tried out
+		o, _ = applyOptions(nil) // to find what else is wrong
 	}
 	client, err := dial(o.client())
 	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
@@ -110,62 +112,65 @@ func newVault(ctx context.Context, name string, reg *registry.Register, opts []O
 		probing:     o.probing,
 		unversioned: o.unversioned,
 		observer:    o.observer,
-		closed:      make(chan struct{}),
+		containers:  newContainers(),
 		idle:        make(chan struct{}),
 	}, nil
 }
 
-// Close waits for the calls under way, until ctx ends at the latest, and gives up the vault's connections. With none under way
-// it returns nil, even if ctx has ended. Calls made after it return ErrClosed; a second Close returns nil.
+// Close waits for the calls under way, at most until ctx ends, and then closes the vault's connections. It
+// returns nil if no call is under way, even if ctx has ended. Later calls return [storage.ErrClosed]; a
+// second Close returns nil.
 func (v *Vault) Close(ctx context.Context) error {
-	v.mu.Lock()
-	select {
-	case <-v.closed:
-		v.mu.Unlock()
+	if !v.markClosed() {
 		return nil
-	default:
 	}
-	close(v.closed)
-	if v.calls == 0 {
-		close(v.idle)
-	}
-	v.mu.Unlock()
-
 	defer v.client.Close()
 	select {
 	case <-v.idle:
-	case <-ctx.Done():
-	}
-	select {
-	case <-v.idle: // whether ctx has ended or not
 		return nil
 	default:
+	}
+	select {
+	case <-v.idle:
+		return nil
+	case <-ctx.Done():
 		return opError("Close", uuid.Nil, ctx.Err())
 	}
 }
 
-// begin counts a call as under way until the function it returns is called; ErrClosed after Close.
+// markClosed closes the vault to new calls. It returns false if the vault was closed already.
+func (v *Vault) markClosed() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return false
+	}
+	v.closed = true
+	v.closeIfIdle()
+	return true
+}
+
+// begin counts a call as under way until the caller calls end. It returns ErrClosed after Close.
 func (v *Vault) begin() (end func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	select {
-	case <-v.closed:
+	if v.closed {
 		return nil, storage.ErrClosed
-	default:
 	}
 	v.calls++
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.calls--
-		select {
-		case <-v.closed:
-			if v.calls == 0 {
-				close(v.idle)
-			}
-		default:
-		}
+		v.closeIfIdle()
 	}, nil
+}
+
+// closeIfIdle closes idle when the last call of a closed vault has ended. The caller holds mu.
+func (v *Vault) closeIfIdle() {
+	if v.closed && v.calls == 0 {
+		close(v.idle)
+	}
 }
 
 // call runs a method about one plan, unless the vault is closed, and completes its error.
@@ -173,7 +178,8 @@ func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
 	return opError(op, plan, v.run(do))
 }
 
-// change runs a method that writes, and tells the observer what came of it. Create gives the plan its ID while it runs.
+// change is call for a method that writes: it also reports the outcome to the observer. The plan's ID is read
+// at the end, because Create may set it.
 func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 	started := time.Now()
 	err := v.run(do)
@@ -187,7 +193,7 @@ func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
 	return err
 }
 
-// run runs do as a call under way.
+// run calls do and counts it as a call under way.
 func (v *Vault) run(do func() error) error {
 	end, err := v.begin()
 	if err != nil {
@@ -197,8 +203,9 @@ func (v *Vault) run(do func() error) error {
 	return do()
 }
 
-// parallel runs do for 0 to n-1, as many at a time as the vault has requests in flight, and waits for all that it began. It
-// begins no more after a failure, but lets the others come to their ends, so that their outcomes are known.
+// parallel calls do for 0 to n-1, as many at a time as the vault may have requests in flight, and waits for
+// all calls. After a failure it starts no more calls, but lets those under way finish, so that their outcomes
+// are known.
 func (v *Vault) parallel(n int, do func(i int) error) error {
 	var (
 		wg     sync.WaitGroup
@@ -206,7 +213,7 @@ func (v *Vault) parallel(n int, do func(i int) error) error {
 		failed atomic.Bool
 		errs   = make([]error, n)
 	)
-	for range min(n, v.concurrency) { // a goroutine for each item would grow a new stack for each
+	for range min(n, v.concurrency) { // a goroutine for each item would grow a stack for each
 		wg.Go(func() {
 			for !failed.Load() {
 				i := int(begun.Add(1)) - 1
@@ -223,7 +230,7 @@ func (v *Vault) parallel(n int, do func(i int) error) error {
 	return preferUnknown(errs)
 }
 
-// worst returns the error that says most: one of unknown outcome if there is any, else the first.
+// preferUnknown returns the first error of unknown outcome, or else the first error.
 func preferUnknown(errs []error) error {
 	var first error
 	for _, err := range errs {

@@ -8,6 +8,9 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
+// What a vault remembers between its calls, to save requests and to recognise its own writes. Another process
+// never needs it.
+
 // write is what makes two calls the same write: blob, condition and content.
 type write struct {
 	ref  blob.Ref
@@ -15,16 +18,18 @@ type write struct {
 	body [sha256.Size]byte
 }
 
-// unknownWrites are the writeids of writes whose outcome could not be learnt. Each is for one call to take: two that do the
-// same at the same time are not the same write.
+// unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two
+// that do the same at the same time are two writes.
 type unknownWrites struct {
 	mu  sync.Mutex
 	ids map[write]string
 }
 
-// maxUnknown bounds the memory of an outage. A write that is forgotten meets a conflict when it is asked for again.
+// maxUnknown bounds the memory that an outage takes. A write that was dropped meets a conflict when it is
+// made again.
 const maxUnknown = 10_000
 
+// take returns the writeid of a write and forgets it; "" if there is none.
 func (u *unknownWrites) take(w write) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -33,6 +38,7 @@ func (u *unknownWrites) take(w write) string {
 	return id
 }
 
+// keep remembers the writeid of a write.
 func (u *unknownWrites) keep(w write, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -48,26 +54,31 @@ func (u *unknownWrites) keep(w write, id string) {
 	u.ids[w] = id
 }
 
-// containers are those that are there, as far as is known. The zero value knows of none.
+// containers are the containers that are known to exist.
 type containers struct {
 	mu    sync.Mutex
 	known map[string]bool
-	turns map[string]chan struct{} // taken by who creates one
+	// turn is held by the call that creates a container; the other calls wait for it, or for their contexts.
+	turn chan struct{}
 }
 
-// ensure creates a container that is not known. Of calls at the same time one does, and the others wait for it.
+func newContainers() *containers {
+	return &containers{known: map[string]bool{}, turn: make(chan struct{}, 1)}
+}
+
+// ensure calls create unless the container is known. Concurrent calls wait for the first one and then need
+// not create it again.
 func (c *containers) ensure(ctx context.Context, name string, create func() error) error {
-	known, turn := c.look(name)
-	if known {
+	if c.knows(name) {
 		return nil
 	}
 	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if known, _ := c.look(name); known {
+	if c.knows(name) {
 		return nil
 	}
 	if err := create(); err != nil {
@@ -77,30 +88,16 @@ func (c *containers) ensure(ctx context.Context, name string, create func() erro
 	return nil
 }
 
-// look says whether a container is known, and whose turn it is to create it.
-func (c *containers) look(name string) (known bool, turn chan struct{}) {
+func (c *containers) knows(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known[name] {
-		return true, nil
-	}
-	if c.turns == nil {
-		c.turns = map[string]chan struct{}{}
-	}
-	if c.turns[name] == nil {
-		c.turns[name] = make(chan struct{}, 1)
-	}
-	return false, c.turns[name]
+	return c.known[name]
 }
 
 func (c *containers) learn(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = map[string]bool{}
-	}
 	c.known[name] = true
-	delete(c.turns, name)
 }
 
 func (c *containers) forget(name string) {
