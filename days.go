@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -12,15 +13,18 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
+// The days of a vault, and everything that is stored in one.
+
 // day is a container of this vault.
 type day struct {
 	container string
 	date      time.Time
-	// marked says that everything open in it has a marker: it was made by this layout.
+	// marked says that the vault made the container, so each open plan in it has a marker.
 	marked bool
 }
 
-// days lists the vault's containers, newest first, or where that is denied asks for each by name.
+// days lists the vault's containers, newest first. If the service denies that, it asks for each container by
+// name.
 func (v *Vault) days(ctx context.Context) ([]day, error) {
 	var days []day
 	for page, err := range v.client.ListContainers(ctx, v.prefix.containers()) {
@@ -49,8 +53,8 @@ func newDay(date time.Time, c blob.ContainerItem) day {
 	return day{c.Name, date, c.Metadata[metaLayout] != ""}
 }
 
-// probe asks for the days from tomorrow back by name. Rights may be given for containers one by one, and one that there are
-// none for is like one that is not there, unless it is so for all: then denied says what is missing.
+// probe asks for the days from tomorrow back by name. An identity may have rights to some containers only;
+// the others count as absent. If it has no rights to any, probe returns denied, which says what is missing.
 func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 	const ahead = 1 // storage.MaxAhead, in days
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -79,59 +83,65 @@ func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 	return found, nil
 }
 
-// belongings yields all plans of a day with all that is stored of each, by merging the listings of all directories: each is
-// sorted by plan.
+// dayPlans yields all plans of a day with all their blobs. It merges the listings of all directories, each of
+// which is sorted by plan. An error is the last element.
 func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
-	type head struct {
-		next func() (namedItem, error, bool)
-		item namedItem
-	}
 	return func(yield func(planBlobs, error) bool) {
-		var heads []*head
-		advance := func(h *head) (more bool, err error) {
-			item, err, ok := h.next()
-			h.item = item
-			return ok, err
-		}
+		var listings []*listing
 		for _, dir := range directories() {
 			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
 			defer stop()
-			h := &head{next: next}
-			more, err := advance(h)
-			if err != nil {
+			listings = append(listings, &listing{next: next})
+		}
+		for _, l := range listings {
+			if err := l.advance(); err != nil {
 				yield(planBlobs{}, err)
 				return
 			}
-			if more {
-				heads = append(heads, h)
-			}
 		}
-		for len(heads) > 0 {
-			first := slices.MinFunc(heads, func(a, b *head) int {
-				return strings.Compare(a.item.name.plan.String(), b.item.name.plan.String())
-			}).item.name.plan
-			b := planBlobs{keys: v.prefix.plan(first), marked: d.marked, partsListed: true}
-			left := heads[:0]
-			for _, h := range heads {
-				more := true
-				for more && h.item.name.plan == first {
-					b.add(h.item.name, h.item.Item)
-					var err error
-					if more, err = advance(h); err != nil {
+		for {
+			first := firstListing(listings)
+			if first == nil {
+				return
+			}
+			id := first.item.name.plan
+			b := planBlobs{keys: v.prefix.plan(id), marked: d.marked, partsListed: true}
+			for _, l := range listings {
+				for l.more && l.item.name.plan == id {
+					b.add(l.item.name, l.item.Item)
+					if err := l.advance(); err != nil {
 						yield(planBlobs{}, err)
 						return
 					}
 				}
-				if more {
-					left = append(left, h)
-				}
 			}
-			heads = left
 			if !yield(b, nil) {
 				return
 			}
 		}
 	}
+}
+
+// listing is the listing of a directory, read blob by blob.
+type listing struct {
+	next func() (namedItem, error, bool)
+	item namedItem // if more is set
+	more bool
+}
+
+func (l *listing) advance() (err error) {
+	l.item, err, l.more = l.next()
+	return err
+}
+
+// firstListing returns the listing whose next blob belongs to the first plan; nil at the end of all.
+func firstListing(listings []*listing) (first *listing) {
+	for _, l := range listings {
+		if l.more && (first == nil || bytes.Compare(l.item.name.plan[:], first.item.name.plan[:]) < 0) {
+			first = l
+		}
+	}
+	return first
 }
 
 // namedItem is a listed blob with what its name says.
@@ -140,42 +150,34 @@ type namedItem struct {
 	blob.Item
 }
 
-// named lists a directory of a day; what no vault would write there is a stray.
+// named lists a directory of a day. Blobs that no vault writes there are strays.
 func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
 	return func(yield func(namedItem, error) bool) {
-		for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: dir, Metadata: true}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return // dropped as a whole
-			}
-			if err != nil {
-				yield(namedItem{}, blobError("list", blob.Ref{Container: d.container, Name: dir}, err))
+		for item, err := range v.listPrefix(ctx, "list", blob.Ref{Container: d.container, Name: dir}, true) {
+			name, ok := parseName(item.Name)
+			switch {
+			case err != nil:
+				yield(namedItem{}, err)
 				return
-			}
-			for _, item := range page.Items {
-				name, ok := parseName(item.Name)
-				switch {
-				case !ok:
-					stray(item.Name, "is not a name that a vault writes")
-				case v.prefix.plan(name.plan).container != d.container:
-					stray(item.Name, "belongs to a plan of another day")
-				default:
-					if !yield(namedItem{name, item}, nil) {
-						return
-					}
-				}
+			case !ok:
+				stray(item.Name, "is not a name that a vault writes")
+			case v.prefix.plan(name.plan).container != d.container:
+				stray(item.Name, "belongs to a plan of another day")
+			case !yield(namedItem{name, item}, nil):
+				return
 			}
 		}
 	}
 }
 
-// strays reports the blobs that lie outside all directories. A listing of names up to their first slash shows them, and skips
-// what is in the directories.
+// strays reports the blobs outside of all directories of the vault. It lists names up to their first slash,
+// which skips what is in the directories.
 func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
 	const detail = "lies in none of the vault's directories"
 	dirs := directories()
 	for names, err := range v.client.ListGroups(ctx, d.container, "", "/") {
 		if blob.Is(err, blob.AbsentContainer) {
-			return nil // dropped as a whole
+			return nil
 		}
 		if err != nil {
 			return blobError("list strays", blob.Ref{Container: d.container}, err)
@@ -185,17 +187,12 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 			case slices.Contains(dirs, name):
 			case !strings.HasSuffix(name, "/"):
 				report(name, detail)
-			default: // a directory of somebody else's
-				for page, err := range v.client.List(ctx, d.container, blob.ListOptions{Prefix: name}) {
-					if blob.Is(err, blob.AbsentContainer) {
-						return nil
-					}
+			default: // somebody else's directory
+				for item, err := range v.listPrefix(ctx, "list strays", blob.Ref{Container: d.container, Name: name}, false) {
 					if err != nil {
-						return blobError("list strays", blob.Ref{Container: d.container, Name: name}, err)
+						return err
 					}
-					for _, item := range page.Items {
-						report(item.Name, detail)
-					}
+					report(item.Name, detail)
 				}
 			}
 		}

@@ -284,23 +284,3 @@ func (c diagnosis) err() error {
 	}
 	return nil
 }
-
-// listMarkers lists the markers of one plan.
-func (v *Vault) listMarkers(ctx context.Context, keys keys) (planBlobs, error) {
-	b := planBlobs{keys: keys, marked: true}
-	prefix := openDir + keys.plan.String()
-	for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
-		if blob.Is(err, blob.AbsentContainer) {
-			break
-		}
-		if err != nil {
-			return b, blobError("list markers", keys.at(prefix), err)
-		}
-		for _, item := range page.Items {
-			if name, ok := parseName(item.Name); ok {
-				b.add(name, item)
-			}
-		}
-	}
-	return b, nil
-}

@@ -3,6 +3,7 @@ package azblob
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +13,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// What is stored of one plan: how it is found, and how it is removed.
+// What is stored of one plan: look at it, list it, read it, remove it.
 
-// planBlobs are the blobs of one plan, as far as they were looked for. A blob that is absent, or was not looked for, is nil.
+// planBlobs are the blobs of one plan, as far as they were looked for. A blob that is absent, or was not
+// looked for, is nil.
 type planBlobs struct {
 	keys                                keys
 	marker, deleteMarker, entry, object *blob.Item
@@ -23,12 +25,14 @@ type planBlobs struct {
 	partsListed bool
 	// marked says that the day's open plans have markers.
 	marked bool
-	// seen is the service's time when the first of the listed blobs was found; zero if none was. Ages are taken at this time,
-	// even if a blob is looked at again much later: whatever was written in between is new.
+	// seen is the service's time when the first of the listed blobs was found; zero if none was. Ages are
+	// taken at this time, even if a blob is looked at again much later: whatever was written in between is
+	// new.
 	seen time.Time
 }
 
-// committed says whether there is a plan: an entry without an object is a plan in progress, or what is left of one.
+// committed says whether there is a plan: an entry without an object is a plan in progress, or what is left
+// of one.
 func (b planBlobs) committed() bool { return b.entry != nil && b.object != nil }
 
 // missing names the entry and the object if they are absent.
@@ -69,7 +73,7 @@ func (b *planBlobs) add(name parsed, item blob.Item) {
 	}
 }
 
-// all lists the blobs that are there.
+// all returns the blobs that were found.
 func (b planBlobs) all() []*blob.Item {
 	items := []*blob.Item{b.marker, b.deleteMarker, b.entry, b.object}
 	for i := range b.parts {
@@ -78,30 +82,74 @@ func (b planBlobs) all() []*blob.Item {
 	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
 }
 
-// gather lists what is stored of one plan.
-func (v *Vault) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error) {
-	b := planBlobs{keys: was.keys, marked: was.marked, partsListed: true}
-	id := b.keys.plan.String()
-	for _, dir := range directories() {
-		prefix := dir + id
-		for page, err := range v.client.List(ctx, b.keys.container, blob.ListOptions{Prefix: prefix, Metadata: true}) {
+// listPrefix yields the blobs of a container whose names begin with ref's. A container that does not exist
+// has none. An error is the last element.
+func (v *Vault) listPrefix(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
+	return func(yield func(blob.Item, error) bool) {
+		for page, err := range v.client.List(ctx, ref.Container, blob.ListOptions{Prefix: ref.Name, Metadata: metadata}) {
 			if blob.Is(err, blob.AbsentContainer) {
-				break
+				return
 			}
 			if err != nil {
-				return b, blobError("list", b.keys.at(prefix), err)
+				yield(blob.Item{}, blobError(doing, ref, err))
+				return
 			}
 			for _, item := range page.Items {
-				if name, ok := parseName(item.Name); ok {
-					b.add(name, item)
+				if !yield(item, nil) {
+					return
 				}
 			}
+		}
+	}
+}
+
+// addListed lists what a plan has in a directory, and adds it to b.
+func (v *Vault) addListed(ctx context.Context, doing, dir string, b *planBlobs) error {
+	for item, err := range v.listPrefix(ctx, doing, b.keys.at(dir+b.keys.plan.String()), true) {
+		if err != nil {
+			return err
+		}
+		if name, ok := parseName(item.Name); ok {
+			b.add(name, item)
+		}
+	}
+	return nil
+}
+
+// listMarkers lists the markers of a plan.
+func (v *Vault) listMarkers(ctx context.Context, keys keys) (planBlobs, error) {
+	b := planBlobs{keys: keys, marked: true}
+	err := v.addListed(ctx, "list markers", openDir, &b)
+	return b, err
+}
+
+// relistPlan lists all blobs of a plan again.
+func (v *Vault) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error) {
+	b := planBlobs{keys: was.keys, marked: was.marked, partsListed: true}
+	for _, dir := range directories() {
+		if err := v.addListed(ctx, "list", dir, &b); err != nil {
+			return b, err
 		}
 	}
 	return b, nil
 }
 
-// look asks for a plan's entry and object by name.
+// listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once.
+func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
+	found := make([][]blob.Item, len(kinds))
+	err := v.parallel(len(kinds), func(i int) error {
+		for item, err := range v.listPrefix(ctx, "list sub-objects", keys.at(keys.parts(kinds[i])), false) {
+			if err != nil {
+				return err
+			}
+			found[i] = append(found[i], item)
+		}
+		return nil
+	})
+	return slices.Concat(found...), err
+}
+
+// headPlan asks for a plan's entry and object by name.
 func (v *Vault) headPlan(ctx context.Context, doing string, keys keys) (planBlobs, error) {
 	b := planBlobs{keys: keys}
 	err := v.parallel(2, func(i int) error {
@@ -120,14 +168,45 @@ func (v *Vault) headPlan(ctx context.Context, doing string, keys keys) (planBlob
 	return b, err
 }
 
-// confirmations is how often HEAD and listing are compared before they count as contradicting each other. What is written
-// or removed between the two tells them apart as well.
+// readEntry reads the entry of a plan. until join gives it its version, State.ETag is the blob's ETag.
+func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
+	ref := keys.entry()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, blobError("read entry", ref, err)
+	}
+	entry, err := decodeEntry(body, keys.plan)
+	if err != nil {
+		return nil, blobError("read entry", ref, err)
+	}
+	entry.State.ETag = p.ETag
+	return entry, nil
+}
+
+// readObject reads the object of a plan. Its State.ETag is as that of readEntry.
+func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob.Properties, error) {
+	ref := keys.object()
+	body, p, err := v.client.Get(ctx, ref)
+	if err != nil {
+		return nil, p, blobError("read object", ref, err)
+	}
+	object, err := decodeObject(body, keys.plan)
+	if err != nil {
+		return nil, p, blobError("read object", ref, err)
+	}
+	object.State.ETag = p.ETag
+	return object, p, nil
+}
+
+// confirmations bounds how often HEADs and a listing are compared before the service counts as contradicting
+// itself. They also differ if a blob is written or removed between the two.
 const confirmations = 3
 
-// confirmGone asks again for blobs of a plan that the service called absent. It returns nil only if both a HEAD of each and a
-// listing of the plan's names say that none is there: nothing is removed, or taken for removed, on the word of one answer.
-// The error is ErrConflict if one is there after all, and ErrUnavailable if the service goes on contradicting itself. An
-// identity that may not list blobs has no second kind of evidence: another HEAD of each stands for the listing.
+// confirmGone asks again for blobs of a plan that the service called absent. It returns nil only if a HEAD of
+// each blob and a listing of the plan's names agree that they are absent, so that no single answer leads to a
+// removal, or passes for one. The error is ErrConflict if a blob exists after all, and ErrUnavailable if the
+// service keeps contradicting itself. If the identity may not list blobs, a second HEAD stands for the
+// listing.
 func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) error {
 	var doubt error
 	for range confirmations {
@@ -146,9 +225,9 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 		for _, ref := range refs {
 			switch there, again := heads[ref.Name], listed[ref.Name]; {
 			case there && again:
-				return vaultError("confirm", ref, "%w: it is there after all", storage.ErrConflict)
+				return vaultError("confirm", ref, "%w: the blob exists after all", storage.ErrConflict)
 			case there != again:
-				doubt = vaultError("confirm", ref, "%w: the service contradicts itself: by name the blob is there: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again)
+				doubt = vaultError("confirm", ref, "%w: the service contradicts itself: the blob exists by name: %t, at a second look: %t; nothing more is removed", storage.ErrUnavailable, there, again)
 			}
 		}
 		if doubt == nil {
@@ -158,7 +237,7 @@ func (v *Vault) confirmGone(ctx context.Context, keys keys, refs ...blob.Ref) er
 	return doubt
 }
 
-// heads looks for each blob by its name, and returns those that are there.
+// headBlobs asks for blobs by name, and returns the names of those that exist.
 func (v *Vault) headBlobs(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
 	found := make([]bool, len(refs))
 	err := v.parallel(len(refs), func(i int) error {
@@ -175,52 +254,28 @@ func (v *Vault) headBlobs(ctx context.Context, refs []blob.Ref) (map[string]bool
 	return there, err
 }
 
-// names lists what a plan has in the directories of these blobs.
+// listNames lists the names of a plan in the directories of these blobs.
 func (v *Vault) listNames(ctx context.Context, keys keys, refs []blob.Ref) (map[string]bool, error) {
 	listed, asked := map[string]bool{}, map[string]bool{}
 	for _, ref := range refs {
 		dir, _, _ := strings.Cut(ref.Name, "/")
-		prefix := dir + "/" + keys.plan.String()
-		if asked[prefix] {
+		if asked[dir] {
 			continue
 		}
-		asked[prefix] = true
-		for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: prefix}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				break
-			}
+		asked[dir] = true
+		for item, err := range v.listPrefix(ctx, "confirm", keys.at(dir+"/"+keys.plan.String()), false) {
 			if err != nil {
-				return nil, blobError("confirm", keys.at(prefix), err)
+				return nil, err
 			}
-			for _, item := range page.Items {
-				listed[item.Name] = true
-			}
+			listed[item.Name] = true
 		}
 	}
 	return listed, nil
 }
 
-// listParts lists what is stored of a plan's sub-objects of some kinds, all at once.
-func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
-	found := make([][]blob.Item, len(kinds))
-	err := v.parallel(len(kinds), func(i int) error {
-		dir := keys.parts(kinds[i])
-		for page, err := range v.client.List(ctx, keys.container, blob.ListOptions{Prefix: dir}) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return nil
-			}
-			if err != nil {
-				return blobError("list sub-objects", keys.at(dir), err)
-			}
-			found[i] = append(found[i], page.Items...)
-		}
-		return nil
-	})
-	return slices.Concat(found...), err
-}
-
-// remove removes one blob of a plan. Where the service says that it is not there, a second look has to agree. If that fails
-// the outcome is unknown: an earlier try, whose answer was lost, may have removed the blob.
+// remove removes one blob of a plan. If the service says that the blob is absent, a second look has to agree.
+// If the second look fails the outcome is unknown, because an earlier try may have removed the blob and lost
+// the answer.
 func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Ref, cond blob.Condition) error {
 	err := v.client.Delete(ctx, ref, cond)
 	if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
@@ -230,11 +285,11 @@ func (v *Vault) remove(ctx context.Context, doing string, keys keys, ref blob.Re
 	if err == nil || errors.Is(err, storage.ErrConflict) {
 		return err
 	}
-	return vaultError(doing, ref, "%w: the service says that it is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)
+	return vaultError(doing, ref, "%w: the service says that the blob is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)
 }
 
-// removeParts removes sub-objects in batches, all at once. Where the service says of any that it is not there, a listing has
-// to agree.
+// removeParts removes sub-objects in batches, all at once. If the service says that one of them is absent, a
+// listing has to agree.
 func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target) error {
 	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
 	doubts := make([]bool, len(batches))
@@ -261,8 +316,8 @@ func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target)
 	return err
 }
 
-// confirmParts lists a plan's sub-objects after their removal: none that removed says should be gone may show. A listing can
-// miss a blob, so the one before the removal may have been short.
+// confirmParts lists a plan's sub-objects after their removal, because the listing before it may have missed
+// some. It fails if a listed sub-object should be gone, as removed says.
 func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.Item) (bool, error)) error {
 	items, err := v.listParts(ctx, keys, kinds[:])
 	if err != nil {
@@ -278,32 +333,4 @@ func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.I
 		}
 	}
 	return nil
-}
-
-func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
-	ref := keys.entry()
-	body, p, err := v.client.Get(ctx, ref)
-	if err != nil {
-		return nil, blobError("read entry", ref, err)
-	}
-	entry, err := decodeEntry(body, keys.plan)
-	if err != nil {
-		return nil, blobError("read entry", ref, err)
-	}
-	entry.State.ETag = p.ETag // see join
-	return entry, nil
-}
-
-func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob.Properties, error) {
-	ref := keys.object()
-	body, p, err := v.client.Get(ctx, ref)
-	if err != nil {
-		return nil, p, blobError("read object", ref, err)
-	}
-	object, err := decodeObject(body, keys.plan)
-	if err != nil {
-		return nil, p, blobError("read object", ref, err)
-	}
-	object.State.ETag = p.ETag // see join
-	return object, p, nil
 }

@@ -13,73 +13,17 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Markers, and the times that they set.
+// What all verbs write with: conditional writes with writeids, markers, the grace period, and containers.
 
-// markerMetadata is what a marker says: whose write it is, and the grace period of the vault that wrote it. Vaults of one
-// prefix may have different ones, and whoever judges the plan waits for the longest.
-func markerMetadata(writeID string, grace time.Duration) map[string]string {
-	return map[string]string{blob.WriteID: writeID, metaGrace: grace.String()}
+// written is a write that took effect.
+type written struct {
+	write
+	id   string // its writeid
+	etag string
 }
 
-// putDeleteMarker announces a Delete. It needs no condition: to write the marker twice does no harm.
-func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, err error) {
-	ref := keys.deleteMarker()
-	etag, err = v.client.Put(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
-	return etag, blobError("write delete marker", ref, err)
-}
-
-// deleteMarker removes a marker; with an ETag, only if it is still of that version. A marker that has changed is somebody
-// else's, and one that is gone needs no removal: both are no error.
-func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) error {
-	cond := blob.Always
-	if etag != "" {
-		cond = blob.IfMatch(etag)
-	}
-	err := v.client.Delete(ctx, ref, cond)
-	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
-		return nil
-	}
-	return blobError("remove marker", ref, err)
-}
-
-// graceOf returns the grace period to wait for before a plan with these markers is judged: the longest of this vault's and
-// those of the markers' writers. Markers may be nil.
-func (v *Vault) graceOf(markers ...*blob.Item) (time.Duration, error) {
-	longest := v.grace
-	for _, m := range markers {
-		if m == nil || m.Metadata[metaGrace] == "" {
-			continue
-		}
-		d, err := time.ParseDuration(m.Metadata[metaGrace])
-		if err != nil || d <= 0 {
-			return 0, fmt.Errorf("%w: metadata %s is %q, which is no grace period", storage.ErrCorrupt, metaGrace, m.Metadata[metaGrace])
-		}
-		longest = max(longest, d)
-	}
-	return longest, nil
-}
-
-// margin is what is added to a grace period before anything is removed: time for requests that were sent within it to
-// arrive, and for the service's clock, which tells whole seconds.
-func margin(grace time.Duration) time.Duration { return grace/4 + time.Second }
-
-// young says whether a blob had, by a time of the service, been written so recently that its writer may still be at work.
-func recent(item *blob.Item, at time.Time, grace time.Duration) bool {
-	return item != nil && at.Sub(item.LastModified)-margin(grace) <= grace
-}
-
-// within bounds a context by the grace period of a write that began at started, by the monotonic clock. The request that
-// commits may take half the margin longer.
-func (v *Vault) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
-	deadline := started.Add(v.grace)
-	if commits {
-		deadline = deadline.Add(margin(v.grace) / 2)
-	}
-	return blob.Within(ctx, deadline, cause)
-}
-
-// put writes a blob under a writeid of its own. When the outcome is unknown the writeid is kept, and used again by the same
-// write when it is asked for again, so that it recognises what it may have written.
+// put writes a blob with a new writeid. If the outcome is unknown it remembers the writeid, and the same
+// write takes it again, so that it recognises what the first one wrote.
 func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
 	w := written{write: write{ref, cond, sha256.Sum256(body)}}
 	if w.id = v.unknown.take(w.write); w.id == "" {
@@ -96,31 +40,89 @@ func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Co
 	return w, err
 }
 
-// written is a write that took effect.
-type written struct {
-	write
-	id   string // its writeid
-	etag string
-}
-
-// ensureContainer creates a day's container unless this vault knows that it is there.
-func (v *Vault) ensureContainer(ctx context.Context, name string) error {
-	return v.containers.ensure(ctx, name, func() error {
-		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
-	})
-}
-
-// putOwn writes the blob of an object's own fields.
+// putOwn writes the blob with an object's own fields: the entry of a plan, or a sub-object.
 func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
 	ref := v.prefix.plan(*o.Header().PlanID).of(o)
 	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
 	return w, blobError("update "+o.Kind().String(), ref, err)
 }
 
-// putObject writes the object of a plan that has one, and returns its version.
+// putObject overwrites the object of a plan, and returns its ETag.
 func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
 	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
 		return planMetadata(plan, typeObject, writeID)
 	})
 	return w.etag, err
+}
+
+// markerMetadata is the metadata of a marker: the writeid, and the grace period of the vault that writes it.
+// Vaults of one prefix may have different grace periods, and a plan is judged by the longest.
+func markerMetadata(writeID string, grace time.Duration) map[string]string {
+	return map[string]string{blob.WriteID: writeID, metaGrace: grace.String()}
+}
+
+// putDeleteMarker writes the marker of a Delete. It needs no condition, because writing the marker twice does
+// no harm.
+func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, err error) {
+	ref := keys.deleteMarker()
+	etag, err = v.client.Put(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
+	return etag, blobError("write delete marker", ref, err)
+}
+
+// deleteMarker removes a marker. With an ETag it removes only that version. It is no error if the marker has
+// changed, because it then belongs to another process, or if it is gone.
+func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) error {
+	cond := blob.Always
+	if etag != "" {
+		cond = blob.IfMatch(etag)
+	}
+	err := v.client.Delete(ctx, ref, cond)
+	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
+		return nil
+	}
+	return blobError("remove marker", ref, err)
+}
+
+// graceOf returns the grace period for a plan with these markers, which may be nil: the longest of this
+// vault's and those of the markers' writers.
+func (v *Vault) graceOf(markers ...*blob.Item) (time.Duration, error) {
+	longest := v.grace
+	for _, m := range markers {
+		if m == nil || m.Metadata[metaGrace] == "" {
+			continue
+		}
+		d, err := time.ParseDuration(m.Metadata[metaGrace])
+		if err != nil || d <= 0 {
+			return 0, fmt.Errorf("%w: metadata %s is %q, which is not a grace period", storage.ErrCorrupt, metaGrace, m.Metadata[metaGrace])
+		}
+		longest = max(longest, d)
+	}
+	return longest, nil
+}
+
+// margin is the time after a grace period in which nothing is removed yet. Requests sent within the grace
+// period arrive in it, and it covers the whole seconds of the service's clock.
+func margin(grace time.Duration) time.Duration { return grace/4 + time.Second }
+
+// recent reports whether a blob was written less than the grace period and the margin before at, a time of
+// the service. Its writer may still be at work.
+func recent(item *blob.Item, at time.Time, grace time.Duration) bool {
+	return item != nil && at.Sub(item.LastModified)-margin(grace) <= grace
+}
+
+// within returns a context that ends with the grace period of a Create or Delete that began at started, by
+// the monotonic clock. The request that commits has half the margin more.
+func (v *Vault) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
+	deadline := started.Add(v.grace)
+	if commits {
+		deadline = deadline.Add(margin(v.grace) / 2)
+	}
+	return blob.Within(ctx, deadline, cause)
+}
+
+// ensureContainer creates the container of a day unless this vault knows that it exists.
+func (v *Vault) ensureContainer(ctx context.Context, name string) error {
+	return v.containers.ensure(ctx, name, func() error {
+		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
+	})
 }
