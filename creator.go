@@ -14,19 +14,19 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Create stores a plan: N+3 requests for N sub-objects, and one more for the first plan of a day. It first fills in what
-// the author left out (IDs as UUIDv7, PlanIDs, SubmitTime) so that the same plan can be given to it again after ErrUnknown.
-// Every status must be NotStarted.
+// Create stores a plan. It takes N+3 requests for N sub-objects, and one more for the first plan of a day.
+// Before it sends any, it fills in what the author left out: IDs (as UUIDv7), PlanIDs and SubmitTime, so that
+// the same plan can be created again after [storage.ErrUnknown]. Every status must be NotStarted.
 //
-// The plan becomes visible, whole, with the last request; before that no reader sees any of it. A Create that takes longer
-// than the grace period fails. One that fails leaves nothing behind, or where that can't be known, remains that no reader
-// sees. Recovery removes them, and so does the next Create of the same ID once they are older than the grace period and a
-// margin, which takes requests of its own.
+// The last request makes the plan visible as a whole; before it no reader sees any part. A Create that takes
+// longer than the grace period fails. A failed Create leaves nothing, or, if the outcome of a request is
+// unknown, remains that no reader sees. Recovery removes remains, and so does the next Create of the same ID,
+// once they are older than the grace period and the margin; that Create takes more requests.
 //
-// Errors: ErrInvalid before anything is sent; ErrExists when there is a plan of this ID; ErrConflict when another create or
-// delete of the ID is under way, or was so recently that its remains can't be judged yet: the error says when to call again;
-// ErrUnknown when the context or the grace period ended in the middle: a Create of the same plan then returns nil, ErrExists
-// or ErrConflict.
+// Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrExists] if there is a plan of this ID;
+// [storage.ErrConflict] if another Create or Delete of the ID is under way, or ended so recently that its
+// remains can't be judged yet: the error says when to call again; [storage.ErrUnknown] if the context or the
+// grace period ended in the middle: a Create of the same plan then returns nil, ErrExists or ErrConflict.
 func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	var id uuid.UUID
 	if plan != nil {
@@ -42,8 +42,8 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	})
 }
 
-// create makes a plan. Where the remains of an earlier Create or Delete of the ID are in the way it clears them, as Recovery
-// does, and begins again, once.
+// create creates a plan. If remains of an earlier Create or Delete of the ID are in the way, it removes them
+// and tries once more.
 func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
 	for first := true; ; first = false {
 		c, err := v.newCreation(plan)
@@ -60,74 +60,75 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
 	}
 }
 
-// makeRoom removes the remains of a plan if they are older than the grace period and the margin. The decision and the
-// removal are Recovery's, so any number of Creates and Recoveries may do it at once.
+// clearRemains removes the remains of a plan if they are older than the grace period and the margin. It
+// decides and removes as Recovery does, so any number of Creates and Recoveries may do it at once.
 func (v *Vault) clearRemains(ctx context.Context, keys keys) error {
 	const doing = "look for remains"
 	tooSoon := func(wait time.Duration) error {
-		return vaultError(doing, keys.entry(), "%w: a create or delete of this ID is under way, or was broken off: call again in %v", storage.ErrConflict, wait)
+		return vaultError(doing, keys.entry(), "%w: a create or delete of this ID is under way, or did not finish: call again in %v", storage.ErrConflict, wait)
 	}
-	s, err := v.listMarkers(ctx, keys)
+	b, err := v.listMarkers(ctx, keys)
 	if err != nil {
 		return err
 	}
-	c, err := v.examine(ctx, s, false)
+	d, err := v.examine(ctx, b, false)
 	if err != nil {
 		return err
 	}
 	switch {
-	case c.committed():
+	case d.committed():
 		return vaultError(doing, keys.object(), "%w: the plan has been created meanwhile", storage.ErrExists)
-	case c.entryOrObject() == nil && c.deleteMarker == nil:
-		// Only a marker and sub-objects can be there. A Create takes a marker over however old it is, so they are judged alone.
-		wait, err := v.clearParts(ctx, c)
+	case d.entryOrObject() == nil && d.deleteMarker == nil:
+		// Only a marker and sub-objects can be there. A Create takes over a marker of any age, so only the
+		// sub-objects count.
+		wait, err := v.clearParts(ctx, d)
 		if err == nil && wait > 0 {
 			return tooSoon(wait)
 		}
 		return err
-	case c.finding == remains:
-		return v.removeRemains(ctx, c)
-	case c.finding == tooRecent:
-		return tooSoon(max(c.wait(), time.Second))
+	case d.finding == remains:
+		return v.removeRemains(ctx, d)
+	case d.finding == tooRecent:
+		return tooSoon(d.wait())
 	default:
-		return vaultError(doing, keys.entry(), "%w: a damaged plan has this ID: %w", storage.ErrConflict, c.err())
+		return vaultError(doing, keys.entry(), "%w: a damaged plan has this ID: %w", storage.ErrConflict, d.err())
 	}
 }
 
-// clearParts removes the sub-objects of a plan that has neither entry nor object, unless one is young: then it says for how
-// long. No marker leads to a copy of a Create's request that arrived after the Create had undone itself.
-func (v *Vault) clearParts(ctx context.Context, c diagnosis) (wait time.Duration, err error) {
-	keys := c.keys
-	items, err := v.listParts(ctx, keys, kinds[:])
+// clearParts removes the sub-objects of a plan that has neither entry nor object. If one is recent it removes
+// none, and returns how long to wait. A late copy of a request can leave such sub-objects after its Create
+// has undone itself; no marker leads to them.
+func (v *Vault) clearParts(ctx context.Context, d diagnosis) (wait time.Duration, err error) {
+	items, err := v.listParts(ctx, d.keys, kinds[:])
 	if err != nil || len(items) == 0 {
 		return 0, err
 	}
-	if err := v.confirmGone(ctx, keys, c.missing()...); err != nil {
+	if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {
 		return 0, err
 	}
-	orphans := diagnosis{planBlobs: planBlobs{keys: keys, parts: items, seen: items[0].Seen}, grace: c.grace}
+	orphans := diagnosis{planBlobs: planBlobs{keys: d.keys, parts: items, seen: items[0].Seen}, grace: d.grace}
 	if orphans.signs(false).recent {
-		return max(orphans.wait(), time.Second), nil
+		return orphans.wait(), nil
 	}
-	return 0, v.removeParts(ctx, keys, targetsOf(items))
+	return 0, v.removeParts(ctx, d.keys, targetsOf(items))
 }
 
-// creation is a plan on its way into the store.
+// creation is a Create that is running.
 type creation struct {
 	v    *Vault
 	plan *workflow.Plan
 	keys keys
-	// call makes the writeids of this Create differ from those of every other, of the same plan too: what an earlier Create
-	// left is not this one's to go on with, because Recovery may be removing it.
+	// call is the writeid of all blobs of this Create. Another Create of the same plan has another one: it
+	// must not continue with blobs that Recovery may be removing.
 	call  string
 	entry blobWrite
 	parts []partWrite
 
-	// markerETag is empty where the marker may be another Create's too.
+	// markerETag is empty if another Create may share the marker.
 	markerETag, entryETag string
 }
 
-// blobWrite is what is written to a blob.
+// blobWrite is what to write to a blob.
 type blobWrite struct {
 	ref      blob.Ref
 	body     []byte
@@ -137,10 +138,11 @@ type blobWrite struct {
 type partWrite struct {
 	object workflow.Object
 	blobWrite
-	etag string // empty until it was written
+	etag string // empty until the write has succeeded
 }
 
-// newCreation encodes everything that is sent before the object, so that nothing is sent of a plan which can't be encoded.
+// newCreation encodes everything that is sent before the object, so that nothing is sent of a plan that can't
+// be encoded.
 func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 	c := &creation{v: v, plan: plan, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
 	size := 0
@@ -161,32 +163,33 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 		size += len(w.body) + 64 // the object holds all of them, and an ETag for each
 	}
 	if size > blob.MaxBody {
-		return nil, driver.Invalid("Plan", "needs %d bytes, %d are the most", size, blob.MaxBody)
+		return nil, driver.Invalid("Plan", "needs %d bytes, at most %d are allowed", size, blob.MaxBody)
 	}
 	return c, nil
 }
 
-// run is the order of writes of a Create: marker, entry, sub-objects, object. What each failure leaves is said where it is
-// handled. The marker comes before all else so that whatever is left is found by Recovery; nothing is a plan before the
-// object is there.
+// run is the order of writes of a Create: marker, entry, sub-objects, object. It says what each failure
+// leaves. The marker is first, so that Recovery finds whatever is left. There is no plan before the object
+// exists.
 func (c *creation) run(caller context.Context) error {
-	// Recovery leaves a marker alone for the grace period and a margin. All requests sent here end before that, by this machine's
-	// monotonic clock.
+	// Recovery leaves a marker alone for the grace period and the margin. All requests end before that, by
+	// this machine's monotonic clock.
 	started := time.Now()
 	ctx, cancel := c.v.within(caller, started, false, errGrace)
 	defer cancel()
 	commit, cancelCommit := c.v.within(caller, started, true, errGrace)
 	defer cancelCommit()
 
-	// A failure leaves nothing, or a marker of nothing.
+	// A failure leaves nothing, or the marker.
 	if err := c.putMarker(ctx); err != nil {
 		return lateError(ctx, err)
 	}
-	// The same, where the entry was not written. A taken one is another's.
+	// A failure leaves the same. An entry that is in the way belongs to another Create.
 	if err := c.putEntry(ctx); err != nil {
 		return lateError(ctx, err)
 	}
-	// From here on the ID is ours. While all outcomes are certain and the object was never sent, we can undo.
+	// The ID is ours now. While all outcomes are certain and the object has not been sent, a failure is
+	// undone.
 	if err := c.putParts(ctx); err != nil {
 		return c.undo(caller, err)
 	}
@@ -198,34 +201,35 @@ func (c *creation) run(caller context.Context) error {
 		return c.undo(caller, err)
 	}
 
-	// The commit point. Where the object may be there all the rest is left to Recovery.
+	// The commit point. If the object may exist, the rest is left to Recovery.
 	ref := c.keys.object()
 	etag, err := c.v.client.Put(commit, ref, body, metadata, blob.IfNew)
 	if blob.Is(err, blob.Mismatch) {
-		return c.leaveRemains(blobError("write object", ref, err)) // not ours: somebody took the ID over while this Create was frozen
+		return c.leaveRemains(blobError("write object", ref, err)) // another Create took the ID over while this one was frozen
 	}
 	if err != nil {
 		return c.undo(caller, blobError("write object", ref, err))
 	}
 	if time.Since(started) > c.v.grace {
-		// The answer came too late to be sure that Recovery has not begun to remove the plan. It is taken back.
+		// Recovery may already have begun to remove the plan, so it is withdrawn.
 		return c.withdraw(caller, etag)
 	}
 	c.plan.State.ETag = planVersion(c.entryETag, etag, c.plan)
 	return nil
 }
 
-// markerRounds is how often a Create whose marker keeps changing tries to take it over.
+// markerRounds bounds how often a Create tries to take over a marker that keeps changing.
 const markerRounds = 4
 
-// putMarker writes the marker, or takes over that of another Create of the ID, which then belongs to both. A marker beside
-// an entry or object is left as it is: to write it again would make the remains that it leads to young again.
+// putMarker writes the marker, or takes over the marker of another Create of the ID; the marker then belongs
+// to both. It leaves a marker beside an entry or an object as it is, because writing it again would make the
+// remains that it leads to recent again.
 func (c *creation) putMarker(ctx context.Context) error {
 	ref := c.keys.marker()
 	for round := range markerRounds {
 		err := c.putNewMarker(ctx)
 		if round > 0 {
-			c.markerETag = "" // it may be the marker that was taken over
+			c.markerETag = "" // another Create may share it by now
 		}
 		if !blob.Is(err, blob.Mismatch) {
 			return blobError("write marker", ref, err)
@@ -237,14 +241,14 @@ func (c *creation) putMarker(ctx context.Context) error {
 		if there.entryOrObject() != nil {
 			return c.takenError(there.committed())
 		}
-		if done, err := c.takeMarkerOver(ctx); done || err != nil {
+		if done, err := c.takeOverMarker(ctx); done || err != nil {
 			return err
 		}
 	}
-	return vaultError("write marker", ref, "%w: others keep creating this ID: call again", storage.ErrConflict)
+	return vaultError("write marker", ref, "%w: other processes keep creating this ID: call again", storage.ErrConflict)
 }
 
-// putNewMarker writes a marker that is this Create's alone.
+// putNewMarker writes a marker that belongs to this Create alone.
 func (c *creation) putNewMarker(ctx context.Context) error {
 	ref := c.keys.marker()
 	put := func() (err error) {
@@ -256,15 +260,16 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 	}
 	err := put()
 	if blob.Is(err, blob.AbsentContainer) {
-		c.v.containers.forget(ref.Container) // somebody dropped the day
+		c.v.containers.forget(ref.Container) // the day was dropped
 		err = put()
 	}
 	return err
 }
 
-// takeMarkerOver writes another Create's marker anew, so that Recovery does not take it away while this Create goes on. It
-// keeps the longer grace period, because the other one may still be at work. False is for a marker that has changed.
-func (c *creation) takeMarkerOver(ctx context.Context) (done bool, err error) {
+// takeOverMarker writes another Create's marker again, so that Recovery does not remove it while this Create
+// is running. It keeps the longer of the two grace periods, because the other Create may still be running. It
+// returns false if the marker has changed.
+func (c *creation) takeOverMarker(ctx context.Context) (done bool, err error) {
 	ref := c.keys.marker()
 	p, err := c.v.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
@@ -284,7 +289,8 @@ func (c *creation) takeMarkerOver(ctx context.Context) (done bool, err error) {
 	return err == nil, blobError("write marker", ref, err)
 }
 
-// taken is the error of a Create whose ID is in use: by a plan, or else by what another Create or a Delete is at, or left.
+// takenError is the error of a Create whose ID is in use: by a plan if committed is set, else by another
+// Create or Delete or its remains.
 func (c *creation) takenError(committed bool) error {
 	if committed {
 		return vaultError("look for the plan whose marker is there", c.keys.object(), "%w", storage.ErrExists)
@@ -298,8 +304,8 @@ func (c *creation) putEntry(ctx context.Context) (err error) {
 	if !blob.Is(err, blob.Mismatch) {
 		return blobError("write entry", ref, err)
 	}
-	// Whosever the entry is: our object was never sent, so nothing of this Create can ever be seen. A marker of ours alone goes,
-	// so that it makes nobody's remains young.
+	// Our object was never sent, so no reader can see anything of this Create. If the marker is ours alone it
+	// goes, because it would make the remains of others recent.
 	_, headErr := c.v.client.Head(ctx, c.keys.object())
 	if headErr != nil && !blob.Is(headErr, blob.Absent) {
 		return blobError("look for the plan whose entry is there", c.keys.object(), headErr)
@@ -329,7 +335,8 @@ func (c *creation) putParts(ctx context.Context) error {
 	})
 }
 
-// object encodes the plan with the versions of all its sub-objects, which a listing can later be compared with.
+// object encodes the plan with the versions of all sub-objects, so that a reader can compare them with a
+// listing.
 func (c *creation) object() ([]byte, map[string]string, error) {
 	body, err := encodeObject(c.plan)
 	if err != nil {
@@ -339,8 +346,8 @@ func (c *creation) object() ([]byte, map[string]string, error) {
 	return body, metadata, err
 }
 
-// undo removes what a Create wrote that failed with cause before the object was sent. Where the outcome of a write is
-// unknown, it could still arrive after its removal, so all is left to Recovery.
+// undo removes what a failed Create has written, and returns the error. If the outcome of a write is unknown
+// the write may still arrive after its removal, so all remains are left to Recovery.
 func (c *creation) undo(ctx context.Context, cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {
 		return c.leaveRemains(cause)
@@ -351,7 +358,8 @@ func (c *creation) undo(ctx context.Context, cause error) error {
 	return lateError(ctx, cause)
 }
 
-// tooLate says of an error without effect which the end of the grace period brought about that it was not the caller's end.
+// lateError is the error of a Create that had no effect. If the grace period ended it, and not the caller, it
+// is ErrUnavailable.
 func lateError(ctx context.Context, err error) error {
 	ended := errors.Is(err, errGrace) || errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errGrace)
 	if !ended || errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
@@ -360,8 +368,9 @@ func lateError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
 
-// withdraw takes back a plan whose object is there but came too late. It does so as a Delete, with a delete marker first:
-// somebody may have moved the plan on meanwhile, and what is left of it must be known for remains.
+// withdraw removes a plan whose object was written too late. It writes a delete marker first, as a Delete
+// does: another process may have updated the plan meanwhile, and Recovery must recognise what is left of it
+// as remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	etag, err := c.v.putDeleteMarker(ctx, c.keys)
 	if err == nil {
@@ -379,8 +388,9 @@ func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, errGrace)
 }
 
-// remove removes all but the object, in the order of a delete, and each only in the version that was written: what is there
-// instead is another Create's of the ID. A marker that may be another's too is left to Recovery.
+// remove removes everything but the object, in the order of a Delete, and only in the version that was
+// written: any other version belongs to another Create of the ID. A marker that another Create may share is
+// left to Recovery.
 func (c *creation) remove(ctx context.Context) error {
 	var targets []blob.Target
 	for _, p := range c.parts {
@@ -400,7 +410,7 @@ func (c *creation) remove(ctx context.Context) error {
 	return c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag)
 }
 
-// left is the error of a Create whose remains are left to Recovery although the plan is certain not to be there.
+// leaveRemains is the error of a Create that failed for certain and leaves its remains to Recovery.
 func (c *creation) leaveRemains(cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) {
 		return cause

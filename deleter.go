@@ -14,19 +14,22 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Delete removes a plan with all its parts: 5 requests and one more for each 256 sub-objects. The plan is gone for every
-// reader with the third; what is broken off later is finished by the same call again, or by Recovery.
+// Delete removes a plan with all its sub-objects. It takes five requests and one more for each 256
+// sub-objects. The third request removes the plan for every reader. If the call fails later, the same call
+// again or Recovery does the rest.
 //
-// Where the service says that something is not there which should be, Delete asks again in another way before it goes on, so
-// that no single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name; what an
-// earlier Delete left it can't find then, and says ErrUnknown until Recovery has removed it.
+// If the service says that a blob is absent which should exist, Delete asks again in another way, so that no
+// single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name. It
+// then can't find what an earlier Delete left, and returns ErrUnknown until Recovery has removed it.
 //
-// A plan whose object was lost from outside, as Recovery reports it, is removed as well, once its entry is older than the grace
-// period and a margin.
+// Delete also removes a plan whose object was lost from outside, as Recovery reports it, once the entry is
+// older than the grace period and the margin.
 //
-// Errors: ErrNotFound; ErrSchema for a plan that newer code wrote, which is left untouched; ErrConflict when others kept
-// rewriting the plan's object, or it was lost so recently that this can't be judged yet; ErrUnavailable when the service contradicts itself, or was too slow; ErrUnknown when the
-// outcome can't be known. The same call again is right after each of the last three.
+// Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that newer code wrote, which is left
+// untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
+// lost so recently that this can't be judged yet; [storage.ErrUnavailable] if the service contradicts itself
+// or was too slow; [storage.ErrUnknown] if the outcome is unknown. After each of the last three, make the
+// same call again.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.change("Delete", &id, func() error {
 		if err := driver.CheckID(id); err != nil {
@@ -36,31 +39,33 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// delete is the order of writes of a Delete, which is Create run backwards: delete marker, object, sub-objects, entry,
-// markers. The object is read first, because it names the sub-objects.
+// delete is the order of writes of a Delete, the reverse of Create: delete marker, object, sub-objects,
+// entry, markers. It reads the object first, because the object names the sub-objects.
 func (v *Vault) delete(ctx context.Context, keys keys) error {
 	plan, err := v.deleteObject(ctx, keys)
 	if err != nil {
 		return err
 	}
-	// The plan is gone. The rest removes all traces of it, as Recovery does after a crash here.
+	// The plan is gone. If the process crashes here, Recovery does the rest.
 	return unfinished(v.deleteRest(ctx, keys, plan))
 }
 
-// unfinished is the error of a Delete after its commit.
+// unfinished is the error of a Delete that fails after its commit.
 func unfinished(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes what is left of it: %w", storage.ErrUnknown, err)
+	return fmt.Errorf("%w: the plan is deleted, and Recovery or the same call again removes the rest: %w", storage.ErrUnknown, err)
 }
 
-// deleteRounds is how often a Delete begins again whose object was rewritten, or which was too slow.
+// deleteRounds bounds how often a Delete begins again because the object was rewritten, or because it was too
+// slow.
 const deleteRounds = 4
 
-// deleteObject comes to the commit point: delete marker, then the object in the version that was read. It begins again with
-// both where the object has changed. Recovery removes old delete markers from whole plans, and rewrites the object before
-// that, so a Delete that was held up between the two meets a conflict, and not a plan that no marker leads to any more.
+// deleteObject writes the delete marker and removes the object in the version that was read, which is the
+// commit point. If the object has changed it begins again with both. Before Recovery removes an old delete
+// marker from a whole plan, it rewrites the object. A Delete that was held up between the two writes
+// therefore meets a conflict, and can't leave remains without a marker.
 func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTargets, err error) {
 	for range deleteRounds {
 		if plan, err = v.deletionTargets(ctx, keys); errors.Is(err, storage.ErrConflict) {
@@ -70,12 +75,13 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 			return plan, err
 		}
 		started := time.Now()
-		// So that whatever is left is found by Recovery. Alone it does no harm: Recovery takes it away after the grace period.
+		// The marker leads Recovery to whatever is left. Alone it does no harm: Recovery removes it after the
+		// grace period.
 		if _, err = v.putDeleteMarker(ctx, keys); err != nil {
 			return plan, err
 		}
 		if plan.etag == "" {
-			return plan, nil // gone already
+			return plan, nil // the object is gone already
 		}
 		if time.Since(started) > v.grace {
 			err = errSlowDelete
@@ -93,23 +99,24 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 	return plan, fmt.Errorf("%d attempts failed, call again: %w", deleteRounds, err)
 }
 
-// commitDelete removes the object: the commit point.
+// commitDelete removes the object. It is the commit point.
 func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, started time.Time) error {
 	ctx, cancel := v.within(ctx, started, true, errSlowDelete)
 	defer cancel()
 	return v.remove(ctx, "remove object", keys, keys.object(), blob.IfMatch(etag))
 }
 
-// doomed is a plan that is to be deleted.
+// deletionTargets are the blobs of a plan that is to be deleted.
 type deletionTargets struct {
-	// parts are its sub-objects. Where listed is set a listing named them, and else the object, which can't have missed any.
+	// parts are the sub-objects. If listed is set they come from a listing, which may have missed some;
+	// otherwise the object names them all.
 	parts  []blob.Target
 	listed bool
-	// etag is the object's version; empty where the object is gone already.
+	// etag is the object's version; empty if the object is gone already.
 	etag string
 }
 
-// doomed finds what is to be deleted.
+// deletionTargets finds the blobs of a plan that is to be deleted.
 func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTargets, err error) {
 	object, p, err := v.readObject(ctx, keys)
 	switch {
@@ -120,7 +127,7 @@ func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTarge
 		d.etag = p.ETag
 		return d, nil
 	case errors.Is(err, storage.ErrCorrupt):
-		// It can't tell, but a listing can: damage must not keep a plan from being removed.
+		// A damaged object can't name the sub-objects, but a listing can. Damage must not prevent a Delete.
 		p, err = v.client.Head(ctx, keys.object())
 		if err != nil {
 			return d, blobError("look at object", keys.object(), err)
@@ -144,8 +151,8 @@ func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTarge
 	return d, err
 }
 
-// deletedBefore says whether an earlier Delete has removed the object, or it was lost: nil, or why not, which is notFound
-// where there is no plan at all.
+// confirmDeleted returns nil if an earlier Delete has removed the object, or if the object was lost. It
+// returns notFound if there is no plan.
 func (v *Vault) confirmDeleted(ctx context.Context, keys keys, notFound error) error {
 	if err := v.confirmGone(ctx, keys, keys.object()); err != nil {
 		return err
@@ -157,37 +164,37 @@ func (v *Vault) confirmDeleted(ctx context.Context, keys keys, notFound error) e
 	return blobError("look for delete marker", keys.deleteMarker(), err)
 }
 
-// lostBefore says whether the object was lost from outside: nil, or why not, which is notFound where there is no plan at all.
-// The look at the entry comes after that for the delete marker, which a Delete removes last: the entry of a plan that was being
-// deleted is gone by now.
+// confirmObjectLost returns nil if the object was lost from outside, and notFound if there is no plan. The
+// caller has found no delete marker. Delete removes that last, so the entry of a plan that was being deleted
+// is gone by now.
 func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error) error {
 	p, err := v.client.Head(ctx, keys.entry())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return notFound // the plan was never there, or nothing is left of it
+		return notFound // there was no plan, or nothing is left of it
 	}
 	if err != nil {
 		return blobError("look for entry", keys.entry(), err)
 	}
 	if s := blobStatusOf(&blob.Item{Properties: p}); s != running && s != final {
-		return notFound // it is being created, or that was broken off
+		return notFound // a Create is under way, or did not finish
 	}
-	s, err := v.listMarkers(ctx, keys)
+	b, err := v.listMarkers(ctx, keys)
 	if err != nil {
 		return err
 	}
-	c, err := v.examine(ctx, s, false)
+	d, err := v.examine(ctx, b, false)
 	switch {
 	case err != nil:
 		return err
-	case c.finding == lostObject:
+	case d.finding == lostObject:
 		return nil
-	case c.finding == tooRecent:
-		return vaultError("look for object", keys.object(), "%w: it is missing, and its entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, max(c.wait(), time.Second))
+	case d.finding == tooRecent:
+		return vaultError("look for object", keys.object(), "%w: it is missing, and the entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, d.wait())
 	}
 	return vaultError("look for object", keys.object(), "%w: the plan has changed meanwhile", storage.ErrConflict)
 }
 
-// deleteRest removes what is left when the object is gone: sub-objects, entry, markers.
+// deleteRest removes what is left after the object: sub-objects, entry, markers.
 func (v *Vault) deleteRest(ctx context.Context, keys keys, plan deletionTargets) error {
 	if err := v.removeParts(ctx, keys, plan.parts); err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// What may be concluded from the blobs of a plan that is not as it should be. Recovery and Create decide by the same table,
-// and Check names problems by it.
+// What the blobs of a plan say about it. Recovery, Create and Delete decide by the same table, and Check
+// names problems by it.
 
-// sight is what was seen of an entry or an object.
+// blobStatus is what was seen of an entry or an object: whether it exists, and the status in its metadata.
 type blobStatus int
 
 const (
@@ -23,7 +23,7 @@ const (
 	final
 )
 
-// sightOf reads the status in a blob's metadata.
+// blobStatusOf reads the status in a blob's metadata.
 func blobStatusOf(item *blob.Item) blobStatus {
 	if item == nil {
 		return absent
@@ -43,53 +43,54 @@ func blobStatusOf(item *blob.Item) blobStatus {
 // signs are what diagnose decides by.
 type signs struct {
 	entry, object blobStatus
-	// marker and deleteMarker say whether they are there.
+	// marker and deleteMarker say whether these exist.
 	marker, deleteMarker bool
-	// marked says that the plans of the day have markers while they are open.
+	// marked says that the day's open plans have markers.
 	marked bool
-	// young says that something of the plan was written so recently that its writer may still be at work; youngDelete says it
-	// of the delete marker alone.
+	// recent says that some blob of the plan is recent; recentDelete says it of the delete marker alone.
 	recent, recentDelete bool
 	// thorough is RecoverOptions.Thorough.
 	thorough bool
-	// parts says that there are sub-objects, or that they were not looked for.
+	// parts says that there are sub-objects, or that nobody looked for them.
 	parts bool
 }
 
-// finding is what is wrong with a plan, and so what to do about it.
+// finding is what is wrong with a plan. It determines the repair.
 type finding int
 
 const (
-	// Nothing is wrong: the plan is final, or open.
+	// finalPlan and openPlan: nothing is wrong.
 	finalPlan finding = iota
 	openPlan
-	// tooRecent: a writer may still be at work.
+	// tooRecent: another process may be at work on the plan.
 	tooRecent
-	// remains of a Create or a Delete: to be removed.
+	// remains: a Create or Delete did not finish. They are to be removed.
 	remains
-	// lostObject and lostEntry: the rest of the plan is there, so no crash of ours left it. The entry can be restored.
+	// lostObject and lostEntry: the rest of the plan is there, so no crash of a vault can be the cause.
 	lostObject
 	lostEntry
+	// restorableEntry: an entry is lost, and can be restored from the object.
 	restorableEntry
-	// unreadableState: metadata that can't be read.
+	// unreadableState: the metadata of the entry or the object can't be read.
 	unreadableState
-	// leftDelete: a delete marker on a whole plan, of a Delete that did not come to its commit.
+	// leftDelete: the delete marker of a Delete that did not commit, on a whole plan.
 	leftDelete
-	// unfinalized: a completion that did not come to the object.
+	// unfinalized: an update to a final status that did not write the object.
 	unfinalized
-	// leftMarker: a completion that did not come to the marker.
+	// leftMarker: an update to a final status that did not remove the marker.
 	leftMarker
-	// setBack: a final object beside an entry that is not.
+	// setBack: a final object beside an entry that is not final.
 	setBack
-	// lostMarker: an open plan without one.
+	// lostMarker: an open plan has no marker.
 	lostMarker
-	// unverified: a plan whose sub-objects have to be looked for.
+	// unverified: a plan whose sub-objects must be looked for.
 	unverified
 )
 
-// diagnose is the table of decisions. It rests on two orders: Create writes the object last, and Delete writes a delete
-// marker and then removes the object first. So an entry that has moved on from NotStarted without object and delete marker,
-// and an object without entry, come from no crash.
+// diagnose is the table of decisions in docs/protocol.md. It rests on two orders: Create writes the object
+// last, and Delete writes a delete marker before it removes the object. If an entry has moved on from
+// NotStarted and there is neither object nor delete marker, or if there is an object without an entry, no
+// crash is the cause.
 func diagnose(s signs) finding {
 	if s.entry == absent || s.object == absent {
 		return diagnoseIncomplete(s)
@@ -119,14 +120,14 @@ func diagnose(s signs) finding {
 	return openPlan
 }
 
-// diagnoseHalf is the part of the table for plans without entry or object.
+// diagnoseIncomplete is the part of the table for plans that lack the entry or the object.
 func diagnoseIncomplete(s signs) finding {
 	switch {
 	case s.recent:
 		return tooRecent
 	case s.object != absent:
-		// A late copy of Create's last request leaves an object, too. It is not final, and nothing else of its plan is there: no
-		// marker, which an open plan has, or where it may have none, no sub-objects.
+		// A late copy of Create's last request leaves an object, too. Such an object is not final and is
+		// alone: it has no marker, as an open plan has, or in a day without markers, no sub-objects.
 		whole := s.object == final || s.object != unreadable && (s.marker || !s.marked && s.parts)
 		if s.thorough && whole && !s.deleteMarker {
 			return restorableEntry
@@ -140,66 +141,67 @@ func diagnoseIncomplete(s signs) finding {
 	return remains
 }
 
-// diagnosis is a candidate with what a look at its entry and object has shown.
+// diagnosis is what is wrong with a candidate, after a look at its entry and object.
 type diagnosis struct {
 	planBlobs
-	grace   time.Duration // how long to wait before anything is removed
+	grace   time.Duration // the longest of all that count for the plan
 	finding finding
 }
 
-// examine looks at a plan and says what is wrong with it. Where entry or object are not there it asks twice, unless the plan
-// is too young to be touched anyway.
+// examine looks at the entry and the object of a candidate and diagnoses it. It looks twice if one of them is
+// absent, unless the plan is recent and will be left alone anyway.
 func (v *Vault) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
-	c := diagnosis{planBlobs: b}
+	d := diagnosis{planBlobs: b}
 	var err error
-	if c.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
-		return c, blobError("read metadata of marker", b.keys.marker(), err)
+	if d.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
+		return d, blobError("read metadata of marker", b.keys.marker(), err)
 	}
 	now, err := v.headPlan(ctx, "look for plan", b.keys)
 	if err != nil {
-		return c, err
+		return d, err
 	}
-	c.entry, c.object = now.entry, now.object
-	if item := c.entryOrObject(); c.seen.IsZero() && item != nil {
-		c.seen = item.Seen
+	d.entry, d.object = now.entry, now.object
+	if item := d.entryOrObject(); d.seen.IsZero() && item != nil {
+		d.seen = item.Seen
 	}
-	c.finding = diagnose(c.signs(thorough))
-	if c.committed() || c.finding == tooRecent {
-		return c, nil
+	d.finding = diagnose(d.signs(thorough))
+	if d.committed() || d.finding == tooRecent {
+		return d, nil
 	}
-	err = v.confirm(ctx, &c)
-	return c, err
+	err = v.confirm(ctx, &d)
+	return d, err
 }
 
-// confirm asks a second time for a plan that is not whole. A Create, a Delete or a withdrawal may have begun since the plan was
-// listed; each of them writes a marker before all else.
-func (v *Vault) confirm(ctx context.Context, c *diagnosis) error {
-	lost := c.finding != remains
-	if lost || c.marker == nil && c.deleteMarker == nil {
-		since, err := v.listMarkers(ctx, c.keys)
+// confirm looks a second time at a plan that lacks the entry or the object. A Create, a Delete or a
+// withdrawal may have begun since the plan was listed; each of them writes a marker first.
+func (v *Vault) confirm(ctx context.Context, d *diagnosis) error {
+	lost := d.finding != remains
+	if lost || d.marker == nil && d.deleteMarker == nil {
+		since, err := v.listMarkers(ctx, d.keys)
 		if err != nil {
 			return err
 		}
-		if !sameBlob(since.marker, c.marker) || !sameBlob(since.deleteMarker, c.deleteMarker) {
-			c.finding = tooRecent
+		if !sameBlob(since.marker, d.marker) || !sameBlob(since.deleteMarker, d.deleteMarker) {
+			d.finding = tooRecent
 			return nil
 		}
 	}
-	if err := v.confirmGone(ctx, c.keys, c.missing()...); err != nil {
+	if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {
 		return err
 	}
 	if !lost {
 		return nil
 	}
-	// The blobs that were there must still be there, unchanged. Otherwise a Delete has finished in the meantime.
-	again, err := v.headPlan(ctx, "confirm", c.keys)
-	if err == nil && !(sameBlob(again.entry, c.entry) && sameBlob(again.object, c.object)) {
-		c.finding = tooRecent
+	// The blobs that were there must still be there, unchanged. If not, a Delete has finished in the
+	// meantime.
+	again, err := v.headPlan(ctx, "confirm", d.keys)
+	if err == nil && !(sameBlob(again.entry, d.entry) && sameBlob(again.object, d.object)) {
+		d.finding = tooRecent
 	}
 	return err
 }
 
-// sameBlob says whether two looks at a blob found the same version, or both found none.
+// sameBlob reports whether two looks at a blob found the same version, or both found none.
 func sameBlob(a, b *blob.Item) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -207,77 +209,76 @@ func sameBlob(a, b *blob.Item) bool {
 	return a.ETag == b.ETag
 }
 
-func (c diagnosis) signs(thorough bool) signs {
+func (d diagnosis) signs(thorough bool) signs {
 	s := signs{
-		entry: blobStatusOf(c.entry), object: blobStatusOf(c.object),
-		marker: c.marker != nil, deleteMarker: c.deleteMarker != nil, marked: c.marked,
-		recentDelete: recent(c.deleteMarker, c.seen, c.grace), thorough: thorough,
-		parts: len(c.parts) > 0 || !c.partsListed,
+		entry: blobStatusOf(d.entry), object: blobStatusOf(d.object),
+		marker: d.marker != nil, deleteMarker: d.deleteMarker != nil, marked: d.marked,
+		recentDelete: recent(d.deleteMarker, d.seen, d.grace), thorough: thorough,
+		parts: len(d.parts) > 0 || !d.partsListed,
 	}
-	for _, item := range c.all() {
-		s.recent = s.recent || recent(item, c.seen, c.grace)
+	for _, item := range d.all() {
+		s.recent = s.recent || recent(item, d.seen, d.grace)
 	}
 	return s
 }
 
-// wait says for how long the plan is still too young to be touched.
-func (c diagnosis) wait() time.Duration {
+// wait returns how long the plan will remain recent, at least a second.
+func (d diagnosis) wait() time.Duration {
 	var newest time.Time
-	for _, item := range c.all() {
+	for _, item := range d.all() {
 		if item.LastModified.After(newest) {
 			newest = item.LastModified
 		}
 	}
-	return newest.Add(c.grace).Add(margin(c.grace)).Add(time.Second).Sub(c.seen)
+	return max(time.Second, newest.Add(d.grace+margin(d.grace)+time.Second).Sub(d.seen))
 }
 
-// String says what is wrong.
-func (c diagnosis) String() string {
-	switch c.finding {
+// String says what is wrong; "" if nothing is.
+func (d diagnosis) String() string {
+	switch d.finding {
 	case remains:
 		switch {
-		case c.entry != nil:
-			return "an entry without object: a create or delete was broken off"
-		case c.marker == nil && c.deleteMarker == nil:
+		case d.entry != nil:
+			return "an entry without object: a create or delete did not finish"
+		case d.marker == nil && d.deleteMarker == nil:
 			return "sub-objects without a plan"
 		}
-		return "markers without a plan: a create or delete was broken off"
+		return "markers without a plan: a create or delete did not finish"
 	case lostObject:
-		return "an entry without object that is no remains of a create or delete: the object was lost from outside"
+		return "an entry without object that no create or delete left: the object was lost from outside"
 	case lostEntry, restorableEntry:
 		return "an object without entry: the entry was lost from outside, or the object came late"
 	case unreadableState:
 		return "metadata that can't be read"
 	case leftDelete:
-		return "a delete marker on a whole plan: a delete was broken off before it began"
+		return "a delete marker on a whole plan: a delete did not commit"
 	case unfinalized:
-		return "a final entry beside an object that is not: the last update was broken off"
+		return "a final entry beside an object that is not final: the last update did not finish"
 	case leftMarker:
-		return "a marker on a plan that is final: its last update was broken off"
+		return "a marker on a final plan: the last update did not finish"
 	case setBack:
-		return "a final object beside an entry that is not"
+		return "a final object beside an entry that is not final"
 	case lostMarker:
 		return "an open plan without a marker"
 	}
 	return ""
 }
 
-// err is the error of what can't be mended; nil for all other findings. It says what helps.
-func (c diagnosis) err() error {
-	keys := c.keys
-	switch c.finding {
+// err is the error of a finding that can't be repaired, with the remedy; nil for other findings.
+func (d diagnosis) err() error {
+	switch d.finding {
 	case lostObject:
-		return vaultError("look for object", keys.object(), "%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)
+		return vaultError("look for object", d.keys.object(), "%w: it is missing beside an entry that was in use: restore the blob from a backup, or Delete the plan", storage.ErrCorrupt)
 	case lostEntry, restorableEntry:
 		remedy := "Delete removes what is there"
-		if diagnose(c.signs(true)) == restorableEntry {
+		if diagnose(d.signs(true)) == restorableEntry {
 			remedy = "Recover with Thorough restores it"
 		}
-		return vaultError("look for entry", keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
+		return vaultError("look for entry", d.keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
 	case unreadableState:
-		ref, item := keys.entry(), c.entry
+		ref, item := d.keys.entry(), d.entry
 		if blobStatusOf(item) != unreadable {
-			ref, item = keys.object(), c.object
+			ref, item = d.keys.object(), d.object
 		}
 		_, err := parseState(item.Metadata)
 		return blobError("read metadata", ref, err)

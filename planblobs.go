@@ -168,7 +168,7 @@ func (v *Vault) headPlan(ctx context.Context, doing string, keys keys) (planBlob
 	return b, err
 }
 
-// readEntry reads the entry of a plan. until join gives it its version, State.ETag is the blob's ETag.
+// readEntry reads the entry of a plan. join sets the version later, State.ETag is the blob's ETag.
 func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error) {
 	ref := keys.entry()
 	body, p, err := v.client.Get(ctx, ref)

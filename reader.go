@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Exists says whether there is a plan of this ID, with one request. An ID that is not a UUIDv7 is no plan's, and is not asked
-// for.
+// Exists reports whether there is a plan of this ID, with one request. It sends none for an ID that is not a
+// UUIDv7, because no plan has such an ID.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call("Exists", id, func() error {
 		if driver.CheckID(id) != nil {
@@ -31,15 +31,16 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 	return found, err
 }
 
-// Read returns the whole plan with its present states: two requests at once for a plan that is NotStarted or final. While it
-// is Running there is one more for each sub-object, all at once, or where there are many, one listing for each kind and one
-// request for each sub-object that changed since the plan was created. Each State.ETag is the version that was read, for
-// updates.
+// Read returns the whole plan in its present state. A plan that is NotStarted or final takes two requests,
+// both at once. A Running plan takes one more for each sub-object, all at once; if it has many, Read lists
+// each kind and reads only the sub-objects that have changed since the plan was created. Each State.ETag is
+// the version that was read, for updates.
 //
-// A plan that other processes work on is read as each of its blobs stood at some time during the call.
+// If other processes update the plan meanwhile, Read returns each blob as it was at some time during the
+// call.
 //
-// Errors: ErrNotFound; ErrSchema for what was written by newer code or for a plugin that the registry lacks; ErrCorrupt, with
-// the blob, for what is damaged or missing.
+// Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that was written by newer code or for a
+// plugin that the registry lacks; [storage.ErrCorrupt], with the blob, if a blob is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = v.call("Read", id, func() error {
 		if err := driver.CheckID(id); err != nil {
@@ -57,12 +58,12 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 	return plan, nil
 }
 
-// read reads a plan with raw requests and responses.
+// read reads a plan, and leaves requests and responses raw.
 func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	keys := v.prefix.plan(id)
 	entry, object, err := v.readBoth(ctx, keys)
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
-		// The plan may have been deleted, and another one of its ID created, between the two answers.
+		// The plan may have been deleted and created again between the two answers.
 		entry, object, err = v.readBoth(ctx, keys)
 		if err == nil && !sameChildren(entry, object) {
 			err = vaultError("read entry", keys.entry(), "%w: its children are not those of the object", storage.ErrCorrupt)
@@ -72,7 +73,8 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		return nil, err
 	}
 	if object.State.Status.Final() && !entry.State.Status.Final() {
-		// The entry is written first, so it was read before the plan was completed, or it was set back from outside.
+		// The entry is written first. It was read before the plan became final, or it was set back from
+		// outside.
 		if entry, err = v.readEntry(ctx, keys); err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	return v.assemble(ctx, entry, object)
 }
 
-// readBoth reads entry and object at once.
+// readBoth reads the entry and the object at once.
 func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflow.Plan, err error) {
 	err = v.parallel(2, func(i int) (err error) {
 		if i == 0 {
@@ -99,7 +101,7 @@ func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflo
 	return entry, object, err
 }
 
-// assemble makes the present plan of its entry, its sub-objects, and the hierarchy in its object.
+// assemble returns the present plan from its entry, its sub-objects, and the tree in its object.
 func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
 	keys := v.prefix.plan(object.ID)
 	parts, err := v.staleParts(ctx, keys, workflow.Parts(object))
@@ -116,8 +118,8 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 	return object, join(object, entry)
 }
 
-// lost says what it means that a part of a plan is not there. A Delete takes the object first, so a plan whose object is still
-// there is damaged.
+// partLost is the error of a plan that lacks a sub-object. A Delete removes the object first, so a plan that
+// still has its object is damaged.
 func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
 	if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
 		return blobError("look for object", keys.object(), headErr)
@@ -125,8 +127,9 @@ func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
 	return withCause(err, "%w: it is missing, although the plan exists: Recover with Thorough restores it: %w", storage.ErrCorrupt, clientError(err))
 }
 
-// join gives an object whose parts are up to date the plan's own fields, which the entry has, and all of it the versions that
-// updates want. Until then each part has the ETag that it was read at, alone or in the version that the object has of it.
+// join adds the plan's own fields, which the entry has, to an object whose sub-objects are up to date, and
+// sets all versions. Before that, each State.ETag is the ETag of a blob that was read, or the version that
+// the object has of a sub-object.
 func join(object, entry *workflow.Plan) error {
 	objectETag := object.State.ETag
 	planKind.copyOwnFields(object, entry)
@@ -142,14 +145,16 @@ func join(object, entry *workflow.Plan) error {
 	return validateWhole(object)
 }
 
-// listPrice is what a page of a listing costs in reads, by the service's billing classes: $0.055 and $0.0044 for 10,000.
+// listPrice is the price of a page of a listing in reads, by the service's billing classes: $0.055 and
+// $0.0044 for 10,000.
 const listPrice = 12.5
 
-// outdated leaves of a plan's sub-objects, as its object has them, those whose blobs have to be read. A listing tells which
-// are still of the version that the object has; one that it does not tell of is read, because a listing can miss a blob.
+// staleParts returns those sub-objects of an object whose blobs must be read. A listing shows which blobs
+// still have the version that the object has. Blobs that it does not show are read, because a listing can
+// miss a blob.
 //
-// It is asked for where there are twice as many sub-objects as reads that it costs. From there on it saves at least as much
-// when nothing has changed as it loses when everything has, and with each further sub-object it saves more.
+// The listing is worth its price if it shows twice as many sub-objects as the reads that it costs. It then
+// saves at least as much if nothing has changed as it loses if everything has.
 func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
 	kinds, listed, pages := kindsWorthListing(parts)
 	if pages == 0 || float64(listed) < 2*listPrice*float64(pages) {
@@ -169,8 +174,8 @@ func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Obje
 	}), nil
 }
 
-// several says of which kinds there is more than one sub-object, how many these are in all, and on how many pages listings
-// tell of them. The only one of a kind is better asked for by name.
+// kindsWorthListing returns the kinds of which there are several sub-objects, how many these are, and how
+// many pages their listings take. A single sub-object of a kind is better read by name.
 func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 	count := map[workflow.Kind]int{}
 	for _, o := range parts {
@@ -186,7 +191,7 @@ func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 	return of, n, pages
 }
 
-// refresh gives a sub-object the fields that its own blob has.
+// readPart reads a sub-object's own fields from its blob.
 func (v *Vault) readPart(ctx context.Context, keys keys, o workflow.Object) error {
 	ref := keys.part(o)
 	doing := "read " + o.Kind().String()
@@ -199,7 +204,7 @@ func (v *Vault) readPart(ctx context.Context, keys keys, o workflow.Object) erro
 	if err != nil {
 		return blobError(doing, ref, err)
 	}
-	now.Header().State.ETag = p.ETag // see join
+	now.Header().State.ETag = p.ETag
 	kind.copyOwnFields(o, now)
 	return nil
 }

@@ -65,7 +65,7 @@ func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 	whole = append(whole, p)
 	_, p = running(t, v, eachKind())
 	dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
-	lost(p, "a marker on a plan that is final")
+	lost(p, "a marker on a final plan")
 	whole = append(whole, p)
 
 	p = created(t, v, eachKind())

@@ -13,28 +13,33 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// UpdatePlan stores the plan's own fields: one request while it is NotStarted or Running. With a final status it is three,
-// one after the other: the entry, then the object with the whole plan as it is given, then the marker's removal. From the
-// first on every reader sees the plan as final; the same call again, or Recovery, completes what was broken off.
+// UpdatePlan stores the plan's own fields, with one request while the plan is NotStarted or Running. An
+// update to a final status takes three, one after the other: it writes the entry, then the object with the
+// whole plan as given, and removes the marker. After the first one every reader sees the plan as final. If
+// the call fails later, the same call again or Recovery does the rest.
 //
-// The children must be the ones the plan was created with, and at a final status carry their last states. Everything is
-// encoded and checked before the first request.
+// The children must be those that the plan was created with, and at a final status must have their last
+// states. UpdatePlan encodes and checks everything before the first request.
 //
-// Of two calls with final statuses, where the second knows the version of the first, the second one's plan stays.
+// If two calls have final statuses, and the second one knows the version of the first, the second one's plan
+// stays.
 //
-// Errors: ErrInvalid before anything is sent, also for a State.ETag that is empty or no version of the vault, children that are
-// not those of its version, and a plan that goes back from its status; ErrNotFound; ErrConflict when State.ETag is not the
-// stored version's; ErrUnknown when the outcome can't be known: the same call again settles it, with the object as it was given
-// or as it is now, at whichever request the first one was broken off. State.ETag is set to the new version.
+// Errors: [storage.ErrInvalid] before anything is sent, also for a State.ETag that is empty or not a version
+// of the vault, for children that are not those of the version, and for a plan that goes back from its
+// status; [storage.ErrNotFound]; [storage.ErrConflict] if State.ETag is not the stored version;
+// [storage.ErrUnknown] if the outcome is unknown: the same call again settles it at whichever request the
+// first one failed, and leaves the object as given or as it is now. UpdatePlan sets State.ETag to the new
+// version.
 func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return update(ctx, v, "UpdatePlan", plan)
 }
 
-// UpdateChecks stores the checks' own fields with one request. Errors are as with UpdatePlan, for this and all other
-// updates of parts, which may move to any status.
+// UpdateChecks stores the checks' own fields with one request. Errors are those of [Vault.UpdatePlan], for
+// this and all other updates of sub-objects; a sub-object may move to any status.
 //
-// The request asks for the part and not for the plan. Beside a Delete that has not returned yet, or was broken off, it may
-// return nil although the plan is gone for readers; after Delete has returned nil it is ErrNotFound.
+// The request is about the sub-object and not the plan. During a Delete, or after one that did not finish, it
+// may return nil although readers no longer see the plan. After Delete has returned nil the error is
+// [storage.ErrNotFound].
 func (v *Vault) UpdateChecks(ctx context.Context, checks *workflow.Checks) error {
 	return update(ctx, v, "UpdateChecks", checks)
 }
@@ -86,7 +91,7 @@ func update[T any, P interface {
 	})
 }
 
-// updatePart writes the blob of a part, and notes its new version in the part.
+// updatePart writes the blob of a sub-object, and sets its new version.
 func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
 	body, err := encodeOwn(o)
@@ -106,7 +111,7 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	return nil
 }
 
-// updatePlan writes the entry of a plan, and where it becomes final completes it.
+// updatePlan writes the entry of a plan. If the plan becomes final it does the rest, too.
 func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 	keys := v.prefix.plan(plan.ID)
 	final := plan.State.Status.Final()
@@ -127,8 +132,8 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 		cond = blob.IfThere
 	}
 	if objectETag == "" {
-		// Whoever has a version has read the plan, or created it. Others may mean the entry of a Create that was broken off, which
-		// must not become that of a plan that runs: searches take those for whole.
+		// Without a version, the entry may belong to a Create that did not finish. It must not become
+		// Running, because searches take a Running entry for a plan.
 		p, err := v.client.Head(ctx, keys.object())
 		if err != nil {
 			return blobError("look for object", keys.object(), err)
@@ -146,58 +151,61 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return err
 }
 
-// storable refuses a body that could not be encoded, or is too large for the service.
+// checkBody refuses a body that could not be encoded, or that is too large for the service.
 func checkBody(o workflow.Object, whole bool, body []byte, err error) error {
 	switch {
 	case err != nil:
 		return driver.Unencodable(o, whole, err)
 	case len(body) > blob.MaxBody:
-		return driver.Invalid(o.Kind().String(), "needs %d bytes, %d are the most", len(body), blob.MaxBody)
+		return driver.Invalid(o.Kind().String(), "needs %d bytes, at most %d are allowed", len(body), blob.MaxBody)
 	}
 	return nil
 }
 
-// settle completes the update of a plan to a final status, whose entry has been written: the object, then the marker. Until
-// the object is final too, readers take the plan from its entry and sub-objects. It returns the object's version.
+// finalize does the rest of an update to a final status, after the entry: it writes the object and removes
+// the marker. Until the object is final, too, readers take the plan from the entry and the sub-objects. It
+// returns the object's ETag.
 func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
 	keys := v.prefix.plan(plan.ID)
-	settled, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)
+	objectETag, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)
 	switch {
 	case followed:
-		return settled, nil // the marker is the later completion's to remove
+		return objectETag, nil // the later update removes the marker
 	case errors.Is(err, storage.ErrNotFound):
 		if v.confirmGone(ctx, keys, keys.object()) == nil {
-			return settled, err // deleted meanwhile
+			return objectETag, err // deleted meanwhile
 		}
 		err = clientError(err)
 	case err == nil:
 		err = v.deleteMarker(ctx, keys.marker(), "")
 	}
 	if err == nil {
-		return settled, nil
+		return objectETag, nil
 	}
-	// The entry is final for everybody now, so whatever fails is not "no effect". The same call again must know its entry.
+	// Every reader sees the entry as final, so the update has had an effect. The same call again must
+	// recognise the entry.
 	v.unknown.keep(entry.write, entry.id)
-	return settled, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again completes the rest: %w", storage.ErrUnknown, plan.State.Status, err)
+	return objectETag, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again does the rest: %w", storage.ErrUnknown, plan.State.Status, err)
 }
 
-// settleRounds bounds how often a completion tries to write an object that keeps being rewritten.
+// finalizeRounds bounds how often a final update tries to write an object that keeps being rewritten.
 const finalizeRounds = 4
 
-// settleObject writes the object of a plan that has become final, over the version that its caller knows. Recovery may have
-// rewritten that, and so may a later completion, whose object must stay: followed says that there is one, which does the rest.
-func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (settled string, followed bool, err error) {
+// finalizeObject writes the object of a plan that has become final, over the version that its caller knows.
+// Recovery may have rewritten the object; then it tries again. A later final update may have written it, too,
+// and its object must stay: followed says that there is one, which does the rest.
+func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (newETag string, followed bool, err error) {
 	keys := v.prefix.plan(plan.ID)
 	for round := 1; ; round++ {
-		settled, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
+		newETag, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
 		if err == nil {
-			return settled, false, nil
+			return newETag, false, nil
 		}
-		if err = blobError("settle object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == finalizeRounds {
+		if err = blobError("finalize object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == finalizeRounds {
 			return etag, false, err
 		}
-		// The object before the entry: a later completion writes them the other way around, so one that is not seen in the entry
-		// has not written the object that was seen.
+		// Look at the object before the entry. A later update writes them in the opposite order, so if the
+		// entry does not show it, it has not written the object that was seen.
 		object, err := v.client.Head(ctx, keys.object())
 		if err != nil {
 			return etag, false, blobError("look at object", keys.object(), err)
@@ -212,6 +220,6 @@ func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry w
 		if blobStatusOf(&blob.Item{Properties: now}) == final {
 			return etag, true, nil
 		}
-		return etag, false, vaultError("look at entry", keys.entry(), "%w: it was set back", storage.ErrConflict) // restored, perhaps
+		return etag, false, vaultError("look at entry", keys.entry(), "%w: it was set back", storage.ErrConflict) // or restored
 	}
 }
