@@ -16,49 +16,53 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// CheckOptions say what to check.
+// CheckOptions are the options of [Vault.Check].
 type CheckOptions struct {
-	// After and Before choose days (UTC) that have any time after and before these; zero for no bound.
+	// After and Before select the days (UTC) that have any time after After and before Before. A zero time is
+	// no bound.
 	After, Before time.Time
 }
 
-// CheckReport says what Check found.
+// CheckReport is what [Vault.Check] found.
 type CheckReport struct {
-	// Days, Plans and Blobs are how many containers, whole plans and blobs were looked at, Bytes how much was read.
+	// Days, Plans and Blobs are the numbers of containers, whole plans and blobs that were looked at. Bytes
+	// is how much was read.
 	Days, Plans, Blobs int
 	Bytes              int64
-	// InProgress is the number of plans with unfinished work that is recent enough for its writer to be active.
+	// InProgress is the number of plans with unfinished work that is recent, so that its writer may still be
+	// running.
 	InProgress int
-	// Problems are the broken invariants; none in a sound store.
+	// Problems are the broken invariants. A sound store has none.
 	Problems []Problem
 }
 
-// ProblemKind names an invariant that is broken. docs/protocol.md explains them.
+// ProblemKind names a broken invariant. docs/protocol.md explains them.
 type ProblemKind string
 
-// The kinds of problems, and what removes each. Thorough is Recover with that option.
+// The kinds of problems, and what repairs each. Thorough is [Vault.Recover] with that option.
 const (
-	// IncompletePlan: what a create or delete left that was broken off. Recovery removes it where a marker leads to it, and the
-	// next Create of the ID does; Thorough removes it in any case.
+	// IncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
+	// leads to them, and so does the next Create of the ID. Thorough removes them in any case.
 	IncompletePlan ProblemKind = "incomplete plan"
 	// Orphan: a sub-object that belongs to no plan. Thorough removes it.
 	Orphan ProblemKind = "orphan"
-	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which only a backup can.
+	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
+	// only a backup can restore.
 	Missing ProblemKind = "missing"
-	// Unreadable: a blob that can't be read or understood. It has to be restored from a backup, or the plan be deleted.
+	// Unreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan.
 	Unreadable ProblemKind = "unreadable"
-	// Disagreement: two places that should say the same do not. One of them has to be restored from a backup, or the plan be
-	// deleted.
+	// Disagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
+	// plan.
 	Disagreement ProblemKind = "disagreement"
-	// Unfinalized: a plan that is final by its entry but not by its object. Recovery settles it where a marker leads to it, and
-	// Thorough does in any case.
+	// Unfinalized: a plan that is final by its entry but not by its object. Recovery finishes it if a marker
+	// leads to it. Thorough does so in any case.
 	Unfinalized ProblemKind = "unfinalized"
-	// Unmarked: a plan that is not final and has no marker, so that neither Recovery nor a search for open plans finds it.
+	// Unmarked: an open plan without a marker, which neither Recovery nor a search for open plans finds.
 	// Thorough restores the marker.
 	Unmarked ProblemKind = "unmarked"
-	// LeftMarker: a marker without need. Recovery removes it.
+	// LeftMarker: a marker that is no longer needed. Recovery removes it.
 	LeftMarker ProblemKind = "left marker"
-	// Stray: a blob that is none of the vault's. The vault leaves it alone.
+	// Stray: a blob that no vault writes there. The vault leaves it alone.
 	Stray ProblemKind = "stray"
 )
 
@@ -67,7 +71,7 @@ type Problem struct {
 	Kind ProblemKind
 	// Plan is uuid.Nil for a stray.
 	Plan uuid.UUID
-	// Blob is where it shows, as container/name.
+	// Blob is the blob that shows the problem, as container/name.
 	Blob string
 	// Detail says what is wrong.
 	Detail string
@@ -81,10 +85,12 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: plan %s (%s): %s", p.Kind, p.Plan, p.Blob, p.Detail)
 }
 
-// Check reads everything that is stored in the chosen days and reports each broken invariant. It changes nothing. It may run
-// beside other calls: what looks broken is looked at a second time, and what is too young to be judged is only counted.
+// Check reads everything that is stored in the selected days and reports each broken invariant. It changes
+// nothing. It may run beside other calls: it looks a second time at what seems broken, and only counts what
+// is too recent to be judged.
 //
-// A problem is not an error: the error says that the check could not be completed, and the report is of what was seen.
+// A problem is not an error. An error says that Check did not finish; the report then has what was found
+// before.
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = v.call("Check", uuid.Nil, func() error {
 		if !o.After.IsZero() && !o.Before.IsZero() && !o.After.Before(o.Before) {
@@ -108,7 +114,7 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 	return report, err
 }
 
-// verdict is what was found out about one plan.
+// verdict is what Check found out about one plan.
 type verdict struct {
 	problems   []Problem
 	inProgress bool
@@ -157,8 +163,8 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	return judge()
 }
 
-// checkTwice looks a second time at a plan that seems broken, because a plan that is worked on changes between a listing and
-// a look. Only what shows both times counts.
+// checkTwice checks a plan that seems broken a second time, and returns the problems that both checks found.
+// A plan that another process is working on changes between a listing and a look.
 func (v *Vault) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
 	first, err := v.checkPlan(ctx, b)
 	if err != nil || len(first.problems) == 0 {
@@ -175,17 +181,17 @@ func (v *Vault) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
 	return second, err
 }
 
-// examination is one look at a plan.
+// planCheck is one check of a plan.
 type planCheck struct {
 	v *Vault
 	planBlobs
 	verdict
-	grace time.Duration // to wait for before the plan is judged
-	// cause is what keeps the examination from finding out, such as a service that can't be reached.
+	grace time.Duration // the longest of all that count for the plan
+	// cause is why the check can't go on, for example because the service can't be reached.
 	cause error
 }
 
-// checkPlan holds what is stored of one plan against the invariants. The error is for what keeps it from finding out.
+// checkPlan compares the blobs of a plan with the invariants. The error says why it could not.
 func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 	x := planCheck{v: v, planBlobs: b}
 	var err error
@@ -198,7 +204,7 @@ func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		return x.verdict, nil
 	}
 	if b.deleteMarker != nil {
-		x.unless([]*blob.Item{b.deleteMarker}, LeftMarker, b.keys.deleteMarker(), "the plan is whole")
+		x.unlessRecent([]*blob.Item{b.deleteMarker}, LeftMarker, b.keys.deleteMarker(), "the plan is whole")
 	}
 	var entry, object *workflow.Plan
 	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = decodeEntry(body, b.keys.plan); return err })
@@ -210,12 +216,13 @@ func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 	return x.verdict, x.cause
 }
 
+// bad reports a problem.
 func (x *planCheck) bad(kind ProblemKind, ref blob.Ref, detail string, args ...any) {
 	x.problems = append(x.problems, Problem{kind, x.keys.plan, ref.String(), fmt.Sprintf(detail, args...)})
 }
 
-// unless reports a problem unless one of the items was written so recently that its writer may still be at work.
-func (x *planCheck) unless(items []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
+// unlessRecent reports a problem unless one of the items is recent.
+func (x *planCheck) unlessRecent(items []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
 	if slices.ContainsFunc(items, func(i *blob.Item) bool { return i != nil && recent(i, i.Seen, x.grace) }) {
 		x.inProgress = true
 		return
@@ -223,7 +230,8 @@ func (x *planCheck) unless(items []*blob.Item, kind ProblemKind, ref blob.Ref, d
 	x.bad(kind, ref, "%s", detail)
 }
 
-// read gets and decodes a blob. False is for one that can't be, which is reported, and for an examination that can't go on.
+// read reads and decodes a blob. It returns false if the blob is unreadable, which it reports, or if the
+// check can't go on.
 func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []byte) error) bool {
 	if x.cause != nil {
 		return false
@@ -243,29 +251,29 @@ func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []b
 	return err == nil
 }
 
-// half judges what is not a whole plan, by the table that Recovery decides by.
+// incomplete checks a plan that lacks the entry or the object, by the table that Recovery decides by.
 func (x *planCheck) incomplete() {
 	all := x.all()
 	if len(all) == 0 {
-		return // gone between two looks
+		return // deleted between two looks
 	}
-	c := diagnosis{planBlobs: x.planBlobs, grace: x.grace}
-	c.finding = diagnose(c.signs(false))
-	switch lost := c.err(); {
-	case c.finding == tooRecent:
+	d := diagnosis{planBlobs: x.planBlobs, grace: x.grace}
+	d.finding = diagnose(d.signs(false))
+	switch lost := d.err(); {
+	case d.finding == tooRecent:
 		x.inProgress = true
-	case lost != nil && c.finding == unreadableState:
+	case lost != nil && d.finding == unreadableState:
 		x.bad(Unreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
 	case lost != nil:
 		x.bad(Missing, x.missing()[0], "%v", errors.Unwrap(lost))
 	case len(all) == len(x.parts):
 		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%d sub-objects belong to no plan, and no marker leads to them", len(x.parts))
 	default:
-		x.bad(IncompletePlan, x.keys.entry(), "%s", c)
+		x.bad(IncompletePlan, x.keys.entry(), "%s", d)
 	}
 }
 
-// plan holds entry, object and markers against each other and their metadata.
+// plan compares entry, object and markers with each other, and their content with their metadata.
 func (x *planCheck) plan(entry, object *workflow.Plan) {
 	want, err := planMetadata(entry, typeEntry, x.entry.Metadata[blob.WriteID])
 	x.metadata(x.keys.entry(), want, err, *x.entry)
@@ -274,20 +282,20 @@ func (x *planCheck) plan(entry, object *workflow.Plan) {
 	if !sameChildren(entry, object) {
 		x.bad(Disagreement, x.keys.entry(), "its children are not those of the object")
 	}
-	now, settled := entry.State.Status, object.State.Status
+	now, last := entry.State.Status, object.State.Status
 	switch {
-	case !now.Final() && settled.Final():
-		x.bad(Disagreement, x.keys.entry(), "it says %s, the object says %s", now, settled)
+	case !now.Final() && last.Final():
+		x.bad(Disagreement, x.keys.entry(), "it says %s, but the object says %s", now, last)
 	case !now.Final() && x.marker == nil && x.marked:
 		x.bad(Unmarked, x.keys.marker(), "the plan is %s", now)
-	case now.Final() && !settled.Final():
-		x.unless([]*blob.Item{x.entry}, Unfinalized, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, settled))
+	case now.Final() && !last.Final():
+		x.unlessRecent([]*blob.Item{x.entry}, Unfinalized, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, last))
 	case now.Final() && x.marker != nil:
-		x.unless([]*blob.Item{x.object, x.marker}, LeftMarker, x.keys.marker(), fmt.Sprintf("the plan is %s", now))
+		x.unlessRecent([]*blob.Item{x.object, x.marker}, LeftMarker, x.keys.marker(), fmt.Sprintf("the plan is %s", now))
 	}
 }
 
-// subObjects holds the sub-objects against the object, which names them all.
+// subObjects compares the sub-objects with the object, which names them all.
 func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 	left := make(map[string]blob.Item, len(x.parts))
 	for _, item := range x.parts {
@@ -319,14 +327,14 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 	}
 }
 
-// metadata holds what was listed of a blob against what its content makes of it.
+// metadata compares the metadata of a blob with what its content makes of it.
 func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, item blob.Item) {
 	if err != nil {
 		x.bad(Unreadable, ref, "%v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if got := item.Metadata[name]; got != want[name] {
-			x.bad(Disagreement, ref, "metadata %s is %q, the content makes it %q", name, got, want[name])
+			x.bad(Disagreement, ref, "metadata %s is %q, but the content makes it %q", name, got, want[name])
 		}
 	}
 }

@@ -11,52 +11,53 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
-// Observer is told what a vault does. Each function may be nil. They are called from the goroutine that does the work, many
-// at a time, and hold it up while they run. The vault itself logs nothing.
+// Observer has functions that a vault calls when something happens. Each may be nil. A function is called
+// from the goroutine that does the work, and delays it while it runs; many calls may run at a time. The vault
+// itself logs nothing.
 type Observer struct {
 	// Request is called after each HTTP request.
 	Request func(Request)
-	// Retry is called when a try of a request failed, before the wait for the next one.
+	// Retry is called when a try of a request has failed, before the wait for the next one.
 	Retry func(Retried)
-	// Commit is called when a write of a plan, or of a part of one, has become durable.
+	// Commit is called when a write of a plan or a sub-object has become durable.
 	Commit func(Commit)
-	// Conflict is called when a write met a version that it did not know.
+	// Conflict is called when a write met a version that its caller does not know.
 	Conflict func(Conflict)
-	// Repair is called for each plan on which Recovery did something, or could not.
+	// Repair is called for each plan that Recovery repaired, or could not repair.
 	Repair func(RecoveredPlan)
 }
 
-// Request tells of one HTTP request.
+// Request is one HTTP request.
 type Request struct {
-	// Op is what the request was for: put, get, head, delete, delete batch, list, list containers, create container, head
-	// container.
+	// Op is the operation: put, get, head, delete, delete batch, list, list containers, create container,
+	// head container.
 	Op string
-	// Container and Blob are what it was about; for a list, Blob is the prefix of the names.
+	// Container and Blob are what the request was about. For a list, Blob is the prefix of the names.
 	Container, Blob string
 	Method          string
-	// URL may carry the signature of a shared access signature.
+	// URL may contain the signature of a shared access signature.
 	URL *url.URL
-	// Status is the answer's HTTP status, 0 when there was none.
+	// Status is the HTTP status of the answer, 0 if there was none.
 	Status int
-	// RequestID is the service's own name for the request, which its support asks for.
+	// RequestID is the service's own name for the request. Azure support asks for it.
 	RequestID string
-	// Took is the time until the answer's header.
+	// Took is the time until the header of the answer.
 	Took time.Duration
 	// Err says why there was no answer.
 	Err error
 }
 
-// Retried tells that a try of a request failed and another follows.
+// Retried is a failed try of a request that will be tried again.
 type Retried struct {
 	Op, Container, Blob string
-	// Try is the try that failed, 1 for the first.
+	// Try is the number of the try that failed, from 1.
 	Try int
 	// Wait is the time until the next try.
 	Wait time.Duration
 	Err  error
 }
 
-// Commit tells that a write has become durable.
+// Commit is a write that has become durable.
 type Commit struct {
 	// Op is the vault's method.
 	Op   string
@@ -65,15 +66,26 @@ type Commit struct {
 	Took time.Duration
 }
 
-// Conflict tells that a write met a version that it did not know.
+// Conflict is a write that met a version that its caller does not know.
 type Conflict struct {
+	// Op is the vault's method.
 	Op   string
 	Plan uuid.UUID
 	Err  error
 }
 
-// LogObserver writes what it is told to a logger: requests as debug messages, commits as info, the rest as warnings. URLs
-// are left out.
+// RecoveredPlan is a plan that Recovery repaired, or could not repair.
+type RecoveredPlan struct {
+	ID uuid.UUID
+	// Found says what was wrong. Did says what was done about it; it is "" if nothing could be done, or in a
+	// dry run.
+	Found, Did string
+	// Err says why the plan could not be repaired; otherwise it is nil.
+	Err error
+}
+
+// LogObserver returns an observer that writes to a logger: requests at level debug, commits at info,
+// everything else at warn. It leaves out URLs.
 func LogObserver(l *slog.Logger) Observer {
 	log := func(level slog.Level, msg string, args ...any) {
 		l.Log(context.Background(), level, msg, args...)
@@ -94,7 +106,7 @@ func LogObserver(l *slog.Logger) Observer {
 	}
 }
 
-// Tee tells several observers, in their order.
+// Tee returns an observer that calls several observers, in their order.
 func Tee(observers ...Observer) Observer {
 	return Observer{
 		Request:  tee(observers, func(o Observer) func(Request) { return o.Request }),
@@ -113,14 +125,15 @@ func tee[T any](observers []Observer, pick func(Observer) func(T)) func(T) {
 	}
 }
 
-// tell calls an observer's function, if there is one.
+// notify calls a function of an observer unless it is nil.
 func notify[T any](f func(T), event T) {
 	if f != nil {
 		f(event)
 	}
 }
 
-// requests and retries adapt the observer to the blob client; nil where nobody listens.
+// requests and retries adapt the observer to the blob client. They return nil if the observer has no such
+// function.
 func (o Observer) requests() func(blob.RequestEvent) {
 	if o.Request == nil {
 		return nil
@@ -137,13 +150,4 @@ func (o Observer) retries() func(blob.RetryEvent) {
 	return func(e blob.RetryEvent) {
 		o.Retry(Retried{e.Op, e.Ref.Container, e.Ref.Name, e.Try, e.Wait, e.Err})
 	}
-}
-
-// RecoveredPlan says what was done about one plan.
-type RecoveredPlan struct {
-	ID uuid.UUID
-	// Found says what was wrong, Did what was done about it: "" when nothing could be, or in a dry run.
-	Found, Did string
-	// Err says why it could not be mended; nil otherwise.
-	Err error
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Option is a setting of a vault.
+// Option is a setting of a vault, for [New] and [NewFromConnectionString].
 type Option func(*options)
 
 type options struct {
@@ -24,57 +24,60 @@ type options struct {
 	observer       Observer
 }
 
-// Retry says how a request that failed is tried again: after InitialInterval, then after twice as long each time up to
-// MaxInterval, each wait changed by up to half at random, and never before the service asks for. Zero fields stand for
-// their defaults.
+// Retry says how failed requests are tried again: after InitialInterval, then after twice as long each time
+// up to MaxInterval. Each wait is changed by up to half at random, and is never shorter than the service asks
+// for. Zero fields have their defaults.
 type Retry struct {
 	// InitialInterval is the wait before the second try. Default: 200ms.
 	InitialInterval time.Duration
 	// MaxInterval is the longest wait. Default: 20s.
 	MaxInterval time.Duration
-	// MaxElapsed ends the tries of a request when the caller's context has no deadline. A deadline is the only bound
-	// otherwise. Default: 15m.
+	// MaxElapsed bounds the tries of a request if the caller's context has no deadline. If it has one, only
+	// the deadline counts. Default: 15m.
 	MaxElapsed time.Duration
 }
 
-// WithConcurrency sets how many requests the vault has in flight at most. Default: 64.
+// WithConcurrency sets the maximum number of requests in flight. Default: 64.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
-// WithGracePeriod sets how long a Create may take, and a Delete until its commit, and how long Recovery leaves alone what might
-// be a create or delete that is under way. Vaults of one prefix may have different ones: markers tell that of their writer, and
-// the longest is waited for. Default: 10m.
+// WithGracePeriod sets the time that a Create may take, and a Delete until it commits. Recovery leaves alone
+// what is younger, because a Create or Delete may still be running. Vaults of one prefix may have different
+// grace periods: each marker names that of its writer, and the longest counts. Default: 10m.
 func WithGracePeriod(d time.Duration) Option { return func(o *options) { o.grace = d } }
 
-// WithRetry sets how failed requests are tried again. Default: as Retry says.
+// WithRetry sets how failed requests are tried again. Default: see [Retry].
 func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 
-// WithTransport sets what sends HTTP requests, for tests, proxies and instrumentation. It is called from many goroutines, and
-// Close leaves it alone. It must not follow redirects: the service sends none, and a request that followed one would take its
-// token or signature along. The redirects of an *http.Client are switched off in a copy of it. Default: an own HTTP client
-// with an idle connection for each request that may be in flight.
+// WithTransport sets the sender of HTTP requests, for tests, proxies and instrumentation. It is called from
+// many goroutines, and Close leaves it open. It must not follow redirects: the service sends none, and the
+// redirected request would take its token or signature along. The vault copies an *http.Client and switches
+// its redirects off. Default: an HTTP client of the vault's own, with an idle connection for each request
+// that may be in flight.
 func WithTransport(t policy.Transporter) Option { return func(o *options) { o.transport = t } }
 
-// WithServiceVersion sets the version of the service's interface to ask for, such as "2026-06-06", where the service (or an
-// emulator of it) does not know the SDK's. Default: the SDK's.
+// WithServiceVersion sets the version of the service's REST API, such as "2026-06-06", for a service or
+// emulator that does not know the SDK's version. Default: the SDK's.
 func WithServiceVersion(version string) Option {
 	return func(o *options) { o.serviceVersion = version }
 }
 
-// WithDayProbing lets listings, Recovery and Check do without the right to list containers: where the service denies it, they
-// ask for the container of each day by name, from tomorrow back to so many days before today, by this machine's date. What
-// is older is not seen, nor what the identity has no rights to. Default: 0, which is off; then such calls are ErrDenied.
+// WithDayProbing lets listings, Recovery and Check work without the right to list containers. If the service
+// denies the listing, they ask for the container of each day by name, from tomorrow back to the given number
+// of days before today, by this machine's clock. They see no older days, and no containers to which the
+// identity has no rights. Default: 0, which means that such calls fail with [storage.ErrDenied].
 func WithDayProbing(days int) Option { return func(o *options) { o.probing = days } }
 
-// WithUnversionedUpdates lets updates have an empty State.ETag, for engines that keep no versions. Such an update overwrites
-// whatever version is there: the last writer wins, a lost answer may make an update take effect twice, and nobody notices
-// children that are not those of the plan. Of a plan it is one request more, which looks whether there is such a plan. An
-// update with a version is checked as always. Default: an update without a version is ErrInvalid.
+// WithUnversionedUpdates allows updates with an empty State.ETag, for engines that keep no versions. Such an
+// update overwrites any version: the last writer wins, a lost answer may make an update take effect twice,
+// and children that are not those of the plan go unnoticed. For a plan it takes one more request, which looks
+// for the plan. An update with a version is checked as always. Default: an update without a version is
+// [storage.ErrInvalid].
 func WithUnversionedUpdates() Option { return func(o *options) { o.unversioned = true } }
 
-// WithObserver sets who is told what the vault does. Default: nobody.
+// WithObserver sets the observer. Default: none.
 func WithObserver(observer Observer) Option { return func(o *options) { o.observer = observer } }
 
-// gather applies the options to the defaults and says everything that is wrong with them.
+// applyOptions applies options to the defaults. The error names everything that is wrong with them.
 func applyOptions(opts []Option) (options, error) {
 	o := options{concurrency: 64, grace: 10 * time.Minute}
 	for _, opt := range opts {
@@ -99,7 +102,7 @@ func applyOptions(opts []Option) (options, error) {
 		errs = append(errs, driver.Invalid("WithDayProbing", "%d is negative", o.probing))
 	}
 	if o.grace < time.Second {
-		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is less than 1s, the finest time the service tells", o.grace))
+		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is less than 1s, the resolution of the service's clock", o.grace))
 	}
 	return o, errors.Join(errs...)
 }
