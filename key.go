@@ -13,22 +13,23 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// All names of containers and blobs are built and read here, and nowhere else.
+// The names of containers and blobs. They are built and parsed here and nowhere else.
 
-// prefix is a vault's name. It owns the containers <prefix>-YYYY-MM-DD and no others.
+// prefix is the name of a vault. It owns the containers <prefix>-YYYY-MM-DD and no others.
 type prefix string
 
 // maxPrefix leaves room for a hyphen and a date in the 63 characters of a container's name.
 const maxPrefix = 63 - len("-2006-01-02")
 
-// check says what keeps the prefix from being the start of container names; "" when nothing does.
-// The rules are the service's: learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+// check says why the prefix can't be the start of container names, or returns "". The rules are the
+// service's:
+// learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 func (p prefix) check() string {
 	switch {
 	case p == "":
 		return "is empty"
 	case len(p) > maxPrefix:
-		return fmt.Sprintf("has %d characters, %d are the most", len(p), maxPrefix)
+		return fmt.Sprintf("has %d characters, at most %d are allowed", len(p), maxPrefix)
 	case strings.Trim(string(p), "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
 		return "may have lower-case letters, digits and hyphens only"
 	case p[0] == '-' || p[len(p)-1] == '-' || strings.Contains(string(p), "--"):
@@ -37,24 +38,25 @@ func (p prefix) check() string {
 	return ""
 }
 
-// containers is what the names of all the prefix' containers begin with. Names of other prefixes can begin so too.
+// containers is the start of the names of all containers of the prefix. Containers of other prefixes may
+// share it.
 func (p prefix) containers() string { return string(p) + "-" }
 
-// day names the container of a day, which is taken in UTC.
+// day returns the name of the container for the UTC day of t.
 func (p prefix) day(t time.Time) string { return p.containers() + t.UTC().Format(time.DateOnly) }
 
-// parseDay reads a container's name; false when it is not one of this prefix.
+// parseDay returns the day of a container. It returns false for a container of another prefix.
 func (p prefix) parseDay(container string) (time.Time, bool) {
 	date, ok := strings.CutPrefix(container, p.containers())
 	if !ok {
 		return time.Time{}, false
 	}
 	day, err := time.Parse(time.DateOnly, date)
-	// Parse accepts nothing that Format does not write, but that is its affair: one day has one name.
+	// One day has one name, whatever else Parse may accept.
 	return day, err == nil && p.day(day) == container
 }
 
-// plan gives the names of a plan's blobs.
+// plan returns the names of a plan's blobs.
 func (p prefix) plan(id uuid.UUID) keys {
 	return keys{p.day(workflow.Time(id)), id}
 }
@@ -81,15 +83,15 @@ func (k keys) deleteMarker() blob.Ref { return k.at(openDir + k.plan.String() + 
 func (k keys) entry() blob.Ref        { return k.at(plansDir + k.plan.String() + entryTail) }
 func (k keys) object() blob.Ref       { return k.at(plansDir + k.plan.String() + objectTail) }
 
-// parts is what the names of the plan's sub-objects of one kind begin with.
+// parts is the start of the names of the plan's sub-objects of one kind.
 func (k keys) parts(kind kind) string { return kind.dir + k.plan.String() + "/" }
 
-// part names a sub-object.
+// part names the blob of a sub-object.
 func (k keys) part(o workflow.Object) blob.Ref {
 	return k.at(k.parts(kindOf(o)) + o.Header().ID.String() + jsonTail)
 }
 
-// of names the blob that an object's own fields are in: the entry for a plan.
+// of names the blob with an object's own fields. For a plan it is the entry.
 func (k keys) of(o workflow.Object) blob.Ref {
 	if o.Kind() == workflow.KindPlan {
 		return k.entry()
@@ -97,7 +99,7 @@ func (k keys) of(o workflow.Object) blob.Ref {
 	return k.part(o)
 }
 
-// role says what a blob is to its plan.
+// role is what a blob is to its plan.
 type role int
 
 const (
@@ -108,15 +110,15 @@ const (
 	rolePart
 )
 
-// parsed is what a blob's name says.
+// parsed is the content of a blob's name.
 type parsed struct {
 	role role
 	plan uuid.UUID
-	kind kind      // of a part
-	id   uuid.UUID // of a part
+	kind kind      // of a sub-object
+	id   uuid.UUID // of a sub-object
 }
 
-// parseName reads a blob's name; false when it is not one that a vault writes.
+// parseName parses a blob's name. It returns false for a name that no vault writes.
 func parseName(name string) (parsed, bool) {
 	dir, rest, ok := strings.Cut(name, "/")
 	if !ok {
@@ -145,26 +147,27 @@ func parseName(name string) (parsed, bool) {
 	return parsed{rolePart, plan, kind, id}, known && cut && tail && planOK && idOK
 }
 
+// parsePlanName parses a name that has only the plan's ID.
 func parsePlanName(r role, idText string) (parsed, bool) {
 	id, ok := parseID(idText)
 	return parsed{role: r, plan: id}, ok
 }
 
-// isEntry says whether a blob's name is that of an entry.
+// isEntry reports whether a blob's name is that of an entry.
 func isEntry(name string) bool { return strings.HasSuffix(name, entryTail) }
 
-// parseID reads an ID in the one form that names use; uuid.Parse accepts others.
+// parseID parses an ID in the one form that names use; uuid.Parse accepts others, too.
 func parseID(s string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(s)
 	return id, err == nil && id.String() == s
 }
 
-// groupEnd ends the first part of an ID in names: 32 bits of its 48 of milliseconds, so that plans of about a minute have the
-// same one, and a day has about 1,300.
+// groupEnd is the delimiter behind the first eight digits of an ID: 32 of the 48 bits of its milliseconds.
+// Plans of about a minute have them in common, so a day has about 1,300 groups.
 const groupEnd = "-"
 
-// parseGroup reads what the names of plans of about a minute begin with in a directory: the first ID that they may have, and
-// the first one behind them.
+// parseGroup parses the start of the names that the plans of a group have in a directory. It returns the
+// first ID that the group may have, and the first one after it.
 func parseGroup(dir, group string) (from, to uuid.UUID, ok bool) {
 	text, inDir := strings.CutPrefix(group, dir)
 	text, whole := strings.CutSuffix(text, groupEnd)
@@ -176,7 +179,7 @@ func parseGroup(dir, group string) (from, to uuid.UUID, ok bool) {
 	return from, shift(from, 1<<96), true
 }
 
-// directories are all the names' first parts, sorted as a listing is.
+// directories returns the directories of a container, sorted as in a listing.
 func directories() []string {
 	dirs := []string{openDir, plansDir}
 	for _, k := range kinds {

@@ -291,7 +291,7 @@ func TestPrefixCheck(t *testing.T) {
 		{"a-b-c-1-2-3", ""},
 		{"2026-01-02", ""},
 		{prefix(strings.Repeat("a", 52)), ""},
-		{prefix(strings.Repeat("a", 53)), "52 are the most"},
+		{prefix(strings.Repeat("a", 53)), "at most 52 are allowed"},
 		{"", "is empty"},
 		{"-", "none at either end"},
 		{"-prod", "none at either end"},

@@ -6,15 +6,21 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// kind is a row of the one table of sub-object kinds.
+// objectPointer is a pointer to T that is an object.
+type objectPointer[T any] interface {
+	*T
+	workflow.Object
+}
+
+// kind is a kind of sub-object: a row of the table kinds.
 type kind struct {
 	of  workflow.Kind
 	dir string
 	// empty returns a new object to decode into.
 	empty func() workflow.Object
-	// alone copies an object with only the IDs of its children.
+	// withoutChildren copies an object and reduces its children to their IDs.
 	withoutChildren func(workflow.Object) workflow.Object
-	// adopt gives dst the own fields of src; dst keeps its children.
+	// copyOwnFields gives dst the fields of src, except that dst keeps its children.
 	copyOwnFields func(dst, src workflow.Object)
 }
 
@@ -37,7 +43,7 @@ var kinds = [...]kind{
 		func(dst, src *workflow.DeferBatch) { dst.Actions = src.Actions }),
 }
 
-// planKind is the plan's own row: the same forms, without a directory of its own.
+// planKind is the same for a plan, which has no directory of its own.
 var planKind = row("", func(p *workflow.Plan) {
 	stubChecks(p)
 	p.Blocks = stubs(p.Blocks)
@@ -48,11 +54,8 @@ var planKind = row("", func(p *workflow.Plan) {
 	dst.DeferredActions = src.DeferredActions
 })
 
-// row makes a kind of what differs between kinds: how children become stubs, and how they are kept.
-func row[T any, P interface {
-	*T
-	workflow.Object
-}](dir string, stubChildren func(P), keepChildren func(dst, src P)) kind {
+// row returns a kind, given how to reduce its children to stubs and how to keep them.
+func row[T any, P objectPointer[T]](dir string, stubChildren func(P), keepChildren func(dst, src P)) kind {
 	return kind{
 		of:    P(new(T)).Kind(),
 		dir:   dir,
@@ -70,10 +73,8 @@ func row[T any, P interface {
 	}
 }
 
-func stub[T any, P interface {
-	*T
-	workflow.Object
-}](o P) P {
+// stub returns an object with the ID of o and nothing else.
+func stub[T any, P objectPointer[T]](o P) P {
 	if o == nil {
 		return nil
 	}
@@ -82,10 +83,7 @@ func stub[T any, P interface {
 	return s
 }
 
-func stubs[T any, P interface {
-	*T
-	workflow.Object
-}](list []P) []P {
+func stubs[T any, P objectPointer[T]](list []P) []P {
 	out := make([]P, len(list))
 	for i, o := range list {
 		out[i] = stub(o)
@@ -106,7 +104,7 @@ func keepChecks(dst, src workflow.Object) {
 	}
 }
 
-// kindOf returns an object's row.
+// kindOf returns the kind of an object.
 func kindOf(o workflow.Object) kind {
 	for _, k := range kinds {
 		if k.of == o.Kind() {
@@ -116,7 +114,7 @@ func kindOf(o workflow.Object) kind {
 	return planKind
 }
 
-// kindIn returns the row of a directory.
+// kindIn returns the kind whose sub-objects are in a directory.
 func kindIn(dir string) (kind, bool) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.dir == dir })
 	if i < 0 {
@@ -125,7 +123,7 @@ func kindIn(dir string) (kind, bool) {
 	return kinds[i], true
 }
 
-// sameChildren says whether two versions of an object have the same children, by ID, in the same places.
+// sameChildren reports whether two versions of an object have the same children, by ID, in the same places.
 func sameChildren(a, b workflow.Object) bool {
 	return workflow.Fingerprint(kindOf(a).withoutChildren(a)) == workflow.Fingerprint(kindOf(b).withoutChildren(b))
 }

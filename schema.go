@@ -19,27 +19,27 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// schema is the version of everything stored. Any change of the stored form, additions too, is a new one: a program that
-// does not know a field would drop it at the next update.
+// schema is the version of the stored form. Any change is a new version, even an addition, because a program
+// that does not know a field would drop it at the next update.
 const schema = 1
 
-// The two documents about a plan that are not named for a kind of object.
+// The types of the two documents about a plan. All other types are kinds of objects.
 const (
 	typeEntry  = "entry"
 	typeObject = "object"
 )
 
-// encodeEntry, encodePart and encodeObject write the three kinds of documents: a plan's own fields with the IDs of its
-// children, the same of a sub-object, and the whole plan.
+// encodeEntry returns the document with a plan's own fields and the IDs of its children.
 func encodeEntry(p *workflow.Plan) ([]byte, error) {
 	return encode(typeEntry, planKind.withoutChildren(p))
 }
 
+// encodePart returns the document with a sub-object's own fields and the IDs of its children.
 func encodePart(o workflow.Object) ([]byte, error) {
 	return encode(o.Kind().String(), kindOf(o).withoutChildren(o))
 }
 
-// encodeOwn writes the document of an object's own fields: a plan's is its entry.
+// encodeOwn returns the document with an object's own fields. For a plan it is the entry.
 func encodeOwn(o workflow.Object) ([]byte, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
 		return encodeEntry(plan)
@@ -47,13 +47,15 @@ func encodeOwn(o workflow.Object) ([]byte, error) {
 	return encodePart(o)
 }
 
+// encodeObject returns the document with the whole plan.
 func encodeObject(p *workflow.Plan) ([]byte, error) {
 	whole := *p
-	whole.State.ETag = "" // the entry's, which the entry tells better
+	whole.State.ETag = "" // it is the entry's
 	return encode(typeObject, &whole)
 }
 
-// encode writes a document, {"schema":1,"type":"entry","data":{…}}: the form of every blob that has content. A sub-object alone is written without its own ETag, which can't be known yet.
+// encode returns a document such as {"schema":1,"type":"entry","data":{…}}, the form of every blob that has
+// content. Own fields are written without an ETag, which is not known yet.
 func encode(docType string, o workflow.Object) ([]byte, error) {
 	if docType != typeObject {
 		o.Header().State.ETag = "" // o is a copy
@@ -65,27 +67,27 @@ func encode(docType string, o workflow.Object) ([]byte, error) {
 	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":%s}`, schema, docType, data), nil
 }
 
-// checkSchema says whether this code knows a schema.
+// checkSchema returns an error unless this code knows a schema.
 func checkSchema(version int) error {
 	switch {
 	case version == schema:
 		return nil
 	case version > schema:
-		return fmt.Errorf("%w: it has schema %d, this program knows %d: update the program", storage.ErrSchema, version, schema)
+		return fmt.Errorf("%w: it has schema %d, but this program knows only %d: update the program", storage.ErrSchema, version, schema)
 	default:
 		return fmt.Errorf("%w: there is no schema %d", storage.ErrCorrupt, version)
 	}
 }
 
-// decode reads a document into o, which must turn out to be the object of that ID and plan.
+// decode decodes a document into o, which must have the given ID and plan.
 func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
 	d := struct {
 		Schema int
 		Type   string
-		Data   workflow.Object // decoded in one go with the rest: to keep it raw first would scan it twice more
+		Data   workflow.Object // decoded with the rest: keeping it raw first would scan it twice more
 	}{Data: o}
 	if err := json.Unmarshal(body, &d); err != nil {
-		var v struct{ Schema int } // of another schema only this is sure to be of a form that we know
+		var v struct{ Schema int } // the one field whose form is the same in every schema
 		if json.Unmarshal(body, &v) == nil && v.Schema > schema {
 			return checkSchema(v.Schema)
 		}
@@ -95,7 +97,7 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 		return err
 	}
 	if d.Type != docType {
-		return fmt.Errorf("%w: it is of type %q, not %q", storage.ErrCorrupt, d.Type, docType)
+		return fmt.Errorf("%w: it has type %q, not %q", storage.ErrCorrupt, d.Type, docType)
 	}
 	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
 		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
@@ -106,7 +108,7 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 	return nil
 }
 
-// checkWhole says whether a plan that was read makes sense as a whole.
+// validateWhole returns an error unless a plan that was read is valid as a whole.
 func validateWhole(o workflow.Object) error {
 	if err := workflow.Validate(o, driver.HasIDs); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
@@ -129,8 +131,9 @@ func decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error
 	return o, decode(body, k.of.String(), o, plan, id)
 }
 
-// The names of metadata, beside blob.WriteID. They are lower-case letters only: HTTP changes the case of names, and similar
-// ones with other characters have been seen to break the signing of requests (github.com/Azure/azure-sdk-for-net/issues/41328).
+// The names of metadata, besides blob.WriteID. They have only lower-case letters: HTTP changes the case of
+// names, and similar names with other characters have broken the signing of requests
+// (github.com/Azure/azure-sdk-for-net/issues/41328).
 const (
 	metaPlanID     = "planid"
 	metaGroupID    = "groupid"
@@ -141,12 +144,12 @@ const (
 	metaPlanType   = "plantype"
 	metaSchema     = "schema"
 	metaAttempts   = "attempts"
-	metaCut        = "cut" // the fields that were too long, comma-separated; the entry has them whole
+	metaCut        = "cut" // the fields that were too long, separated by commas; the entry has them whole
 	metaLayout     = "planvaultlayout"
 	metaGrace      = "grace" // of a marker: its writer's grace period
 )
 
-// planMetadata is what a listing shall tell of a plan, for its entry (typeEntry) or object (typeObject).
+// planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject).
 func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(p.State)
 	if err != nil {
@@ -190,7 +193,7 @@ func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string,
 	return m, nil
 }
 
-// ownMetadata is what a listing shall tell of the blob of an object's own fields.
+// ownMetadata is what a listing shows of the blob with an object's own fields.
 func ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
 		return planMetadata(plan, typeEntry, writeID)
@@ -198,7 +201,7 @@ func ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	return partMetadata(o, writeID)
 }
 
-// partMetadata is what a listing shall tell of a sub-object.
+// partMetadata is what a listing shows of a sub-object.
 func partMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(*o.Header().State)
 	if err != nil {
@@ -217,7 +220,8 @@ func stateMetadata(s workflow.State) (string, error) {
 	return string(text), err
 }
 
-// listed reads the metadata of a plan's entry or object. Fields that were cut are cut in the result, and named.
+// parseMetadata parses the metadata of a plan's entry or object. It returns the names of fields that were
+// cut, which are also cut in the result.
 func parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
 	bad := func(name string, err error) error {
 		return fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, name, m[name], err)
@@ -275,9 +279,9 @@ const (
 	encodedTail = "?="
 )
 
-// encodeText makes metadata of any string: text that is safe in an HTTP header stays as it is, all else becomes one encoded
-// word of RFC 2047. The standard encoder is not asked, because it leaves alone what a server would trim or fold (blanks at
-// the ends or in a row) and what looks encoded already.
+// encodeText encodes any string as metadata. Text that is safe in an HTTP header stays as it is; other text
+// becomes one encoded word of RFC 2047. The standard encoder would not do: it leaves alone what a server
+// would trim or fold (blanks at an end or two in a row), and what looks encoded already.
 func encodeText(s string) string {
 	safe := !strings.Contains(s, "=?") && !strings.Contains(s, "  ") && strings.TrimSpace(s) == s &&
 		strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
@@ -287,7 +291,7 @@ func encodeText(s string) string {
 	return encodedHead + base64.StdEncoding.EncodeToString([]byte(s)) + encodedTail
 }
 
-// decodeText reads what encodeText wrote, and encoded words that others wrote.
+// decodeText decodes the result of encodeText, and encoded words of other programs.
 func decodeText(s string) (string, error) {
 	if !strings.Contains(s, "=?") {
 		return s, nil
@@ -297,7 +301,7 @@ func decodeText(s string) (string, error) {
 		return "", err
 	}
 	if strings.HasPrefix(text, "=?") && text == s {
-		return "", errors.New("it is no encoded word")
+		return "", errors.New("it is not an encoded word")
 	}
 	return text, nil
 }
@@ -307,7 +311,7 @@ func cutText(s string, limit int) string {
 	n := min(len(s), max(limit, 0))
 	for n > 0 {
 		for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-			n-- // not in the middle of a character
+			n-- // cut at a character
 		}
 		if text := encodeText(s[:n]); len(text) <= limit {
 			return text
@@ -317,12 +321,13 @@ func cutText(s string, limit int) string {
 	return ""
 }
 
-// planVersion is the version of a plan, which has two blobs.
+// planVersion returns the version of a plan, which has two blobs.
 func planVersion(entryETag, objectETag string, plan *workflow.Plan) string {
 	return driver.Version(entryETag+"/"+objectETag, plan)
 }
 
-// splitPlanVersion returns the ETags of a plan's entry and object. A listing's version has none of the object.
+// splitPlanVersion returns the ETags of a plan's entry and object. A version from a listing lacks the
+// object's.
 func splitPlanVersion(version string) (entryETag, objectETag string) {
 	name, _, _ := driver.SplitVersion(version)
 	entryETag, objectETag, _ = strings.Cut(name, "/")

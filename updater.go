@@ -69,10 +69,8 @@ func (v *Vault) UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch
 	return update(ctx, v, "UpdateDeferBatch", batch)
 }
 
-func update[T any, P interface {
-	*T
-	workflow.Object
-}](ctx context.Context, v *Vault, op string, o P) error {
+// update is the common part of all updates.
+func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string, o P) error {
 	var id uuid.UUID
 	if o != nil {
 		id = *o.Header().PlanID
