@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// actor is who does something. Its number is its place in a situation, from 1.
+// actor is the number of an actor: its place in a situation, from 1.
 type actor uint8
 
 const (
 	nobody  actor = 0
-	earlier actor = 100 // whoever made the plan that a situation begins with
+	earlier actor = 100 // the creator of the plan that a situation begins with
 )
 
 // role is the program of an actor.
@@ -34,67 +34,67 @@ func (r role) run(c *call) result {
 	return [...]func(*call) result{(*call).create, (*call).update, (*call).delete, (*call).recover, (*call).read, (*call).list}[r](c)
 }
 
-// result is how a call ended.
+// result is the outcome of a call.
 type result string
 
-// The results. Those that begin with an exclamation mark must never come up.
+// The results. Those with an exclamation mark must never occur.
 const (
 	done         result = "nil"
 	exists       result = "ErrExists"
 	conflict     result = "ErrConflict"
 	notFound     result = "ErrNotFound"
-	unavailable  result = "ErrUnavailable, for certain without effect"
+	unavailable  result = "ErrUnavailable, certainly without effect"
 	unknown      result = "ErrUnknown"
 	left         result = "left for the next run"
 	cleared      result = "removed old remains"
-	reported     result = "ErrCorrupt, for what was lost from outside"
+	reported     result = "ErrCorrupt, for a loss from outside"
 	superseded   result = "nil: a later completion follows"
 	contradicted result = "ErrUnavailable: the service contradicts itself"
 	died         result = "died"
-	diedDeleting result = "died with the delete begun"
-	showed       result = "showed a plan"
-	missed       result = "did not show a plan that was there when it began"
+	diedDeleting result = "died after its commit point"
+	showed       result = "returned a plan"
+	missed       result = "misses a plan that existed when it began"
 
-	corrupt result = "!calls damaged what nobody damaged"
-	stale   result = "!shows what was overwritten before it began"
-	half    result = "!shows a plan that is not whole"
-	ghost   result = "!shows a plan whose Delete had returned before"
+	corrupt result = "!reports damage that did not occur"
+	stale   result = "!returns a version that was overwritten before it began"
+	half    result = "!returns an incomplete plan"
+	ghost   result = "!returns a deleted plan"
 )
 
-// rounds is how often a call begins again with what it finds changed. The vault's have more, a state less.
+// rounds is how often a call starts again when something has changed. The vault allows more rounds.
 const rounds = 2
 
-// call is one run of an actor's program. The program is run from its beginning for each answer, with the answers so far: so it
-// reads as the vault's code does, and its state is nothing but the answers that it has had.
+// call is one run of an actor's program. For each answer, the program runs from its beginning with all
+// answers so far. This way a program reads like the vault's code, and its state is nothing but its answers.
 type call struct {
 	self     actor
 	lacking  set  // the rules that are taken away
-	two      bool // the plan has two parts
-	brief    bool // its grace period is the shorter one
+	two      bool // the plan has two sub-objects
+	brief    bool // it has the shorter of two grace periods
 	thorough bool // it is a thorough Recovery
 	patient  bool // it leaves old remains to Recovery
-	long     bool // its grace period is the longer one of two
+	long     bool // it has the longer of two grace periods
 	history  []answer
 	pos      int
-	begun    bool  // a delete whose commit may have been sent
-	again    bool  // the same call, made again after ErrUnknown
-	nth      uint8 // how many calls or rounds there were before
+	begun    bool  // a Delete whose commit may have been sent
+	again    bool  // this is a retry of the call after ErrUnknown
+	nth      uint8 // number of earlier calls or rounds
 	dated    bool  // it compares ages
 	stage    stage
 }
 
-// stage is a place in a program from which on it depends on nothing but what is named there, and on the answers after it. So
-// states are taken for the same that came there on different ways.
+// stage is a place in a program from which on the program depends only on the values named there and on later
+// answers. Programs that reach a stage in different ways are in the same state.
 type stage struct {
 	name string
-	pos  int // how many answers there were before
+	pos  int // number of answers before the stage
 }
 
-// pause stops a program at requests that have not been answered yet.
+// pause stops a program at unanswered requests.
 type pause struct {
 	asks  []request
-	index []uint8 // of each among those that were sent at once
-	given int     // how many of those have been answered
+	index []uint8 // the position of each among the requests sent at once
+	given int     // how many of them have been answered
 }
 
 // all sends requests at once and returns their answers.
@@ -116,20 +116,20 @@ func (c *call) all(rs ...request) []answer {
 			p.asks, p.index = append(p.asks, r), append(p.index, uint8(i))
 		}
 	}
-	panic(p) // taken up by whoever runs the program
+	panic(p) // recovered by the function that runs the program
 }
 
-// at comes to a stage, and names all that is used after it.
+// at marks a stage and names everything used after it.
 func (c *call) at(name string, used ...any) {
 	c.stage = stage{fmt.Sprint(name, c.nth, c.again, c.begun, c.dated, used), c.pos}
 }
 
 func (c *call) one(r request) answer { return c.all(r)[0] }
 
-// without says whether a rule is taken away.
+// without reports whether the situation lacks a rule.
 func (c *call) without(r rule) bool { return c.lacking.has(r) }
 
-// unless is a condition, or none where a rule is taken away.
+// unless returns a condition, or always if the situation lacks the rule.
 func (c *call) unless(r rule, cond condition) condition {
 	if c.without(r) {
 		return always
@@ -141,14 +141,14 @@ func (c *call) read1(step string, b blob) version {
 	return c.one(request{step: step, verb: get, blob: b}).seen[b]
 }
 
-// look asks for entry and object at once.
-func (c *call) look(step string) (e, o version) {
+// headPlan asks for entry and object at once.
+func (c *call) headPlan(step string) (e, o version) {
 	got := c.all(request{step: step, verb: get, blob: entry}, request{step: step, verb: get, blob: object})
 	return got[0].seen[entry], got[1].seen[object]
 }
 
-// gone confirms that blobs are not there: a listing says so, and each of them when it is asked for again. A 404 by itself is
-// no evidence.
+// gone confirms that blobs don't exist: a listing lacks them, and a second request for each finds nothing. A
+// single 404 is no evidence.
 func (c *call) gone(bs ...blob) bool {
 	listed := c.one(request{step: "confirm", verb: list, listed: bs}).seen
 	var rs []request
@@ -163,8 +163,8 @@ func (c *call) gone(bs ...blob) bool {
 	return true
 }
 
-// removed removes blobs, and says whether they are gone. Those that were not found are confirmed, unless the rule is taken
-// away.
+// removed removes blobs and reports whether they are gone. Blobs that were not found are confirmed, unless
+// the rule is lacking.
 func (c *call) removed(confirms rule, rs ...request) bool {
 	var absentees []blob
 	for i, a := range c.all(rs...) {
@@ -186,7 +186,7 @@ func (c *call) parts() []blob {
 	return []blob{part1}
 }
 
-// removal is a request to remove a blob: where a version is given, only that one.
+// removal returns a request that removes a blob, with ifMatch only in the given version.
 func removal(step string, b blob, cond condition, v version) request {
 	return request{step: step, verb: remove, blob: b, cond: cond, match: v}
 }
@@ -199,7 +199,7 @@ func uncertain(answers []answer) bool {
 	return slices.ContainsFunc(answers, func(a answer) bool { return a.unknown })
 }
 
-// failed is what a call returns for a write that failed.
+// failed returns the result of a call whose write failed.
 func failed(a answer) result {
 	switch {
 	case a.unknown:
@@ -212,7 +212,8 @@ func failed(a answer) result {
 	return unavailable
 }
 
-// create is Vault.Create: marker, entry, parts, object. Old remains that are in its way it removes, and begins again once.
+// create is Vault.Create: marker, entry, sub-objects, object. It removes old remains in its way and then
+// starts again, once.
 func (c *call) create() result {
 	r := c.createOnce()
 	if r != cleared {
@@ -237,7 +238,8 @@ func (c *call) createOnce() result {
 		return r
 	}
 	var m answer
-	// A marker that was there may be that of another Create which has not come to its entry yet, so it is to stay.
+	// An existing marker may belong to another Create that has not written its entry yet. Such a marker must
+	// stay.
 	shared := false
 	writeMarker := func() result {
 		for range rounds {
@@ -251,7 +253,7 @@ func (c *call) createOnce() result {
 				return failed(m)
 			}
 			if !c.without(ruleMarkerStays) {
-				e, o := c.look("look for the plan whose marker is there")
+				e, o := c.headPlan("look for the plan whose marker is there")
 				if e.there() && o.there() {
 					return exists
 				}
@@ -260,7 +262,7 @@ func (c *call) createOnce() result {
 					return c.remains()
 				}
 			}
-			shared = !c.without(ruleUndoMarkerOwn) // even if it is not told so
+			shared = !c.without(ruleUndoMarkerOwn) // even if the answer does not say so
 			w.starts = false
 			w.cond = always
 			if !c.without(ruleGraceKept) {
@@ -334,7 +336,7 @@ func (c *call) createOnce() result {
 		}
 	}
 
-	c.at("parts", shared, m.seen[marker], e.seen[entry], parts)
+	c.at("sub-objects", shared, m.seen[marker], e.seen[entry], parts)
 
 	// removeAll is creation.remove.
 	removeAll := func() bool {
@@ -399,7 +401,8 @@ func (c *call) createOnce() result {
 		return done
 	}
 
-	// It is taken back in the order of a Delete: somebody may have found the plan already, and have moved it on.
+	// The late object is withdrawn in the order of a Delete, because another actor may have found and
+	// advanced the plan.
 	var d answer
 	if !c.without(ruleWithdrawMarker) {
 		d = c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: mine})
@@ -416,20 +419,20 @@ func (c *call) createOnce() result {
 	return unavailable
 }
 
-// takeMarker removes a marker. One that has changed is somebody else's, and one that is said to be gone is found by Recovery
-// if it is not.
+// takeMarker removes a marker. A changed marker belongs to another actor. If a 404 is wrong, Recovery finds
+// the marker later.
 func (c *call) takeMarker(r request) bool {
 	a := c.one(r)
 	return a.code == ok || a.code == mismatch || a.code == absent
 }
 
-// remains is what a Create does about an entry that is in its way and has no object beside it: what Recovery would.
+// remains is what a Create does about an entry without an object: the same as Recovery.
 func (c *call) remains() result {
 	if c.patient || c.without(ruleCreateClears) {
 		return conflict
 	}
 	open := c.listMarkers("list markers")
-	e, o := c.look("look for plan")
+	e, o := c.headPlan("look for plan")
 	switch c.diagnose(&open, e, o) {
 	case whole:
 		return exists
@@ -448,9 +451,9 @@ func (c *call) remains() result {
 	}
 }
 
-// update is an engine that takes a plan from NotStarted to its end: UpdatePlan, UpdateAction for each part, UpdatePlan.
+// update is an engine that completes a plan: UpdatePlan, UpdateAction for each sub-object, UpdatePlan.
 func (c *call) update() result {
-	now := c.one(request{verb: begin}).seen // what Create or Read gave it
+	now := c.one(request{verb: begin}).seen // what Create or Read returned
 	of := now[entry].of
 	update := func(step string, b blob, s status) answer {
 		v := version{by: c.self, of: of, status: s, nth: c.nth}
@@ -489,14 +492,15 @@ func (c *call) update() result {
 		return failed(a)
 	}
 
-	// settle writes the object, and removes the marker. An object that has changed was rewritten by Recovery, which keeps it from
-	// a Delete or has completed it, or by another completion. Whose entry is there says who is the last to write.
-	settle := func() result {
+	// finalize writes the object and removes the marker. If the object has changed, Recovery has rewritten it
+	// to stop a Delete or has completed it, or another completion has. The owner of the current entry writes
+	// last.
+	finalize := func() result {
 		v := version{by: c.self, of: of, status: final, parts: final, tells: c.self, nth: c.nth}
 		seen := now[object]
 		var e, o version
 		for range rounds {
-			a := c.one(request{step: "settle object", verb: put, blob: object, cond: c.unless(ruleSettleMatch, ifMatch), match: seen, value: v})
+			a := c.one(request{step: "settle object", verb: put, blob: object, cond: c.unless(ruleFinalizeMatch, ifMatch), match: seen, value: v})
 			switch {
 			case a.code == ok:
 				now[object] = a.seen[object]
@@ -504,14 +508,15 @@ func (c *call) update() result {
 				return done
 			case a.code == ended:
 				return unknown
-			case c.without(ruleSettleAgain):
+			case c.without(ruleFinalizeAgain):
 				return conflict
-			case a.code == absent && c.without(ruleSettleConfirms):
+			case a.code == absent && c.without(ruleFinalizeConfirms):
 				return notFound
 			}
-			// If the entry is still this call's after the object was seen, no later completion has written that object.
+			// If this call's entry is still current after reading the object, no later completion has written
+			// that object.
 			look := []func(){func() { o = c.read1("look at object", object) }, func() { e = c.read1("look at entry", entry) }}
-			if c.without(ruleSettleObjectFirst) {
+			if c.without(ruleFinalizeObjectFirst) {
 				slices.Reverse(look)
 			}
 			for _, f := range look {
@@ -532,8 +537,8 @@ func (c *call) update() result {
 			case e.of != of:
 				return notFound
 			case e.etag() != now[entry].etag() && e.status != final:
-				return unknown // it was lost from outside, and restored
-			case e.etag() != now[entry].etag() && !c.without(ruleSettleOwn):
+				return unknown // lost from outside and restored
+			case e.etag() != now[entry].etag() && !c.without(ruleFinalizeOwn):
 				return superseded
 			}
 			seen = o
@@ -551,7 +556,7 @@ func (c *call) update() result {
 	for {
 		c.at("complete", now)
 		if c.without(ruleEntryFirst) {
-			if settle() != done {
+			if finalize() != done {
 				return unknown
 			}
 		}
@@ -559,8 +564,8 @@ func (c *call) update() result {
 			return failed(a)
 		}
 		c.at("settle", now)
-		steps := []func() result{settle, removeMarker}
-		if c.without(ruleSettleMarkerLast) {
+		steps := []func() result{finalize, removeMarker}
+		if c.without(ruleFinalizeMarkerLast) {
 			slices.Reverse(steps)
 		}
 		r := steps[0]()
@@ -569,7 +574,7 @@ func (c *call) update() result {
 		}
 		switch {
 		case r == superseded:
-			// A later completion does the rest, or Recovery, which the marker leads to the plan.
+			// The later completion does the rest, or Recovery, which follows the marker.
 			if c.without(ruleSupersededMarker) {
 				removeMarker()
 			}
@@ -577,12 +582,12 @@ func (c *call) update() result {
 		case r != unknown || c.again:
 			return r
 		}
-		c.again = true // the same call again settles it
+		c.again = true // this is a retry of the call after ErrUnknown
 		c.nth++
 	}
 }
 
-// delete is Vault.Delete: delete marker, object, parts, entry, markers.
+// delete is Vault.Delete: delete marker, object, sub-objects, entry, markers.
 func (c *call) delete() result {
 	for {
 		switch r := c.deleteOnce(); {
@@ -595,7 +600,7 @@ func (c *call) delete() result {
 
 func (c *call) deleteOnce() result {
 	parts := c.parts()
-	resumed := false // the parts are known from a listing, which may be short
+	resumed := false // the sub-objects come from a listing, which may be incomplete
 	var o version
 	removeObject := func() answer {
 		r := removal("remove object", object, c.unless(ruleDeleteMatch, ifMatch), o)
@@ -617,8 +622,8 @@ func (c *call) deleteOnce() result {
 		}
 		return a
 	}
-	// commit removes the object. One that has changed is read again, and so is one that it came too late for: until its removal is
-	// sent the marker must be young, and Recovery may have taken it since.
+	// commit removes the object. It reads a changed object again, and one whose removal is late: the marker
+	// must be recent until the removal is sent, because Recovery may have removed an old marker.
 	commit := func() result {
 		for round := range rounds {
 			c.nth++
@@ -676,7 +681,7 @@ func (c *call) deleteOnce() result {
 		return r
 	}
 	if c.again {
-		c.nth = 0 // it is used no more
+		c.nth = 0 // no longer used
 	}
 	if !c.without(ruleObjectFirst) {
 		o = version{}
@@ -699,7 +704,7 @@ func (c *call) deleteOnce() result {
 	return done
 }
 
-// partList is a listing of the parts.
+// partList is a listing of the sub-objects.
 type partList answer
 
 func (c *call) listParts() partList {
@@ -716,20 +721,20 @@ func (l partList) found() []blob {
 	return bs
 }
 
-// verdict is what there is to do about a plan.
-type verdict uint8
+// finding is what diagnose concludes about a plan.
+type finding uint8
 
 const (
-	whole      verdict = iota // entry and object are there
-	wait                      // somebody may be at work
-	remains                   // of a Create or Delete that was broken off: to be removed
-	lost                      // entry or object was lost from outside: to be reported, and nothing is touched
-	restorable                // an entry that a thorough Recovery restores
+	whole      finding = iota // entry and object exist
+	wait                      // a writer may be active
+	remains                   // left by an unfinished Create or Delete; to remove
+	lost                      // entry or object was lost from outside; to report, and nothing is changed
+	restorable                // a thorough Recovery can restore the entry
 )
 
-// diagnose tells what a Create or Delete of ours may have left from what was lost. A Create has never moved its entry on when
-// its object is missing, and a Delete has left its marker; neither removes the entry before the object.
-func (c *call) diagnose(open *store, e, o version) verdict {
+// diagnose distinguishes the remains of a Create or Delete from a loss. A Create without an object has never
+// advanced its entry. A Delete has left its marker. Neither removes the entry before the object.
+func (c *call) diagnose(open *store, e, o version) finding {
 	seen := []version{open[marker], open[deleteMarker], e, o}
 	if c.without(ruleGraceOfAll) {
 		seen = seen[:2]
@@ -737,7 +742,7 @@ func (c *call) diagnose(open *store, e, o version) verdict {
 	switch {
 	case e.there() && o.there():
 		return whole
-	case c.young(open, seen...):
+	case c.recent(open, seen...):
 		return wait
 	case o.there() && c.thorough && !open[deleteMarker].there() && (o.status == final || open[marker].there()):
 		return restorable // a late copy of Create's last request leaves neither
@@ -749,8 +754,8 @@ func (c *call) diagnose(open *store, e, o version) verdict {
 	return remains
 }
 
-// report confirms that one of entry and object was lost from outside. The looks may have been on both sides of a Delete: its
-// marker would be there still, or the other blob gone or another by now.
+// report confirms that entry or object was lost from outside. The two reads may have been on both sides of a
+// Delete: then its marker still exists, or the other blob is gone or has changed.
 func (c *call) report(e, o version) result {
 	c.at("report", e.etag(), o.etag())
 	if c.without(ruleLossConfirms) {
@@ -772,15 +777,15 @@ func (c *call) report(e, o version) result {
 	return reported
 }
 
-// young says whether the writer of any of these may still be at work.
-func (c *call) young(open *store, vs ...version) bool {
+// recent reports whether the writer of any of these versions may still be active.
+func (c *call) recent(open *store, vs ...version) bool {
 	enough := patience(c.lacking, c.brief, open)
 	return !c.without(ruleGrace) && slices.ContainsFunc(vs, func(v version) bool {
 		return v.there() && (v.age < enough || v.since != 0 && !c.without(ruleGraceAtListing))
 	})
 }
 
-// listMarkers lists a plan's markers: from here on ages count as of now.
+// listMarkers lists a plan's markers. From now on ages are compared with this time.
 func (c *call) listMarkers(step string) store {
 	listed := []blob{marker, deleteMarker}
 	if c.without(ruleRecoveryLooks) {
@@ -791,7 +796,7 @@ func (c *call) listMarkers(step string) store {
 	return a.seen
 }
 
-// recover is Vault.Recover, for one plan.
+// recover is Vault.Recover for one plan.
 func (c *call) recover() result {
 	open := c.listMarkers("list")
 	nothing := !open[marker].there() && !open[deleteMarker].there()
@@ -804,7 +809,7 @@ func (c *call) recover() result {
 	}
 	e, o := open[entry], open[object]
 	if !c.without(ruleRecoveryLooks) {
-		e, o = c.look("look for plan")
+		e, o = c.headPlan("look for plan")
 	}
 	switch c.diagnose(&open, e, o) {
 	case wait:
@@ -823,7 +828,7 @@ func (c *call) recover() result {
 		c.takeMarker(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
 	}
 	if open[deleteMarker].there() {
-		if c.young(&open, open[deleteMarker]) && !c.without(ruleRecoveryDeleteMarker) {
+		if c.recent(&open, open[deleteMarker]) && !c.without(ruleRecoveryDeleteMarker) {
 			return left
 		}
 		steps := []func() bool{
@@ -850,7 +855,7 @@ func (c *call) recover() result {
 	case e.status == final:
 		return c.complete(&open, o)
 	case o.status == final:
-		// They were asked for at once, so the plan may have been completed between the two answers.
+		// Both reads were concurrent, so the plan may have been completed between their answers.
 		if !c.without(ruleRecoveryLooksAgain) {
 			if e = c.read1("look at entry", entry); !e.there() || e.status == final {
 				return done
@@ -869,10 +874,10 @@ func (c *call) recover() result {
 	return done
 }
 
-// restore writes a lost entry from the object. One that is not final it writes as Running, because readers then ask for the
-// parts: an engine that read the plan before may have moved them on, or be about to.
+// restore writes a lost entry from the object. It writes an open entry as Running, because readers then read
+// the sub-objects: an engine that read the plan before may have advanced them, or be about to.
 func (c *call) restore(o version) result {
-	// A completion that wrote the lost entry must not go on, nor a Delete that read the object before.
+	// A completion that wrote the lost entry must stop, and so must a Delete that read the object before.
 	if !c.without(ruleRestoreRewrites) && !c.rewrite(&o) {
 		return left
 	}
@@ -884,14 +889,14 @@ func (c *call) restore(o version) result {
 	if a.code != ok {
 		return left
 	}
-	// The plan may have been deleted meanwhile: no marker leads to the entry then.
+	// The plan may have been deleted meanwhile, and then no marker leads to the entry.
 	if !c.without(ruleRestoreLooks) && c.read1("look at object", object).etag() != o.etag() {
 		c.one(removal("remove entry", entry, ifMatch, a.seen[entry]))
 	}
 	return done
 }
 
-// rewrite writes an object as it is, so that a Delete that wrote the old delete marker and is still about to commit is refused.
+// rewrite rewrites an object unchanged, so that a Delete that wrote the old delete marker fails to commit.
 func (c *call) rewrite(o *version) bool {
 	now := c.read1("read object", object)
 	if !now.there() || now.status != o.status {
@@ -904,7 +909,7 @@ func (c *call) rewrite(o *version) bool {
 	return a.code == ok
 }
 
-// clear is recovery.remove: parts, entry, markers, each in the version that was seen.
+// clear is recovery.remove: sub-objects, entry, markers, each in the version that was read.
 func (c *call) clear(open *store, e, o version) result {
 	if o.there() {
 		if c.one(removal("remove object", object, ifMatch, o)).code != ok {
@@ -924,7 +929,7 @@ func (c *call) clear(open *store, e, o version) result {
 	var rs []request
 	for _, b := range items.found() {
 		if items.seen[b].since != 0 && !c.without(ruleRecoveryNewParts) {
-			return left // written since the markers were listed
+			return left // written after the listing of the markers
 		}
 		rs = append(rs, removal("remove sub-objects", b, c.unless(ruleRecoveryPartMatch, ifMatch), items.seen[b]))
 	}
@@ -957,7 +962,7 @@ func (c *call) clear(open *store, e, o version) result {
 	return done
 }
 
-// complete is recovery.complete: what the last update did not come to.
+// complete is what Recovery does instead of an update that did not finish.
 func (c *call) complete(open *store, seen version) result {
 	e := c.read1("read entry", entry)
 	if !e.there() {
@@ -992,7 +997,7 @@ func (c *call) complete(open *store, seen version) result {
 	return done
 }
 
-// verify is recovery.verify: a part that is missing was lost from outside.
+// verify is recovery.verify: a missing sub-object was lost from outside.
 func (c *call) verify() result {
 	o := c.read1("read object", object)
 	if !o.there() {
@@ -1026,7 +1031,7 @@ func (c *call) verify() result {
 	return done
 }
 
-// assemble reads the parts, and returns how far the one has come that is furthest behind.
+// assemble reads the sub-objects and returns the lowest status.
 func (c *call) assemble() (status, result) {
 	var rs []request
 	for _, b := range c.parts() {
@@ -1049,11 +1054,11 @@ func (c *call) assemble() (status, result) {
 	return least, done
 }
 
-// read is Vault.Read, with a look at what was there when it began.
+// read is Vault.Read. It also reads the store when it begins, to check the result.
 func (c *call) read() result {
 	began := c.one(request{verb: begin})
 	before := began.seen
-	// least is the least that the parts of a plan may be shown as.
+	// least is the lowest status that the returned sub-objects may have.
 	least := final
 	for _, b := range c.parts() {
 		least = min(least, before[b].status)
@@ -1102,7 +1107,7 @@ func (c *call) read() result {
 	return show(e.status, parts)
 }
 
-// absence is ErrNotFound, or a plan that is not listed: right, unless the plan was there all the time.
+// absence is ErrNotFound, or a plan that is not listed. This is wrong if the plan existed all the time.
 func absence(before store) result {
 	if before.visible() {
 		return missed
@@ -1110,7 +1115,7 @@ func absence(before store) result {
 	return notFound
 }
 
-// list is Vault.List, or a Search: entry and object are neighbours in a listing, but may be on two pages.
+// list is Vault.List or Vault.Search. Entry and object are neighbours in a listing, but may be on two pages.
 func (c *call) list() result {
 	began := c.one(request{verb: begin})
 	before := began.seen

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// deleting says whether a Delete has begun that can't be called off.
+// deleting reports whether a Delete has passed its commit point.
 func (x *explorer) deleting(st *state) bool {
 	return slices.ContainsFunc(st.procs[:len(x.roles)], func(p process) bool { return x.nodes[p.node].begun })
 }
 
-// deleted says whether a Delete has returned, and no Create has begun since.
+// deleted reports whether a Delete has returned and no Create has begun since.
 func (x *explorer) deleted(st *state) bool {
 	for i, p := range st.procs[:len(x.roles)] {
 		if x.roles[i] == creating && p.anew {
@@ -21,12 +21,12 @@ func (x *explorer) deleted(st *state) bool {
 	return x.count(st, deleting, done) > 0
 }
 
-// promised is the creator of the plan that a Create, which returned nil, promised to be there; nobody once its Delete has
-// begun.
+// promised returns the creator of the plan that must exist because its Create returned nil. It returns nobody
+// once a Delete has begun. several means that two Creates succeeded.
 func (x *explorer) promised(st *state) (a actor, several bool) {
 	begun := x.deleting(st)
 	switch x.plan {
-	case noPlan, deletedPlan, halfPlan, strayPlan:
+	case noPlan, deletedPlan, incompletePlan, strayPlan:
 	default:
 		if !begun {
 			a = earlier
@@ -41,7 +41,7 @@ func (x *explorer) promised(st *state) (a actor, several bool) {
 	return a, several
 }
 
-// check says which promise is broken in a state, "" for none.
+// check returns which promise is broken in a state, or "".
 func (x *explorer) check(st *state) string {
 	s := &st.store
 	creator, several := x.promised(st)
@@ -49,25 +49,25 @@ func (x *explorer) check(st *state) string {
 	case several:
 		return "two Creates of an ID have succeeded"
 	case creator != nobody && st.lost.of(object):
-		creator = nobody // what never started is taken for a Create that was broken off
+		creator = nobody // a plan that has not started looks like an unfinished Create
 	case creator != nobody:
 		if broken := x.whole(s, creator, st.lost); broken != "" {
-			return "of a plan that was created " + broken
+			return "a created plan: " + broken
 		}
 	}
-	// A request that is under way for longer than grace and margin, or a copy of one that comes after its call has gone on, can
-	// leave something of a plan that is not there. It must not harm one that is.
+	// A request under way for longer than grace period and margin, or a delayed copy after its call has
+	// continued, can leave blobs of a plan that does not exist. It must not harm a plan that exists.
 	sure := creator != nobody || !x.loose(st)
 	if sure && s[object].there() {
 		if broken := x.whole(s, s[object].of, st.lost); broken != "" {
-			return "of a plan whose object is there " + broken
+			return "a plan with an object: " + broken
 		}
 	}
 	if sure && s.visible() && s[entry].status != final && !s[marker].there() && !st.lost.of(marker) && !st.lost.of(entry) {
 		return "an open plan has no marker"
 	}
 	if x.deleted(st) && (!st.haunted || !x.loose(st)) && s[object].there() {
-		return "a plan is there that was deleted"
+		return "a deleted plan exists"
 	}
 	if s[entry].hollow && (s[object].by != earlier || !s[marker].there()) && !x.deleting(st) {
 		return "Recovery has completed a plan whose entry is not final"
@@ -75,12 +75,12 @@ func (x *explorer) check(st *state) string {
 	return x.results(st, creator)
 }
 
-// loose says whether something of a plan that is not there may be left. Without a Create nothing can.
+// loose reports whether blobs of a plan that does not exist may be left. Without a Create they can't.
 func (x *explorer) loose(st *state) bool {
 	return (x.frozen || st.haunted) && x.has(creating)
 }
 
-// whole says what is missing of a plan.
+// whole returns what is missing of a plan, or "".
 func (x *explorer) whole(s *store, creator actor, lost damage) string {
 	for b := range s {
 		if lost.of(blob(b)) {
@@ -98,13 +98,13 @@ func (x *explorer) whole(s *store, creator actor, lost damage) string {
 		case !s[b].there():
 			return fmt.Sprintf("the %s is missing", blob(b))
 		case s[b].of != creator:
-			return fmt.Sprintf("the %s is of another", blob(b))
+			return fmt.Sprintf("the %s belongs to another plan", blob(b))
 		}
 	}
 	return ""
 }
 
-// results looks at how the calls have ended.
+// results checks the results of the calls.
 func (x *explorer) results(st *state, creator actor) string {
 	s := &st.store
 	begun := x.deleting(st)
@@ -117,37 +117,37 @@ func (x *explorer) results(st *state, creator actor) string {
 		}
 		switch {
 		case n.result == corrupt && (x.loose(st) && creator == nobody || st.lost != 0 || st.lies < x.lies):
-			// A late request has left something, or the damage is real, or an answer was a lie.
+			// A late request has left something, the damage is real, or an answer was a lie.
 		case n.role == reading && slices.ContainsFunc(st.procs[:], func(p process) bool { return p.anew }):
 		case strings.HasPrefix(string(n.result), "!"):
 			return fmt.Sprintf("%s %s", n.role, n.result[1:])
 		case n.result == missed && creator != nobody && !begun:
-			return fmt.Sprintf("%s does not show a plan that was there all the time", n.role)
+			return fmt.Sprintf("%s misses a plan that existed all the time", n.role)
 		case n.result == reported && st.lost == 0 && x.plan != hollowPlan && !x.loose(st):
-			return fmt.Sprintf("%s reports a loss where nothing was lost", n.role)
+			return fmt.Sprintf("%s reports a loss although nothing was lost", n.role)
 		}
 		switch n.role {
 		case creating:
 			switch n.result {
 			case exists, conflict, unavailable, contradicted:
 				if s[object].by == n.actor && !st.haunted {
-					return fmt.Sprintf("Create returned %s, and its object is there", n.result)
+					return fmt.Sprintf("Create returned %s, but its object exists", n.result)
 				}
 			}
 			if n.result == unavailable && !st.haunted {
 				for _, b := range []blob{entry, part1, part2} {
 					if s[b].by == n.actor {
-						return fmt.Sprintf("Create failed for certain, and its %s is there", b)
+						return fmt.Sprintf("Create failed for certain, but its %s exists", b)
 					}
 				}
 			}
 			if len(x.roles) == 1 && x.plan == noPlan && (n.result == exists || n.result == conflict) {
-				return "a Create has met itself"
+				return "a Create has found its own writes"
 			}
 		case deleting:
-			// A marker alone may be left, to Recovery.
+			// Delete may leave a lone marker to Recovery.
 			if len(x.roles) == 1 && x.lies == 0 && n.result == notFound && s[entry].there() {
-				return "Delete returned ErrNotFound, and left what an earlier one had begun"
+				return "Delete returned ErrNotFound, but left the remains of an earlier one"
 			}
 		case updating:
 			mine := s[entry].by == n.actor && s[entry].status == final
@@ -156,9 +156,9 @@ func (x *explorer) results(st *state, creator actor) string {
 			case n.result == done && s[entry].status != final,
 				n.result == done && mine && (s[object].status != final || s[object].parts != final || s[object].tells != n.actor),
 				n.result == done && s[object].status != final && !s[marker].there():
-				return "a plan is not final whose update to it returned nil"
+				return "a plan is not final although the update returned nil"
 			case n.result != done && n.result != unknown && n.result != died && mine && creator != nobody:
-				return fmt.Sprintf("an update to a final status returned %s, and every reader sees it", n.result)
+				return fmt.Sprintf("an update to a final status returned %s, but every reader sees it", n.result)
 			}
 		}
 	}
@@ -169,41 +169,41 @@ func (x *explorer) results(st *state, creator actor) string {
 	if begun {
 		end.lost = 0
 	}
-	found, ok := x.settled[end]
+	found, ok := x.endings[end]
 	if !ok {
 		found = [2]string{x.afterRecovery(end), x.afterCreate(end)}
-		x.settled[end] = found
+		x.endings[end] = found
 	}
-	may := x.loose(st) || end.lost != 0 // something may be left
+	may := x.loose(st) || end.lost != 0 // remains are permitted
 	borne := found[0] == debris && (may || x.plan == strayPlan) || found[0] == unmarked && x.loose(st)
 	switch {
 	case found[0] != "" && !borne:
 		return found[0]
-	case !may && st.lost == 0: // a lost part that is rewritten beside a Delete is in the way until the next thorough Recovery
+	case !may && st.lost == 0: // a restored sub-object beside a Delete is in the way until the next thorough Recovery
 		return found[1]
 	}
 	return ""
 }
 
 const (
-	debris   = "after Recovery something is left of a plan that is not there"
+	debris   = "after Recovery a plan that does not exist has remains"
 	unmarked = "after Recovery an open plan has no marker"
 )
 
-// afterRecovery says what is wrong with what is stored once everybody has come to an end, and Recovery has run after grace
-// and margin, twice.
+// afterRecovery returns what is wrong with the store after all actors have ended and Recovery has run twice,
+// each time after grace period and margin.
 func (x *explorer) afterRecovery(end ending) string {
 	s := end.store
 	for range 2 {
 		s.become(old, nobody)
 		c := &call{self: most + 1, lacking: x.lacking, two: x.two, thorough: x.thorough}
-		c.alone(&s, recovering)
+		c.undisturbed(&s, recovering)
 	}
 	was := &end.store
 	if started := was[entry].status >= running; end.lost.of(entry) || end.lost.of(object) && started {
 		for b := range s {
 			if was[b].there() && !s[b].there() && !was[deleteMarker].there() {
-				return fmt.Sprintf("Recovery has removed the %s of a plan that something was lost of", blob(b))
+				return fmt.Sprintf("Recovery has removed the %s of a plan with a lost blob", blob(b))
 			}
 		}
 	}
@@ -211,11 +211,11 @@ func (x *explorer) afterRecovery(end ending) string {
 		return fmt.Sprintf("a thorough Recovery has not restored the %s", b)
 	}
 	if x.thorough && s.visible() && s[entry].status == notStarted && s[part1].status != notStarted {
-		return "a plan is NotStarted, and its parts have moved on"
+		return "a plan is NotStarted, but its sub-objects have advanced"
 	}
 	switch {
 	case was.visible() && !s.visible():
-		return "Recovery has removed a plan that was there"
+		return "Recovery has removed an existing plan"
 	case !s.visible() && s != store{}:
 		return debris
 	case !s.visible() || s[entry].hollow:
@@ -225,15 +225,15 @@ func (x *explorer) afterRecovery(end ending) string {
 	case s[entry].status != final && !s[marker].there() && (x.thorough || end.lost == 0):
 		return unmarked
 	case s[entry].status == final && (s[object].status != final || s[marker].there()):
-		return "after Recovery a final plan is not settled"
+		return "after Recovery a final plan has an open object or a marker"
 	case s[entry].status == final && s[object].parts != final:
-		return "after Recovery a final object has parts that are not"
+		return "after Recovery a final object has open sub-objects"
 	}
 	return ""
 }
 
-// afterCreate says what is wrong when a Create is called again at once, and once more when what was there has become old, but
-// not what the first of the two wrote. No Recovery runs.
+// afterCreate returns what is wrong if a Create runs at once, and another one when everything but the writes
+// of the first one has become old. No Recovery runs.
 func (x *explorer) afterCreate(end ending) string {
 	s := end.store
 	var r result
@@ -242,23 +242,23 @@ func (x *explorer) afterCreate(end ending) string {
 			s.become(old, most+2)
 		}
 		c := &call{self: most + 2 + n, lacking: x.lacking, two: x.two}
-		r = c.alone(&s, creating)
+		r = c.undisturbed(&s, creating)
 	}
 	if r != done && r != exists {
-		return "a Create that is called again after the grace period returns neither nil nor ErrExists"
+		return "a Create after the grace period returns neither nil nor ErrExists"
 	}
 	return ""
 }
 
-// alone runs a program that nobody disturbs.
-func (c *call) alone(s *store, r role) (end result) {
+// undisturbed runs a program without other actors.
+func (c *call) undisturbed(s *store, r role) (end result) {
 	for more := true; more; {
 		end, more = c.next(s, r)
 	}
 	return end
 }
 
-// next answers the next request of a program that nobody disturbs.
+// next answers the next request of a program without other actors.
 func (c *call) next(s *store, r role) (end result, more bool) {
 	*c = call{self: c.self, lacking: c.lacking, two: c.two, thorough: c.thorough, history: c.history}
 	defer func() {
@@ -292,7 +292,7 @@ func (c *call) next(s *store, r role) (end result, more bool) {
 	return r.run(c), false
 }
 
-// regress says what went backwards in a step.
+// regress returns what went backwards in a step, or "".
 func (x *explorer) regress(from, to *state) string {
 	for b := range from.store {
 		f, t := &from.store[b], &to.store[b]
@@ -302,7 +302,7 @@ func (x *explorer) regress(from, to *state) string {
 	}
 	was, is := from.store[object], to.store[object]
 	if was.status == final && is.status == final && was.tells == from.store[entry].by && is.tells != was.tells {
-		return "an older object has overwritten that of the entry"
+		return "an older object has overwritten the object of the current entry"
 	}
 	return ""
 }

@@ -7,31 +7,32 @@ import (
 	"strings"
 )
 
-// most is how many actors a situation may have, mostLate how many calls of them that leave requests under way.
+// most is the largest number of actors. mostLate is the largest number of calls that leave requests under
+// way.
 const (
 	most     = 5
 	mostLate = 2
 )
 
-// situation is what is explored: who acts, on what, and how much may go wrong.
+// situation is what is explored: the actors, the plan, and how much may go wrong.
 type situation struct {
 	roles    []role
 	plan     planned
-	two      bool // the plan has two parts
+	two      bool // the plan has two sub-objects
 	frozen   bool // requests may be under way for any time
-	tight    bool // a Create may overlap with a Delete, which is not covered
+	tight    bool // a Create may overlap with a Delete, which the protocol does not cover
 	thorough bool // Recovery is thorough
 	patient  bool // Creates leave old remains to Recovery, to keep the situation small
 	early    bool // an updater may find a plan before its Create has returned
-	brief    who  // the actors whose grace period is shorter than the others'
-	apart    bool // what came to a stage on different ways is kept apart
-	lacking  set  // the rules that are taken away
+	brief    who  // the actors with the shorter grace period
+	apart    bool // states that reach a stage in different ways are kept apart
+	lacking  set  // the rules that the protocol lacks here
 
-	deaths uint8 // actors that die, or whose context ends
-	losses uint8 // answers that are lost, requests that are refused
+	deaths uint8 // actors that die or whose context ends
+	losses uint8 // answers that are lost, or requests that are refused
 	delays uint8 // requests that are given up and take effect later
-	lies   uint8 // answers that say of a blob that it is not there, which is
-	harms  uint8 // entries and objects that are lost from outside; parts and markers, too, where Recovery is thorough
+	lies   uint8 // answers that deny an existing blob
+	harms  uint8 // entries and objects that are lost from outside; if Recovery is thorough, also sub-objects and markers
 }
 
 // who is a set of actors, by their places from 0.
@@ -47,13 +48,13 @@ const (
 	newPlan
 	runningPlan
 	finalPlan
-	completedPlan // its entry is final, its object is not
-	deletedPlan   // its delete was broken off when the object was gone
-	markedPlan    // running, and its delete was broken off before the object was gone
-	finalMarked   // likewise, and final
-	halfPlan      // its create was broken off when the object was missing
-	strayPlan     // the same, and its marker is gone
-	hollowPlan    // its entry's metadata says final, its content does not
+	completedPlan  // its entry is final, its object is not
+	deletedPlan    // its Delete was interrupted after removing the object
+	markedPlan     // running; its Delete was interrupted before removing the object
+	finalMarked    // the same, but final
+	incompletePlan // its Create was interrupted before writing the object
+	strayPlan      // the same, without a marker
+	hollowPlan     // the metadata of its entry says final, the content does not
 )
 
 func (s situation) String() string {
@@ -65,8 +66,8 @@ func (s situation) String() string {
 		b.WriteString(r.String())
 	}
 	b.WriteString([...]string{
-		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was broken off", " of a plan whose delete was broken off",
-		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was broken off", " of an entry alone", " of a plan whose entry contradicts itself",
+		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was interrupted", " of a plan whose delete was interrupted",
+		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was interrupted", " of an entry alone", " of a plan whose entry contradicts itself",
 	}[s.plan])
 	for _, n := range []struct {
 		count uint8
@@ -77,7 +78,7 @@ func (s situation) String() string {
 		}
 	}
 	if s.two {
-		b.WriteString(", two parts")
+		b.WriteString(", two sub-objects")
 	}
 	if s.frozen {
 		b.WriteString(", frozen")
@@ -107,62 +108,62 @@ func (s situation) String() string {
 	return b.String()
 }
 
-// state is all that there is at a moment.
+// state is a state of the exploration.
 type state struct {
 	store                  store
 	procs                  [most]process
-	late                   [mostLate]flight // in order, the free ones last
-	deaths, losses, delays uint8            // still to come
-	lies, harms            uint8            // likewise
-	lost                   damage           // what was lost from outside
-	haunted                bool             // something came after all time: from a copy that was delayed, or from one who was frozen and then died
+	late                   [mostLate]flight // sorted, free ones last
+	deaths, losses, delays uint8            // that may still happen
+	lies, harms            uint8            // that may still happen
+	lost                   damage           // the blob that was lost from outside
+	haunted                bool             // a delayed copy, or a paused actor that then died, may have written after any time
 }
 
-// damage names the blob that was lost from outside, by its number and one; 0 is none.
+// damage is the blob that was lost from outside, plus one; 0 means none.
 type damage uint8
 
 func (d damage) of(b blob) bool { return d == damage(b)+1 }
 
-// process is an actor at work.
+// process is the progress of an actor.
 type process struct {
 	node  int32
-	tried uint8 // those of the node's requests that may have taken effect already, a bit for each
-	looks uint8 // those that were refused, so that the blob is looked at next
+	tried uint8 // requests of the node that may have taken effect already, one bit each
+	looks uint8 // refused requests whose blob is read next
 	phase phase
-	anew  bool // a Create that began after a Delete had ended
+	anew  bool // a Create that began after a Delete had returned
 }
 
-// flight is what is under way of a call that does not wait for it any more.
+// flight holds requests under way whose call no longer waits for them.
 type flight struct {
-	node   int32 // whose requests; 0 for none
-	mask   uint8 // which of them
-	retry  uint8 // which are second tries
-	copied bool  // the call goes on, with a retry
+	node   int32 // the node that sent them; 0 means none
+	mask   uint8 // the requests, one bit each
+	retry  uint8 // the requests that are retries
+	copied bool  // the call continues with a retry
 }
 
-// node is where a program stands: which answers it has had, and what it asks next.
+// node is a place in a program: the answers so far and the next requests.
 type node struct {
 	actor   actor
 	role    role
 	history []answer
 	asks    []request
 	index   []uint8
-	given   int // how many of those that were asked at once have been answered
+	given   int // how many of the requests sent at once have been answered
 	begun   bool
 	dated   bool
-	retries bool // its call is made again when its context ends
+	retries bool // the call is retried when its context ends
 	over    bool
 	result  result
 }
 
-// explorer goes through the states of a situation, breadth first.
+// explorer visits the states of a situation, breadth first.
 type explorer struct {
 	situation
 	nodes   []node
 	known   map[string]int32
 	next    map[turn]int32
 	roots   [most]int32
-	settled map[ending][2]string // what is wrong after Recovery, and after another Create
+	endings map[ending][2]string // what is wrong after Recovery, and after another Create
 
 	seen   map[fingerprint]struct{}
 	links  []link
@@ -170,13 +171,13 @@ type explorer struct {
 	report report
 }
 
-// ending is what is stored when nobody is at work any more.
+// ending is what is stored when no actor is active any more.
 type ending struct {
 	store store
 	lost  damage
 }
 
-// fingerprint stands for a state that was seen. With 128 bits two states have the same about as often as a computer errs.
+// fingerprint identifies a visited state. A collision of 128 bits is about as likely as a hardware error.
 type fingerprint [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -187,22 +188,22 @@ type turn struct {
 	answer answer
 }
 
-// link leads from a state to the one that it was first reached from.
+// link leads from a state to the state from which it was first reached.
 type link struct {
 	parent int32
-	nth    int32 // of the parent's steps
+	nth    int32 // the number of the step among the parent's
 }
 
-// report is what an exploration found.
+// report is the result of an exploration.
 type report struct {
 	states, steps int
-	violation     string // "" for none
+	violation     string // "" if there is none
 	path          []string
 }
 
-// step describes what happens from one state to the next.
+// step is a transition from one state to the next.
 type step struct {
-	who  int // -1 for nobody
+	who  int // the actor, or -1
 	what string
 	req  *request
 }
@@ -218,17 +219,17 @@ func (x *explorer) describe(s step) string {
 	return b.String() + s.what
 }
 
-// explore goes through all states, until a promise is broken.
+// explore visits all states until a promise is broken.
 func (s situation) explore() report {
 	return s.run().report
 }
 
-// run explores, and returns all that it came to.
+// run explores the situation and returns the explorer.
 func (s situation) run() *explorer {
 	x := &explorer{
 		situation: s,
 		nodes:     make([]node, 1), // 0 is none
-		known:     map[string]int32{}, next: map[turn]int32{}, settled: map[ending][2]string{}, seen: map[fingerprint]struct{}{},
+		known:     map[string]int32{}, next: map[turn]int32{}, endings: map[ending][2]string{}, seen: map[fingerprint]struct{}{},
 	}
 	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays, lies: s.lies, harms: s.harms}
 	for i, r := range s.roles {
@@ -250,7 +251,7 @@ func (s situation) run() *explorer {
 			if x.report.violation != "" {
 				return
 			}
-			broken := x.regress(&from, &to) // what a step does is looked at where it leads to a known state, too
+			broken := x.regress(&from, &to) // check the step even if it leads to a known state
 			if x.add(to, link{int32(i), nth}) && broken == "" {
 				broken = x.check(&to)
 			}
@@ -266,7 +267,7 @@ func (s situation) run() *explorer {
 func (s situation) preset() store {
 	level := [...]status{
 		newPlan: notStarted, runningPlan: running, finalPlan: final, completedPlan: final, deletedPlan: running,
-		markedPlan: running, finalMarked: final, halfPlan: notStarted, strayPlan: notStarted, hollowPlan: final,
+		markedPlan: running, finalMarked: final, incompletePlan: notStarted, strayPlan: notStarted, hollowPlan: final,
 	}[s.plan]
 	v := version{by: earlier, of: earlier}
 	var st store
@@ -283,7 +284,7 @@ func (s situation) preset() store {
 		st[marker] = version{}
 	case hollowPlan:
 		st[entry].hollow = true
-	case deletedPlan, halfPlan, strayPlan:
+	case deletedPlan, incompletePlan, strayPlan:
 		st[object] = version{}
 	}
 	switch s.plan {
@@ -298,7 +299,7 @@ func (s situation) preset() store {
 	return st
 }
 
-// add notes a state, and says whether it is new.
+// add adds a state and reports whether it is new.
 func (x *explorer) add(st state, l link) bool {
 	f := fingerprint{maphash.Comparable(seeds[0], st), maphash.Comparable(seeds[1], st)}
 	if _, known := x.seen[f]; known {
@@ -318,7 +319,7 @@ const piece = 1 << 12
 
 func (x *explorer) state(id int32) *state { return &x.queue[id/piece][id%piece] }
 
-// found notes a violation, with the shortest way to it: to a state, and one step more.
+// found records a violation and the shortest path to it, which ends with the step last.
 func (x *explorer) found(what string, id int32, last step) {
 	x.report.violation = what
 	var way []int32
@@ -338,7 +339,8 @@ func (x *explorer) found(what string, id int32, last step) {
 	x.report.path = append(x.report.path, x.describe(last))
 }
 
-// node returns the place of a program after these answers. Programs that are over are all alike in how they ended.
+// node returns the place of a program after these answers. Programs that have ended differ only in their
+// results.
 func (x *explorer) node(a actor, r role, history []answer) int32 {
 	n := node{actor: a, role: r, history: history}
 	c := &call{self: a, lacking: x.lacking, two: x.two, history: history}
@@ -382,7 +384,7 @@ func (x *explorer) intern(n node, at stage) int32 {
 	return id
 }
 
-// answered is the node that an answer leads to.
+// answered returns the node that an answer leads to.
 func (x *explorer) answered(id int32, a answer) int32 {
 	t := turn{id, a}
 	if next, ok := x.next[t]; ok {
@@ -390,14 +392,14 @@ func (x *explorer) answered(id int32, a answer) int32 {
 	}
 	n := x.nodes[id]
 	history := append(slices.Clone(n.history), a)
-	// Those that were asked at once are kept in order, so that it makes no difference which was answered first.
+	// Answers to requests sent at once are sorted, because their order makes no difference.
 	slices.SortFunc(history[len(n.history)-n.given:], func(a, b answer) int { return int(a.index) - int(b.index) })
 	next := x.node(n.actor, n.role, history)
 	x.next[t] = next
 	return next
 }
 
-// steps tells yield of all that can happen in a state.
+// steps calls yield for everything that can happen in a state.
 func (x *explorer) steps(st state, yield func(step, state)) {
 	x.time(st, yield)
 	x.harm(st, yield)
@@ -413,7 +415,7 @@ func (x *explorer) steps(st state, yield func(step, state)) {
 	}
 }
 
-// underWay says whether a call of this role has begun and not ended, or left something under way.
+// underWay reports whether a call of this role has begun and not ended, or has left requests under way.
 func (x *explorer) underWay(st *state, r role) bool {
 	for i, p := range st.procs[:len(x.roles)] {
 		if x.roles[i] == r && p.node != x.roots[i] && !x.nodes[p.node].over {
@@ -423,7 +425,7 @@ func (x *explorer) underWay(st *state, r role) bool {
 	return slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && x.nodes[f.node].role == r })
 }
 
-// mayBegin says whether an actor may begin.
+// mayBegin reports whether an actor may begin.
 func (x *explorer) mayBegin(st *state, i int) bool {
 	switch x.roles[i] {
 	case creating:
@@ -436,7 +438,7 @@ func (x *explorer) mayBegin(st *state, i int) bool {
 	return true
 }
 
-// count is how many calls of a role ended so.
+// count returns the number of calls of a role with this result.
 func (x *explorer) count(st *state, r role, res result) (n int) {
 	for i, p := range st.procs[:len(x.roles)] {
 		if n2 := &x.nodes[p.node]; x.roles[i] == r && n2.over && n2.result == res {
@@ -446,7 +448,7 @@ func (x *explorer) count(st *state, r role, res result) (n int) {
 	return n
 }
 
-// time lets it pass: the grace period of each call that has one by itself, or grace and margin for everything, the shorter ones
+// time lets the grace period of a call pass, or grace period and margin for everything, the shorter ones
 // first.
 func (x *explorer) time(st state, yield func(step, state)) {
 	for i := range x.roles {
@@ -458,7 +460,7 @@ func (x *explorer) time(st state, yield func(step, state)) {
 		}
 	}
 	if !x.frozen && st.late[0].node != 0 {
-		return // it comes, or is lost, before that
+		return // what is under way arrives or is lost before that
 	}
 	pass := func(what string, until age, over who) {
 		to := st
@@ -478,8 +480,8 @@ func (x *explorer) time(st state, yield func(step, state)) {
 	pass("grace and margin pass", old, 1<<len(x.roles)-1)
 }
 
-// timed says whether it matters how much of its grace period is over where a call stands: to a Delete it does between its marker
-// and its commit, where Recovery may have taken the marker.
+// timed reports whether it matters how much of the grace period has passed where a call stands. For a Delete
+// it matters between its marker and its commit, because Recovery may have removed the marker.
 func (x *explorer) timed(id int32) bool {
 	n := &x.nodes[id]
 	switch {
@@ -493,7 +495,7 @@ func (x *explorer) timed(id int32) bool {
 
 func (x *explorer) has(r role) bool { return slices.Contains(x.roles, r) }
 
-// harm lets a blob be lost from outside.
+// harm removes a blob from outside.
 func (x *explorer) harm(st state, yield func(step, state)) {
 	if st.harms == 0 || !st.store.visible() || x.deleting(&st) {
 		return
@@ -510,7 +512,7 @@ func (x *explorer) harm(st state, yield func(step, state)) {
 	}
 }
 
-// arrive lets what is under way of a call take effect after all, or be lost.
+// arrive executes a request under way, or loses it.
 func (x *explorer) arrive(st state, i int, yield func(step, state)) {
 	f := st.late[i]
 	n := &x.nodes[f.node]
@@ -530,10 +532,10 @@ func (x *explorer) arrive(st state, i int, yield func(step, state)) {
 	}
 	to := st
 	to.late[i] = flight{}
-	yield(step{who, "what was under way is lost", nil}, to)
+	yield(step{who, "loses what was under way", nil}, to)
 }
 
-// listed are the actors that have listed something and may compare it with what is written now.
+// listed returns the actors that have listed the markers and may compare them with what is written now.
 func (x *explorer) listed(st *state) (mask uint8) {
 	for i, r := range x.roles {
 		id := st.procs[i].node
@@ -544,13 +546,13 @@ func (x *explorer) listed(st *state) (mask uint8) {
 	return mask
 }
 
-// act lets an actor go on.
+// act yields the next steps of an actor.
 func (x *explorer) act(st state, i int, yield func(step, state)) {
 	p := st.procs[i]
 	n := &x.nodes[p.node]
 	begins := p.node == x.roots[i]
 	anew := begins && n.role == creating && x.deleted(&st)
-	// on goes on to the next step of the program.
+	// on continues the program with an answer.
 	on := func(st state, a answer) state {
 		q := &st.procs[i]
 		q.node = x.answered(p.node, a)
@@ -566,15 +568,15 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		}
 		return st
 	}
-	// lie tells of an answer that says a blob is not there which is.
+	// lie answers that an existing blob does not exist.
 	lie := func(r *request, b blob, a answer) {
 		if st.lies > 0 && st.store[b].there() {
 			to := st
 			to.lies--
-			yield(step{i, "is told a lie: the " + b.String() + " is not there", r}, on(to, a))
+			yield(step{i, "gets a lie: the " + b.String() + " does not exist", r}, on(to, a))
 		}
 	}
-	var pending uint8 // what may be under way
+	var pending uint8 // requests that may be under way
 	for k := range n.asks {
 		r, bit := &n.asks[k], uint8(1)<<n.index[k]
 		a := answer{index: n.index[k]}
@@ -586,7 +588,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		case r.verb == begin:
 			a.deleted = x.deleted(&st) && !slices.ContainsFunc(st.procs[:len(x.roles)], func(p process) bool {
 				n := &x.nodes[p.node]
-				return n.role == creating && !n.over // the ID may come again
+				return n.role == creating && !n.over // the ID may be created again
 			})
 			for b, v := range st.store {
 				a.seen[b] = v.etag()
@@ -623,7 +625,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		tried := p.tried&bit != 0
 		if r.limit.passed(p.phase) && (n.role == creating || x.has(recovering)) {
 			a.code, a.unknown = ended, tried
-			yield(step{i, "is not sent: it is too late", r}, on(st, a))
+			yield(step{i, "is not sent: its time is over", r}, on(st, a))
 			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
 				pending |= bit
 			}
@@ -650,7 +652,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			lost.losses--
 			lost.procs[i].looks &^= bit
 			lost.procs[i].tried |= bit
-			yield(step{i, "loses the answer, and is tried again", r}, lost)
+			yield(step{i, "loses its answer and is retried", r}, lost)
 		}
 		if st.losses > 0 && r.refusable {
 			to := st
@@ -662,13 +664,13 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			to.delays--
 			to.late[mostLate-1] = flight{node: p.node, mask: bit, copied: true}
 			to.procs[i].tried |= bit
-			yield(step{i, "is given up while under way, and tried again", r}, to)
+			yield(step{i, "is given up while under way, and retried", r}, to)
 		}
 	}
 	x.end(st, i, pending, anew, on, yield)
 }
 
-// lookAtOwn is what Put does when its condition does not hold: the blob may be its own.
+// lookAtOwn is what Put does if its condition does not hold: the blob may be its own.
 func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(state, answer) state, yield func(step, state)) {
 	p, bit := &st.procs[i], uint8(1)<<a.index
 	now := st.store[r.blob].etag()
@@ -678,9 +680,9 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 		to.lies--
 		if r.cond == ifNew {
 			to.procs[i].looks &^= bit
-			yield(step{i, "is told a lie: nothing is there, and is tried again", r}, to)
+			yield(step{i, "gets a lie: the blob does not exist, and is retried", r}, to)
 		} else {
-			yield(step{i, "is told a lie: nothing is there", r}, on(to, answer{index: a.index, code: absent, unknown: p.tried&bit != 0}))
+			yield(step{i, "gets a lie: the blob does not exist", r}, on(to, answer{index: a.index, code: absent, unknown: p.tried&bit != 0}))
 		}
 	}
 	switch own := now.there() && now.writeID() == want.writeID(); {
@@ -689,7 +691,7 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 		yield(step{i, "finds its own write", r}, on(st, a))
 	case !now.there() && r.cond == ifNew:
 		p.looks &^= bit
-		yield(step{i, "finds nothing, and is tried again", r}, st)
+		yield(step{i, "finds nothing, and is retried", r}, st)
 	default:
 		a.code, a.unknown = mismatch, p.tried&bit != 0 && !x.without(ruleUnknown)
 		if !now.there() {
@@ -701,7 +703,7 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 
 func (x *explorer) without(r rule) bool { return x.lacking.has(r) }
 
-// end lets an actor die, or its context end: what it had sent comes late, or never.
+// end lets an actor die, or its context end. Its requests take effect later or never.
 func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state, answer) state, yield func(step, state)) {
 	p := st.procs[i]
 	n := &x.nodes[p.node]
@@ -709,7 +711,7 @@ func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state,
 	if p.node == x.roots[i] && !writes {
 		return
 	}
-	over := false // its time
+	over := false // whether its time is over
 	for k := range n.asks {
 		over = over || n.asks[k].limit.passed(p.phase) && n.role == creating
 	}
@@ -745,7 +747,7 @@ func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state,
 	}
 }
 
-// death is where a program ends that died.
+// death returns the node of a program that has died.
 func (x *explorer) death(n *node) int32 {
 	r := died
 	if n.begun {
@@ -754,7 +756,8 @@ func (x *explorer) death(n *node) int32 {
 	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun}, stage{})
 }
 
-// date notes which blobs are young as an actor lists the markers: it will judge by their age now.
+// date marks the blobs that are recent when an actor lists the markers, because the actor compares ages with
+// this time.
 func (x *explorer) date(s *store, i int) {
 	enough := patience(x.lacking, x.brief.has(i), s)
 	for b := range s {
@@ -765,7 +768,8 @@ func (x *explorer) date(s *store, i int) {
 	}
 }
 
-// view is what an actor sees of a blob: of its age and of what is new those alone take notice who have listed the markers.
+// view returns what an actor sees of a blob. Only actors that have listed the markers see its age and whether
+// it is new.
 func (x *explorer) view(st *state, i int, b blob) version {
 	v := st.store[b]
 	if x.roles[i] != recovering && !x.nodes[st.procs[i].node].dated {
@@ -775,21 +779,21 @@ func (x *explorer) view(st *state, i int, b blob) version {
 	return v
 }
 
-// tidy makes states equal that differ in nothing that matters any more.
+// tidy makes states equal that differ only in what no longer matters.
 func (x *explorer) tidy(st *state) {
 	listed := x.listed(st)
 	st.haunted = st.haunted && x.has(creating)
 	for b := range st.store {
 		v := &st.store[b]
 		if !x.has(creating) && !x.has(recovering) {
-			v.age = young // nobody asks
+			v.age = recent // no actor reads it
 		}
 		switch blob(b) {
 		case marker, deleteMarker:
-			v.since = 0 // nobody asks
+			v.since = 0 // no actor reads it
 		case part1, part2:
 			if !x.thorough {
-				v.age = young // likewise
+				v.age = recent // that may still happen
 			}
 		}
 		v.since &= listed

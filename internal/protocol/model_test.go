@@ -1,9 +1,9 @@
 package protocol
 
-// blob is one of those that make up a plan.
+// blob is one of the blobs of a plan.
 type blob uint8
 
-// The blobs. A plan has one part or two.
+// The blobs. A plan has one sub-object or two.
 const (
 	marker blob = iota
 	deleteMarker
@@ -15,10 +15,10 @@ const (
 )
 
 func (b blob) String() string {
-	return [...]string{"marker", "delete marker", "entry", "part 1", "part 2", "object"}[b]
+	return [...]string{"marker", "delete marker", "entry", "sub-object 1", "sub-object 2", "object"}[b]
 }
 
-// status is how far a plan, or one of its parts, has come.
+// status is the status of a plan or a sub-object.
 type status uint8
 
 const (
@@ -29,40 +29,41 @@ const (
 
 func (s status) String() string { return [...]string{"NotStarted", "Running", "final"}[s] }
 
-// version is what a blob holds; the zero version stands for no blob. All but since and age is what its ETag stands for.
+// version is the content of a blob. The zero version means that the blob does not exist. All fields except
+// since and age belong to the ETag.
 type version struct {
-	by     actor // who wrote it
-	of     actor // whose plan it belongs to: the creator
+	by     actor // the writer
+	of     actor // the creator of its plan
 	status status
-	parts  status // in an object: how far the parts have come that it embeds
-	tells  actor  // in a final object: who wrote the entry that it embeds
+	parts  status // in an object: the lowest status of the sub-objects that it embeds
+	tells  actor  // in a final object: the writer of the entry that it embeds
 	hollow bool   // a final entry whose content is not final
-	long   bool   // a marker whose writer has the longer grace period, where there are two
-	nth    uint8  // by which call of the same, or in which round
-	retry  bool   // by a second try of the same call
+	long   bool   // a marker of a writer with the longer grace period, where there are two
+	nth    uint8  // the call or the round of the writer
+	retry  bool   // written by a retry of the same call
 
-	since uint8 // the actors that had listed the markers before it was written, or was old, a bit for each
+	since uint8 // the actors that had listed the markers before this was written or became old, one bit each
 	age   age
 }
 
-// age is how long ago a blob was written.
+// age is the time since a blob was written.
 type age uint8
 
 const (
-	young age = iota
-	aged      // longer ago than the shorter grace period and its margin, where there are two
-	old       // longer ago than grace and margin
+	recent age = iota
+	aged       // longer than the shorter grace period and its margin, where there are two
+	old        // longer than grace period and margin
 )
 
 func (v version) there() bool { return v.by != nobody }
 
-// etag is what is left of a version when it is compared.
+// etag returns the fields of a version that an ETag stands for.
 func (v version) etag() version {
-	v.since, v.age = 0, young
+	v.since, v.age = 0, recent
 	return v
 }
 
-// writeID is what all tries of one call have in common.
+// writeID returns the fields that all attempts of a call have in common.
 func (v version) writeID() version {
 	v = v.etag()
 	v.retry = false
@@ -72,10 +73,10 @@ func (v version) writeID() version {
 // store is all that is stored of a plan.
 type store [blobs]version
 
-// visible says whether there is a plan: what readers and listings go by.
+// visible reports whether readers and listings return the plan.
 func (s *store) visible() bool { return s[entry].there() && s[object].there() }
 
-// become lets all blobs become as old as this, but for those that somebody wrote.
+// become makes all blobs at least this old, except those that an actor wrote.
 func (s *store) become(a age, but actor) {
 	for b := range s {
 		if v := &s[b]; v.there() && v.by != but {
@@ -84,19 +85,19 @@ func (s *store) become(a age, but actor) {
 	}
 }
 
-// verb is what a request asks for.
+// verb is the kind of a request.
 type verb uint8
 
 const (
-	get    verb = iota // GET or HEAD: the model makes no difference
+	get    verb = iota // GET or HEAD; the model does not distinguish them
 	list               // one answer about several blobs
 	put                //
-	remove             // DELETE, or one of a batch
-	clock              // no request: how much of the grace period has gone by
-	begin              // no request: the store as it is, for what a check must know or a caller does
+	remove             // DELETE, alone or in a batch
+	clock              // no request: reads how much of the grace period has passed
+	begin              // no request: reads the store, for a later check or for what the caller of a method knows
 )
 
-// condition is what a write demands of the blob that is there.
+// condition is what a write requires of the existing blob.
 type condition uint8
 
 const (
@@ -106,31 +107,31 @@ const (
 	ifMatch
 )
 
-// limit is how long a request may be sent.
+// limit bounds the time at which a request may be sent.
 type limit uint8
 
 const (
 	noLimit      limit = iota
 	withinGrace        // the grace period of the call
-	withinCommit       // and half the margin more, for the request that commits a Create
+	withinCommit       // half the margin longer, for the request that commits a Create
 )
 
-// request is one step of an actor.
+// request is a step of an actor.
 type request struct {
-	step      string // as the vault's errors name it
+	step      string // its name in the vault's errors
 	verb      verb
 	blob      blob
 	cond      condition
 	match     version // with ifMatch
 	value     version // what a put writes
 	limit     limit
-	refusable bool   // worth trying what a refusal leads to
+	refusable bool   // whether to explore a refusal
 	listed    []blob // with list
-	dates     bool   // with list: the ages of all blobs count as of now
-	starts    bool   // the grace period of its call begins with it
+	dates     bool   // with list: ages are compared with the time of this request
+	starts    bool   // the grace period of the call begins with this request
 }
 
-// holds says whether a condition holds for what is there.
+// holds reports whether the condition holds for the current version.
 func (r *request) holds(now version) bool {
 	switch r.cond {
 	case ifNew:
@@ -143,28 +144,28 @@ func (r *request) holds(now version) bool {
 	return true
 }
 
-// code is how a request ended.
+// code is the outcome of a request.
 type code uint8
 
 const (
 	ok       code = iota
 	mismatch      // the condition does not hold
-	absent        // nothing is there
-	refused       // for certain without effect
+	absent        // the blob does not exist
+	refused       // certainly without effect
 	ended         // the context ended
 )
 
-// answer is what an actor learns of a request.
+// answer is what an actor learns from a request.
 type answer struct {
-	index   uint8 // which of those that were sent at once
+	index   uint8 // the position among requests sent at once
 	code    code
-	unknown bool  // the write may have taken effect all the same
+	unknown bool  // the write may have taken effect although it failed
 	phase   phase // of clock
-	deleted bool  // of begin: a Delete has returned, and nothing was created since
-	seen    store // what was read, or for a put what was written
+	deleted bool  // of begin: a Delete has returned and no Create followed
+	seen    store // what was read, or what a put wrote
 }
 
-// apply lets a write take effect, and says how it is answered.
+// apply executes a write and returns its answer.
 func (s *store) apply(r *request, retry bool, listed uint8) answer {
 	now := s[r.blob]
 	var a answer
@@ -185,8 +186,8 @@ func (s *store) apply(r *request, retry bool, listed uint8) answer {
 	return a
 }
 
-// patience is how old a blob must be before somebody who saw these markers may take its writer for dead: older than its own
-// grace period and those that the markers name.
+// patience returns how old a blob must be before an actor that saw these markers may assume that its writer
+// is dead: older than the actor's own grace period and those in the markers.
 func patience(lacking set, brief bool, markers *store) age {
 	if brief && (lacking.has(ruleGraceCarried) || !markers[marker].long && !markers[deleteMarker].long) {
 		return aged
@@ -194,21 +195,22 @@ func patience(lacking set, brief bool, markers *store) age {
 	return old
 }
 
-// phase is how much of a call's time has gone by.
+// phase is how much of a call's time has passed.
 type phase uint8
 
 const (
 	inTime    phase = iota
-	overGrace       // longer than the grace period, not than half the margin more
-	overAll         // longer than grace and margin
+	overGrace       // longer than the grace period, but not by more than half the margin
+	overAll         // longer than grace period and margin
 )
 
-// passed says whether a limit is over.
+// passed reports whether a limit has passed.
 func (l limit) passed(p phase) bool {
 	return l == withinGrace && p >= overGrace || l == withinCommit && p >= overAll
 }
 
-// rule is one that can be taken away from the protocol, to see that it is needed and the model looks.
+// rule is a rule of the protocol. A situation can lack rules, which shows that they are needed and that the
+// model notices.
 type rule uint8
 
 // The rules.
@@ -246,13 +248,13 @@ const (
 	ruleRunningFirst
 	ruleUpdateMatch
 	ruleEntryFirst
-	ruleSettleMatch
-	ruleSettleAgain
-	ruleSettleOwn
-	ruleSettleObjectFirst
+	ruleFinalizeMatch
+	ruleFinalizeAgain
+	ruleFinalizeOwn
+	ruleFinalizeObjectFirst
 	ruleSupersededMarker
-	ruleSettleConfirms
-	ruleSettleMarkerLast
+	ruleFinalizeConfirms
+	ruleFinalizeMarkerLast
 	ruleDeleteMarker
 	ruleDeleteMarkerAgain
 	ruleDeleteDeadline
@@ -312,92 +314,92 @@ func setOf(rs ...rule) (s set) {
 
 func (s set) has(r rule) bool { return s[r/64]&(1<<(r%64)) != 0 }
 
-// String says what is done where a rule is taken away.
+// String describes what happens without the rule.
 func (r rule) String() string { return ruleNames[r] }
 
 var ruleNames = [rules]string{
 	ruleGrace:                 "Recovery does not wait for grace and margin",
-	ruleGraceOfAll:            "Recovery looks at the markers' age alone, not at entry and object",
-	ruleGraceAtListing:        "Recovery takes the age of entry and object when it looks at them, not when it listed the markers",
+	ruleGraceOfAll:            "Recovery checks only the age of the markers, not of entry and object",
+	ruleGraceAtListing:        "Recovery compares the age of entry and object with the time of its look, not of its listing",
 	ruleGraceCarried:          "Recovery judges by its own grace period, not by the markers'",
-	ruleGraceKept:             "a Create writes a shorter grace period over a longer one",
+	ruleGraceKept:             "Create replaces a longer grace period by a shorter one",
 	ruleClock:                 "Create reports success after its grace period",
 	ruleDeadline:              "Create sends requests after its grace period",
 	ruleMarkerFirst:           "Create writes the marker after the entry",
-	ruleEntryBeforeParts:      "Create writes the parts before the entry",
-	ruleObjectLast:            "Create writes the object before the parts",
+	ruleEntryBeforeParts:      "Create writes the sub-objects before the entry",
+	ruleObjectLast:            "Create writes the object before the sub-objects",
 	ruleNewEntry:              "Create overwrites an entry",
-	ruleNewPart:               "Create overwrites parts",
+	ruleNewPart:               "Create overwrites sub-objects",
 	ruleNewObject:             "Create overwrites an object",
-	ruleMarkerStays:           "Create writes a marker anew that has an entry beside it",
-	ruleTakenMarkerShared:     "Create removes a marker that it shares when the entry is taken",
-	ruleTakenMarkerOwn:        "Create leaves a marker that is its alone when the entry is taken",
+	ruleMarkerStays:           "Create rewrites a marker that has an entry",
+	ruleTakenMarkerShared:     "Create removes a shared marker when the entry exists",
+	ruleTakenMarkerOwn:        "Create leaves a marker of its own when the entry exists",
 	ruleCreateClears:          "Create leaves old remains to Recovery",
-	ruleUndoCertain:           "Create undoes itself where an outcome is unknown",
-	ruleUndoBeforeObject:      "Create undoes itself after it sent the object",
+	ruleUndoCertain:           "Create undoes its writes although an outcome is unknown",
+	ruleUndoBeforeObject:      "Create undoes its writes after it sent the object",
 	ruleUndoRefused:           "Create leaves what it wrote when its object is refused",
 	ruleUndoEntryMatch:        "undo removes an entry of any version",
 	ruleUndoMarkerMatch:       "undo removes a marker of any version",
 	ruleUndoMarkerOwn:         "undo removes a marker that it wrote over another's",
-	ruleUndoPartMatch:         "undo removes parts of any version",
-	ruleUndoConfirms:          "undo takes one 404 for proof that a blob is gone",
-	ruleWithdrawMatch:         "an object that came too late is removed in any version",
-	ruleWithdrawMarker:        "an object that came too late is removed without a delete marker",
-	ruleWriteID:               "a retry does not recognise what an earlier try wrote",
-	ruleOwnWriteID:            "a retry takes anybody's write for its own",
-	ruleUnknown:               "a retry that meets another's write calls its failure certain",
-	ruleRunningFirst:          "a part is updated before the plan is Running",
+	ruleUndoPartMatch:         "undo removes sub-objects of any version",
+	ruleUndoConfirms:          "undo believes a single 404",
+	ruleWithdrawMatch:         "a late object is removed in any version",
+	ruleWithdrawMarker:        "a late object is removed without a delete marker",
+	ruleWriteID:               "a retry does not recognize the write of an earlier attempt",
+	ruleOwnWriteID:            "a retry takes any write for its own",
+	ruleUnknown:               "a retry that meets another write reports a certain failure",
+	ruleRunningFirst:          "a sub-object is updated before the plan is Running",
 	ruleUpdateMatch:           "updates overwrite any version",
 	ruleEntryFirst:            "completion writes the object before the entry",
-	ruleSettleMatch:           "completion overwrites an object of any version",
-	ruleSettleAgain:           "completion fails where the object was rewritten",
-	ruleSettleOwn:             "completion overwrites an object that was rewritten although the entry is another's by now",
-	ruleSettleObjectFirst:     "completion looks at the entry before it looks at the object that was rewritten",
-	ruleSupersededMarker:      "a completion removes the marker although a later one has overtaken it",
-	ruleSettleConfirms:        "completion takes one 404 for proof that the plan is deleted",
-	ruleSettleMarkerLast:      "completion removes the marker before it writes the object",
+	ruleFinalizeMatch:         "completion overwrites an object of any version",
+	ruleFinalizeAgain:         "completion fails if the object was rewritten",
+	ruleFinalizeOwn:           "completion overwrites an object that was rewritten although another call has written the entry",
+	ruleFinalizeObjectFirst:   "completion reads the entry before the rewritten object",
+	ruleSupersededMarker:      "a completion removes the marker although a later completion follows",
+	ruleFinalizeConfirms:      "completion believes a single 404",
+	ruleFinalizeMarkerLast:    "completion removes the marker before it writes the object",
 	ruleDeleteMarker:          "Delete writes no delete marker",
-	ruleDeleteMarkerAgain:     "Delete does not write its marker again when the object was rewritten",
-	ruleDeleteDeadline:        "Delete removes the object long after it wrote its marker",
-	ruleDeleteConfirms:        "Delete takes one 404 for proof that the object is gone",
-	ruleDeleteListsAgain:      "Delete removes the markers although it was told that parts or entry were gone",
-	ruleObjectFirst:           "Delete removes the parts before the object",
-	ruleEntryAfterParts:       "Delete removes the entry before the parts",
+	ruleDeleteMarkerAgain:     "Delete does not write its marker again if the object was rewritten",
+	ruleDeleteDeadline:        "Delete removes the object although its marker is old",
+	ruleDeleteConfirms:        "Delete believes a single 404 for the object",
+	ruleDeleteListsAgain:      "Delete removes the markers after unconfirmed 404s for sub-objects or entry",
+	ruleObjectFirst:           "Delete removes the sub-objects before the object",
+	ruleEntryAfterParts:       "Delete removes the entry before the sub-objects",
 	ruleMarkersLast:           "Delete removes the markers before the entry",
-	ruleResume:                "Delete does not go on with one that was broken off",
-	ruleResumeConfirms:        "Delete goes on with another one because of one 404",
-	ruleResumeListsAgain:      "Delete goes on with another one by one listing of the parts",
+	ruleResume:                "Delete does not resume an interrupted Delete",
+	ruleResumeConfirms:        "Delete resumes another Delete because of a single 404",
+	ruleResumeListsAgain:      "Delete resumes another Delete with one listing of the sub-objects",
 	ruleDeleteMatch:           "Delete removes an object of any version",
-	ruleRecoveryLooks:         "Recovery does not look at entry and object after it listed the markers",
-	ruleRecoveryConfirms:      "Recovery takes one 404 for proof that entry or object is gone",
-	ruleRecoveryListsAgain:    "Recovery does not list the parts again after it removed them",
-	ruleRecoveryEntryConfirms: "Recovery takes one 404 for proof that it removed the entry",
+	ruleRecoveryLooks:         "Recovery does not read entry and object after listing the markers",
+	ruleRecoveryConfirms:      "Recovery believes a single 404 for entry or object",
+	ruleRecoveryListsAgain:    "Recovery does not list the sub-objects again after removing them",
+	ruleRecoveryEntryConfirms: "Recovery believes a single 404 for the entry that it removes",
 	ruleLostEntry:             "Recovery removes a plan whose entry was lost",
-	ruleLostObject:            "Recovery removes a plan that has started and whose object was lost",
-	ruleLossConfirms:          "Recovery reports a loss after one look",
+	ruleLostObject:            "Recovery removes a started plan whose object was lost",
+	ruleLossConfirms:          "Recovery reports a loss without confirming it",
 	ruleRecoveryEntryMatch:    "Recovery removes an entry of any version",
-	ruleRecoveryPartMatch:     "Recovery removes parts of any version",
-	ruleRecoveryNewParts:      "Recovery removes parts that are newer than its listing",
-	ruleRecoveryChangedParts:  "Recovery goes on where a part has changed since it listed the parts",
+	ruleRecoveryPartMatch:     "Recovery removes sub-objects of any version",
+	ruleRecoveryNewParts:      "Recovery removes sub-objects that are newer than its listing",
+	ruleRecoveryChangedParts:  "Recovery continues although a sub-object has changed since the listing",
 	ruleRecoveryMarkerMatch:   "Recovery removes a marker of any version",
 	ruleRecoveryMarkerLast:    "Recovery removes the marker before the entry",
-	ruleRecoveryDeleteMarker:  "Recovery takes a young delete marker from a plan",
-	ruleRewrite:               "Recovery takes an old delete marker from a plan without rewriting the object",
+	ruleRecoveryDeleteMarker:  "Recovery removes a recent delete marker",
+	ruleRewrite:               "Recovery removes an old delete marker without rewriting the object",
 	ruleRewriteMatch:          "Recovery rewrites an object of any version",
-	ruleRewriteFirst:          "Recovery rewrites the object after it took the delete marker",
+	ruleRewriteFirst:          "Recovery removes the delete marker before rewriting the object",
 	ruleCompleteMatch:         "Recovery writes a final object without condition",
-	ruleCompleteReads:         "Recovery completes the object with the parts that it embeds",
-	ruleCompleteContent:       "Recovery completes a plan by the metadata of its entry",
-	ruleRecoveryLooksAgain:    "Recovery does not look again at an entry that is not final beside a final object",
-	ruleVerifySameObject:      "Recovery calls a missing part damage although the object has changed",
+	ruleCompleteReads:         "Recovery completes the object without reading the sub-objects",
+	ruleCompleteContent:       "Recovery completes a plan because of its entry's metadata",
+	ruleRecoveryLooksAgain:    "Recovery does not read an open entry again if the object is final",
+	ruleVerifySameObject:      "Recovery reports a missing sub-object although the object has changed",
 	ruleRestoreMarker:         "a thorough Recovery leaves an open plan without a marker",
-	ruleRestoreNew:            "a thorough Recovery overwrites what is there",
+	ruleRestoreNew:            "a thorough Recovery overwrites existing blobs",
 	ruleRestoreRunning:        "a thorough Recovery restores an entry as NotStarted",
 	ruleRestoreRewrites:       "a thorough Recovery restores an entry without rewriting the object first",
-	ruleRestoreLooks:          "a thorough Recovery does not look whether the object has changed while it restored the entry",
-	ruleReadStale:             "Read shows the object beside a final entry as it is",
-	ruleReadAgain:             "Read does not read an entry again beside a final object",
-	ruleReadParts:             "Read shows a running plan's parts from the object",
-	ruleReadMissing:           "Read calls a missing part damage without a look at the object",
-	ruleShownWhole:            "an entry without object is shown",
+	ruleRestoreLooks:          "a thorough Recovery does not check that the object is the same after restoring the entry",
+	ruleReadStale:             "Read returns the object of a final entry as it is",
+	ruleReadAgain:             "Read does not read an open entry again if the object is final",
+	ruleReadParts:             "Read returns a running plan's sub-objects from the object",
+	ruleReadMissing:           "Read reports a missing sub-object as damage without reading the object again",
+	ruleShownWhole:            "an entry without object is returned",
 }

@@ -25,14 +25,14 @@ var (
 	smallSituations = []situation{
 		{roles: of(creating), deaths: 1, losses: 2, delays: 1},
 		{roles: of(creating), losses: 1, lies: 2},
-		{roles: of(creating), plan: halfPlan, deaths: 1, lies: 1},
+		{roles: of(creating), plan: incompletePlan, deaths: 1, lies: 1},
 		{roles: of(creating), plan: strayPlan, deaths: 1, losses: 1},
 		{roles: of(creating, recovering), deaths: 1, losses: 1},
 		{roles: of(creating, recovering), deaths: 1, losses: 1, frozen: true},
 		{roles: of(creating, recovering), deaths: 1, two: true},
 		{roles: of(creating, recovering), deaths: 1, lies: 1},
 		{roles: of(creating, recovering), deaths: 1, brief: 1 << 1},
-		{roles: of(creating, recovering), plan: halfPlan, losses: 1},
+		{roles: of(creating, recovering), plan: incompletePlan, losses: 1},
 		{roles: of(creating, recovering), plan: deletedPlan, losses: 1},
 		{roles: of(creating, creating), plan: strayPlan},
 		{roles: of(creating, reading), deaths: 1, losses: 1},
@@ -64,7 +64,7 @@ var (
 		{roles: of(deleting, creating), plan: newPlan, deaths: 1},
 		{roles: of(recovering), plan: newPlan, losses: 1, lies: 2, two: true},
 		{roles: of(recovering), plan: runningPlan, losses: 1, lies: 2},
-		{roles: of(recovering), plan: halfPlan, lies: 1, two: true},
+		{roles: of(recovering), plan: incompletePlan, lies: 1, two: true},
 		{roles: of(recovering), plan: hollowPlan},
 		{roles: of(recovering), plan: strayPlan, thorough: true, lies: 1},
 		{roles: of(recovering), plan: newPlan, thorough: true, harms: 1, deaths: 1, losses: 1},
@@ -77,7 +77,7 @@ var (
 	}
 	mediumSituations = []situation{
 		{roles: of(creating, recovering), deaths: 1, delays: 1},
-		{roles: of(creating, creating), plan: halfPlan},
+		{roles: of(creating, creating), plan: incompletePlan},
 		{roles: of(creating, creating), deaths: 1},
 		{roles: of(deleting, recovering), plan: completedPlan, deaths: 1},
 		{roles: of(creating, recovering, recovering)},
@@ -102,7 +102,7 @@ var (
 		{roles: of(creating, creating), deaths: 1, losses: 1, lies: 1},
 		{roles: of(creating, creating), plan: strayPlan, deaths: 1, losses: 1},
 		{roles: of(creating, creating, recovering)},
-		{roles: of(creating, creating), plan: halfPlan, deaths: 1, losses: 1},
+		{roles: of(creating, creating), plan: incompletePlan, deaths: 1, losses: 1},
 		{roles: of(creating, creating, recovering), losses: 1, patient: true},
 		{roles: of(creating, creating, recovering), brief: 1<<1 | 1<<2, patient: true},
 		{roles: of(creating, creating, recovering), deaths: 1, frozen: true, patient: true},
@@ -153,10 +153,10 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// needed names for each rule a situation that goes wrong without it.
+// needed has for each rule a situation in which a promise is broken without the rule.
 var needed = map[rule]situation{
 	ruleGrace:                 {roles: of(creating, recovering)},
-	ruleGraceOfAll:            {roles: of(creating, recovering), plan: halfPlan},
+	ruleGraceOfAll:            {roles: of(creating, recovering), plan: incompletePlan},
 	ruleGraceCarried:          {roles: of(creating, recovering), brief: 2},
 	ruleGraceKept:             {roles: of(creating, creating, recovering), brief: 6, patient: true},
 	ruleDeadline:              {roles: of(creating, recovering)},
@@ -166,10 +166,10 @@ var needed = map[rule]situation{
 	ruleNewEntry:              {roles: of(creating, creating)},
 	ruleNewPart:               {roles: of(creating, updating), delays: 1},
 	ruleNewObject:             {roles: of(creating, updating), delays: 1},
-	ruleMarkerStays:           {roles: of(creating), plan: halfPlan},
+	ruleMarkerStays:           {roles: of(creating), plan: incompletePlan},
 	ruleTakenMarkerShared:     {roles: of(creating, creating)},
 	ruleTakenMarkerOwn:        {roles: of(creating), plan: strayPlan},
-	ruleCreateClears:          {roles: of(creating), plan: halfPlan},
+	ruleCreateClears:          {roles: of(creating), plan: incompletePlan},
 	ruleUndoCertain:           {roles: of(creating), deaths: 1, losses: 2, delays: 1},
 	ruleUndoBeforeObject:      {roles: of(creating), deaths: 1, losses: 2, delays: 1},
 	ruleUndoRefused:           {roles: of(creating), losses: 1},
@@ -185,13 +185,13 @@ var needed = map[rule]situation{
 	ruleRunningFirst:          {roles: of(updating, reading), plan: newPlan},
 	ruleUpdateMatch:           {roles: of(creating, updating), delays: 1},
 	ruleEntryFirst:            {roles: of(updating, recovering), plan: newPlan, deaths: 1},
-	ruleSettleMatch:           {roles: of(updating, updating), plan: runningPlan},
-	ruleSettleAgain:           {roles: of(updating, recovering), plan: runningPlan},
-	ruleSettleOwn:             {roles: of(updating, updating), plan: runningPlan},
-	ruleSettleObjectFirst:     {roles: of(updating, updating), plan: runningPlan, deaths: 1},
+	ruleFinalizeMatch:         {roles: of(updating, updating), plan: runningPlan},
+	ruleFinalizeAgain:         {roles: of(updating, recovering), plan: runningPlan},
+	ruleFinalizeOwn:           {roles: of(updating, updating), plan: runningPlan},
+	ruleFinalizeObjectFirst:   {roles: of(updating, updating), plan: runningPlan, deaths: 1},
 	ruleSupersededMarker:      {roles: of(updating, updating, recovering), plan: markedPlan},
-	ruleSettleConfirms:        {roles: of(updating), plan: runningPlan, lies: 1},
-	ruleSettleMarkerLast:      {roles: of(updating), plan: newPlan, deaths: 1},
+	ruleFinalizeConfirms:      {roles: of(updating), plan: runningPlan, lies: 1},
+	ruleFinalizeMarkerLast:    {roles: of(updating), plan: newPlan, deaths: 1},
 	ruleDeleteMarker:          {roles: of(deleting), plan: finalPlan, deaths: 1},
 	ruleDeleteMarkerAgain:     {roles: of(deleting, recovering), plan: finalPlan, deaths: 1},
 	ruleDeleteConfirms:        {roles: of(deleting), plan: finalPlan, lies: 1},
@@ -204,15 +204,15 @@ var needed = map[rule]situation{
 	ruleResumeConfirms:        {roles: of(deleting), plan: finalMarked, lies: 1},
 	ruleDeleteMatch:           {roles: of(deleting, recovering), plan: runningPlan, deaths: 1, frozen: true},
 	ruleRecoveryConfirms:      {roles: of(recovering), plan: newPlan, lies: 1},
-	ruleRecoveryListsAgain:    {roles: of(recovering), plan: halfPlan, lies: 1},
-	ruleRecoveryEntryConfirms: {roles: of(recovering), plan: halfPlan, lies: 1},
+	ruleRecoveryListsAgain:    {roles: of(recovering), plan: incompletePlan, lies: 1},
+	ruleRecoveryEntryConfirms: {roles: of(recovering), plan: incompletePlan, lies: 1},
 	ruleLostEntry:             {roles: of(recovering), plan: runningPlan, harms: 1},
 	ruleLostObject:            {roles: of(recovering), plan: runningPlan, harms: 1},
 	ruleLossConfirms:          {roles: of(deleting, recovering), plan: runningPlan},
 	ruleRecoveryEntryMatch:    {roles: of(creating, creating, recovering), patient: true},
 	ruleRecoveryPartMatch:     {roles: of(creating, creating, recovering), patient: true},
 	ruleRecoveryNewParts:      {roles: of(creating, creating, recovering), patient: true},
-	ruleRecoveryMarkerMatch:   {roles: of(creating, recovering), plan: halfPlan},
+	ruleRecoveryMarkerMatch:   {roles: of(creating, recovering), plan: incompletePlan},
 	ruleRecoveryMarkerLast:    {roles: of(creating, recovering), deaths: 2},
 	ruleRewrite:               {roles: of(deleting, recovering), plan: finalPlan, frozen: true, deaths: 1},
 	ruleRewriteMatch:          {roles: of(deleting, recovering), plan: markedPlan},
@@ -233,8 +233,8 @@ var needed = map[rule]situation{
 	ruleShownWhole:            {roles: of(deleting, reading), plan: newPlan},
 }
 
-// spare says of each rule that nothing goes wrong without, in the small situations of a role with two actors at most and one
-// disturbance, why it is there all the same.
+// spare has the rules without which no promise is broken in the small situations with at most two actors, one
+// of the given role, and at most one disturbance. It says why each of them exists.
 var spare = map[rule]struct {
 	role role
 	why  string
@@ -242,19 +242,19 @@ var spare = map[rule]struct {
 	ruleClock:                {creating, "the context of the last request ends early enough by itself: the clock is looked at to be on the safe side of it"},
 	ruleUnknown:              {updating, "it takes two updaters of a blob, one of them without a version"},
 	ruleDeleteDeadline:       {deleting, "Recovery rewrites the object, so that a commit which comes late is refused; the deadline saves the second round"},
-	ruleGraceAtListing:       {recovering, "what was written since the listing is found when the absence of the object is confirmed, and by the age of the parts"},
+	ruleGraceAtListing:       {recovering, "what was written since the listing is found when the absence of the object is confirmed, and by the age of the sub-objects"},
 	ruleRecoveryLooks:        {recovering, "listings of the model do not lag behind"},
-	ruleRecoveryChangedParts: {recovering, "the second listing finds the part; the first sign of somebody at work is enough to stop"},
+	ruleRecoveryChangedParts: {recovering, "the second listing finds the sub-object; the first sign of somebody at work is enough to stop"},
 	ruleRestoreNew:           {recovering, "it takes two thorough Recoveries and an engine between them, more than is explored"},
 	ruleRecoveryDeleteMarker: {recovering, "the rewrite makes the Delete begin again; to wait keeps Recovery from disturbing one that is at work"},
 }
 
-// TestRules takes away one rule after the other.
+// TestRules removes the rules one at a time.
 func TestRules(t *testing.T) {
 	for r := range rules {
 		s, isNeeded := needed[r]
 		if _, isSpare := spare[r]; isNeeded == isSpare {
-			t.Errorf("%s: is it needed or spare?", r)
+			t.Errorf("%s: the rule must be either needed or spare", r)
 		}
 		if !isNeeded || testing.Short() && len(s.roles) > 2 {
 			continue
@@ -265,7 +265,7 @@ func TestRules(t *testing.T) {
 			found := s.explore()
 			t.Logf("%d states: %s", found.states, found.violation)
 			if found.violation == "" {
-				t.Errorf("%s: nothing is found", s)
+				t.Errorf("%s: no violation is found", s)
 			}
 		})
 	}
@@ -296,13 +296,13 @@ func TestSpareRules(t *testing.T) {
 	}
 }
 
-// TestStages shows that nothing is lost where programs that came to a stage on different ways are taken for the same: what can
-// be stored and how calls can end stays the same.
+// TestStages shows that merging programs at their stages loses nothing: the stored blobs and the results at
+// the end are the same.
 func TestStages(t *testing.T) {
 	for _, s := range []situation{
 		{roles: of(creating), deaths: 1, losses: 2, delays: 1},
-		{roles: of(creating), plan: halfPlan, losses: 1, lies: 1},
-		{roles: of(creating, recovering), plan: halfPlan},
+		{roles: of(creating), plan: incompletePlan, losses: 1, lies: 1},
+		{roles: of(creating, recovering), plan: incompletePlan},
 		{roles: of(updating, recovering), plan: markedPlan},
 		{roles: of(updating, updating), plan: runningPlan},
 		{roles: of(deleting), plan: finalMarked, deaths: 1, losses: 1, lies: 1},
@@ -336,7 +336,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestLimits shows that the model finds what docs/protocol.md says is not covered.
+// TestLimits shows that the model finds what docs/protocol.md does not cover.
 func TestLimits(t *testing.T) {
 	for _, s := range []situation{
 		{roles: of(deleting, creating), plan: newPlan, tight: true},
@@ -344,12 +344,12 @@ func TestLimits(t *testing.T) {
 		{roles: of(creating, creating, deleting), tight: true},
 	} {
 		if s.explore().violation == "" {
-			t.Errorf("%s: nothing is found", s)
+			t.Errorf("%s: no violation is found", s)
 		}
 	}
 }
 
-// TestNamesOfSteps holds the model's steps to the words that the vault's errors have for them.
+// TestNamesOfSteps checks that the vault's errors use the names of the model's steps.
 func TestNamesOfSteps(t *testing.T) {
 	literals := map[string]bool{}
 	files, err := filepath.Glob("../../*.go")
@@ -380,7 +380,7 @@ func TestNamesOfSteps(t *testing.T) {
 		t.Errorf("only %d steps: %v", len(steps), steps)
 	}
 	for step := range steps {
-		// The kind of an object is put behind a verb: "write " + kind.
+		// The vault appends the kind of an object: "write " + kind.
 		verb := strings.TrimSuffix(strings.TrimSuffix(step, "action"), "plan")
 		if !literals[step] && (verb == step || !literals[verb]) {
 			t.Errorf("the vault has no step %q", step)
@@ -388,7 +388,7 @@ func TestNamesOfSteps(t *testing.T) {
 	}
 }
 
-// stepNames are the names of all requests that come up.
+// stepNames returns the names of all requests in the model.
 func stepNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
