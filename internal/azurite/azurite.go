@@ -1,20 +1,18 @@
-// Package azurite starts and stops a pinned Azurite, the reference emulator of
-// Azure Blob Storage, for tests and for the integration binary.
+// Package azurite starts and stops a pinned Azurite, the reference emulator of Azure Blob Storage, for tests
+// and for the integration binary.
 //
-// Azurite is a Node.js program. The package.json and package-lock.json beside
-// this source file pin it; Install, or
+// Azurite is a Node.js program. The package.json and package-lock.json beside this source file pin it;
+// Install, or
 //
 //	npm ci --prefix internal/azurite
 //
-// in the module's root folder, puts it into node_modules. Node.js 20 or later is
-// needed; 20.20 and 22.23 are tested. Azurite's own manifest asks for 22, about
-// which npm only warns.
+// in the module's root folder, puts it into node_modules. Node.js 20 or later is needed; 20.20 and 22.23 are
+// tested. Azurite's own manifest asks for 22, about which npm only warns.
 //
-// The folder is found through the path of this source file that the compiler
-// recorded. Where that path does not exist (a binary built with -trimpath, or
-// one copied to another machine), the folder internal/azurite is looked for in
-// the working directory and its parents. This package is therefore for use
-// inside a checkout of the module only.
+// The folder is found through the path of this source file that the compiler recorded. Where that path does
+// not exist (a binary built with -trimpath, or one copied to another machine), the folder internal/azurite is
+// looked for in the working directory and its parents. This package is therefore for use inside a checkout of
+// the module only.
 package azurite
 
 import (
@@ -41,8 +39,8 @@ import (
 // Version is the Azurite version that package.json pins.
 const Version = "3.37.0"
 
-// The well-known development account that every Azurite serves. The key is
-// published in Azurite's documentation and protects nothing.
+// The well-known development account that every Azurite serves. The key is published in Azurite's
+// documentation and protects nothing.
 const (
 	AccountName = "devstoreaccount1"
 	AccountKey  = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -55,16 +53,16 @@ const (
 	pollPause  = 20 * time.Millisecond
 	tailSize   = 8 << 10
 
-	// installCommand is what users are told to run in the module's root folder.
+	// installCommand is the command that users should run in the module's root folder.
 	installCommand = "npm ci --prefix internal/azurite"
 )
 
-// ErrNotInstalled says that node or the pinned Azurite is missing. Errors of
-// Start and Install wrap it, so test for it with errors.Is.
+// ErrNotInstalled means that node or the pinned Azurite is missing. Start and Install wrap it; test with
+// [errors.Is].
 var ErrNotInstalled = errors.New("azurite " + Version + " is not installed; with Node.js 20 or later in PATH run `" +
 	installCommand + "` in the module's root folder")
 
-// Option changes what Start starts.
+// Option configures [Start].
 type Option func(*config)
 
 type config struct {
@@ -72,28 +70,27 @@ type config struct {
 	oauth    bool
 }
 
-// WithLocation makes Azurite keep its data in the folder dir, which is created
-// if it is missing. The data outlives Close, which lets Azurite save it first; where the operating system has no SIGTERM (Windows),
-// and when Azurite is killed, writes of the last five seconds can be lost.
+// WithLocation makes Azurite keep its data in the folder dir, which is created if needed. The data outlives
+// Close, which lets Azurite save it. If Azurite is killed, or the operating system has no SIGTERM (Windows),
+// the writes of the last five seconds can be lost.
 func WithLocation(dir string) Option {
 	return func(c *config) { c.location = dir }
 }
 
-// WithOAuth makes Azurite serve HTTPS, with a self-signed certificate made for
-// this one server, and accept bearer tokens besides the account key. Azurite
-// checks a token's audience, issuer and times, but neither its signature nor
-// what its holder may do; Token makes one that it accepts.
+// WithOAuth makes Azurite serve HTTPS with a new self-signed certificate, and accept bearer tokens besides
+// the account key. Azurite checks the audience, the issuer and the times of a token, but neither its
+// signature nor the permissions of its holder. [Token] returns a token that it accepts.
 //
-// Clients have to trust the certificate: use Server.HTTPClient, or a transport
-// whose root pool holds Server.Certificate.
+// Clients have to trust the certificate. Use [Server.HTTPClient], or a transport whose root pool holds
+// [Server.Certificate].
 func WithOAuth() Option {
 	return func(c *config) { c.oauth = true }
 }
 
-// Server is a running Azurite. Its methods can be called concurrently.
+// Server is a running Azurite. It is safe for concurrent use.
 type Server struct {
 	url      string
-	location string // "" for data that goes with the server
+	location string // "" for data that Close removes
 	temp     string
 	proc     *process
 	out      *output
@@ -102,17 +99,16 @@ type Server struct {
 	close    func() error
 }
 
-// Start starts Azurite on a free port of 127.0.0.1 and returns once it answers,
-// which takes about a second. It does so without access log and telemetry, for
-// any API version a client may ask for, and with its data in a temporary folder
-// unless WithLocation says otherwise. Data in memory would be faster, but makes
-// Azurite stop answering for minutes when it has run for ten and collects garbage. AZURITE_* environment variables are ignored.
+// Start starts Azurite on a free port of 127.0.0.1 and returns when it answers, which takes about a second.
+// Azurite runs without access log and telemetry and accepts any API version. Its data is in a temporary
+// folder, unless [WithLocation] is given; data in memory would be faster, but after ten minutes the garbage
+// collection makes Azurite stop answering for minutes. Start ignores AZURITE_* environment variables.
 //
-// ctx bounds the starting only, as does a limit of 30 seconds; the server runs
-// until Close. On Linux it is also killed when this process dies.
+// ctx and a limit of 30 seconds bound only the start. The server runs until [Server.Close]. On Linux it is
+// also killed when this process dies.
 //
-// The error wraps ErrNotInstalled if node or the pinned Azurite is missing, and
-// otherwise holds the last lines that Azurite printed.
+// The error wraps [ErrNotInstalled] if node or the pinned Azurite is missing. Otherwise it contains the last
+// lines that Azurite printed.
 func Start(ctx context.Context, opts ...Option) (*Server, error) {
 	dir, err := folder()
 	if err != nil {
@@ -153,7 +149,7 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 	args := []string{
 		mainFile(dir),
 		"--blobHost", "127.0.0.1",
-		"--blobPort", "0", // Azurite prints the port that it got
+		"--blobPort", "0", // Azurite chooses a port and prints it
 		"--silent",
 		"--skipApiVersionCheck",
 		"--disableTelemetry",
@@ -248,29 +244,28 @@ func (s *Server) ping(ctx context.Context) error {
 	return nil
 }
 
-// URL returns the address of the account, such as
-// http://127.0.0.1:40589/devstoreaccount1, without a slash at its end.
+// URL returns the address of the account without a trailing slash, such as
+// http://127.0.0.1:40589/devstoreaccount1.
 func (s *Server) URL() string { return s.url }
 
-// ConnectionString returns the connection string of the account, with its key.
-// With WithOAuth, clients made from it also have to use HTTPClient.
+// ConnectionString returns the connection string of the account, with its key. With [WithOAuth], its clients
+// must also use [Server.HTTPClient].
 func (s *Server) ConnectionString() string {
 	scheme, _, _ := strings.Cut(s.url, ":")
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
 		scheme, AccountName, AccountKey, s.url)
 }
 
-// HTTPClient returns a client that trusts the server's certificate. It fits the
-// Transport field of the Azure SDK's client options.
+// HTTPClient returns a client that trusts the server's certificate, for the Transport field of the Azure
+// SDK's client options.
 func (s *Server) HTTPClient() *http.Client { return s.client }
 
-// Certificate returns the server's certificate, or nil without WithOAuth.
+// Certificate returns the server's certificate, or nil without [WithOAuth].
 func (s *Server) Certificate() *x509.Certificate { return s.cert }
 
-// Close stops Azurite, waits until it is gone, and removes its temporary files;
-// a folder given by WithLocation stays. It returns an error if Azurite had
-// stopped before, or could not save its data. Calls after the first return what
-// the first returned.
+// Close stops Azurite, waits until it is gone, and removes its temporary files. The folder of [WithLocation]
+// stays. Close returns an error if Azurite had stopped before or could not save its data. Later calls return
+// the same result.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) stop() error {
@@ -321,9 +316,8 @@ func (s *Server) stopProcess() error {
 	}
 }
 
-// Install runs `npm ci` in Azurite's folder unless the pinned version is there
-// already. What npm prints goes to out. The error wraps ErrNotInstalled if npm
-// is missing or fails. Do not run two installations at the same time.
+// Install runs `npm ci` in Azurite's folder unless the pinned version is installed. The output of npm goes to
+// out. The error wraps [ErrNotInstalled] if npm is missing or fails. Installations must not run concurrently.
 func Install(ctx context.Context, out io.Writer) error {
 	dir, err := folder()
 	if err != nil {
@@ -391,14 +385,13 @@ func folder() (string, error) {
 	}
 }
 
-// mainFile returns the script of azurite-blob. It is run by node directly,
-// since a wrapper in between would have to be killed as well.
+// mainFile returns the script of azurite-blob. Node runs it directly, because a wrapper in between would have
+// to be killed as well.
 func mainFile(dir string) string {
 	return filepath.Join(dir, "node_modules", "azurite", "dist", "src", "blob", "main.js")
 }
 
-// installed returns nil if the folder dir holds the pinned Azurite, and else
-// what is wrong.
+// installed returns nil if the folder dir contains the pinned Azurite, or what is wrong.
 func installed(dir string) error {
 	modules := filepath.Join(dir, "node_modules")
 	data, err := os.ReadFile(filepath.Join(modules, "azurite", "package.json"))
@@ -417,12 +410,12 @@ func installed(dir string) error {
 	if _, err := os.Stat(mainFile(dir)); err != nil {
 		return err
 	}
-	// npm writes this file last; without it an installation broke off.
+	// npm writes this file last, so without it an installation is incomplete.
 	_, err = os.Stat(filepath.Join(modules, ".package-lock.json"))
 	return err
 }
 
-// environ returns the environment without what changes Azurite's behavior.
+// environ returns the environment without the variables that change Azurite's behavior.
 func environ() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -440,15 +433,15 @@ type process struct {
 	err  error         // what Wait returned; set before done is closed
 }
 
-// startProcess starts cmd such that, on Linux, it dies with this process.
+// startProcess starts cmd. On Linux the command dies with this process.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	setAttributes(cmd)
 	cmd.WaitDelay = killLimit
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel ties the child to the thread that forked it, not to the
-		// process, so that thread has to live for as long as the child does.
+		// The kernel ties the child to the thread that forked it, not to the process, so the thread must live
+		// as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -465,18 +458,18 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// kill kills the process, on Linux with all of its group, and does not wait.
+// kill kills the process, on Linux with its group, and does not wait.
 func (p *process) kill() {
 	select {
-	case <-p.done: // its number may belong to another process by now
+	case <-p.done: // another process may have its number now
 	default:
 		killProcess(p.cmd)
 	}
 }
 
-// output keeps the last part of what Azurite prints, and finds its address.
+// output keeps the last part of what Azurite prints, and finds Azurite's address in it.
 type output struct {
-	address chan string // gets one value
+	address chan string // receives one value
 
 	mu    sync.Mutex
 	data  []byte

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// setAttributes puts the command into a process group of its own, and has the
-// kernel kill it when the thread that starts it ends.
+// setAttributes gives the command its own process group. The kernel kills the command when the thread that
+// started it ends.
 func setAttributes(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,9 +4,9 @@ package azurite
 
 import "os/exec"
 
-// setAttributes leaves the command in this process's group: nothing ends it
-// when this process dies, but an interrupt typed in the terminal reaches it.
+// setAttributes leaves the command in this process's group. The command survives this process, but an
+// interrupt in the terminal reaches it.
 func setAttributes(*exec.Cmd) {}
 
-// killProcess kills the command, which has no children of its own.
+// killProcess kills the command, which has no children.
 func killProcess(cmd *exec.Cmd) { _ = cmd.Process.Kill() }

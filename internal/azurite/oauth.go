@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Token returns a made-up, unsigned bearer token that a server started
-// WithOAuth accepts until it expires. Azure itself refuses it.
+// Token returns an unsigned bearer token that a server with [WithOAuth] accepts until it expires. Azure
+// refuses it.
 func Token(expires time.Time) string {
 	const issuer = "https://sts.windows.net/00000000-0000-0000-0000-000000000000/"
 	now := time.Now()
@@ -39,13 +39,13 @@ func Token(expires time.Time) string {
 		}) + "."
 }
 
-// keyPair is a self-signed certificate for 127.0.0.1, and its files.
+// keyPair is a self-signed certificate for 127.0.0.1 and its files.
 type keyPair struct {
 	cert              *x509.Certificate
 	certFile, keyFile string
 }
 
-// newKeyPair makes a key pair with files in the folder dir.
+// newKeyPair creates a key pair with files in the folder dir.
 func newKeyPair(dir string) (*keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package azuritetest gives tests an Azurite. It is apart from package azurite
-// so that only tests link package testing.
+// Package azuritetest provides tests with an Azurite. It is separate from package azurite so that only tests
+// link package testing.
 //
-// Where Azurite is not installed, tests that ask for one are skipped, or fail
-// if the environment variable CI is true.
+// If Azurite is not installed, a test that needs it is skipped, or fails if the environment variable CI is
+// true.
 package azuritetest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/planvault/azblob/internal/azurite"
 )
 
-// Start starts an Azurite for the test t, and closes it when t has ended. If
-// Azurite is not installed the test is skipped, or fails if CI is true.
+// Start starts an Azurite for the test t and closes it when t ends. If Azurite is not installed, the test is
+// skipped, or fails if CI is true.
 //
-// Starting takes about a second; a Holder lets the tests of a package share one.
+// Starting takes about a second. With a [Holder] the tests of a package share one Azurite.
 func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 	t.Helper()
 	server, err := azurite.Start(t.Context(), opts...)
@@ -35,8 +35,8 @@ func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 	return server
 }
 
-// Holder holds an Azurite that the tests of a package share. It starts when a
-// test first asks for it. Declare one in the test package, and close it there:
+// Holder holds an Azurite that the tests of a package share. It starts when a test first asks for it. Declare
+// one in the test package, and close it there:
 //
 //	var emulator azuritetest.Holder
 //
@@ -46,8 +46,8 @@ func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 //		client := newClient(emulator.Get(t).ConnectionString())
 //		...
 //
-// Tests that share a server should use containers with names of their own. The
-// zero value is ready to use, by concurrent tests too.
+// Tests that share a server should use containers with names of their own. The zero value is ready to use, by
+// concurrent tests too.
 type Holder struct {
 	// Options are used when the server is started.
 	Options []azurite.Option
@@ -57,9 +57,8 @@ type Holder struct {
 	err    error
 }
 
-// Get returns the shared server and starts it if needed. If Azurite is not
-// installed the test is skipped, or fails if CI is true. If it did not start
-// once, Get does not try again.
+// Get returns the shared server and starts it if needed. If Azurite is not installed, the test is skipped, or
+// fails if CI is true. Get does not retry a failed start.
 func (h *Holder) Get(t testing.TB) *azurite.Server {
 	t.Helper()
 	server, err := h.get(t)
@@ -79,7 +78,7 @@ func (h *Holder) get(t testing.TB) (*azurite.Server, error) {
 	return h.server, h.err
 }
 
-// Close closes the server, if it was started. A later Get starts another one.
+// Close closes the server if it was started. A later Get starts another one.
 func (h *Holder) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +90,8 @@ func (h *Holder) Close() error {
 	return server.Close()
 }
 
-// Run runs the tests and then closes the server. It returns the code to exit
-// with, which is not 0 if a test failed or the server did not close well.
+// Run runs the tests and then closes the server. It returns the exit code, which is not 0 if a test failed or
+// the server did not close well.
 func (h *Holder) Run(m *testing.M) int {
 	code := m.Run()
 	if err := h.Close(); err != nil {
