@@ -18,7 +18,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// keyClient returns a client that signs with some account and key.
+// keyClient returns a client that signs with the given account and key.
 func keyClient(t *testing.T, tr *emulator.Transport, url, account, key string, policies ...policy.Policy) *container.Client {
 	t.Helper()
 	cred, err := azblob.NewSharedKeyCredential(account, key)
@@ -65,7 +65,7 @@ func TestSharedKey(t *testing.T) {
 	}
 }
 
-// TestSharedKeyOfHardRequests signs what is hard to put in canonical form.
+// TestSharedKeyOfHardRequests signs requests whose canonical form is difficult.
 func TestSharedKeyOfHardRequests(t *testing.T) {
 	onBothWires(t, func(t *testing.T, _ *emulator.Server, c *container.Client) {
 		metadata := make(map[string]*string)
@@ -85,8 +85,8 @@ func TestSharedKeyOfHardRequests(t *testing.T) {
 	})
 }
 
-// tamper changes a request after it was signed: it must be a per-retry policy,
-// which the SDK runs before signing, so it is a transport instead.
+// tamper changes a request after it was signed. It is a transport, because the SDK runs all policies before
+// signing.
 type tamper struct {
 	policy.Transporter
 	change func(*http.Request)
@@ -175,7 +175,7 @@ func TestClockSkew(t *testing.T) {
 	})
 }
 
-// token is a made-up credential.
+// token is a credential with a made-up token.
 type token string
 
 func (k token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -209,7 +209,7 @@ func TestBearerAndHostStyle(t *testing.T) {
 	if err != nil || resp.Responses[0].Error != nil {
 		t.Errorf("batch: %v, %v", resp.Responses, err)
 	}
-	// The same with the key, and with the path.
+	// The same with the key and with the path.
 	for _, url := range []string{url, "http://localhost/vault"} {
 		c := keyClient(t, tr, url, "vault", base64.StdEncoding.EncodeToString([]byte("key")))
 		mustUpload(t, c, "a", url, nil)

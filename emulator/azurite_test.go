@@ -11,8 +11,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestAsAzurite pins what the comparison with Azurite has taught the emulator,
-// for those who run the tests without it.
+// TestAsAzurite checks what the comparison with Azurite has shown, for those who run the tests without
+// Azurite.
 func TestAsAzurite(t *testing.T) {
 	block := func(more ...string) map[string]string {
 		h := map[string]string{"x-ms-blob-type": "BlockBlob"}

@@ -14,7 +14,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// codes are the outcomes of a batch's items, "" for a success.
+// codes returns the error codes of a batch's items; "" is a success.
 func codes(t *testing.T, responses []*container.BatchResponseItem) (all []string) {
 	t.Helper()
 	for i, item := range responses {
@@ -150,7 +150,7 @@ func TestBatchItemsAreAuthorized(t *testing.T) {
 	}
 }
 
-// batchBody makes the body of a batch with the boundary "b".
+// batchBody returns the body of a batch with the boundary "b".
 func batchBody(items ...string) string {
 	var w strings.Builder
 	for i, item := range items {

@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// BenchmarkPutGet is what one write and one read cost with the SDK around them.
+// BenchmarkPutGet writes and reads a blob through the SDK.
 func BenchmarkPutGet(b *testing.B) {
 	s := emulator.New(emulator.WithoutLog())
 	c := plans(b, s.Transport())

@@ -233,7 +233,7 @@ func TestVersionsAndTimes(t *testing.T) {
 		seen := make(map[string]bool)
 		var first blob.GetPropertiesResponse
 		for i := range 100 {
-			// All in one instant, and yet no two versions are the same.
+			// All writes are in the same instant, but no two versions are equal.
 			etag := string(*mustUpload(t, c, "a", "same", nil).ETag)
 			if seen[etag] {
 				t.Fatalf("ETag %s came twice", etag)
@@ -264,7 +264,7 @@ func TestVersionsAndTimes(t *testing.T) {
 	})
 }
 
-// raw sends a request that the SDK would not, with a token.
+// raw sends a request that the SDK would not send, with a token.
 func raw(t testing.TB, s *emulator.Server, method, path, body string, header map[string]string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/devstoreaccount1"+path, strings.NewReader(body))
@@ -427,13 +427,12 @@ func TestMD5IsComputed(t *testing.T) {
 	}
 }
 
-// TestMetadataOnTheWay pins what becomes of metadata that HTTP does not carry as
-// it is: the transport must do what a socket does.
+// TestMetadataOnTheWay checks metadata that HTTP changes in transit. The transport must behave like a socket.
 func TestMetadataOnTheWay(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		metadata map[string]*string
-		refused  string // by the client's side
+		refused  string // on the client's side
 	}{
 		{name: "blanks around", metadata: map[string]*string{"a": to.Ptr(" v ")}},
 		{name: "two cases of a name", metadata: map[string]*string{"a": to.Ptr("1"), "A": to.Ptr("2")}},

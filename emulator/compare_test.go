@@ -18,22 +18,22 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// facts are what an answer says, in a form in which equal answers of the two
-// services are equal texts. Every header is a fact, but for those below.
+// facts is the content of an answer in a form in which equal answers of the two services have equal texts.
+// Every header is a fact, except those in notCompared.
 type facts map[string]string
 
-// notCompared are headers in which no answer of the service is.
+// notCompared are headers that don't belong to the answer of the service.
 var notCompared = []string{
 	"Connection", "Keep-Alive", // of the connection
 	"Server", // each names itself
 }
 
-// memory is what a run of requests knows of the past. Versions are counted
-// instead of compared, since each service gives ETags of its own.
+// memory is what a run of requests remembers. It numbers the versions, because each service assigns ETags of
+// its own.
 type memory struct {
 	n        int                  // of requests
-	versions [2]map[string]string // resource and bare ETag: the request that wrote it
-	dates    [2]map[string]string // resource: Last-Modified of its last write
+	versions [2]map[string]string // by resource and bare ETag: the request that wrote it
+	dates    [2]map[string]string // by resource: Last-Modified of its last write
 }
 
 func newMemory() *memory {
@@ -44,7 +44,7 @@ func newMemory() *memory {
 	return m
 }
 
-// wrote notes the version that a write has made.
+// wrote records the version that a write has created.
 func (m *memory) wrote(on side, resource string, r *reply) {
 	if tag := r.header.Get("Etag"); tag != "" {
 		m.versions[on][resource+" "+strings.Trim(tag, `"`)] = "version of request " + strconv.Itoa(m.n)
@@ -73,10 +73,10 @@ func (m *memory) date(on side, resource, date string) string {
 	return "date of the last write"
 }
 
-// resource is what a request is about.
+// resource returns what a request is about.
 func (a *ask) resource() string { return a.container + "/" + a.blob }
 
-// writes tells whether the request, if it succeeds, makes a version.
+// writes reports whether the request creates a version if it succeeds.
 func (a *ask) writes() bool {
 	switch a.op {
 	case emulator.PutBlob, emulator.SetBlobMetadata, emulator.CreateContainer, emulator.SetContainerMetadata:
@@ -86,7 +86,7 @@ func (a *ask) writes() bool {
 	}
 }
 
-// facts brings an answer into the common form.
+// facts returns the facts of an answer.
 func (m *memory) facts(a *ask, s *endpoint, on side, r *reply) facts {
 	if a.writes() && r.status < 300 {
 		m.wrote(on, a.resource(), r)
@@ -113,7 +113,7 @@ func (m *memory) facts(a *ask, s *endpoint, on side, r *reply) facts {
 	return f
 }
 
-// headers adds the headers of an answer, or of one of a batch.
+// headers adds the headers of an answer, or of an item of a batch.
 func (m *memory) headers(f facts, prefix string, a *ask, on side, r *reply) {
 	for name, values := range r.header {
 		if slices.Contains(notCompared, name) {
@@ -152,7 +152,7 @@ func isDate(value string) string {
 	return "a date"
 }
 
-// errorBody is the code in an error's body.
+// errorBody returns the error code in a body.
 func errorBody(body []byte) string {
 	if len(body) == 0 {
 		return "none"
@@ -171,7 +171,7 @@ func errorBody(body []byte) string {
 	return "code " + e.Code
 }
 
-// batch takes the answer to a batch apart.
+// batch adds the items of the answer to a batch.
 func (m *memory) batch(f facts, a *ask, on side, mediaType string, body []byte) {
 	_, params, err := mime.ParseMediaType(mediaType)
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *memory) part(f facts, prefix string, a *ask, n int, on side, part *mult
 	f[prefix+"body"] = errorBody([]byte(strings.TrimSpace(rest)))
 }
 
-// node is an element of an answer in XML.
+// node is an XML element.
 type node struct {
 	name     string
 	text     string
@@ -261,7 +261,7 @@ func parseXML(body []byte) (*node, error) {
 	}
 }
 
-// child returns the first child with a name, or an empty one.
+// child returns the first child with a name, or an empty node.
 func (n *node) child(name string) *node {
 	for _, c := range n.children {
 		if c.name == name {
@@ -271,9 +271,8 @@ func (n *node) child(name string) *node {
 	return &node{}
 }
 
-// listing takes the answer to a listing apart. Blobs are compared in their
-// order, and so are prefixes; how the two are mixed is not, since clients get
-// them apart.
+// listing adds the items of a listing. Blobs are compared in their order, and so are prefixes. The order of
+// blobs among prefixes is not compared, because clients get them separately.
 func (m *memory) listing(f facts, a *ask, s *endpoint, on side, body []byte) {
 	root, err := parseXML(body)
 	if err != nil {
@@ -349,7 +348,7 @@ func markerOf(a *ask, on side) (string, bool) {
 	return "", false
 }
 
-// entry adds what a listing says of a blob or a container.
+// entry adds what a listing says about a blob or a container.
 func (m *memory) entry(f facts, label string, x *node, resource string, on side) {
 	if len(x.children) > 0 {
 		for _, c := range x.children {
@@ -369,7 +368,7 @@ func (m *memory) entry(f facts, label string, x *node, resource string, on side)
 	}
 }
 
-// nextMarker returns the marker for the next page, if there is one.
+// nextMarker returns the marker for the next page, or "".
 func nextMarker(body []byte) string {
 	root, err := parseXML(body)
 	if err != nil {
@@ -378,8 +377,7 @@ func nextMarker(body []byte) string {
 	return root.child("NextMarker").text
 }
 
-// difference is a fact on which the services differ; "" is a fact that is
-// missing.
+// difference is a fact on which the services differ; "" is a missing fact.
 type difference struct {
 	fact              string
 	azurite, emulator string
@@ -413,5 +411,5 @@ func differences(azurite, emulated facts) []difference {
 	return all
 }
 
-// digest is a MD5 or CRC in the form of headers.
+// digest returns an MD5 or CRC in the form of headers.
 func digest(sum []byte) string { return base64.StdEncoding.EncodeToString(sum) }

@@ -12,9 +12,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestConditions tries each condition on each operation, on a blob that is there
-// and on one that is not. The tags "now" and "bare" stand for the blob's ETag with
-// and without quotes.
+// TestConditions tries each condition on each operation, on an existing and on a missing blob. The tags "now"
+// and "bare" stand for the blob's ETag with and without quotes.
 func TestConditions(t *testing.T) {
 	const stale = `"0x8D0000000000001"`
 	type outcome struct {
@@ -149,7 +148,7 @@ func TestConditionsOnTime(t *testing.T) {
 			t.Errorf("%s %s %s: got %d, want %d", tc.method, tc.header, tc.at, resp.StatusCode, tc.status)
 		}
 	}
-	// The pairs: the tag decides. For reads one of the two is enough.
+	// For a pair the ETag decides. For a read one of the two is enough.
 	s.Put("plans", "a", []byte("old"), nil)
 	resp, _ := raw(t, s, "DELETE", "/plans/a", "", map[string]string{
 		"If-Match": "*", "If-Unmodified-Since": now.Add(-time.Hour).Format(http.TimeFormat),

@@ -11,21 +11,20 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// deviation is a known difference between Azurite and the emulator, and why the
-// emulator keeps to it.
+// deviation is a known difference between Azurite and the emulator, and its justification.
 type deviation struct {
 	name    string
 	azurite string // what Azurite does
-	service string // what the service, and with it the emulator, does
-	source  string // who says so
+	service string // what the service and the emulator do
+	source  string // where this is documented
 
-	// whole tells whether the two answers are this deviation as a whole.
+	// whole reports whether the deviation explains the two answers as a whole.
 	whole func(x *exchange) bool
 
-	// single tells whether one fact of two answers is this deviation.
+	// single reports whether the deviation explains one fact of two answers.
 	single func(x *exchange, d difference) bool
 
-	// diverges says that the services hold different things afterwards.
+	// diverges means that the services store different things afterwards.
 	diverges bool
 }
 
@@ -36,7 +35,7 @@ type exchange struct {
 	facts [2]facts
 }
 
-// outcome is the status of an answer and the code of its error.
+// outcome returns the status and the error code of an answer.
 func (x *exchange) outcome(on side) string {
 	r := x.reply[on]
 	text := strconv.Itoa(r.status)
@@ -46,12 +45,12 @@ func (x *exchange) outcome(on side) string {
 	return text
 }
 
-// are tells whether the two answers have these outcomes.
+// are reports whether the two answers have these outcomes.
 func (x *exchange) are(azurite, emulated string) bool {
 	return x.outcome(inAzurite) == azurite && x.outcome(inEmulator) == emulated
 }
 
-// comparison asks two services and counts what explains their differences.
+// comparison sends requests to two services and counts the deviations that explain differences.
 type comparison struct {
 	services [2]*endpoint
 
@@ -60,14 +59,14 @@ type comparison struct {
 	used map[string]int
 }
 
-// verdict is what became of one request.
+// verdict is the result of comparing one request.
 type verdict struct {
 	*exchange
 	unexplained []difference
 	explained   []*deviation
 }
 
-// diverged tells whether the services hold different things now.
+// diverged reports whether the services store different things now.
 func (v *verdict) diverged() bool {
 	for _, d := range v.explained {
 		if d.diverges {
@@ -130,8 +129,8 @@ func (c *comparison) do(ctx context.Context, m *memory, a *ask) (*verdict, error
 	return v, nil
 }
 
-// realign makes the services hold the same again after a request that only one
-// of them did: what it was about is removed, or written anew.
+// realign makes the services store the same again after a request that only one of them executed: it removes
+// or rewrites what the request was about.
 func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
 	var mend []*ask
 	switch a.op {
@@ -159,7 +158,7 @@ func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
 	return nil
 }
 
-// String reports what is not explained.
+// String returns what is not explained.
 func (v *verdict) String() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "%s\n\tAzurite: %s, emulator: %s", v.ask, v.outcome(inAzurite), v.outcome(inEmulator))
@@ -169,7 +168,7 @@ func (v *verdict) String() string {
 	return w.String()
 }
 
-// must does a request of which it reports what is not explained.
+// must sends a request and reports what is not explained.
 func (c *comparison) must(t *testing.T, m *memory, a *ask) *verdict {
 	t.Helper()
 	v, err := c.do(t.Context(), m, a)

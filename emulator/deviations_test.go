@@ -10,11 +10,11 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// Where the documentation of the service is.
+// Sources in the documentation of the service.
 const docs = "https://learn.microsoft.com/rest/api/storageservices/"
 
-// deviations are all differences that are known. Each is seen by TestFidelity,
-// or it fails: an Azurite that is mended makes the table shorter.
+// deviations are all known differences. TestFidelity fails if it does not see one of them, so a fixed Azurite
+// makes the table shorter.
 var deviations = []*deviation{
 	{
 		name:    "no x-ms-version in errors",
@@ -518,7 +518,7 @@ var deviations = []*deviation{
 	},
 }
 
-// ascii drops what is not ASCII.
+// ascii removes everything that is not ASCII.
 func ascii(r rune) rune {
 	if r > '~' {
 		return -1
@@ -528,7 +528,7 @@ func ascii(r rune) rune {
 
 var goodRange = regexp.MustCompile(`^bytes=[0-9]+-[0-9]*$`)
 
-// reads tells whether the request reads a blob or its properties.
+// reads reports whether the request reads a blob or its properties.
 func (x *exchange) reads() bool {
 	switch x.ask.op {
 	case emulator.GetBlob, emulator.HeadBlob, emulator.GetBlobMetadata:

@@ -27,19 +27,17 @@ var (
 )
 
 const (
-	// streams is how many sequences of requests run at once. Azurite has one
-	// thread, the test some more.
+	// streams is the number of concurrent sequences of requests. Azurite has one thread, the test has
+	// several.
 	streams = 4
 
-	// section is how many requests one Azurite gets. After ten minutes it begins
-	// to collect garbage, and after some 300,000 requests it answers nothing for
-	// minutes then.
+	// section is the number of requests for one Azurite. After ten minutes Azurite begins to collect garbage,
+	// and after some 300,000 requests it then does not answer for minutes.
 	section = 50_000
 )
 
-// TestDifferential sends random requests to Azurite and to the emulator in
-// lockstep, and compares the answers. The seed decides on the requests, however
-// long it takes: each stream has containers, an emulator and a clock of its own.
+// TestDifferential sends random requests to Azurite and to the emulator in lockstep and compares the answers.
+// The seed alone decides on the requests: each stream has its own containers, emulator and clock.
 func TestDifferential(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compares with Azurite")
@@ -75,8 +73,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// runSection sends n requests in all streams, counts what explained differences
-// in used, and returns how many requests there were.
+// runSection sends n requests in all streams, counts the deviations in used, and returns the number of
+// requests.
 func runSection(t *testing.T, seed uint64, n int, used map[string]int) int {
 	var all sync.WaitGroup
 	runs := make([]*stream, streams)
@@ -105,13 +103,12 @@ type stream struct {
 	containers []string
 	known      map[string]*tags    // by container and blob
 	history    map[string][]string // the last requests
-	page       *ask                // the listing that may be continued
+	page       *ask                // a listing with more pages
 }
 
 func newStream(t *testing.T, seed uint64, number int) *stream {
 	t.Helper()
-	// A clock that goes on by a second with every request makes all that depends
-	// on time depend on the seed alone.
+	// The clock advances by a second with every request, so that everything depends on the seed alone.
 	var seconds atomic.Int64
 	begin := time.Now()
 	clock := func() time.Time { return begin.Add(time.Duration(seconds.Load()) * time.Second) }
@@ -149,7 +146,7 @@ func (s *stream) run(t *testing.T, n int) {
 	}
 }
 
-// step does one request and tells whether to go on.
+// step sends one request and reports whether to continue.
 func (s *stream) step(t *testing.T, i int, a *ask) bool {
 	v, err := s.do(t.Context(), s.memory, a)
 	if err != nil {
@@ -177,7 +174,7 @@ func (s *stream) step(t *testing.T, i int, a *ask) bool {
 	return true
 }
 
-// learn remembers versions and pages.
+// learn records versions and pages.
 func (s *stream) learn(a *ask, v *verdict) {
 	if a.writes() && v.reply[inAzurite].status < 300 && v.reply[inEmulator].status < 300 {
 		k := s.tags(a.resource())
@@ -214,10 +211,10 @@ func (s *stream) tags(resource string) *tags {
 // pick returns one of the choices.
 func pick[T any](s *stream, choices ...T) T { return choices[s.rand.IntN(len(choices))] }
 
-// blobNames sort around each other, and around the delimiter.
+// blobNames are names that are close to each other and to the delimiter in the order of names.
 var blobNames = []string{"a", "a-b", "a/1", "a/2", "a0", "aa", "b/1", "é"}
 
-// next makes up a request.
+// next returns a random request.
 func (s *stream) next() *ask {
 	container := pick(s, s.containers...)
 	blob := pick(s, blobNames...)
@@ -277,7 +274,7 @@ func (s *stream) put(container, blob string) *ask {
 	case 0:
 		a.with("x-ms-blob-content-type", pick(s, "text/plain", "application/json"))
 	case 1:
-		sum := md5.Sum([]byte(pick(s, bodies...))) // often that of another body
+		sum := md5.Sum([]byte(pick(s, bodies...)))
 		a.with("Content-MD5", digest(sum[:]))
 	case 2:
 		a.with("x-ms-access-tier", pick(s, "Hot", "Cool", "Cold"))
@@ -287,7 +284,7 @@ func (s *stream) put(container, blob string) *ask {
 	return a
 }
 
-// metadata adds some, now and then too much or a wrong name.
+// metadata adds metadata, which sometimes is too large or has an invalid name.
 func (s *stream) metadata(a *ask) {
 	switch p := s.rand.IntN(50); {
 	case p < 20:
@@ -315,7 +312,7 @@ func (s *stream) byteRange() string {
 	return fmt.Sprintf("bytes=%d-%d", from, from+pick(s, 0, 1, 4, 2000))
 }
 
-// conditions adds none, one, or a pair or two of them.
+// conditions adds up to two conditions.
 func (s *stream) conditions(a *ask) *ask {
 	k := s.tags(a.resource())
 	for range pick(s, 0, 0, 0, 1, 1, 1, 1, 2) {

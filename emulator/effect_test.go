@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestBrokenRequests tries each effect that hides the outcome, on a put.
+// TestBrokenRequests tries each effect that hides the outcome of a put.
 func TestBrokenRequests(t *testing.T) {
 	ended := func(t *testing.T, err error) {
 		t.Helper()
@@ -155,8 +155,8 @@ func TestCutBody(t *testing.T) {
 			if *resp.ContentLength != int64(len(body)) {
 				t.Errorf("Content-Length is %d", *resp.ContentLength)
 			}
-			// In process the end is clean, as it is behind some proxies; net/http
-			// notices that a connection ends early.
+			// In process, the body ends cleanly, as behind some proxies. Over a socket, net/http notices that
+			// the connection ended.
 			socket := strings.Contains(t.Name(), "/socket")
 			if wanted := socket && cut < len(body); errors.Is(err, io.ErrUnexpectedEOF) != wanted {
 				t.Errorf("cut at %d: %v", cut, err)
@@ -198,7 +198,7 @@ func TestDuplicate(t *testing.T) {
 			}
 			mustUpload(t, c, "other", "x", nil)
 		}
-		// The late copy of the first put has undone the second.
+		// The late copy of the first put has overwritten the second one.
 		if b, _ := s.Blob("plans", "a"); string(b.Body) != "old" {
 			t.Errorf("after %d: %q\n%s", k, b.Body, strings.Join(trace(s), "\n"))
 		}

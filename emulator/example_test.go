@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// A lost answer: the client learns of an error, and yet the blob is there.
+// The answer is lost: the client gets an error although the blob exists.
 func Example() {
 	server := emulator.New()
 	server.PutContainer("plans", nil)

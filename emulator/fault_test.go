@@ -9,13 +9,12 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestRules sends the same ten puts under different rules, and pins which of them
-// fail.
+// TestRules sends the same ten puts under different rules and checks which of them fail.
 func TestRules(t *testing.T) {
 	busy := emulator.Answer(503, "ServerBusy")
 	for _, tc := range []struct {
 		rule  *emulator.Rule
-		fails string // one letter per put: x failed
+		fails string // one letter per put; x means failed
 		text  string
 	}{
 		{emulator.On(emulator.PutBlob).Do(busy), "xxxxxxxxxx", "on PutBlob: answer 503 ServerBusy"},
@@ -55,8 +54,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// tenPuts puts ten blobs, half of them by each of two clients, and returns which
-// failed.
+// tenPuts puts ten blobs, half of them by each of two clients, and returns which puts failed.
 func tenPuts(t *testing.T, s *emulator.Server) string {
 	t.Helper()
 	one, two := plans(t, s.NamedTransport("one")), plans(t, s.NamedTransport("two"))
@@ -79,7 +77,8 @@ func tenPuts(t *testing.T, s *emulator.Server) string {
 	return got.String()
 }
 
-// TestRandom counts how often each effect is applied, and compares the choices of the same seed and of others.
+// TestRandom counts how often each effect is applied, and compares the choices of the same seed and of
+// others.
 func TestRandom(t *testing.T) {
 	const rounds, chance = 100, 0.5
 	faults := func(seed uint64) (list []string) {
@@ -128,7 +127,7 @@ func TestChanceIsRepeatable(t *testing.T) {
 	}
 }
 
-// TestChanceIsNotShifted pins that other criteria leave the draws as they are.
+// TestChanceIsNotShifted checks that other criteria don't change the random choices.
 func TestChanceIsNotShifted(t *testing.T) {
 	for seed := range uint64(10) {
 		all, some := emulator.New(), emulator.New()
@@ -140,7 +139,7 @@ func TestChanceIsNotShifted(t *testing.T) {
 	}
 }
 
-// TestFirstRuleWins pins what happens when several rules are about one request.
+// TestFirstRuleWins injects several rules for the same request.
 func TestFirstRuleWins(t *testing.T) {
 	s := emulator.New()
 	tr := s.NamedTransport("one")

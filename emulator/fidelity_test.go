@@ -11,13 +11,12 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// tags are what a test knows of a blob: its ETag and that of the version before,
-// and its time.
+// tags are the current and the previous ETag of a blob, and its time.
 type tags struct {
 	current, stale, modified pair
 }
 
-// conditioned is a set of conditions that a request may have.
+// conditioned is a set of conditions for a request.
 type conditioned struct {
 	name   string
 	header func(tags) []param
@@ -28,8 +27,8 @@ const (
 	future = "Fri, 01 Jan 2100 00:00:00 GMT"
 )
 
-// allConditions are the conditions of the service: none, each of the four with
-// each kind of value, and the pairs and triples that mean something.
+// allConditions returns the conditions of the service: none, each of the four with each kind of value, and
+// the meaningful pairs and triples.
 func allConditions() []conditioned {
 	type value struct {
 		name string
@@ -100,7 +99,7 @@ func allConditions() []conditioned {
 	return all
 }
 
-// blobAsks are the requests about one blob.
+// blobAsks returns the requests about a blob.
 func blobAsks() map[string]func(container, blob string) *ask {
 	of := func(op emulator.Op, method string, change ...func(*ask)) func(string, string) *ask {
 		return func(container, blob string) *ask {
@@ -127,7 +126,7 @@ func blobAsks() map[string]func(container, blob string) *ask {
 	}
 }
 
-// containerAsks are the requests about one container.
+// containerAsks returns the requests about a container.
 func containerAsks() map[string]func(container string) *ask {
 	of := func(op emulator.Op, method string, query ...string) func(string) *ask {
 		return func(container string) *ask {
@@ -162,7 +161,7 @@ func putAsk(container, blob, body string) *ask {
 	}).with("x-ms-blob-type", "BlockBlob")
 }
 
-// tagsOf reads ETag and time from the answers to a write.
+// tagsOf returns ETag and time from the answers to a write.
 func tagsOf(v *verdict) (tag, modified pair) {
 	for on, r := range v.reply {
 		tag[on], modified[on] = r.header.Get("Etag"), r.header.Get("Last-Modified")
@@ -170,7 +169,7 @@ func tagsOf(v *verdict) (tag, modified pair) {
 	return tag, modified
 }
 
-// fidelity is one test's pair of services, with a counter for names.
+// fidelity is a pair of services with a counter for names.
 type fidelity struct {
 	*comparison
 	prefix string
@@ -184,13 +183,13 @@ func newFidelity(t *testing.T, opts ...emulator.Option) *fidelity {
 	}
 }
 
-// name returns a name that nothing has yet, neither a container nor a blob.
+// name returns an unused name for a container or a blob.
 func (f *fidelity) name() string {
 	f.names++
 	return fmt.Sprintf("%s-%d", f.prefix, f.names)
 }
 
-// container makes a container.
+// container creates a container.
 func (f *fidelity) container(t *testing.T, m *memory) string {
 	t.Helper()
 	name := f.name()
@@ -200,9 +199,8 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 	return name
 }
 
-// TestFidelity compares the answers of the emulator with those of Azurite, for
-// every operation under every condition with and without what it is about, and
-// for the limits of the service.
+// TestFidelity compares the emulator with Azurite for every operation under every condition, on existing and
+// missing blobs and containers, and for the limits of the service.
 func TestFidelity(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compares with Azurite")
@@ -221,13 +219,13 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// testBlobs is the product of operations on blobs, conditions and states.
+// testBlobs sends every combination of operation on a blob, condition and state.
 func (f *fidelity) testBlobs(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)
 	var blob string
 	var known tags
-	// anew makes a blob of two versions.
+	// anew creates a blob and overwrites it.
 	anew := func() {
 		blob = f.name()
 		known.stale, _ = tagsOf(f.must(t, m, putAsk(home, blob, "first")))
@@ -263,12 +261,12 @@ func (f *fidelity) testBlobs(t *testing.T) {
 	}
 }
 
-// testContainers is the same for containers.
+// testContainers does the same for containers.
 func (f *fidelity) testContainers(t *testing.T) {
 	m := newMemory()
 	var container string
 	var known tags
-	// anew makes a container of two versions.
+	// anew creates a container and changes its metadata.
 	anew := func() {
 		container = f.name()
 		known.stale, _ = tagsOf(f.must(t, m, createAsk(container)))

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// FuzzRecord decodes anything as each sort of record: it must not panic, and what
-// it takes must come out the same when it is written and read again.
+// FuzzRecord decodes arbitrary bytes as each kind of record. Decoding must not panic, and an accepted record
+// must survive encoding and decoding.
 func FuzzRecord(f *testing.F) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 5, time.UTC)
 	b := &blob{
@@ -45,7 +45,7 @@ func FuzzRecord(f *testing.F) {
 				t.Errorf("%d, %d is read again as %d, %d, %v", versions, count, v, c, err)
 			}
 		}
-		// Whatever is sealed is found at its place alone, and nothing else passes.
+		// A sealed record is valid only in its place.
 		if got, err := unseal(seal(payload, "x", "y"), "x", "y"); err != nil || !bytes.Equal(got, payload) {
 			t.Errorf("unsealed as %q, %v", got, err)
 		}
@@ -81,7 +81,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// TestWriteThatTheDiskRefuses lets the file not grow any more, like a full disk.
+// TestWriteThatTheDiskRefuses limits the size of the file, like a full disk.
 func TestWriteThatTheDiskRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
 	s, err := Open(path)

@@ -14,8 +14,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// FuzzRequest sends anything to a server with a little in it: it must not panic,
-// and must always answer in the service's form.
+// FuzzRequest sends arbitrary requests to a server with some content. The server must not panic, and must
+// always answer in the form of the service.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []struct{ method, target, header, body string }{
 		{"GET", "/devstoreaccount1/plans/a", "Range: bytes=1-", ""},
@@ -46,12 +46,12 @@ func FuzzRequest(f *testing.F) {
 		s.Put("plans", "a", []byte("body"), map[string]string{"k": "v"})
 		resp, err := s.Transport().Do(req)
 		if err != nil {
-			// What net/http would not send, the transport does not either.
+			// The transport refuses requests that net/http would not send.
 			return
 		}
 		checkAnswer(t, method, resp)
 
-		// The same over the handler, which sees what a transport refuses.
+		// The handler also gets requests that a transport refuses.
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "http://localhost/", strings.NewReader(body))
 		r.Method, r.URL, r.Header = method, req.URL, req.Header
@@ -60,7 +60,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// checkAnswer checks that an answer is complete and in the service's form.
+// checkAnswer checks that an answer is complete and in the form of the service.
 func checkAnswer(t *testing.T, method string, resp *http.Response) {
 	t.Helper()
 	defer resp.Body.Close()
@@ -128,8 +128,7 @@ func checkParts(t *testing.T, kind, text string) {
 	}
 }
 
-// FuzzBatch sends anything as the body of a batch. Whatever it is, nothing but
-// the deletion of blobs can come of it.
+// FuzzBatch sends arbitrary bytes as the body of a batch. They must not do anything but delete blobs.
 func FuzzBatch(f *testing.F) {
 	f.Add(batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n"))
 	f.Add(batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\nIf-Match: *\nContent-Length: 5\n\nhello", "PUT / HTTP/1.1"))
@@ -152,8 +151,8 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// FuzzList lists with any parameters: what comes must begin with the prefix, lie
-// behind the start and be sorted.
+// FuzzList lists with arbitrary parameters. The names must have the prefix, come after the start and be
+// sorted.
 func FuzzList(f *testing.F) {
 	f.Add("a", "a/1", "/", 2)
 	f.Add("", "\x00", "", 1)
@@ -188,7 +187,7 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-// listAll follows a listing to its end, and returns names and prefixes in order.
+// listAll pages through a listing and returns names and prefixes in order.
 func listAll(t *testing.T, s *emulator.Server, query url.Values) (got []string) {
 	t.Helper()
 	type name struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestForeignAnswers looks at the headers of answers that are not the service's, or lack one of its own.
+// TestForeignAnswers checks the headers of answers that do not come from the service or lack a header.
 func TestForeignAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		effect  emulator.Effect
@@ -54,7 +54,7 @@ func TestForeignAnswers(t *testing.T) {
 	}
 }
 
-// TestCutBatch deletes all blobs of a batch, and answers for the first of them.
+// TestCutBatch deletes all blobs of a batch and answers only for some.
 func TestCutBatch(t *testing.T) {
 	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
 		names := []string{"a", "b", "c"}
@@ -79,7 +79,7 @@ func TestCutBatch(t *testing.T) {
 	})
 }
 
-// TestListenersHaveFaultsOfTheirOwn: clients that are in the process don't meet them.
+// TestListenersHaveFaultsOfTheirOwn checks that clients in the process don't get the faults of a listener.
 func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 	s := emulator.New()
 	s.PutContainer("plans", nil)
@@ -102,7 +102,7 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestLiesAreRepeatable: the same seed lies about the same requests, another about others.
+// TestLiesAreRepeatable checks that a seed selects the requests that get lies.
 func TestLiesAreRepeatable(t *testing.T) {
 	told := func(seed uint64) (faults []string) {
 		s := emulator.New()

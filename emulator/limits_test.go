@@ -14,8 +14,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// testLimits are requests about the limits of the service, and wrong ones. Each
-// case has a container of its own.
+// testLimits sends requests at and beyond the limits of the service, and invalid ones. Each case has its own
+// container.
 func (f *fidelity) testLimits(t *testing.T) {
 	for name, requests := range limitCases() {
 		t.Run(name, func(t *testing.T) {
@@ -377,7 +377,7 @@ func limitCases() map[string]func(home string) []*ask {
 	return cases
 }
 
-// batchCases are batches of deletes.
+// batchCases returns batches of deletes.
 func batchCases(home string) []*ask {
 	batch := func(items ...item) *ask {
 		return (&ask{op: emulator.BatchDelete, method: http.MethodPost, container: home, items: items}).
@@ -437,7 +437,7 @@ func batchCases(home string) []*ask {
 	}
 }
 
-// testMarkerChains follows listings page by page, in every way of grouping.
+// testMarkerChains pages through listings with every kind of grouping.
 func (f *fidelity) testMarkerChains(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)
@@ -469,7 +469,7 @@ func (f *fidelity) testMarkerChains(t *testing.T) {
 	}
 }
 
-// testBetweenPages writes a blob that sorts between two pages of a listing.
+// testBetweenPages writes a blob whose name is between two pages of a listing.
 func (f *fidelity) testBetweenPages(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)
@@ -483,7 +483,7 @@ func (f *fidelity) testBetweenPages(t *testing.T) {
 	f.must(t, m, next)
 }
 
-// testCreationTime looks at what overwriting a blob does to its creation time.
+// testCreationTime checks the creation time of an overwritten blob.
 func (f *fidelity) testCreationTime(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)

@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// alphabet fills a container with a/00 … a/24, b/00 … b/24.
+// alphabet adds the blobs a/00 … a/24 and b/00 … b/24.
 func alphabet(s *emulator.Server) (all []string) {
 	for _, dir := range []string{"a", "b"} {
 		for i := range 25 {
@@ -113,8 +113,8 @@ func TestListRefusals(t *testing.T) {
 	}
 }
 
-// TestListWhileWriting pins that a listing of several pages is no snapshot: it
-// shows what is there when each page is made, from where the last one ended.
+// TestListWhileWriting checks that the pages of a listing are no snapshot: each page shows what exists when
+// it is requested.
 func TestListWhileWriting(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())
@@ -123,9 +123,9 @@ func TestListWhileWriting(t *testing.T) {
 	if _, err := pager.NextPage(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Put("plans", "a/05x", nil, nil) // behind the marker: missed
-	s.Put("plans", "a/10x", nil, nil) // ahead of it
-	s.Remove("plans", "a/10")         // the very item that comes next
+	s.Put("plans", "a/05x", nil, nil) // before the marker: missed
+	s.Put("plans", "a/10x", nil, nil) // after the marker
+	s.Remove("plans", "a/10")         // the first item of the next page
 	page, err := pager.NextPage(t.Context())
 	if err != nil {
 		t.Fatal(err)

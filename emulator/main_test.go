@@ -9,12 +9,10 @@ import (
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
 )
 
-// azuriteServer is the reference that the emulator is compared with. It starts
-// when a test first asks for it.
+// azuriteServer is the reference for the emulator. It starts when a test first needs it.
 var azuriteServer azuritetest.Holder
 
-// TestMain fails if a goroutine outlives the tests: no request and no closed
-// listener may leave one.
+// TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(killedWriter); path != "" {
 		os.Exit(write(path)) // a process of TestKilledInTheMiddleOfWrites
@@ -22,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(withAzurite{m})
 }
 
-// withAzurite are the tests and, behind them, the end of Azurite.
+// withAzurite runs the tests and then stops Azurite.
 type withAzurite struct{ m *testing.M }
 
 func (w withAzurite) Run() int { return azuriteServer.Run(w.m) }

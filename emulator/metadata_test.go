@@ -8,7 +8,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestMetadataIsKept puts metadata of every length that its packed form tells differently, and reads it back both ways.
+// TestMetadataIsKept writes metadata of every length that the packed form encodes differently, and reads it
+// back.
 func TestMetadataIsKept(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())

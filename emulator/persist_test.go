@@ -28,7 +28,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// open opens a server on a file, until the test ends at the latest.
+// open opens a server with a file and closes it when the test ends.
 func open(t testing.TB, path string, opts ...emulator.Option) *emulator.Server {
 	t.Helper()
 	s, err := emulator.Open(path, opts...)
@@ -46,8 +46,8 @@ func shut(t testing.TB, s *emulator.Server) {
 	}
 }
 
-// shown is all that a client can see of a server: each container, each blob with
-// every header, and the listings.
+// shown returns everything that a client can see of a server: each container, each blob with every header,
+// and the listings.
 func shown(t testing.TB, s *emulator.Server) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -82,7 +82,7 @@ func wantShown(t testing.TB, s *emulator.Server, want map[string]string) {
 	}
 }
 
-// everything fills a server by every way of writing that there is, in virtual time.
+// everything writes to a server in every possible way, in virtual time.
 func everything(t testing.TB, s *emulator.Server) {
 	t.Helper()
 	c := plans(t, s.Transport())
@@ -102,7 +102,7 @@ func everything(t testing.TB, s *emulator.Server) {
 	mustUpload(t, c, "twice", "first", nil)
 	mustUpload(t, c, "twice", strings.Repeat("second", 5000), nil)
 	mustUpload(t, c, "changed", "body", nil)
-	time.Sleep(5 * time.Second) // so that it is not as old as its last change
+	time.Sleep(5 * time.Second) // so that its creation and its last change differ
 	if _, err := c.NewBlobClient("changed").SetMetadata(t.Context(), map[string]*string{"new": to.Ptr("1")}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func testEverythingComesBack(t *testing.T) {
 	newest, _ := s.Blob("direct", "damaged")
 	shut(t, s)
 
-	// A clock that was set back must not repeat an ETag.
+	// A clock that goes back must not repeat an ETag.
 	s = open(t, path, emulator.WithClock(func() time.Time { return time.Now().Add(-10 * time.Minute) }))
 	wantShown(t, s, before)
 	c := plans(t, s.Transport())
@@ -172,7 +172,7 @@ func testEverythingComesBack(t *testing.T) {
 	deleted := newClient(t, s.Transport()).ServiceClient().NewContainerClient("deleted")
 	_, err = deleted.Create(t.Context(), nil)
 	want(t, err, http.StatusConflict, "ContainerBeingDeleted")
-	// Made without a request it is there at once, and its name is no longer held.
+	// A container created without a request exists at once, and its name is no longer held.
 	s.PutContainer("deleted", nil)
 	s.RemoveContainer("deleted")
 	shut(t, s)
@@ -193,7 +193,7 @@ func testEverythingComesBack(t *testing.T) {
 	wantShown(t, open(t, path), before)
 }
 
-// TestETagsGoOn removes the newest blob, so that nothing stored has the last ETag.
+// TestETagsGoOn removes the newest blob, so that no stored blob has the last ETag.
 func TestETagsGoOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -235,13 +235,13 @@ func TestOneServerHasTheFile(t *testing.T) {
 	s.Put("plans", "a", []byte("body"), nil)
 	shut(t, s)
 	s = open(t, path)
-	shut(t, s) // what is in memory stays
+	shut(t, s) // memory is still readable
 	if b, _ := s.Blob("plans", "a"); string(b.Body) != "body" {
 		t.Errorf("the blob is %+v", b)
 	}
 }
 
-// TestClosedServer writes by every request to a server that can't keep it.
+// TestClosedServer sends every kind of write to a closed server.
 func TestClosedServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
 	s := open(t, path)
@@ -335,10 +335,9 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestDamagedFile flips bits of a file and cuts it short. Either Open says so, or
-// what is stored is as it was: the file has room that nothing lies in. The two
-// pages at the beginning are left out: if the newer one is damaged, bbolt takes it
-// for a commit that did not end, and goes on from the one before.
+// TestDamagedFile flips bits of a file and truncates it. Open must fail, or the content must be unchanged,
+// because a file has unused space. The first two pages are left out: if the newer one is damaged, bbolt takes
+// it for an unfinished commit and uses the previous one.
 func TestDamagedFile(t *testing.T) { synctest.Test(t, testDamagedFile) }
 
 func testDamagedFile(t *testing.T) {
@@ -361,7 +360,7 @@ func testDamagedFile(t *testing.T) {
 	tries := 0
 	try := func(what string, damaged []byte) {
 		tries++
-		path := fmt.Sprint(path, tries) // bbolt may keep the one before
+		path := fmt.Sprint(path, tries) // bbolt may still have the previous file open
 		defer os.Remove(path)
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
@@ -394,25 +393,24 @@ func testDamagedFile(t *testing.T) {
 	}
 }
 
-// killedWriter is the variable that makes a process of this test binary a writer,
-// on the file that it names.
+// killedWriter is the environment variable that makes a process of this test binary a writer. Its value is
+// the path of the file.
 const killedWriter = "EMULATOR_TEST_WRITER"
 
 const writers = 4
 
-// writer is one client of a writing process. It works in a container of its own,
-// in steps that are each one request; what is there after n steps follows from n
-// alone.
+// writer is a client of a writing process. It has its own container. Each step is one request, and the
+// content after n steps depends only on n.
 type writer struct{ id int }
 
 func (w writer) container() string { return fmt.Sprint("writer-", w.id) }
 
-// body is long enough to be on several pages.
+// body returns a body that needs several pages.
 func (w writer) body(step int) string {
 	return strings.Repeat(fmt.Sprintf("%d by %d;", step, w.id), 1+step%7*300)
 }
 
-// step does one request.
+// step sends one request.
 func (w writer) step(s *emulator.Server, step int) error {
 	method, path, header, body := "PUT", "/"+w.container(), map[string]string{"x-ms-meta-step": fmt.Sprint(step)}, ""
 	switch turn := step % 8; turn {
@@ -446,7 +444,7 @@ func (w writer) step(s *emulator.Server, step int) error {
 	return nil
 }
 
-// after is what is there after so many steps, as writer.stored tells it.
+// after returns the content after n steps, in the form of writer.stored.
 func (w writer) after(steps int) string {
 	round, turn := steps-steps%8, steps%8
 	if turn == 0 {
@@ -482,9 +480,8 @@ func (w writer) stored(t *testing.T, s *emulator.Server) string {
 	return text
 }
 
-// write is the writing process. Its arguments are the steps that the writers have
-// done; it says each further one when it was answered, and goes on until it is
-// killed.
+// write is the main function of a writing process. Its arguments are the numbers of steps that the writers
+// have done. It prints each further step after its answer, until it is killed.
 func write(path string) int {
 	s, err := emulator.Open(path, emulator.WithContainerDeletion(0), emulator.WithoutLog())
 	if err != nil {
@@ -508,17 +505,16 @@ func write(path string) int {
 			os.Exit(1)
 		}()
 	}
-	// Its end of the pipe closes with the parent, if that is killed itself.
+	// The pipe closes if the parent is killed.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 
-// TestKilledInTheMiddleOfWrites kills a process that writes, again and again on
-// one file. Every write that was answered must be there; of each writer the one
-// that was not may be, and then it is whole.
+// TestKilledInTheMiddleOfWrites repeatedly kills a process that writes to the same file. Every answered write
+// must exist. The unanswered write of each writer may exist, but only as a whole.
 func TestKilledInTheMiddleOfWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
-	steps := make([]int, writers) // that each has done
+	steps := make([]int, writers) // steps that each writer has done
 	last := ""                    // the newest ETag
 	for round := range 6 {
 		cmd := exec.Command(os.Args[0])
@@ -534,7 +530,7 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// What was said before the end is still in the pipe after it.
+		// The output before the end is still in the pipe.
 		kill := 60 + 7*round
 		for lines, n := bufio.NewScanner(stdout), 1; lines.Scan(); n++ {
 			var id, step int

@@ -20,7 +20,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// noRetries makes clients show each answer as it comes.
+// noRetries returns options for clients that return every answer.
 func noRetries(t policy.Transporter) *azblob.ClientOptions {
 	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{
 		Transport: t,
@@ -28,7 +28,7 @@ func noRetries(t policy.Transporter) *azblob.ClientOptions {
 	}}
 }
 
-// newClient returns a client of the SDK over a transport.
+// newClient returns a client of the SDK with a transport.
 func newClient(t testing.TB, tr *emulator.Transport) *azblob.Client {
 	t.Helper()
 	c, err := azblob.NewClientFromConnectionString(tr.Server().ConnectionString(), noRetries(tr))
@@ -38,7 +38,7 @@ func newClient(t testing.TB, tr *emulator.Transport) *azblob.Client {
 	return c
 }
 
-// plans returns a client for the container "plans", which it creates if need be.
+// plans returns a client for the container "plans", which it creates if needed.
 func plans(t testing.TB, tr *emulator.Transport) *container.Client {
 	t.Helper()
 	if tr.Server().Len("plans") == 0 {
@@ -47,8 +47,7 @@ func plans(t testing.TB, tr *emulator.Transport) *container.Client {
 	return newClient(t, tr).ServiceClient().NewContainerClient("plans")
 }
 
-// onBothWires runs a test with a container "plans" over a transport and over a
-// socket.
+// onBothWires runs a test with a container "plans" over a transport and over a socket.
 func onBothWires(t *testing.T, test func(*testing.T, *emulator.Server, *container.Client), opts ...emulator.Option) {
 	t.Helper()
 	t.Run("transport", func(t *testing.T) {
@@ -61,7 +60,7 @@ func onBothWires(t *testing.T, test func(*testing.T, *emulator.Server, *containe
 	})
 }
 
-// plansOnSocket is plans over a listener, which ends with the test.
+// plansOnSocket is plans with a listener that closes when the test ends.
 func plansOnSocket(t *testing.T, s *emulator.Server) *container.Client {
 	t.Helper()
 	l, err := s.Listen("127.0.0.1:0")
@@ -102,7 +101,7 @@ func download(ctx context.Context, c *container.Client, name string, o *blob.Dow
 		return "", resp, err
 	}
 	if resp.Body == nil {
-		// The SDK takes a 304 for a success without a body.
+		// The SDK treats a 304 as a success without a body.
 		return "", resp, &azcore.ResponseError{StatusCode: http.StatusNotModified, ErrorCode: *resp.ErrorCode}
 	}
 	defer resp.Body.Close()
@@ -110,7 +109,7 @@ func download(ctx context.Context, c *container.Client, name string, o *blob.Dow
 	return string(body), resp, err
 }
 
-// conditions makes the SDK's conditions. "" is none.
+// conditions returns conditions of the SDK; "" means none.
 func conditions(match, noneMatch string) *blob.AccessConditions {
 	m := &blob.ModifiedAccessConditions{}
 	if match != "" {
@@ -122,13 +121,13 @@ func conditions(match, noneMatch string) *blob.AccessConditions {
 	return &blob.AccessConditions{ModifiedAccessConditions: m}
 }
 
-// want checks that an error is the service's with that status and code.
+// want checks that err is an error of the service with this status and code.
 func want(t testing.TB, err error, status int, code string) {
 	t.Helper()
 	wantFor(t, "request", err, status, code)
 }
 
-// wantFor is want with a word on what failed.
+// wantFor is want with a description of the request.
 func wantFor(t testing.TB, what string, err error, status int, code string) {
 	t.Helper()
 	var resp *azcore.ResponseError
@@ -140,7 +139,7 @@ func wantFor(t testing.TB, what string, err error, status int, code string) {
 	}
 }
 
-// names lists the names of a listing, page by page.
+// names returns the names of a listing, page by page.
 func names(t testing.TB, c *container.Client, o *container.ListBlobsFlatOptions) (all []string, pages int) {
 	t.Helper()
 	for pager := c.NewListBlobsFlatPager(o); pager.More(); pages++ {
@@ -155,7 +154,7 @@ func names(t testing.TB, c *container.Client, o *container.ListBlobsFlatOptions)
 	return all, pages
 }
 
-// trace returns the log in lines.
+// trace returns the log as lines.
 func trace(s *emulator.Server) []string {
 	var lines []string
 	for _, r := range s.Requests() {

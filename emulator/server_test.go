@@ -29,7 +29,7 @@ func TestOneWinner(t *testing.T) {
 				_, err := upload(t.Context(), c, name, fmt.Sprint(i), &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
 				return err
 			})
-			// And again for the right to overwrite.
+			// And again with overwriting.
 			b, _ := s.Blob("plans", name)
 			race(t, func(i int) error {
 				_, err := upload(t.Context(), c, name, fmt.Sprint(i), &blockblob.UploadOptions{AccessConditions: conditions(b.ETag, "")})
@@ -39,7 +39,7 @@ func TestOneWinner(t *testing.T) {
 	})
 }
 
-// race runs sixteen writers, of which one must win.
+// race runs sixteen writers. Exactly one of them must win.
 func race(t *testing.T, write func(i int) error) {
 	t.Helper()
 	var wins atomic.Int32
@@ -105,8 +105,8 @@ func TestLatency(t *testing.T) {
 		if d := time.Since(begin); d != 30*time.Millisecond {
 			t.Errorf("a hundred at once took %s", d)
 		}
-		// A client that gives up before the request arrives has not written; one
-		// that gives up while the answer is under way has.
+		// A client that gives up before the request arrives has not written. A client that gives up while the
+		// answer is under way has.
 		for _, tc := range []struct {
 			patience time.Duration
 			applied  bool
@@ -296,7 +296,7 @@ func TestWithoutLog(t *testing.T) {
 	}
 }
 
-// turnstile lets requests through one by one, in the order of their names.
+// turnstile is a gate that admits requests one by one, in the order of their names.
 type turnstile struct {
 	mu      sync.Mutex
 	turn    *sync.Cond
@@ -473,7 +473,7 @@ func TestDirectAccess(t *testing.T) {
 	}
 }
 
-// TestSameOperationsSameTags pins that a server is deterministic.
+// TestSameOperationsSameTags checks that a server is deterministic.
 func TestSameOperationsSameTags(t *testing.T) {
 	var tags [2][]string
 	for i := range tags {
@@ -523,7 +523,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestListenerCloseEndsSilence pins that Close does not wait for ever.
+// TestListenerCloseEndsSilence checks that Close does not wait forever.
 func TestListenerCloseEndsSilence(t *testing.T) {
 	s := emulator.New()
 	s.Inject(emulator.On().Do(emulator.Silence()))

@@ -20,7 +20,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// side is one of the two services that are asked the same.
+// side is one of the two services to compare.
 type side int
 
 const (
@@ -31,7 +31,7 @@ const (
 // pair is a text that may differ between the sides, such as an ETag.
 type pair [2]string
 
-// both is a text that is the same on both sides.
+// both returns a pair of equal texts.
 func both(text string) pair { return pair{text, text} }
 
 // param is a header or a query parameter.
@@ -40,18 +40,18 @@ type param struct {
 	value pair
 }
 
-// ask is one request to both services.
+// ask is a request to both services.
 type ask struct {
 	op        emulator.Op
 	method    string
 	container string
 	blob      string
 	query     []param
-	header    []param // beyond x-ms-date, x-ms-version and Authorization
+	header    []param // in addition to x-ms-date, x-ms-version and Authorization
 	body      []byte
-	items     []item // of a batch; they make the body
+	items     []item // of a batch; they form the body
 
-	// What a well-behaved client does not do.
+	// The fields below make a request invalid.
 	account string                       // for the default's
 	key     string                       // for the default's
 	date    string                       // for now
@@ -59,7 +59,7 @@ type ask struct {
 	tamper  func(h http.Header, on side) // after signing
 }
 
-// item is one delete of a batch.
+// item is a delete of a batch.
 type item struct {
 	container, blob string
 	header          []param
@@ -67,11 +67,11 @@ type item struct {
 	method          string // for DELETE
 }
 
-// serviceVersion is the newest that Azurite knows. Both services name the
-// version in their answers.
+// serviceVersion is the newest version that Azurite supports. Both services name the version in their
+// answers.
 const serviceVersion = "2026-06-06"
 
-// reply is what a service answered; status 0 is no HTTP.
+// reply is the answer of a service; status 0 means no valid HTTP.
 type reply struct {
 	status int
 	header http.Header
@@ -150,7 +150,7 @@ func (a *ask) request(ctx context.Context, s *endpoint, on side) (*http.Request,
 		req.Header.Set("Content-Type", "multipart/mixed; boundary="+batchBoundary)
 	}
 	for _, h := range a.header {
-		// Names are sent as they are written.
+		// Send the names of headers as they are written.
 		name := h.name
 		if !strings.HasPrefix(name, "x-ms-meta-") {
 			name = http.CanonicalHeaderKey(name)
@@ -166,7 +166,7 @@ func (a *ask) request(ctx context.Context, s *endpoint, on side) (*http.Request,
 	return req, nil
 }
 
-// path is the path behind the account, escaped.
+// path returns the escaped path after the account.
 func (a *ask) path() string { return escapedPath(a.container, a.blob) }
 
 func escapedPath(container, blob string) string {
@@ -186,8 +186,7 @@ func escapedPath(container, blob string) string {
 
 const batchBoundary = "batch_0123456789"
 
-// batchBody writes the deletes as the service wants them: each a request of its
-// own, signed on its own.
+// batchBody returns the deletes as the service requires them: each is a signed request of its own.
 func (a *ask) batchBody(s *endpoint, on side, date string) ([]byte, error) {
 	var w bytes.Buffer
 	for i, it := range a.items {
@@ -224,9 +223,8 @@ func (a *ask) batchBody(s *endpoint, on side, date string) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// sign signs with the account's key. It is written from the documentation and
-// shares nothing with the emulator's own check.
-// https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
+// sign signs with the account's key. It follows the documentation and shares no code with the emulator's
+// check. https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 func (a *ask) sign(req *http.Request) error {
 	account, key := emulator.DefaultAccount, emulator.DefaultKey
 	if a.account != "" {
@@ -273,7 +271,7 @@ func (a *ask) sign(req *http.Request) error {
 	return nil
 }
 
-// String tells what is asked, for the report of a difference.
+// String describes the request, for the report of a difference.
 func (a *ask) String() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "%s %s /%s", a.op, a.method, a.container)
@@ -312,7 +310,7 @@ func shorten(text string) string {
 	return text
 }
 
-// header and parameter of a request, the same on both sides.
+// with and where add a header and a parameter with the same value on both sides.
 func (a *ask) with(name, value string) *ask {
 	a.header = append(a.header, param{name, both(value)})
 	return a
@@ -323,7 +321,7 @@ func (a *ask) where(name, value string) *ask {
 	return a
 }
 
-// has returns the value of a header; "" is none.
+// has returns the value of a header, or "".
 func (a *ask) has(name string) string {
 	for _, h := range a.header {
 		if strings.EqualFold(h.name, name) {
@@ -333,7 +331,7 @@ func (a *ask) has(name string) string {
 	return ""
 }
 
-// metadataSize is what the service counts of metadata: names and values.
+// metadataSize returns the size of metadata as the service counts it: names and values.
 func (a *ask) metadataSize() int {
 	n := 0
 	for _, h := range a.header {
@@ -344,7 +342,7 @@ func (a *ask) metadataSize() int {
 	return n
 }
 
-// sends tells whether the request has a header, even an empty one.
+// sends reports whether the request has a header, even an empty one.
 func (a *ask) sends(name string) bool {
 	return slices.ContainsFunc(a.header, func(h param) bool { return h.name == name })
 }
@@ -358,8 +356,7 @@ func (a *ask) param(name string) (string, bool) {
 	return "", false
 }
 
-// services are the two that are compared: the shared Azurite, and an emulator of
-// this test.
+// services returns the services to compare: the shared Azurite and a new emulator.
 func services(t *testing.T, opts ...emulator.Option) [2]*endpoint {
 	t.Helper()
 	real := azuriteServer.Get(t)
@@ -368,7 +365,7 @@ func services(t *testing.T, opts ...emulator.Option) [2]*endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Azurite ends idle connections after 5 s.
+	// Azurite closes idle connections after 5 s.
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 4 * time.Second, DisableCompression: true}
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	t.Cleanup(func() {

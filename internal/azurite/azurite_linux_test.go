@@ -14,8 +14,8 @@ import (
 
 const killedParentEnv = "AZURITE_TEST_KILLED_PARENT"
 
-// TestKilledParent checks that Azurite does not outlive a parent that dies by
-// SIGKILL. The parent is this test binary, run again.
+// TestKilledParent checks that Azurite does not outlive a parent that is killed by SIGKILL. The parent is
+// another process of this test binary.
 func TestKilledParent(t *testing.T) {
 	if os.Getenv(killedParentEnv) != "" {
 		s, err := Start(t.Context())

@@ -27,7 +27,7 @@ import (
 
 const portalPage = "<html><body>Please\nsign in.</body></html>"
 
-// lies are answers that are not the service's, or are not all of it.
+// lies returns answers that do not come from the service, or are incomplete.
 func lies() []emulator.Effect {
 	var effects []emulator.Effect
 	for _, status := range []int{200, 201, 202, 204, 206, 301, 302, 304, 307, 308, 400, 401, 403, 404, 407, 409, 410, 412, 418, 429, 451, 500, 502, 503, 507, 511, 520} {
@@ -42,7 +42,8 @@ func lies() []emulator.Effect {
 	)
 }
 
-// operations are one of each, on a world that has blobs "b" and "c", and none "new". Each says whether it did what it should.
+// operations returns one operation of each kind, for a world with the blobs "b" and "c" and without "new".
+// Each operation returns an error unless it had its effect.
 func operations() map[string]func(ctx context.Context, w *world) error {
 	wrong := func(err error, ok bool) error {
 		if err == nil && !ok {
@@ -108,7 +109,8 @@ func operations() map[string]func(ctx context.Context, w *world) error {
 	}
 }
 
-// gone takes a blob that is not there for removed: an earlier try, whose answer was not believed, may have done it.
+// gone accepts a missing blob as removed, because an earlier attempt with a disbelieved answer may have
+// removed it.
 func gone(err error) error {
 	if Is(err, Absent) {
 		return nil
@@ -120,7 +122,7 @@ func writes(op string) bool {
 	return strings.HasPrefix(op, "put") || strings.HasPrefix(op, "delete") || strings.HasPrefix(op, "create")
 }
 
-// inFilledWorld is inWorld with the blobs that operations are about.
+// inFilledWorld is inWorld with the blobs that operations needs.
 func inFilledWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
@@ -131,8 +133,8 @@ func inFilledWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// TestAnswersOfOthersAreNotBelieved puts an answer that is not the service's in place of each operation's: it is asked again,
-// and nothing is concluded from the first.
+// TestAnswersOfOthersAreNotBelieved replaces the first answer to each operation by a lie. The operation must
+// be retried and succeed.
 func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 	for op, do := range operations() {
 		for _, lie := range lies() {
@@ -149,7 +151,8 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// TestAnswersOfOthersThatLast ends in an error that names who answered what, and for a write leaves its outcome open.
+// TestAnswersOfOthersThatLast replaces all answers. The error must quote the answer, and the outcome of a
+// write is unknown.
 func TestAnswersOfOthersThatLast(t *testing.T) {
 	for op, do := range operations() {
 		for _, lie := range lies() {
@@ -182,7 +185,8 @@ func TestAnswersOfOthersThatLast(t *testing.T) {
 	}
 }
 
-// TestMarksOfTheService: what is documented for an operation must be there, and what is not must not be asked for.
+// TestMarksOfTheService removes a header from an answer. Documented headers are required, other headers are
+// not.
 func TestMarksOfTheService(t *testing.T) {
 	needed := map[string][]string{
 		"put": {"Etag", "Last-Modified"}, "put over": {"Etag", "Last-Modified"}, "get": {"Etag", "Last-Modified"},
@@ -207,8 +211,8 @@ func TestMarksOfTheService(t *testing.T) {
 	}
 }
 
-// TestRefusalsHaveACode: one without it is nobody's; one that says it in its body alone is the service's, and so is one
-// without x-ms-version, which the service leaves out where it refuses early.
+// TestRefusalsHaveACode checks which refusals are believed. A refusal without an error code is not. A code in
+// the body is enough, and x-ms-version may be missing, because the service omits it in early refusals.
 func TestRefusalsHaveACode(t *testing.T) {
 	for _, test := range []struct {
 		strip   string
@@ -233,7 +237,8 @@ func TestRefusalsHaveACode(t *testing.T) {
 	})
 }
 
-// TestStatusesThatAreNotDocumented are believed of nobody, and after one of them a write may have taken effect.
+// TestStatusesThatAreNotDocumented checks that undocumented statuses are not believed. The write may have
+// taken effect.
 func TestStatusesThatAreNotDocumented(t *testing.T) {
 	for _, status := range []int{402, 410, 418, 422, 431, 451, 499, 501, 505, 507, 520, 599} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -249,7 +254,8 @@ func TestStatusesThatAreNotDocumented(t *testing.T) {
 	}
 }
 
-// TestListedBlobsHaveVersions: an ETag or a time that is missing from a page would make a blob look old, or of no version.
+// TestListedBlobsHaveVersions removes an ETag or a time from a page, which would make a blob look old or
+// without version.
 func TestListedBlobsHaveVersions(t *testing.T) {
 	for _, tag := range []string{"Etag", "Last-Modified"} {
 		inFilledWorld(t, func(t *testing.T, w *world) {
@@ -279,7 +285,7 @@ func TestListedBlobsHaveVersions(t *testing.T) {
 	}
 }
 
-// TestBatchCutShort: what was answered counts, and the rest is asked for again.
+// TestBatchCutShort checks that answered items count and that the others are sent again.
 func TestBatchCutShort(t *testing.T) {
 	for k := range 4 {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -296,7 +302,7 @@ func TestBatchCutShort(t *testing.T) {
 	}
 }
 
-// TestBatchAnswerThatBreaksOff is over a socket, where the end of the body is noticed.
+// TestBatchAnswerThatBreaksOff uses a socket, where the early end of the body is noticed.
 func TestBatchAnswerThatBreaksOff(t *testing.T) {
 	server := emulator.New()
 	l, err := server.Listen("127.0.0.1:0")
@@ -316,7 +322,8 @@ func TestBatchAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// TestBatchesThatAreRefused: an account or a signature that may not batch deletes blobs one by one, and does not try again.
+// TestBatchesThatAreRefused checks that a client deletes blobs one by one if batches are refused, and does
+// not try batches again.
 func TestBatchesThatAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		what    string
@@ -356,7 +363,8 @@ func TestBatchesThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestBodiesBeyondTheLimitAreNotRead announces more than any Put could have written, or sends more than any batch is answered.
+// TestBodiesBeyondTheLimitAreNotRead announces a body that is larger than any Put writes, or sends a larger
+// answer than any batch has.
 func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		var sent endless
@@ -381,7 +389,7 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 			if length > 0 {
 				wantError(t, "a batch", err, Unreachable, true)
 			} else {
-				wantError(t, "a batch", err, Absent, false) // as a single delete says
+				wantError(t, "a batch", err, Absent, false) // as a single delete finds out
 			}
 			if sent.n > 2<<20 || n < 2 {
 				t.Errorf("%d bytes of a batch's answer were read in %d requests", sent.n, n)
@@ -397,7 +405,7 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 	}
 }
 
-// endless is a body that counts what is read of it. It ends, so that what reads it all fails by its test.
+// endless is a body that counts how much of it is read. It ends, so that a test fails if all of it is read.
 type endless struct {
 	n      int64
 	closed bool
@@ -413,7 +421,8 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (e *endless) Close() error { e.closed = true; return nil }
 
-// TestLengthMayBeUnknown is a body that comes without its length, as some proxies send it: its MD5 says whether it is whole.
+// TestLengthMayBeUnknown removes the length of a body, as some proxies do. The MD5 shows whether the body is
+// complete.
 func TestLengthMayBeUnknown(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.GetBlob).Do(emulator.Strip("Content-Length")))
@@ -423,8 +432,8 @@ func TestLengthMayBeUnknown(t *testing.T) {
 	})
 }
 
-// TestRedirectsAreNotFollowed is over sockets: neither the client's own transport nor a given http.Client sends anything to where
-// it is sent.
+// TestRedirectsAreNotFollowed uses sockets: neither the client's own transport nor a given http.Client
+// follows a redirect.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var followed []*http.Request
 	portal := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { followed = append(followed, r) }))
@@ -465,7 +474,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	})
 }
 
-// TestReplacedDefaultTransport: programs put their own transport into net/http.
+// TestReplacedDefaultTransport replaces http.DefaultTransport, as programs do.
 func TestReplacedDefaultTransport(t *testing.T) {
 	old := http.DefaultTransport
 	defer func() { http.DefaultTransport = old }()
@@ -475,7 +484,8 @@ func TestReplacedDefaultTransport(t *testing.T) {
 	c.Close()
 }
 
-// TestHostsThatAreNotThere: the observer learns the cause of the first failure before the client waits.
+// TestHostsThatAreNotThere checks that the observer learns the cause of the first failure before the client
+// waits.
 func TestHostsThatAreNotThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -495,7 +505,7 @@ func TestHostsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasAMeaning reads the codes from the SDK's source, which has no list of them.
+// TestEveryCodeHasAMeaning reads the codes from the source of the SDK, which has no list of them.
 func TestEveryCodeHasAMeaning(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror").Output()
 	must(t, err)
@@ -531,7 +541,7 @@ func TestEveryCodeHasAMeaning(t *testing.T) {
 	}
 }
 
-// TestOnlyFailedConditionsAreMismatches walks all codes with the statuses that the service gives refusals.
+// TestOnlyFailedConditionsAreMismatches tries all codes with the statuses of refusals.
 func TestOnlyFailedConditionsAreMismatches(t *testing.T) {
 	mismatches := []bloberror.Code{"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet", "ResourceAlreadyExists", "ContainerAlreadyExists"}
 	absences := []bloberror.Code{"BlobNotFound", "ContainerNotFound", "ResourceNotFound"}
@@ -551,7 +561,7 @@ func TestOnlyFailedConditionsAreMismatches(t *testing.T) {
 	}
 }
 
-// TestRefusalsNameTheRemedy looks at the texts of what operators meet.
+// TestRefusalsNameTheRemedy checks the texts of refusals that operators meet.
 func TestRefusalsNameTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		status int
@@ -593,7 +603,8 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 	}
 }
 
-// TestWithin: a deadline of the vault's own leaves MaxElapsed in force, and one of the caller's lifts it.
+// TestWithin checks that a deadline of the vault leaves MaxElapsed in force, and that a deadline of the
+// caller lifts it.
 func TestWithin(t *testing.T) {
 	errOwn := errors.New("the vault's own limit")
 	for _, test := range []struct {
@@ -634,7 +645,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestDeadlinesInAnOutage: the error is both the service's and the deadline's. A cancelled call was not kept from anything.
+// TestDeadlinesInAnOutage checks that the error wraps those of the service and of the deadline. A cancelled
+// call is no outage.
 func TestDeadlinesInAnOutage(t *testing.T) {
 	for _, effect := range []emulator.Effect{
 		emulator.Answer(503, "ServerBusy"), emulator.LostRequest(), emulator.Silence(), emulator.Foreign(502, "text/html", portalPage),
@@ -660,8 +672,9 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 	}
 }
 
-// TestAnswersAfterARedirect come from a transport that follows redirects all the same: net/http says what led to the request that
-// was answered. A transport that only sends a request to another host than its URL names, as to a private endpoint, follows none.
+// TestAnswersAfterARedirect uses a transport that follows redirects, which net/http records in the response.
+// A transport that only sends requests to another host than the URL's, such as a private endpoint, does not
+// follow redirects.
 func TestAnswersAfterARedirect(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		for _, redirected := range []bool{false, true} {
@@ -687,8 +700,8 @@ func TestAnswersAfterARedirect(t *testing.T) {
 	})
 }
 
-// TestRoutedElsewhere is over sockets, with clients whose transport sends requests to another host. Beneath one of them redirects
-// are followed, which net/http tells.
+// TestRoutedElsewhere uses sockets and transports that send requests to another host. One of them follows
+// redirects.
 func TestRoutedElsewhere(t *testing.T) {
 	server := emulator.New()
 	server.PutContainer("box", nil)
@@ -734,8 +747,7 @@ func TestRoutedElsewhere(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNoSecret: a transport of the caller's may quote the request's URL or headers in its errors, and pages of others
-// may quote them, too.
+// TestErrorsTellNoSecret uses a transport and pages that quote the URL or the headers of the request.
 func TestErrorsTellNoSecret(t *testing.T) {
 	const sig = "Zm9v+YmFy/cXV4SECRET=="
 	escaped := url.QueryEscape(sig)

@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// fill stores blobs 000, 001 and so on, and returns targets for them: of their versions, or of any.
+// fill stores the blobs 000, 001 and so on. It returns targets for them, with or without their versions.
 func (w *world) fill(n int, versions bool) []Target {
 	var targets []Target
 	for i := range n {
@@ -87,7 +87,7 @@ func TestBatchWithoutContainerHasNothingToDelete(t *testing.T) {
 	})
 }
 
-// TestBatchTriesAgainWhatIsLeft fails some items some times.
+// TestBatchTriesAgainWhatIsLeft fails some items several times.
 func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 	for _, versions := range []bool{false, true} {
 		for _, effect := range []emulator.Effect{
@@ -117,7 +117,7 @@ func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 							t.Errorf("%s: %s is asked for with If-Match %q", what, item.Blob, item.IfMatch)
 						}
 					}
-					if r.Op == emulator.BatchDelete { // those that do not match are looked for, too
+					if r.Op == emulator.BatchDelete { // blobs that do not match are looked up, too
 						asked = append(asked, names)
 					}
 				}
@@ -144,8 +144,8 @@ func TestBatchAsAWholeIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestBatchBelievesNoGarbledAnswer cuts and garbles the answer everywhere, with an item in it that was not deleted: only
-// when all is gone may the batch have succeeded.
+// TestBatchBelievesNoGarbledAnswer cuts and garbles the answer at every byte. One of its items was not
+// deleted. The batch may succeed only if all blobs are gone.
 func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 	const items = 3
 	size := 0
@@ -197,7 +197,7 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 	}
 }
 
-// TestBatchAnswersMayComeInAnyOrder turns the answers round: their numbers say which is whose.
+// TestBatchAnswersMayComeInAnyOrder reverses the items of the answer.
 func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		targets := w.fill(3, false)
@@ -253,8 +253,8 @@ func TestBatchWithAnItemThatIsRefused(t *testing.T) {
 	})
 }
 
-// batchesOnly returns a client that gives the answers to its batches to a function. Unless they are applied, the
-// service does not see them, and the function gets an empty answer.
+// batchesOnly returns a client whose batches a function answers. Unless they are applied, the service does
+// not see them, and the function gets an empty answer.
 func (w *world) batchesOnly(t *testing.T, applied bool, wrong func(*http.Response) error) *Client {
 	return w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		if req.URL.Query().Get("comp") != "batch" {
@@ -274,8 +274,8 @@ func (w *world) batchesOnly(t *testing.T, applied bool, wrong func(*http.Respons
 	})
 }
 
-// TestBatchesThatAreNotAnswered: what stands between a client and the service may know no batches, and answer them in the
-// service's name, for all items together. Such an answer decides nothing.
+// TestBatchesThatAreNotAnswered answers batches as a proxy that does not support them: once for all items.
+// Such an answer decides nothing.
 func TestBatchesThatAreNotAnswered(t *testing.T) {
 	refusal := func(status int, code string) func(*http.Response) error {
 		return func(r *http.Response) error {
@@ -334,7 +334,7 @@ func TestBatchesThatAreNotAnswered(t *testing.T) {
 	}
 }
 
-// TestBatchesThatAreNotAnsweredAnyMore: what a batch decided before it was given up counts.
+// TestBatchesThatAreNotAnsweredAnyMore checks that the outcomes before giving up batches count.
 func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
 	for _, test := range []struct {
 		versions bool
@@ -358,7 +358,7 @@ func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
 	}
 }
 
-// TestBatchesInAnOutage: an outage of everything is none of batches.
+// TestBatchesInAnOutage checks that an outage of the service does not make the client give up batches.
 func TestBatchesInAnOutage(t *testing.T) {
 	for what, effect := range map[string]emulator.Effect{
 		"a proxy's":     emulator.Foreign(502, "text/html", portalPage),
@@ -380,7 +380,7 @@ func TestBatchesInAnOutage(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, func(t *testing.T, w *world) { // a service that is busy gets no more requests
+	inWorld(t, func(t *testing.T, w *world) { // a busy service gets no more requests
 		w.server.Inject(emulator.On(emulator.BatchDelete).Times(6).Do(emulator.Answer(503, "ServerBusy")))
 		must(t, w.DeleteBatch(t.Context(), "box", w.fill(8, true)))
 		if n := w.count(emulator.DeleteBlob); n > 0 {
@@ -389,7 +389,8 @@ func TestBatchesInAnOutage(t *testing.T) {
 	})
 }
 
-// TestBatchesAreTriedAgain: a proxy may be replaced, and rights may be given.
+// TestBatchesAreTriedAgain checks that the client tries batches again later: a proxy may be replaced, or
+// permissions granted.
 func TestBatchesAreTriedAgain(t *testing.T) {
 	for times, effect := range map[int]emulator.Effect{3: emulator.Foreign(500, "", ""), 1: emulator.Answer(403, "AuthorizationPermissionMismatch")} {
 		inWorld(t, func(t *testing.T, w *world) {

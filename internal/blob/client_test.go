@@ -91,7 +91,7 @@ func TestPutDoesWhatItsConditionSays(t *testing.T) {
 	}
 }
 
-// conditions are those under which a write may succeed on what prepare stores.
+// conditions are the conditions under which a write may succeed on what prepare stores.
 func conditions() []struct {
 	what    string
 	prepare func(w *world) Condition
@@ -112,7 +112,7 @@ func conditions() []struct {
 	}
 }
 
-// interruptions leave a client without a right answer.
+// interruptions are effects that leave a client without a valid answer.
 var interruptions = []emulator.Effect{
 	emulator.LostRequest(), emulator.Reset(), emulator.Silence(),
 	emulator.Answer(500, "InternalError"), emulator.Answer(500, "OperationTimedOut"), emulator.Answer(503, "ServerBusy"),
@@ -133,7 +133,7 @@ func TestPutWhoseAnswerIsLostHasSucceeded(t *testing.T) {
 						if err != nil || string(b.Body) != "new" || !maps.Equal(b.Metadata, mine()) {
 							t.Errorf("%s: %v; stored is %q of %v", what, err, b.Body, b.Metadata)
 						}
-						// An unconditional one may be written again by a late request.
+						// A late request may repeat an unconditional write.
 						if etag != b.ETag && (c == IfNew || c.ifMatch != "" && c != IfThere) {
 							t.Errorf("%s: ETag %q, stored is %q", what, etag, b.ETag)
 						}
@@ -147,7 +147,7 @@ func TestPutWhoseAnswerIsLostHasSucceeded(t *testing.T) {
 	}
 }
 
-// TestPutThatMeetsAnotherWriteHasFailed lets somebody else write between two tries.
+// TestPutThatMeetsAnotherWriteHasFailed writes as another client between two attempts.
 func TestPutThatMeetsAnotherWriteHasFailed(t *testing.T) {
 	for _, test := range []struct {
 		effect  emulator.Effect
@@ -230,7 +230,8 @@ func TestPutLooksAgainWhenTheLookFails(t *testing.T) {
 	}
 }
 
-// TestLookThatFailsWritesNothing: a write that was refused each time has certainly not been done, however the looks went.
+// TestLookThatFailsWritesNothing refuses each attempt of a write. The write certainly has no effect, whatever
+// the reads after the refusals return.
 func TestLookThatFailsWritesNothing(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Answer(503, "ServerBusy"), emulator.LostAnswer()} {
 		for what, write := range map[string]func(t *testing.T, w *world) error{
@@ -293,7 +294,7 @@ func TestBytesDamagedOnTheirWayAreNotStored(t *testing.T) {
 	}
 }
 
-// TestSumsAreSent looks at both headers: the service holds the bytes against the one, and keeps the other for reads.
+// TestSumsAreSent checks both headers: the service checks the body against one and keeps the other for reads.
 func TestSumsAreSent(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		sum := md5.Sum([]byte("new"))
@@ -378,7 +379,8 @@ func TestBodiesCutShortAreReadAgain(t *testing.T) {
 	})
 }
 
-// brokenBody is a body that ends with an error, as net/http's do; where there is none it ends with its request.
+// brokenBody is a body that ends with an error, as bodies of net/http do. Without an error it ends with its
+// request.
 type brokenBody struct {
 	io.Reader
 	err  error
@@ -617,7 +619,7 @@ func TestRequestsAreToldOf(t *testing.T) {
 		for i, r := range w.requests {
 			got := told{r.Op, r.Ref, r.Method, r.Status, r.Err != nil}
 			if got.status == 412 {
-				got.status = 409 // either is said of a blob that is there
+				got.status = 409 // both mean that the blob exists
 			}
 			if got != want[i] {
 				t.Errorf("request %d: %+v was told of, not %+v", i, got, want[i])
@@ -656,7 +658,7 @@ func TestServiceVersionIsSent(t *testing.T) {
 				}),
 			})
 			must(t, err)
-			_, err = c.Head(t.Context(), ref) // signed, so the header was replaced before
+			_, err = c.Head(t.Context(), ref) // signed, so the header was replaced before signing
 			must(t, err)
 			must(t, c.DeleteBatch(t.Context(), "box", []Target{{Name: "b"}}))
 			if len(versions) != 2 || version != "" && !slices.Equal(versions, []string{version, version}) || versions[0] == "" {
@@ -688,7 +690,8 @@ func TestConnectionStringsThatCantBeUsed(t *testing.T) {
 	}
 }
 
-// listen serves an emulator on a socket and returns a connection string for it. changed is told of connections.
+// listen serves an emulator on a socket and returns a connection string for it. changed is called with the
+// state of each connection.
 func listen(t *testing.T, handler http.Handler, changed func(http.ConnState)) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -698,8 +701,8 @@ func listen(t *testing.T, handler http.Handler, changed func(http.ConnState)) st
 	return fmt.Sprintf("AccountName=%s;AccountKey=%s;BlobEndpoint=%s/%s", emulator.DefaultAccount, emulator.DefaultKey, s.URL, emulator.DefaultAccount)
 }
 
-// TestOwnTransport looks at the connections of a client without a given transport: as many stay open as may be in flight,
-// and Close closes them.
+// TestOwnTransport checks that a client without a given transport keeps as many connections as may be in
+// flight, and that Close closes them.
 func TestOwnTransport(t *testing.T) {
 	const parallel = 24 // more than any default keeps
 	server := emulator.New()
@@ -709,7 +712,7 @@ func TestOwnTransport(t *testing.T) {
 	var barrier sync.WaitGroup
 	cs := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		barrier.Done()
-		barrier.Wait() // all at once, so each has a connection of its own
+		barrier.Wait() // concurrent, so each request has its own connection
 		server.ServeHTTP(w, r)
 	}), func(state http.ConnState) {
 		switch state {
@@ -755,7 +758,7 @@ func TestCloseLeavesAGivenTransportAlone(t *testing.T) {
 	})
 }
 
-// TestOwnTransportSpeaksHTTP1 offers HTTP/2 to a client, which takes HTTP/1.1.
+// TestOwnTransportSpeaksHTTP1 offers HTTP/2 to a client, which uses HTTP/1.1.
 func TestOwnTransportSpeaksHTTP1(t *testing.T) {
 	var proto atomic.Value
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proto.Store(r.Proto) }))

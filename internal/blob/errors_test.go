@@ -70,7 +70,7 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("%w: %w", errVanished, answer(409, "")), verdict{reason: Mismatch, again: true}},
 		{io.EOF, open},
 		{io.ErrUnexpectedEOF, open},
-		{context.DeadlineExceeded, open}, // the try's own limit
+		{context.DeadlineExceeded, open}, // the time limit of the attempt
 		{errors.New("anything else"), open},
 	} {
 		for _, err := range []error{test.err, fmt.Errorf("wrapped: %w", test.err), explain(test.err)} {
@@ -105,7 +105,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestWrongClockIsExplained has a client and a server whose clocks differ.
+// TestWrongClockIsExplained uses a client and a server whose clocks differ.
 func TestWrongClockIsExplained(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -16 * time.Minute, 16 * time.Minute, 3 * time.Hour} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -200,7 +200,7 @@ func TestConditionsArePrinted(t *testing.T) {
 	}
 }
 
-// TestConditionsAreQuotedAsSent looks at the header that the service gets.
+// TestConditionsAreQuotedAsSent checks the header that the service gets.
 func TestConditionsAreQuotedAsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, emulator.New())

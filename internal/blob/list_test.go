@@ -13,7 +13,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// listNames gathers what a listing yields, which must not go on after an error.
+// listNames collects what a listing yields, which must end after an error.
 func listNames(t *testing.T, w *world, o ListOptions) (names []string, pages int, err error) {
 	t.Helper()
 	for page, e := range w.List(t.Context(), "box", o) {
@@ -34,7 +34,7 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 		what        string
 		pageLimit   int
 		o           ListOptions
-		first, last int // of 000 to 009; none when last is before first
+		first, last int // of 000 to 009; none if last is before first
 	}{
 		{"one page", 5000, ListOptions{}, 0, 9},
 		{"small pages", 3, ListOptions{}, 0, 9},
@@ -65,7 +65,7 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 	}
 }
 
-// TestListGoesOnAfterFaults interrupts each page in each way, some times.
+// TestListGoesOnAfterFaults interrupts each page in each way, several times.
 func TestListGoesOnAfterFaults(t *testing.T) {
 	want := []string{"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}
 	effects := append(slices.Clone(interruptions), emulator.EmptyPage(), emulator.LostAnswer(), emulator.Answer(429, "TooManyRequests"))
@@ -141,7 +141,7 @@ func TestListTellsProperties(t *testing.T) {
 	}
 }
 
-// TestListKeepsTheMetadataThatIsWanted lists two blobs of which one's is.
+// TestListKeepsTheMetadataThatIsWanted lists two blobs and selects the metadata of one.
 func TestListKeepsTheMetadataThatIsWanted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.fill(2, false)
@@ -154,7 +154,7 @@ func TestListKeepsTheMetadataThatIsWanted(t *testing.T) {
 	})
 }
 
-// TestListMayBeRangedOverAgain breaks off a first range anywhere.
+// TestListMayBeRangedOverAgain ends a first loop anywhere.
 func TestListMayBeRangedOverAgain(t *testing.T) {
 	for stop := 1; stop <= 4; stop++ {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -252,8 +252,8 @@ func TestListContainers(t *testing.T) {
 	})
 }
 
-// TestListContainersBelievesNoEmptyAnswer: a body that ended before it began names no containers, which must not be taken
-// for there being none.
+// TestListContainersBelievesNoEmptyAnswer sends an empty body, which must not be read as a listing without
+// containers.
 func TestListContainersBelievesNoEmptyAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.PutContainer("day-0", nil)
@@ -271,7 +271,7 @@ func TestListContainersBelievesNoEmptyAnswer(t *testing.T) {
 	})
 }
 
-// TestGarbledListingsAreAskedForAgain takes something out of an answer that is well-formed all the same.
+// TestGarbledListingsAreAskedForAgain removes something from an answer that stays well-formed.
 func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 	blobs := func(t *testing.T, c *Client) (names []string) {
 		for page, err := range c.List(t.Context(), "box", ListOptions{}) {
@@ -310,7 +310,7 @@ func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 				}
 				body, err := io.ReadAll(resp.Body)
 				text := string(body)
-				// The last one, so that what is before it has been read when it is missed.
+				// Remove the last one, so that everything before it has been read.
 				from, to := strings.LastIndex(text, "<"+test.without+">"), strings.LastIndex(text, "</"+test.without+">")
 				text = text[:from] + text[to+len(test.without)+3:]
 				resp.Body = io.NopCloser(strings.NewReader(text))
@@ -324,7 +324,7 @@ func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestListGroups yields each group once and names without a delimiter whole, with pages of any size.
+// TestListGroups expects each group once, and names without a delimiter, with pages of any size.
 func TestListGroups(t *testing.T) {
 	for _, limit := range []int{1, 2, 5000} {
 		inWorld(t, func(t *testing.T, w *world) {

@@ -12,10 +12,10 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// retry is what the vault asks for by default.
+// retry is the vault's default.
 var retry = Retry{InitialInterval: 200 * time.Millisecond, MaxInterval: 20 * time.Second, MaxElapsed: 15 * time.Minute}
 
-// world is a client of an emulator, with what the client told of its work.
+// world is a client of an emulator, with the events that the client reported.
 type world struct {
 	*Client
 	server    *emulator.Server
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, server *emulator.Server) *world {
 	return w
 }
 
-// count is how many requests of an operation the server has seen.
+// count returns the number of requests of an operation at the server.
 func (w *world) count(op emulator.Op) int {
 	n := 0
 	for _, r := range w.server.Requests() {
@@ -72,7 +72,7 @@ func (w *world) count(op emulator.Op) int {
 	return n
 }
 
-// names are the names of the blobs in container "box".
+// names returns the names of the blobs in the container "box".
 func (w *world) names() []string {
 	var names []string
 	for b := range w.server.Blobs("box") {
@@ -83,13 +83,13 @@ func (w *world) names() []string {
 
 var ref = Ref{Container: "box", Name: "b"}
 
-// mine is the metadata of writes in these tests.
+// mine returns the metadata of the client's writes.
 func mine() map[string]string { return map[string]string{WriteID: "mine", "state": "{}"} }
 
-// others is what somebody else writes.
+// others returns the metadata of another client's write.
 func others() map[string]string { return map[string]string{WriteID: "theirs"} }
 
-// wantError holds an error against a reason and whether the outcome is unknown.
+// wantError checks the reason of an error and whether it is unknown.
 func wantError(t *testing.T, what string, err error, reason Reason, unknown bool) {
 	t.Helper()
 	var e *Error
@@ -110,12 +110,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// transportFunc is a transport that is one function.
+// transportFunc is a function as a transport.
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
 
-// over returns a client whose requests go through a function before they come to the emulator.
+// over returns a client whose requests pass through a function before they reach the emulator.
 func (w *world) over(t *testing.T, through func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error)) *Client {
 	t.Helper()
 	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
@@ -126,7 +126,8 @@ func (w *world) over(t *testing.T, through func(req *http.Request, next func(*ht
 	return c
 }
 
-// sent are the values of a header in a request; the SDK does not write all names as net/http does.
+// sent returns the values of a header in a request. The SDK does not write all names in the canonical form of
+// net/http.
 func sent(req *http.Request, header string) (values []string) {
 	for name, list := range req.Header {
 		if strings.EqualFold(name, header) {

@@ -19,13 +19,13 @@ import (
 
 const modified = "Fri, 20 Nov 2026 08:30:00 GMT"
 
-// page is a listing of blobs around what is given.
+// page returns a page of a listing with these blobs.
 func page(blobs string) string {
 	return `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="https://a/" ContainerName="box">` +
 		`<Prefix>p</Prefix><MaxResults>5000</MaxResults><Blobs>` + blobs + `</Blobs><NextMarker>2!bmV4dA</NextMarker></EnumerationResults>`
 }
 
-// blobNamed is a blob with the metadata that is given.
+// blobNamed returns a blob of a page with this name and metadata.
 func blobNamed(name, metadata string) string {
 	return `<Blob>` + name + `<Properties><Creation-Time>` + modified + `</Creation-Time><Last-Modified>` + modified +
 		`</Last-Modified><Etag>0x8D1</Etag><Content-Length>2</Content-Length><Content-MD5 /></Properties>` + metadata + `<OrMetadata /></Blob>`
@@ -106,7 +106,7 @@ func TestReadPageRefuses(t *testing.T) {
 	}
 }
 
-// TestReadPageWantsTheEnd cuts pages at every byte, where a connection ends early and looks as if all had come.
+// TestReadPageWantsTheEnd cuts pages at every byte, as when a connection ends early without an error.
 func TestReadPageWantsTheEnd(t *testing.T) {
 	for _, text := range []string{
 		page(blobNamed("<Name>a</Name>", "<Metadata><a>b</a></Metadata>") + blobNamed(`<Name Encoded="true">b</Name>`, "")),
@@ -124,7 +124,8 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 	}
 }
 
-// TestPagesAreReadToTheEnd: a connection is used again only when its answer was read to the end and closed.
+// TestPagesAreReadToTheEnd checks that an answer is read to the end and closed, so that its connection can be
+// reused.
 func TestPagesAreReadToTheEnd(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden, http.StatusConflict} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -164,7 +165,7 @@ func BenchmarkReadPage(b *testing.B) {
 	}
 }
 
-// watched is a body that knows what was done with it.
+// watched is a body that records its use.
 type watched struct {
 	io.Reader
 	ended, closed bool
@@ -181,7 +182,8 @@ func (w *watched) Close() error {
 	return nil
 }
 
-// FuzzReadPage holds the decoder against the SDK's types, as encoding/xml fills them: what both accept they agree on.
+// FuzzReadPage compares the decoder with encoding/xml and the types of the SDK: they must agree on what both
+// accept.
 func FuzzReadPage(f *testing.F) {
 	for _, seed := range []string{
 		page(""), containersPage, groupsPage, "", "<EnumerationResults>",
@@ -204,7 +206,7 @@ func FuzzReadPage(f *testing.F) {
 		var containers service.ListContainersSegmentResponse
 		for _, into := range []any{&flat, &groups, &containers} {
 			if xml.Unmarshal(text, into) != nil {
-				return // it decodes what we skip, too
+				return // it also decodes what readPage skips
 			}
 		}
 		want := listing{next: deref(flat.NextMarker)}
@@ -226,7 +228,7 @@ func FuzzReadPage(f *testing.F) {
 		for _, item := range containers.ContainerItems {
 			want.containers = append(want.containers, ContainerItem{deref(item.Name), lower(item.Metadata)})
 		}
-		// The SDK takes the last piece of a value that a comment or CDATA cuts into pieces for all of it.
+		// If a comment or CDATA splits a value, the SDK returns only its last piece.
 		inPieces := bytes.Contains(text, []byte("<!")) || bytes.Contains(bytes.TrimPrefix(text, []byte("<?")), []byte("<?"))
 		sameMetadata := func(a, b map[string]string) bool { return inPieces || maps.Equal(a, b) }
 		same := got.next == want.next && reflect.DeepEqual(got.groups, want.groups) &&

@@ -58,7 +58,7 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 	})
 }
 
-// busy returns a transport that answers 503 with these headers, and once it has done so n times 200.
+// busy returns a transport that answers 503 with these headers n times, and then 200.
 func busy(n int, headers map[string]string) transportFunc {
 	return func(req *http.Request) (*http.Response, error) {
 		h := http.Header{}
@@ -78,7 +78,7 @@ func busy(n int, headers map[string]string) transportFunc {
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when virtual time begins
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start of virtual time
 	for _, test := range []struct {
 		headers map[string]string
 		least   time.Duration
@@ -87,7 +87,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		{map[string]string{"Retry-After-Ms": "90500"}, 90500 * time.Millisecond},
 		{map[string]string{"X-Ms-Retry-After-Ms": "90500", "Retry-After": "1"}, 90500 * time.Millisecond},
 		{map[string]string{"Retry-After": now.Add(2 * time.Minute).Format(http.TimeFormat), "Date": now.Format(http.TimeFormat)}, 2 * time.Minute},
-		// The service's clock may be off.
+		// The service's clock may be wrong.
 		{map[string]string{"Retry-After": now.Add(62 * time.Minute).Format(http.TimeFormat), "Date": now.Add(time.Hour).Format(http.TimeFormat)}, 2 * time.Minute},
 		{map[string]string{"Retry-After": "0"}, 0},
 		{map[string]string{"Retry-After": "-5"}, 0},
@@ -111,8 +111,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// TestRetryAfterDoesNotOutlastMaxElapsed: what ends the tries of a call without a deadline must end it however long the
-// service asks to wait.
+// TestRetryAfterDoesNotOutlastMaxElapsed checks that MaxElapsed ends a call without a deadline, however long
+// the service asks to wait.
 func TestRetryAfterDoesNotOutlastMaxElapsed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.HeadBlob).Do(emulator.Answer(503, "ServerBusy").RetryAfter(24 * time.Hour)))
@@ -347,7 +347,7 @@ func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	}
 }
 
-// credential is a token credential that counts.
+// credential is a token credential that counts its calls.
 type credential struct {
 	asked int
 	err   error
@@ -381,7 +381,7 @@ func TestTokenCredentials(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatFail looks at what net/http reports.
+// TestConnectionsThatFail tries the errors that net/http reports.
 func TestConnectionsThatFail(t *testing.T) {
 	for _, test := range []struct {
 		what    string
