@@ -41,8 +41,8 @@ func (c config) plays(name string) bool {
 var long = []string{
 	"suite/create/a plan of 5,000 actions comes back whole in every state",
 	"suite/create/requests and responses of 1 MB come back unchanged",
-	"suite/recovery/one that dies at any request is finished by another",
-	"suite/recovery/by two nodes at once, and again, leaves nothing half done",
+	"suite/recovery/a Recovery that dies at any request is finished by another",
+	"suite/recovery/two nodes at once leave nothing unfinished",
 	"suite/model/a vault answers random operations as a plain map does",
 	"suite/model/passing faults do not show",
 	"suite/model/what a dying process did is done whole or not at all",

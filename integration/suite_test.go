@@ -239,7 +239,7 @@ func TestLong(t *testing.T) {
 
 func TestPicked(t *testing.T) {
 	var out strings.Builder
-	code := run(t.Context(), []string{"-run", "^nothing$|suite/read/a plan that is not there"}, &out, t.Output())
+	code := run(t.Context(), []string{"-run", "^nothing$|suite/read/an ID without a plan"}, &out, t.Output())
 	if code != exitPass || strings.Count(out.String(), "\n== ") != 2 || !strings.Contains(out.String(), "\n1 case, 0 skipped\n") {
 		t.Errorf("exit code %d:\n%s", code, out.String())
 	}

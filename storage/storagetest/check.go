@@ -13,142 +13,155 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// checkCases are the promises of the vault as a whole: what it stores is sound, through faults and from several nodes, and
-// how it is closed.
-func checkCases() []Case {
-	var faulty []Case
+// checkPromises are about the vault as a whole: what it stores is sound, with faults and on several nodes,
+// and Close works.
+func checkPromises() []promise {
+	var faulty []promise
 	for seed := range uint64(4) {
 		faulty = append(faulty, lifeUnderFaults(seed))
 	}
-	return slices.Concat(faulty, []Case{
-		on("check/everything is sound after each step of a plan's life", func(s *stage) {
-			s.needs(s.Check != nil, "check")
-			s.sound() // nothing at all
-			plan := s.create(plantest.Full())
-			s.sound()
-			plan.State.Status = workflow.Running
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
-			s.sound()
-			s.must(finishParts(s.ctx, s.vault, plan))
-			s.sound()
-			s.must(complete(s.ctx, s.vault, plan))
-			s.sound()
-			s.must(s.vault.Recovery(s.ctx))
-			s.sound()
-			s.must(s.vault.Delete(s.ctx, plan.ID))
-		}),
-		on("check/plans of any shape live their lives on several nodes at once", func(s *stage) {
-			nodes := []storage.Vault{s.vault, s.open(), s.open()}
-			plans := make([]*workflow.Plan, 18)
-			s.must(atOnce(len(plans), func(i int) error {
-				plans[i] = plantest.Random(uint64(100 + i))
-				if err := live(s.ctx, nodes[i%3], plans[i]); err != nil {
-					return fmt.Errorf("plan %d: %w", i, err)
-				}
-				got, err := nodes[(i+1)%3].Read(s.ctx, plans[i].ID)
-				if err != nil {
-					return fmt.Errorf("plan %d: %w", i, err)
-				}
-				if d := plantest.Diff(plans[i], got); d != "" {
-					return fmt.Errorf("plan %d: %s", i, d)
-				}
-				return second(drain(nodes[(i+2)%3].List(s.ctx, 0)))
-			}))
-			s.onceEach("List", ids(plans), s.list(s.vault))
-		}),
-		on("check/a plan goes from node to node", func(s *stage) {
-			id := s.create(allKinds()).ID
-			for _, step := range []func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error{
-				func(ctx context.Context, v storage.Vault, p *workflow.Plan) error {
-					p.State.Status = workflow.Running
-					return v.UpdatePlan(ctx, p)
-				},
-				finishParts, complete,
-			} {
-				v := s.open()
-				plan := s.read(v, id)
-				s.must(step(s.ctx, v, plan))
-				s.must(v.Close(s.ctx))
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("check/a closed vault does nothing more, and says ErrClosed", func(s *stage) {
-			v := s.open()
-			seq, err := v.List(s.ctx, 0)
-			s.must(err)
-			s.ages(2)
-			s.must(v.Close(s.ctx))
-			s.must(v.Close(s.ctx))
-			for _, verb := range verbs {
-				s.fail(verb, func(m method) error {
-					err := m.do(s.ctx, v)
-					s.want(storage.ErrClosed, m.op, uuid.Nil, err)
-					return err
-				})
-			}
-			_, err = drain(seq, nil) // which is asked anew
-			s.want(storage.ErrClosed, "List", uuid.Nil, err)
-		}),
-		on("check/a vault that is closed beside calls finishes or refuses each", func(s *stage) {
-			v := s.open()
-			plans := make([]*workflow.Plan, 30)
-			errs := make([]error, len(plans))
-			_ = atOnce(len(plans), func(i int) error {
-				if i == len(plans)/2 {
-					errs[i] = v.Close(s.ctx)
-					return nil
-				}
-				plans[i] = plantest.Small()
-				plans[i].ID = workflow.NewV7()
-				errs[i] = v.Create(s.ctx, plans[i])
-				return nil
-			})
-			for i, plan := range plans {
-				switch {
-				case plan == nil:
-					s.must(errs[i])
-				case errs[i] == nil:
-					s.shows(s.vault, plan)
-				default:
-					s.want(storage.ErrClosed, "Create", plan.ID, errs[i])
-					s.lacks(s.vault, plan.ID)
-				}
-			}
-		}),
-		on("check/Close waits for what is under way, until its context ends", func(s *stage) {
-			s.needs(s.Dying != nil, "service that does not answer")
-			v, died := s.Dying(s.T, 1, false)
-			calling, cancel := context.WithTimeout(s.ctx, time.Minute)
-			defer cancel()
-			done := make(chan error, 1)
-			id := workflow.NewV7()
-			go func() { done <- second(v.Exists(calling, id)) }()
-			for !died() {
-				time.Sleep(time.Millisecond) // until the request was sent
-			}
-			ctx, cancelClose := context.WithTimeout(s.ctx, 50*time.Millisecond)
-			defer cancelClose()
-			started := time.Now()
-			s.want(context.DeadlineExceeded, "Close", uuid.Nil, v.Close(ctx))
-			if took := time.Since(started); took > 10*time.Second {
-				s.Errorf("Close took %v", took)
-			}
-			if len(done) > 0 {
-				s.Errorf("the call that was under way ended before its context")
-			}
-			cancel()
-			s.want(context.Canceled, "Exists", id, <-done)
-			s.must(v.Close(s.ctx))
-		}),
+	return slices.Concat(faulty, []promise{
+		{"everything is sound after each step of a plan's life", checkEachStep},
+		{"plans of any shape run on several nodes at once", checkSeveralNodes},
+		{"a plan can move from node to node", checkMoveBetweenNodes},
+		{"a closed vault does nothing and returns ErrClosed", checkClosed},
+		{"Close during calls lets each call succeed or refuses it", checkCloseDuringCalls},
+		{"Close waits for calls in progress until its context ends", checkCloseWaits},
 	})
 }
 
-// lifeUnderFaults takes plans through their lives with a vault whose requests meet faults; a healthy one looks on.
-func lifeUnderFaults(seed uint64) Case {
-	return on(fmt.Sprintf("check/passing faults keep nothing from success (seed %d)", seed), func(s *stage) {
+func checkEachStep(s *stage) {
+	s.needs(s.Check != nil, "check")
+	s.sound() // an empty store
+	plan := s.create(plantest.Full())
+	s.sound()
+	plan.State.Status = workflow.Running
+	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.sound()
+	s.must(finishParts(s.ctx, s.vault, plan))
+	s.sound()
+	s.must(complete(s.ctx, s.vault, plan))
+	s.sound()
+	s.must(s.vault.Recovery(s.ctx))
+	s.sound()
+	s.must(s.vault.Delete(s.ctx, plan.ID))
+}
+
+func checkSeveralNodes(s *stage) {
+	nodes := []storage.Vault{s.vault, s.open(), s.open()}
+	plans := make([]*workflow.Plan, 18)
+	s.must(atOnce(len(plans), func(i int) error {
+		plans[i] = plantest.Random(uint64(100 + i))
+		if err := live(s.ctx, nodes[i%3], plans[i]); err != nil {
+			return fmt.Errorf("plan %d: %w", i, err)
+		}
+		got, err := nodes[(i+1)%3].Read(s.ctx, plans[i].ID)
+		if err != nil {
+			return fmt.Errorf("plan %d: %w", i, err)
+		}
+		if d := plantest.Diff(plans[i], got); d != "" {
+			return fmt.Errorf("plan %d: %s", i, d)
+		}
+		return second(storage.Collect(nodes[(i+2)%3].List(s.ctx, 0)))
+	}))
+	s.onceEach("List", ids(plans), s.list(s.vault))
+}
+
+func checkMoveBetweenNodes(s *stage) {
+	id := s.create(allKinds()).ID
+	for _, step := range []func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error{
+		func(ctx context.Context, v storage.Vault, p *workflow.Plan) error {
+			p.State.Status = workflow.Running
+			return v.UpdatePlan(ctx, p)
+		},
+		finishParts, complete,
+	} {
+		v := s.open()
+		plan := s.read(v, id)
+		s.must(step(s.ctx, v, plan))
+		s.must(v.Close(s.ctx))
+		s.shows(s.vault, plan)
+	}
+}
+
+func checkClosed(s *stage) {
+	v := s.open()
+	seq, err := v.List(s.ctx, 0)
+	s.must(err)
+	s.ages(2)
+	s.must(v.Close(s.ctx))
+	s.must(v.Close(s.ctx))
+	for _, verb := range verbs {
+		s.fail(verb, func(m method) error {
+			err := m.do(s.ctx, v)
+			s.want(storage.ErrClosed, m.op, uuid.Nil, err)
+			return err
+		})
+	}
+	_, err = storage.Collect(seq, nil) // it queries the store again
+	s.want(storage.ErrClosed, "List", uuid.Nil, err)
+}
+
+func checkCloseDuringCalls(s *stage) {
+	v := s.open()
+	plans := make([]*workflow.Plan, 30)
+	errs := make([]error, len(plans))
+	_ = atOnce(len(plans), func(i int) error {
+		if i == len(plans)/2 {
+			errs[i] = v.Close(s.ctx)
+			return nil
+		}
+		plans[i] = plantest.Small()
+		plans[i].ID = workflow.NewV7()
+		errs[i] = v.Create(s.ctx, plans[i])
+		return nil
+	})
+	for i, plan := range plans {
+		switch {
+		case plan == nil:
+			s.must(errs[i])
+		case errs[i] == nil:
+			s.shows(s.vault, plan)
+		default:
+			s.want(storage.ErrClosed, "Create", plan.ID, errs[i])
+			s.lacks(s.vault, plan.ID)
+		}
+	}
+}
+
+func checkCloseWaits(s *stage) {
+	s.needs(s.Dying != nil, "service that does not answer")
+	v, died := s.Dying(s.T, 1, false)
+	calling, cancel := context.WithTimeout(s.ctx, time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	id := workflow.NewV7()
+	go func() { done <- second(v.Exists(calling, id)) }()
+	for !died() {
+		time.Sleep(time.Millisecond) // until the request was sent
+	}
+	ctx, cancelClose := context.WithTimeout(s.ctx, 50*time.Millisecond)
+	defer cancelClose()
+	started := time.Now()
+	s.want(context.DeadlineExceeded, "Close", uuid.Nil, v.Close(ctx))
+	if took := time.Since(started); took > 10*time.Second {
+		s.Errorf("Close took %v", took)
+	}
+	if len(done) > 0 {
+		s.Errorf("the call in progress returned before its context ended")
+	}
+	cancel()
+	s.want(context.Canceled, "Exists", id, <-done)
+	s.must(v.Close(s.ctx))
+}
+
+// lifeUnderFaults takes plans through their lives on a vault whose requests meet faults. A vault without
+// faults checks them.
+func lifeUnderFaults(seed uint64) promise {
+	return promise{fmt.Sprintf("temporary faults make no call fail (seed %d)", seed), func(s *stage) {
 		s.needs(s.Faulty != nil, "faults")
 		v := s.closing(s.Faulty(s.T, seed))
-		ctx, cancel := context.WithTimeout(s.ctx, 9*time.Minute) // and no call takes that long
+		ctx, cancel := context.WithTimeout(s.ctx, 9*time.Minute) // no call takes that long
 		defer cancel()
 		var kept []*workflow.Plan
 		for i, plan := range []*workflow.Plan{allKinds(), plantest.Full(), plantest.Random(seed), bare("small"), plantest.Sized(2, 2, 5)} {
@@ -167,12 +180,12 @@ func lifeUnderFaults(seed uint64) Case {
 			s.must(v.Delete(ctx, plan.ID))
 			s.lacks(s.vault, plan.ID)
 		}
-		all, err := drain(v.List(ctx, 0))
+		all, err := storage.Collect(v.List(ctx, 0))
 		s.must(err)
-		s.onceEach("List under faults", ids(kept), all)
+		s.onceEach("List with faults", ids(kept), all)
 		s.must(v.Recovery(ctx))
 		for _, plan := range kept {
 			s.shows(s.vault, plan)
 		}
-	})
+	}}
 }

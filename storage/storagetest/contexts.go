@@ -12,16 +12,16 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// method is a call of one of a vault's methods.
+// method is a call of a method of a vault.
 type method struct {
 	op string
-	// plan is the plan that its error names.
+	// plan is the plan that its error must name.
 	plan uuid.UUID
 	do   func(ctx context.Context, v storage.Vault) error
 }
 
-// methodsOf returns calls of the methods of a verb, for a running plan of all kinds of which they change something. Create is
-// given another plan.
+// methodsOf returns calls of the methods of a verb. They act on a running plan with all kinds of objects;
+// Create gets the fresh plan.
 func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	id := running.ID
 	add := func(op string, plan uuid.UUID, do func(ctx context.Context, v storage.Vault) error) {
@@ -41,14 +41,14 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	case "delete":
 		add("Delete", id, func(ctx context.Context, v storage.Vault) error { return v.Delete(ctx, id) })
 	case "list":
-		add("List", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(drain(v.List(ctx, 0))) })
+		add("List", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(storage.Collect(v.List(ctx, 0))) })
 	case "search":
 		for _, f := range []storage.Filters{
 			{ByIDs: []uuid.UUID{id}},
 			{ByStatus: []workflow.Status{workflow.Running}},
 			{BeforeID: uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff"), Limit: 5},
 		} {
-			add("Search", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(drain(v.Search(ctx, f))) })
+			add("Search", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(storage.Collect(v.Search(ctx, f))) })
 		}
 	case "recovery":
 		add("Recovery", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
@@ -58,44 +58,48 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 
 func second[T any](_ T, err error) error { return err }
 
-// verbs are all that methodsOf knows.
+// verbs are the verbs that methodsOf knows.
 var verbs = []string{"create", "read", "update", "delete", "list", "search", "recovery"}
 
-// contextCases are the same promises for the methods of each verb.
-func contextCases(verb string) []Case {
-	return []Case{
-		on(verb+"/a call whose context has ended fails with its error and does nothing", func(s *stage) {
-			ctx, cancel := context.WithCancel(s.ctx)
-			cancel()
-			s.fail(verb, func(m method) error {
-				err := m.do(ctx, s.vault)
-				s.want(context.Canceled, m.op, m.plan, err)
-				return err
-			})
-		}),
-		on(verb+"/a call returns soon after its context ends, whatever the service does", func(s *stage) {
-			s.needs(s.Dying != nil, "service that does not answer")
-			s.fail(verb, func(m method) error {
-				v, died := s.Dying(s.T, 1, false)
-				s.closing(v)
-				ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
-				defer cancel()
-				started := time.Now()
-				err := m.do(ctx, v)
-				if took := time.Since(started); took > 10*time.Second {
-					s.Errorf("%s returned %v after it began, its context ended after 50ms", m.op, took)
-				}
-				s.want(context.DeadlineExceeded, m.op, m.plan, err)
-				if !died() {
-					s.Errorf("%s sent no request", m.op)
-				}
-				return err
-			})
-		}),
+// contextPromises are what the methods of every verb promise about their contexts.
+func contextPromises(verb string) []promise {
+	return []promise{
+		{"a call whose context has ended fails with its error and does nothing", func(s *stage) { s.callEnded(verb) }},
+		{"a call returns soon after its context ends, whatever the service does", func(s *stage) { s.callHangs(verb) }},
 	}
 }
 
-// fail makes calls that should fail, and holds what is stored against what was there before.
+func (s *stage) callEnded(verb string) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	s.fail(verb, func(m method) error {
+		err := m.do(ctx, s.vault)
+		s.want(context.Canceled, m.op, m.plan, err)
+		return err
+	})
+}
+
+func (s *stage) callHangs(verb string) {
+	s.needs(s.Dying != nil, "service that does not answer")
+	s.fail(verb, func(m method) error {
+		v, died := s.Dying(s.T, 1, false)
+		s.closing(v)
+		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+		defer cancel()
+		started := time.Now()
+		err := m.do(ctx, v)
+		if took := time.Since(started); took > 10*time.Second {
+			s.Errorf("%s returned after %v; its context ended after 50ms", m.op, took)
+		}
+		s.want(context.DeadlineExceeded, m.op, m.plan, err)
+		if !died() {
+			s.Errorf("%s sent no request", m.op)
+		}
+		return err
+	})
+}
+
+// fail makes calls that must fail, and checks that they changed nothing.
 func (s *stage) fail(verb string, call func(m method) error) {
 	s.Helper()
 	plan := s.started(allKinds())

@@ -19,351 +19,389 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-func createCases() []Case {
-	return slices.Concat([]Case{
-		on("create/what the author left out is filled in", func(s *stage) {
-			plan := s.create(plantest.Full())
-			if plan.SubmitTime.IsZero() {
-				s.Errorf("there is no SubmitTime")
+func createPromises() []promise {
+	return slices.Concat([]promise{
+		{"Create fills in what the author left out", createFillsIn},
+		{"Create keeps what the author set", createKeeps},
+		{"empty optional objects differ from absent ones", createEmptyObjects},
+		{"plans of any shape and text come back unchanged", createAnyShape},
+		{"strange names of all sub-objects come back unchanged", createStrangeNames},
+		{"deep and wide plans come back with all sub-objects in order", createLargeTrees},
+		{"a plan of 5,000 actions comes back whole in every state", create5000Actions},
+		{"requests and responses of 1 MB come back unchanged", createLargeRequests},
+		{"many plans at once are all stored", createManyAtOnce},
+		{"other nodes see a plan at once, and so does a restarted node", createSeenByOthers},
+		{"no reader sees a plan before it is whole", createNotSeenEarly},
+		{"if two nodes create one ID at once, one wins", createRace},
+		{"an ID that is taken is ErrExists, and the plan stays as it is", createExists},
+		{"the ID of a deleted plan is free again, and versions of the old plan are not valid", createAfterDelete},
+		{"plans of other days can be stored today", createOtherDays},
+		{"the store shares no memory with the caller", createSharesNothing},
+		{"bad input is ErrInvalid with the field, and nothing is stored", createInvalid},
+		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", createDeath},
+		{"after an unknown outcome Create can be called again with the same plan", createUnknown},
+	}, contextPromises("create"))
+}
+
+func createFillsIn(s *stage) {
+	plan := s.create(plantest.Full())
+	if plan.SubmitTime.IsZero() {
+		s.Errorf("there is no SubmitTime")
+	}
+	seen := map[uuid.UUID]bool{}
+	for o := range workflow.Walk(plan) {
+		h := o.Header()
+		if !workflow.IsV7(*h.ID) || seen[*h.ID] || *h.PlanID != plan.ID || h.State.ETag == "" || h.State.Status != workflow.NotStarted {
+			s.Errorf("%s %s of plan %s: %+v", o.Kind(), *h.ID, *h.PlanID, *h.State)
+		}
+		seen[*h.ID] = true
+	}
+	s.shows(s.vault, plan)
+}
+
+func createKeeps(s *stage) {
+	plan := plantest.Full()
+	plan.ID, plan.SubmitTime = workflow.NewV7At(time.Now().Add(-time.Hour)), moment
+	want := map[string]uuid.UUID{}
+	for i, o := range workflow.Parts(plan) {
+		if i%2 == 0 {
+			*o.Header().ID, *o.Header().PlanID = workflow.NewV7(), plan.ID
+			want[fmt.Sprint(i)] = *o.Header().ID
+		}
+	}
+	given := *plan
+	s.create(plan)
+	got := s.read(s.vault, plan.ID)
+	if got.ID != given.ID || got.GroupID != given.GroupID || !got.SubmitTime.Equal(moment) || !bytes.Equal(got.Meta, given.Meta) {
+		s.Errorf("got plan %s of group %s, submitted %v, want %s of %s, %v", got.ID, got.GroupID, got.SubmitTime, given.ID, given.GroupID, moment)
+	}
+	for i, o := range workflow.Parts(got) {
+		if id, was := want[fmt.Sprint(i)]; was && *o.Header().ID != id {
+			s.Errorf("the ID of %s %d is %s, want %s", o.Kind(), i, *o.Header().ID, id)
+		}
+	}
+	s.same(plan, got)
+}
+
+func createEmptyObjects(s *stage) {
+	for _, plan := range []*workflow.Plan{
+		{},
+		bare("nothing but a name"),
+		{Name: "no meta", Meta: nil},
+		{Name: "empty meta", Meta: []byte{}},
+		{Name: "empty block", Blocks: []*workflow.Block{{}, {}}},
+		{Name: "empty sequence", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}}},
+		{Name: "empty checks", BypassChecks: &workflow.Checks{}, DeferredChecks: &workflow.Checks{}},
+		{Name: "empty checks of a block", Blocks: []*workflow.Block{{PreChecks: &workflow.Checks{}, ContChecks: &workflow.Checks{}}}},
+		{Name: "empty deferred actions", DeferredActions: &workflow.DeferredActions{}},
+		{Name: "empty batch", DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{}}}},
+		{Name: "no request", PostChecks: &workflow.Checks{Actions: []*workflow.Action{{Plugin: plantest.PluginName}}}},
+	} {
+		s.create(plan)
+		got := s.read(s.vault, plan.ID)
+		s.same(plan, got)
+		if (plan.Meta == nil) != (got.Meta == nil) {
+			s.Errorf("%s: Meta is %#v, want %#v", plan.Name, got.Meta, plan.Meta)
+		}
+		again := s.started(withoutID(plan)) // the same while it is Running, and final
+		s.same(again, s.read(s.vault, again.ID))
+		s.must(complete(s.ctx, s.vault, again))
+		s.same(again, s.read(s.vault, again.ID))
+	}
+}
+
+func createAnyShape(s *stage) {
+	for seed := range uint64(12) {
+		plan := s.create(plantest.Random(seed))
+		s.same(plan, s.read(s.vault, plan.ID))
+		if s.Failed() {
+			s.Fatalf("the plan was plantest.Random(%d)", seed)
+		}
+	}
+}
+
+func createStrangeNames(s *stage) {
+	plan := &workflow.Plan{DeferredActions: &workflow.DeferredActions{}}
+	for text := range plantest.Strange() {
+		block := &workflow.Block{Name: text, Descr: text, Sequences: []*workflow.Sequence{{Name: text, Descr: text}}}
+		block.Sequences[0].Actions = []*workflow.Action{{Name: text, Descr: text, Plugin: plantest.PluginName, Req: plantest.Request{
+			Text: text, Options: map[string]string{text: text}, Payload: []byte(text),
+		}}}
+		plan.Blocks = append(plan.Blocks, block)
+		plan.DeferredActions.Batches = append(plan.DeferredActions.Batches, &workflow.DeferBatch{Name: text, Descr: text})
+	}
+	plan.Meta = []byte(strings.Join(slices.Collect(plantest.Strange()), "\x00"))
+	s.create(plan)
+	s.same(plan, s.read(s.vault, plan.ID))
+}
+
+func createLargeTrees(s *stage) {
+	for _, plan := range []*workflow.Plan{
+		plantest.Sized(100, 1, 0), plantest.Sized(1, 100, 0), plantest.Sized(1, 1, 300), plantest.Sized(4, 4, 4),
+	} {
+		s.create(plan)
+		s.same(plan, s.read(s.vault, plan.ID))
+	}
+}
+
+func create5000Actions(s *stage) {
+	plan := plantest.Sized(5, 10, 100)
+	s.started(plan)
+	parts := workflow.Parts(plan)
+	for i := 0; i < len(parts); i += 101 {
+		parts[i].Header().State.Status = workflow.Running
+		s.must(storage.Update(s.ctx, s.vault, parts[i]))
+	}
+	s.same(plan, s.read(s.vault, plan.ID))
+	plantest.Finish(plan)
+	s.must(complete(s.ctx, s.vault, plan))
+	s.shows(s.vault, plan)
+}
+
+func createLargeRequests(s *stage) {
+	random := rand.NewChaCha8([32]byte{1})
+	plan := plantest.Sized(1, 1, 2)
+	actions := plan.Blocks[0].Sequences[0].Actions
+	for i, a := range actions {
+		payload := make([]byte, 1<<20)
+		_, _ = random.Read(payload) // never fails
+		a.Req = plantest.Request{Text: strings.Repeat("ж", i<<18), Payload: payload}
+	}
+	same := func() {
+		s.Helper()
+		for i, a := range s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions {
+			if !reflect.DeepEqual(a.Req, actions[i].Req) {
+				s.Errorf("request %d changed", i)
 			}
-			seen := map[uuid.UUID]bool{}
-			for o := range workflow.Walk(plan) {
-				h := o.Header()
-				if !workflow.IsV7(*h.ID) || seen[*h.ID] || *h.PlanID != plan.ID || h.State.ETag == "" || h.State.Status != workflow.NotStarted {
-					s.Errorf("%s %s of plan %s: %+v", o.Kind(), *h.ID, *h.PlanID, *h.State)
-				}
-				seen[*h.ID] = true
+			if len(a.Attempts) > 0 && !reflect.DeepEqual(a.Attempts, actions[i].Attempts) {
+				s.Errorf("the attempts of action %d changed", i)
 			}
+			if len(a.Attempts) != len(actions[i].Attempts) {
+				s.Errorf("action %d has %d attempts, want %d", i, len(a.Attempts), len(actions[i].Attempts))
+			}
+		}
+	}
+	s.create(plan)
+	same()
+	plan.State.Status = workflow.Running
+	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	same()
+	for i, a := range actions {
+		a.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: strings.Repeat(fmt.Sprint(i), 1<<20)}}}
+		a.State.Status = workflow.Completed
+		s.must(s.vault.UpdateAction(s.ctx, a))
+	}
+	same()
+	s.must(complete(s.ctx, s.vault, plan))
+	same()
+}
+
+func createManyAtOnce(s *stage) {
+	plans := make([]*workflow.Plan, 24)
+	nodes := []storage.Vault{s.vault, s.open()}
+	s.must(atOnce(len(plans), func(i int) error {
+		plans[i] = plantest.Small()
+		plans[i].Name = fmt.Sprint("plan ", i)
+		return nodes[i%2].Create(s.ctx, plans[i])
+	}))
+	for _, plan := range plans {
+		s.same(plan, s.read(s.vault, plan.ID))
+	}
+	if n := len(s.list(s.vault)); n != len(plans) {
+		s.Errorf("List shows %d plans, want %d", n, len(plans))
+	}
+}
+
+func createSeenByOthers(s *stage) {
+	other := s.open()
+	s.lacks(other, workflow.NewV7()) // the node must not remember that there was no plan
+	plan := s.create(plantest.Full())
+	s.shows(other, plan)
+	s.must(s.vault.Close(s.ctx))
+	s.vault = s.open()
+	s.shows(s.vault, plan)
+}
+
+func createNotSeenEarly(s *stage) {
+	plan := plantest.Sized(2, 3, 4)
+	id := workflow.NewV7()
+	plan.ID = id
+	whole := make(chan error, 1)
+	other := s.open()
+	go func() { whole <- other.Create(s.ctx, plan) }()
+	var early *workflow.Plan
+	for created := false; !created; {
+		select {
+		case err := <-whole:
+			s.must(err)
+			created = true
+		default:
+		}
+		got, err := s.vault.Read(s.ctx, id)
+		switch {
+		case err == nil:
+			early = got
+		case created, early != nil:
+			s.Fatalf("Read after it had found the plan: %v", err)
+		default:
+			s.want(storage.ErrNotFound, "Read", id, err)
+		}
+		for _, r := range s.list(s.vault) {
+			if _, err := s.vault.Read(s.ctx, r.ID); err != nil {
+				s.Errorf("Read of a plan that List yields: %v", err)
+			}
+		}
+	}
+	s.same(plan, early)
+}
+
+func createRace(s *stage) {
+	nodes := []storage.Vault{s.vault, s.open()}
+	for range 8 {
+		plans := make([]*workflow.Plan, 4)
+		errs := make([]error, len(plans))
+		id := workflow.NewV7()
+		_ = atOnce(len(plans), func(i int) error {
+			plans[i] = allKinds()
+			plans[i].ID, plans[i].Name = id, fmt.Sprint("of ", i)
+			errs[i] = nodes[i%2].Create(s.ctx, plans[i])
+			return nil
+		})
+		var won []*workflow.Plan
+		for i, err := range errs {
+			switch {
+			case err == nil:
+				won = append(won, plans[i])
+			case errors.Is(err, storage.ErrConflict): // the winner was not finished yet
+			default:
+				s.want(storage.ErrExists, "Create", id, err)
+			}
+		}
+		if len(won) != 1 {
+			s.Fatalf("%d Creates succeeded, want 1: %v", len(won), errs)
+		}
+		s.shows(s.vault, won[0])
+		again := allKinds()
+		again.ID = id
+		s.want(storage.ErrExists, "Create", id, s.vault.Create(s.ctx, again))
+	}
+}
+
+func createExists(s *stage) {
+	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds())} {
+		other := plantest.Small()
+		other.ID = plan.ID
+		s.want(storage.ErrExists, "Create", plan.ID, s.vault.Create(s.ctx, other))
+		s.want(storage.ErrExists, "Create", plan.ID, s.open().Create(s.ctx, authored(plan)))
+		s.shows(s.vault, plan)
+	}
+	s.recoverAll() // the Creates that failed may have left remains
+}
+
+func createAfterDelete(s *stage) {
+	old := s.started(allKinds())
+	s.must(s.vault.Delete(s.ctx, old.ID))
+	plan := s.create(authored(old))
+	for _, o := range eachKind(old) {
+		s.want(storage.ErrConflict, methodOf(o), old.ID, storage.Update(s.ctx, s.vault, o))
+	}
+	s.shows(s.vault, plan)
+}
+
+func createOtherDays(s *stage) {
+	now := time.Now()
+	for _, at := range []time.Time{
+		time.UnixMilli(0), now.AddDate(-10, 0, 0), now.AddDate(0, 0, -1), now.Truncate(24 * time.Hour),
+		now.Truncate(24 * time.Hour).Add(-time.Millisecond), now.Add(12 * time.Hour),
+	} {
+		plan := s.create(bareAt(at.String(), at))
+		s.shows(s.vault, plan)
+		s.must(live(s.ctx, s.vault, authored(bareAt("its neighbour", at))))
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+		s.lacks(s.vault, plan.ID)
+	}
+}
+
+func createSharesNothing(s *stage) {
+	plan := plantest.Full()
+	request := plan.PreChecks.Actions[0].Req.(plantest.Request)
+	s.create(plan)
+	before := plantest.Clone(plan)
+	plan.Name = "changed"
+	plan.Meta[0] ^= 1
+	plan.Blocks[0].Name = "changed"
+	plan.Blocks[0].Sequences = nil
+	request.Payload[0] ^= 1
+	request.Options["a"] = "changed"
+	s.shows(s.vault, before)
+}
+
+func createInvalid(s *stage) {
+	for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
+		plan := plantest.Full()
+		bad.Edit(plan)
+		s.names(bad.Field, "Create", uuid.Nil, s.vault.Create(s.ctx, plan))
+	}
+	s.want(storage.ErrInvalid, "Create", uuid.Nil, s.vault.Create(s.ctx, nil))
+	if list := s.list(s.vault); len(list) > 0 {
+		s.Errorf("%d plans were stored, such as %+v", len(list), list[0])
+	}
+}
+
+func createDeath(s *stage) {
+	whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
+	for d := range s.deaths() {
+		plan := allKinds()
+		plan.ID = workflow.NewV7()
+		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+		got := s.find(s.vault, plan.ID)
+		if got == nil {
+			gone = append(gone, plan.ID)
+			if err == nil {
+				s.Errorf("Create returned nil, but there is no plan")
+			}
+			continue
+		}
+		s.same(plan, got)
+		whole[plan.ID] = got
+		if err != nil && !errors.Is(err, storage.ErrUnknown) {
+			s.Errorf("Create stored the plan, but did not return nil or ErrUnknown: %v", err)
+		}
+	}
+	s.recoverAll()
+	for _, plan := range whole {
+		s.shows(s.vault, plan)
+	}
+	for _, id := range gone {
+		s.lacks(s.vault, id)
+	}
+}
+
+func createUnknown(s *stage) {
+	var blocked []*workflow.Plan
+	for d := range s.deaths() {
+		plan := allKinds()
+		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+		if plan.ID == uuid.Nil {
+			s.Fatalf("Create left the plan without an ID")
+		}
+		there := s.find(s.vault, plan.ID) != nil
+		switch err := s.vault.Create(s.ctx, plan); {
+		case there:
+			s.want(storage.ErrExists, "Create", plan.ID, err)
+		case errors.Is(err, storage.ErrConflict): // until Recovery removes the remains
+			s.want(storage.ErrConflict, "Create", plan.ID, err)
+			blocked = append(blocked, plan)
+		default:
+			s.must(err)
 			s.shows(s.vault, plan)
-		}),
-		on("create/what the author gave is kept", func(s *stage) {
-			plan := plantest.Full()
-			plan.ID, plan.SubmitTime = workflow.NewV7At(time.Now().Add(-time.Hour)), moment
-			want := map[string]uuid.UUID{}
-			for i, o := range workflow.Parts(plan) {
-				if i%2 == 0 {
-					*o.Header().ID, *o.Header().PlanID = workflow.NewV7(), plan.ID
-					want[fmt.Sprint(i)] = *o.Header().ID
-				}
-			}
-			given := *plan
-			s.create(plan)
-			got := s.read(s.vault, plan.ID)
-			if got.ID != given.ID || got.GroupID != given.GroupID || !got.SubmitTime.Equal(moment) || !bytes.Equal(got.Meta, given.Meta) {
-				s.Errorf("got plan %s of group %s, submitted %v, want %s of %s, %v", got.ID, got.GroupID, got.SubmitTime, given.ID, given.GroupID, moment)
-			}
-			for i, o := range workflow.Parts(got) {
-				if id, was := want[fmt.Sprint(i)]; was && *o.Header().ID != id {
-					s.Errorf("the ID of %s %d was %s and is %s", o.Kind(), i, id, *o.Header().ID)
-				}
-			}
-			s.same(plan, got)
-		}),
-		on("create/optional parts that are empty stay apart from absent ones", func(s *stage) {
-			for _, plan := range []*workflow.Plan{
-				{},
-				bare("nothing but a name"),
-				{Name: "no meta", Meta: nil},
-				{Name: "empty meta", Meta: []byte{}},
-				{Name: "empty block", Blocks: []*workflow.Block{{}, {}}},
-				{Name: "empty sequence", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}}},
-				{Name: "empty checks", BypassChecks: &workflow.Checks{}, DeferredChecks: &workflow.Checks{}},
-				{Name: "empty checks of a block", Blocks: []*workflow.Block{{PreChecks: &workflow.Checks{}, ContChecks: &workflow.Checks{}}}},
-				{Name: "empty deferred actions", DeferredActions: &workflow.DeferredActions{}},
-				{Name: "empty batch", DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{}}}},
-				{Name: "no request", PostChecks: &workflow.Checks{Actions: []*workflow.Action{{Plugin: plantest.PluginName}}}},
-			} {
-				s.create(plan)
-				got := s.read(s.vault, plan.ID)
-				s.same(plan, got)
-				if (plan.Meta == nil) != (got.Meta == nil) {
-					s.Errorf("%s: Meta is %#v, was %#v", plan.Name, got.Meta, plan.Meta)
-				}
-				again := s.started(withoutID(plan)) // and while it is Running, and final
-				s.same(again, s.read(s.vault, again.ID))
-				s.must(complete(s.ctx, s.vault, again))
-				s.same(again, s.read(s.vault, again.ID))
-			}
-		}),
-		on("create/plans of any shape and text come back unchanged", func(s *stage) {
-			for seed := range uint64(12) {
-				plan := s.create(plantest.Random(seed))
-				s.same(plan, s.read(s.vault, plan.ID))
-				if s.Failed() {
-					s.Fatalf("that was plantest.Random(%d)", seed)
-				}
-			}
-		}),
-		on("create/strange names of all parts come back unchanged", func(s *stage) {
-			plan := &workflow.Plan{DeferredActions: &workflow.DeferredActions{}}
-			for text := range plantest.Strange() {
-				block := &workflow.Block{Name: text, Descr: text, Sequences: []*workflow.Sequence{{Name: text, Descr: text}}}
-				block.Sequences[0].Actions = []*workflow.Action{{Name: text, Descr: text, Plugin: plantest.PluginName, Req: plantest.Request{
-					Text: text, Options: map[string]string{text: text}, Payload: []byte(text),
-				}}}
-				plan.Blocks = append(plan.Blocks, block)
-				plan.DeferredActions.Batches = append(plan.DeferredActions.Batches, &workflow.DeferBatch{Name: text, Descr: text})
-			}
-			plan.Meta = []byte(strings.Join(slices.Collect(plantest.Strange()), "\x00"))
-			s.create(plan)
-			s.same(plan, s.read(s.vault, plan.ID))
-		}),
-		on("create/deep and wide plans come back with all parts in order", func(s *stage) {
-			for _, plan := range []*workflow.Plan{
-				plantest.Sized(100, 1, 0), plantest.Sized(1, 100, 0), plantest.Sized(1, 1, 300), plantest.Sized(4, 4, 4),
-			} {
-				s.create(plan)
-				s.same(plan, s.read(s.vault, plan.ID))
-			}
-		}),
-		on("create/a plan of 5,000 actions comes back whole in every state", func(s *stage) {
-			plan := plantest.Sized(5, 10, 100)
-			s.started(plan)
-			parts := workflow.Parts(plan)
-			for i := 0; i < len(parts); i += 101 {
-				parts[i].Header().State.Status = workflow.Running
-				s.must(storage.Update(s.ctx, s.vault, parts[i]))
-			}
-			s.same(plan, s.read(s.vault, plan.ID))
-			plantest.Finish(plan)
-			s.must(complete(s.ctx, s.vault, plan))
-			s.shows(s.vault, plan)
-		}),
-		on("create/requests and responses of 1 MB come back unchanged", func(s *stage) {
-			random := rand.NewChaCha8([32]byte{1})
-			plan := plantest.Sized(1, 1, 2)
-			actions := plan.Blocks[0].Sequences[0].Actions
-			for i, a := range actions {
-				payload := make([]byte, 1<<20)
-				_, _ = random.Read(payload) // it never fails
-				a.Req = plantest.Request{Text: strings.Repeat("ж", i<<18), Payload: payload}
-			}
-			same := func() {
-				s.Helper()
-				for i, a := range s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions {
-					if !reflect.DeepEqual(a.Req, actions[i].Req) {
-						s.Errorf("request %d came back as another one", i)
-					}
-					if len(a.Attempts) > 0 && !reflect.DeepEqual(a.Attempts, actions[i].Attempts) {
-						s.Errorf("response %d came back as another one", i)
-					}
-					if len(a.Attempts) != len(actions[i].Attempts) {
-						s.Errorf("action %d has %d attempts, want %d", i, len(a.Attempts), len(actions[i].Attempts))
-					}
-				}
-			}
-			s.create(plan)
-			same()
-			plan.State.Status = workflow.Running
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
-			same()
-			for i, a := range actions {
-				a.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: strings.Repeat(fmt.Sprint(i), 1<<20)}}}
-				a.State.Status = workflow.Completed
-				s.must(s.vault.UpdateAction(s.ctx, a))
-			}
-			same()
-			s.must(complete(s.ctx, s.vault, plan))
-			same()
-		}),
-		on("create/many plans at once are all stored", func(s *stage) {
-			plans := make([]*workflow.Plan, 24)
-			nodes := []storage.Vault{s.vault, s.open()}
-			s.must(atOnce(len(plans), func(i int) error {
-				plans[i] = plantest.Small()
-				plans[i].Name = fmt.Sprint("plan ", i)
-				return nodes[i%2].Create(s.ctx, plans[i])
-			}))
-			for _, plan := range plans {
-				s.same(plan, s.read(s.vault, plan.ID))
-			}
-			if n := len(s.list(s.vault)); n != len(plans) {
-				s.Errorf("List shows %d plans, want %d", n, len(plans))
-			}
-		}),
-		on("create/a plan is seen by other nodes at once, and after a restart", func(s *stage) {
-			other := s.open()
-			s.lacks(other, workflow.NewV7()) // so that it can't be the first look that finds it
-			plan := s.create(plantest.Full())
-			s.shows(other, plan)
-			s.must(s.vault.Close(s.ctx))
-			s.vault = s.open()
-			s.shows(s.vault, plan)
-		}),
-		on("create/no reader sees a plan before it is whole", func(s *stage) {
-			plan := plantest.Sized(2, 3, 4)
-			id := workflow.NewV7()
-			plan.ID = id
-			whole := make(chan error, 1)
-			other := s.open()
-			go func() { whole <- other.Create(s.ctx, plan) }()
-			var early *workflow.Plan
-			for created := false; !created; {
-				select {
-				case err := <-whole:
-					s.must(err)
-					created = true
-				default:
-				}
-				got, err := s.vault.Read(s.ctx, id)
-				switch {
-				case err == nil:
-					early = got
-				case created, early != nil:
-					s.Fatalf("Read after the plan was there: %v", err)
-				default:
-					s.want(storage.ErrNotFound, "Read", id, err)
-				}
-				for _, r := range s.list(s.vault) {
-					if _, err := s.vault.Read(s.ctx, r.ID); err != nil {
-						s.Errorf("Read of a plan that List shows: %v", err)
-					}
-				}
-			}
-			s.same(plan, early)
-		}),
-		on("create/of an ID that two nodes create at once, one wins", func(s *stage) {
-			nodes := []storage.Vault{s.vault, s.open()}
-			for range 8 {
-				plans := make([]*workflow.Plan, 4)
-				errs := make([]error, len(plans))
-				id := workflow.NewV7()
-				_ = atOnce(len(plans), func(i int) error {
-					plans[i] = allKinds()
-					plans[i].ID, plans[i].Name = id, fmt.Sprint("of ", i)
-					errs[i] = nodes[i%2].Create(s.ctx, plans[i])
-					return nil
-				})
-				var won []*workflow.Plan
-				for i, err := range errs {
-					switch {
-					case err == nil:
-						won = append(won, plans[i])
-					case errors.Is(err, storage.ErrConflict): // the winner was not done yet
-					default:
-						s.want(storage.ErrExists, "Create", id, err)
-					}
-				}
-				if len(won) != 1 {
-					s.Fatalf("%d won: %v", len(won), errs)
-				}
-				s.shows(s.vault, won[0])
-				again := allKinds()
-				again.ID = id
-				s.want(storage.ErrExists, "Create", id, s.vault.Create(s.ctx, again))
-			}
-		}),
-		on("create/of a plan that is there is ErrExists and leaves it as it is", func(s *stage) {
-			for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds())} {
-				other := plantest.Small()
-				other.ID = plan.ID
-				s.want(storage.ErrExists, "Create", plan.ID, s.vault.Create(s.ctx, other))
-				s.want(storage.ErrExists, "Create", plan.ID, s.open().Create(s.ctx, authored(plan)))
-				s.shows(s.vault, plan)
-			}
-			s.recoverAll() // what those Creates left, if anything
-		}),
-		on("create/the ID of a deleted plan is free again, and versions of the old plan do not fit", func(s *stage) {
-			old := s.started(allKinds())
-			s.must(s.vault.Delete(s.ctx, old.ID))
-			plan := s.create(authored(old))
-			for _, o := range eachKind(old) {
-				s.want(storage.ErrConflict, methodOf(o), old.ID, storage.Update(s.ctx, s.vault, o))
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("create/plans of other days can be stored today", func(s *stage) {
-			now := time.Now()
-			for _, at := range []time.Time{
-				time.UnixMilli(0), now.AddDate(-10, 0, 0), now.AddDate(0, 0, -1), now.Truncate(24 * time.Hour),
-				now.Truncate(24 * time.Hour).Add(-time.Millisecond), now.Add(12 * time.Hour),
-			} {
-				plan := s.create(bareAt(at.String(), at))
-				s.shows(s.vault, plan)
-				s.must(live(s.ctx, s.vault, authored(bareAt("its neighbour", at))))
-				s.must(s.vault.Delete(s.ctx, plan.ID))
-				s.lacks(s.vault, plan.ID)
-			}
-		}),
-		on("create/the store shares no memory with the plan that was given", func(s *stage) {
-			plan := plantest.Full()
-			request := plan.PreChecks.Actions[0].Req.(plantest.Request)
-			s.create(plan)
-			before := plantest.Clone(plan)
-			plan.Name = "changed"
-			plan.Meta[0] ^= 1
-			plan.Blocks[0].Name = "changed"
-			plan.Blocks[0].Sequences = nil
-			request.Payload[0] ^= 1
-			request.Options["a"] = "changed"
-			s.shows(s.vault, before)
-		}),
-		on("create/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
-			for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
-				plan := plantest.Full()
-				bad.Edit(plan)
-				s.names(bad.Field, "Create", uuid.Nil, s.vault.Create(s.ctx, plan))
-			}
-			s.want(storage.ErrInvalid, "Create", uuid.Nil, s.vault.Create(s.ctx, nil))
-			if list := s.list(s.vault); len(list) > 0 {
-				s.Errorf("%d plans were stored, such as %+v", len(list), list[0])
-			}
-		}),
-		on("create/a death at any request leaves the plan whole or not there, and Recovery clears what is left", func(s *stage) {
-			whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
-			for d := range s.deaths() {
-				plan := allKinds()
-				plan.ID = workflow.NewV7()
-				err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
-				got := s.find(s.vault, plan.ID)
-				if got == nil {
-					gone = append(gone, plan.ID)
-					if err == nil {
-						s.Errorf("Create returned nil, and the plan is not there")
-					}
-					continue
-				}
-				s.same(plan, got)
-				whole[plan.ID] = got
-				if err != nil && !errors.Is(err, storage.ErrUnknown) {
-					s.Errorf("the plan is there, and Create did not say ErrUnknown: %v", err)
-				}
-			}
-			s.recoverAll()
-			for _, plan := range whole {
-				s.shows(s.vault, plan)
-			}
-			for _, id := range gone {
-				s.lacks(s.vault, id)
-			}
-		}),
-		on("create/after an unknown outcome the same plan can be given to Create again", func(s *stage) {
-			var blocked []*workflow.Plan
-			for d := range s.deaths() {
-				plan := allKinds()
-				_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
-				if plan.ID == uuid.Nil {
-					s.Fatalf("the plan was given no ID, so it can't be known again")
-				}
-				there := s.find(s.vault, plan.ID) != nil
-				switch err := s.vault.Create(s.ctx, plan); {
-				case there:
-					s.want(storage.ErrExists, "Create", plan.ID, err)
-				case errors.Is(err, storage.ErrConflict): // until Recovery clears the remains
-					s.want(storage.ErrConflict, "Create", plan.ID, err)
-					blocked = append(blocked, plan)
-				default:
-					s.must(err)
-					s.shows(s.vault, plan)
-				}
-			}
-			s.recoverAll()
-			for _, plan := range blocked {
-				s.must(s.vault.Create(s.ctx, plan))
-				s.shows(s.vault, plan)
-			}
-		}),
-	}, contextCases("create"))
+		}
+	}
+	s.recoverAll()
+	for _, plan := range blocked {
+		s.must(s.vault.Create(s.ctx, plan))
+		s.shows(s.vault, plan)
+	}
 }
 
 // completed creates a plan and takes it through its life.
@@ -373,7 +411,7 @@ func (s *stage) completed(plan *workflow.Plan) *workflow.Plan {
 	return plan
 }
 
-// withoutID copies a plan that is to be created a second time as another one.
+// withoutID returns a copy of a plan, to be created as another plan.
 func withoutID(plan *workflow.Plan) *workflow.Plan {
 	c := authored(plan)
 	c.ID = uuid.Nil
@@ -383,7 +421,7 @@ func withoutID(plan *workflow.Plan) *workflow.Plan {
 	return c
 }
 
-// authored copies a plan as it was before it ran.
+// authored returns a copy of a plan as it was before it ran.
 func authored(plan *workflow.Plan) *workflow.Plan {
 	c := plantest.Clone(plan)
 	for o := range workflow.Walk(c) {
@@ -395,7 +433,7 @@ func authored(plan *workflow.Plan) *workflow.Plan {
 	return c
 }
 
-// attemptsOf makes a list of attempts of every kind.
+// attemptsOf returns n attempts of all kinds.
 func attemptsOf(n int) (list []workflow.Attempt) {
 	for i := range n {
 		a := workflow.Attempt{Start: moment.Add(time.Duration(i) * time.Second)}

@@ -9,150 +9,166 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// engineCases replay what existing engines do to a vault, and a vault's author would not think of.
-func engineCases() []Case {
-	return []Case{
-		on("engine/continuous checks run again each round, with their attempts cut", func(s *stage) {
-			plan := s.started(allKinds())
-			checks := plan.PreChecks
-			for round := range 4 {
-				if round > 0 {
-					checks.State.Reset()
-				}
-				s.moves(checks, workflow.Running)
-				for _, a := range checks.Actions {
-					a.Attempts = nil
-					a.State.Reset()
-					s.must(s.vault.UpdateAction(s.ctx, a))
-					s.moves(a, workflow.Running)
-					a.Attempts = attemptsOf(1)
-					s.moves(a, workflow.Completed)
-				}
-				s.moves(checks, workflow.Completed)
-				s.shows(s.open(), plan)
-			}
-			s.moves(checks, workflow.Running) // without a reset
-			s.moves(checks, workflow.Failed)
-			s.must(complete(s.ctx, s.vault, plan))
-			s.shows(s.open(), plan)
-		}),
-		on("engine/parts that recovery resets in memory do not keep the plan from its end", func(s *stage) {
-			for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
-				plan := s.started(allKinds())
-				for i, o := range workflow.Parts(plan) {
-					s.moves(o, workflow.Running)
-					if i%2 == 0 {
-						s.moves(o, workflow.Completed)
-					}
-				}
-				next := s.open()
-				plan = s.read(next, plan.ID)
-				for o := range workflow.Walk(plan) {
-					if o != workflow.Object(plan) {
-						o.Header().State.Reset()
-					}
-					if a, ok := o.(*workflow.Action); ok {
-						a.Attempts = nil
-					}
-				}
-				plan.Reason, plan.RuntimeUpdate = workflow.ExceededRecovery, moment
-				plan.State.Status, plan.State.End = status, moment.Add(time.Hour)
-				s.must(next.UpdatePlan(s.ctx, plan))
-				s.shows(s.vault, plan)
-				s.must(next.UpdatePlan(s.ctx, plan)) // and once more
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("engine/parts that recovery resets are stored, and run again", func(s *stage) {
-			plan := s.started(allKinds())
-			s.must(finishParts(s.ctx, s.vault, plan))
-			next := s.open()
-			plan = s.read(next, plan.ID)
-			for _, o := range workflow.Parts(plan) {
-				o.Header().State.Reset()
-				if a, ok := o.(*workflow.Action); ok {
-					a.Attempts = nil
-				}
-				s.must(storage.Update(s.ctx, next, o))
-			}
-			s.shows(s.vault, plan)
-			s.must(finishParts(s.ctx, next, plan))
-			s.must(complete(s.ctx, next, plan))
-			s.shows(s.vault, plan)
-		}),
-		on("engine/final parts can be stored again, as they are or with an end added", func(s *stage) {
-			plan := s.started(allKinds())
-			for _, o := range workflow.Parts(plan) {
-				s.moves(o, workflow.Completed)
-				s.must(storage.Update(s.ctx, s.vault, o))
-				o.Header().State.End = moment.Add(time.Minute)
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			s.shows(s.open(), plan)
-			s.must(complete(s.ctx, s.vault, plan))
-			s.shows(s.open(), plan)
-		}),
-		on("engine/a state that was replaced has lost its version, and its update is refused until the plan is read again", func(s *stage) {
-			plan := s.started(allKinds())
-			s.must(finishParts(s.ctx, s.vault, plan))
-			before := plantest.Clone(plan)
-			for _, o := range eachKind(plan) {
-				kept := *o.Header().State
-				*o.Header().State = workflow.State{Status: workflow.Running}
-				s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				*o.Header().State = kept
-			}
-			s.shows(s.vault, before)
-			plan = s.read(s.vault, plan.ID)
-			for _, o := range workflow.Parts(plan) {
-				o.Header().State.Reset()
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			s.shows(s.open(), plan)
-		}),
-		on("engine/a takeover that stores everything fences the owner before", func(s *stage) {
-			plan := s.started(allKinds())
-			s.must(finishParts(s.ctx, s.vault, plan))
-			next := s.open()
-			taken := s.read(next, plan.ID)
-			for o := range workflow.Walk(taken) {
-				s.must(storage.Update(s.ctx, next, o))
-			}
-			for _, o := range slices.Backward(eachKind(plan)) {
-				s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-			}
-			plan.State.Status = workflow.Failed
-			s.want(storage.ErrConflict, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, plan))
-			s.shows(s.vault, taken)
-			s.must(complete(s.ctx, next, taken))
-			s.shows(s.vault, taken)
-		}),
-		on("engine/what is written to a part after the plan's end is not shown", func(s *stage) {
-			plan := s.started(allKinds())
-			s.must(finishParts(s.ctx, s.vault, plan))
-			s.must(complete(s.ctx, s.vault, plan))
-			late := plantest.Clone(plan)
-			for _, o := range workflow.Parts(late) {
-				o.Header().State.End = moment.Add(time.Hour)
-				if err := storage.Update(s.ctx, s.vault, o); err != nil {
-					s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
-				}
-			}
-			s.shows(s.open(), plan)
-		}),
-		on("engine/all that an engine keeps comes back", func(s *stage) {
-			plan := s.create(plantest.Full())
-			plan.State.Status, plan.RuntimeUpdate = workflow.Running, moment
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
-			s.shows(s.open(), plan)
-			s.must(finishParts(s.ctx, s.vault, plan))
-			s.shows(s.open(), plan)
-			plan.Reason = workflow.ExceededRecovery
-			plan.State.Status, plan.State.End = workflow.Failed, moment.Add(time.Minute)
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
-			s.shows(s.open(), plan)
-		}),
+// enginePromises replay what existing engines do, which authors of vaults might not expect.
+func enginePromises() []promise {
+	return []promise{
+		{"continuous checks run again in each round, without their old attempts", engineContinuousChecks},
+		{"a plan can become final with sub-objects that were reset in memory", engineResetInMemory},
+		{"sub-objects that were reset are stored and run again", engineReset},
+		{"final sub-objects can be stored again, unchanged or with an end time", engineStoreAgain},
+		{"a new State has no version, so its update is refused until the plan is read again", engineNewState},
+		{"a takeover that stores everything fences the owner before", engineTakeover},
+		{"updates of a sub-object after the plan became final are not shown", engineLateUpdates},
+		{"everything that an engine stores comes back", engineEverything},
 	}
+}
+
+func engineContinuousChecks(s *stage) {
+	plan := s.started(allKinds())
+	checks := plan.PreChecks
+	for round := range 4 {
+		if round > 0 {
+			checks.State.Reset()
+		}
+		s.moves(checks, workflow.Running)
+		for _, a := range checks.Actions {
+			a.Attempts = nil
+			a.State.Reset()
+			s.must(s.vault.UpdateAction(s.ctx, a))
+			s.moves(a, workflow.Running)
+			a.Attempts = attemptsOf(1)
+			s.moves(a, workflow.Completed)
+		}
+		s.moves(checks, workflow.Completed)
+		s.shows(s.open(), plan)
+	}
+	s.moves(checks, workflow.Running) // without a reset
+	s.moves(checks, workflow.Failed)
+	s.must(complete(s.ctx, s.vault, plan))
+	s.shows(s.open(), plan)
+}
+
+func engineResetInMemory(s *stage) {
+	for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
+		plan := s.started(allKinds())
+		for i, o := range workflow.Parts(plan) {
+			s.moves(o, workflow.Running)
+			if i%2 == 0 {
+				s.moves(o, workflow.Completed)
+			}
+		}
+		next := s.open()
+		plan = s.read(next, plan.ID)
+		for o := range workflow.Walk(plan) {
+			if o != workflow.Object(plan) {
+				o.Header().State.Reset()
+			}
+			if a, ok := o.(*workflow.Action); ok {
+				a.Attempts = nil
+			}
+		}
+		plan.Reason, plan.RuntimeUpdate = workflow.ExceededRecovery, moment
+		plan.State.Status, plan.State.End = status, moment.Add(time.Hour)
+		s.must(next.UpdatePlan(s.ctx, plan))
+		s.shows(s.vault, plan)
+		s.must(next.UpdatePlan(s.ctx, plan)) // again
+		s.shows(s.vault, plan)
+	}
+}
+
+func engineReset(s *stage) {
+	plan := s.started(allKinds())
+	s.must(finishParts(s.ctx, s.vault, plan))
+	next := s.open()
+	plan = s.read(next, plan.ID)
+	for _, o := range workflow.Parts(plan) {
+		o.Header().State.Reset()
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = nil
+		}
+		s.must(storage.Update(s.ctx, next, o))
+	}
+	s.shows(s.vault, plan)
+	s.must(finishParts(s.ctx, next, plan))
+	s.must(complete(s.ctx, next, plan))
+	s.shows(s.vault, plan)
+}
+
+func engineStoreAgain(s *stage) {
+	plan := s.started(allKinds())
+	for _, o := range workflow.Parts(plan) {
+		s.moves(o, workflow.Completed)
+		s.must(storage.Update(s.ctx, s.vault, o))
+		o.Header().State.End = moment.Add(time.Minute)
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	s.shows(s.open(), plan)
+	s.must(complete(s.ctx, s.vault, plan))
+	s.shows(s.open(), plan)
+}
+
+func engineNewState(s *stage) {
+	plan := s.started(allKinds())
+	s.must(finishParts(s.ctx, s.vault, plan))
+	before := plantest.Clone(plan)
+	for _, o := range eachKind(plan) {
+		kept := *o.Header().State
+		*o.Header().State = workflow.State{Status: workflow.Running}
+		s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		*o.Header().State = kept
+	}
+	s.shows(s.vault, before)
+	plan = s.read(s.vault, plan.ID)
+	for _, o := range workflow.Parts(plan) {
+		o.Header().State.Reset()
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	s.shows(s.open(), plan)
+}
+
+func engineTakeover(s *stage) {
+	plan := s.started(allKinds())
+	s.must(finishParts(s.ctx, s.vault, plan))
+	next := s.open()
+	taken := s.read(next, plan.ID)
+	for o := range workflow.Walk(taken) {
+		s.must(storage.Update(s.ctx, next, o))
+	}
+	for _, o := range slices.Backward(eachKind(plan)) {
+		s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+	}
+	plan.State.Status = workflow.Failed
+	s.want(storage.ErrConflict, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, plan))
+	s.shows(s.vault, taken)
+	s.must(complete(s.ctx, next, taken))
+	s.shows(s.vault, taken)
+}
+
+func engineLateUpdates(s *stage) {
+	plan := s.started(allKinds())
+	s.must(finishParts(s.ctx, s.vault, plan))
+	s.must(complete(s.ctx, s.vault, plan))
+	late := plantest.Clone(plan)
+	for _, o := range workflow.Parts(late) {
+		o.Header().State.End = moment.Add(time.Hour)
+		if err := storage.Update(s.ctx, s.vault, o); err != nil {
+			s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
+		}
+	}
+	s.shows(s.open(), plan)
+}
+
+func engineEverything(s *stage) {
+	plan := s.create(plantest.Full())
+	plan.State.Status, plan.RuntimeUpdate = workflow.Running, moment
+	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.shows(s.open(), plan)
+	s.must(finishParts(s.ctx, s.vault, plan))
+	s.shows(s.open(), plan)
+	plan.Reason = workflow.ExceededRecovery
+	plan.State.Status, plan.State.End = workflow.Failed, moment.Add(time.Minute)
+	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.shows(s.open(), plan)
 }
 
 // moves updates an object to a status.

@@ -9,17 +9,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// leavesNoGoroutine runs f and fails the test if goroutines that f started, directly or not, outlive it.
+// leavesNoGoroutine runs f and fails the test if a goroutine that f started, directly or indirectly, outlives
+// it.
 //
-// A profiler label marks them: each goroutine inherits it from the one that starts it. Other goroutines of the process don't
-// count, nor do those that have returned but that the runtime has not put away yet, which runtime.NumGoroutine includes. In
-// virtual time no wait outlasts either.
+// A profiler label marks these goroutines: each goroutine inherits the label of the goroutine that starts it.
+// A count of all goroutines would include those of the rest of the process, and those that have returned but
+// still count in runtime.NumGoroutine. In virtual time, waiting does not help against either.
 func (s *stage) leavesNoGoroutine(f func()) {
 	s.Helper()
 	mark := uuid.NewString()
 	pprof.Do(s.ctx, pprof.Labels("storagetest", mark), func(context.Context) { f() })
 	var left string
-	for range 3000 { // half a minute for connections to close
+	for range 3000 { // connections have half a minute to close
 		if left = marked(mark); left == "" {
 			return
 		}
@@ -28,7 +29,7 @@ func (s *stage) leavesNoGoroutine(f func()) {
 	s.Errorf("goroutines are left:\n%s", left)
 }
 
-// marked returns the stacks of all goroutines whose label has the value mark.
+// marked returns the stacks of all goroutines with this label.
 func marked(mark string) string {
 	var all, found strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {

@@ -14,186 +14,208 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-func listCases() []Case {
-	return slices.Concat([]Case{
-		on("list/an empty store yields nothing", func(s *stage) {
-			if all := s.list(s.vault); len(all) > 0 {
-				s.Errorf("List yields %+v", all)
-			}
-		}),
-		on("list/the newest plan comes first, whatever order they were created in", func(s *stage) {
-			want := s.ages(12)
-			s.yields("List", ids(want), s.list(s.vault))
-		}),
-		on("list/the limit is the most that is yielded, and 0 or less is all", func(s *stage) {
-			want := ids(s.ages(7))
-			for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, -1, math.MinInt} {
-				seq, err := s.vault.List(s.ctx, limit)
-				s.must(err)
-				n := limit
-				if n <= 0 {
-					n = len(want)
-				}
-				s.yields(fmt.Sprint("List with limit ", limit), want[:min(n, len(want))], s.gather(seq))
-			}
-		}),
-		on("list/a result tells what Read tells, after every update of the plan", func(s *stage) {
-			plan := s.create(plantest.Full())
-			s.shows(s.vault, plan)
-			for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Running, workflow.Stopped, workflow.Stopped} {
-				plan.Name, plan.Descr, plan.GroupID = plan.Name+" again", plan.Descr+"\n", uuid.New()
-				plan.State.Status, plan.State.Start = status, moment
-				if status.Final() {
-					plan.State.End = moment.Add(time.Nanosecond)
-				}
-				s.must(s.vault.UpdatePlan(s.ctx, plan))
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("list/strange names and descriptions of any length come back unchanged", func(s *stage) {
-			texts := slices.Collect(plantest.Strange())
-			texts = append(texts, fmt.Sprintf("%0100000d", 1), fmt.Sprintf("ж%0100000d", 1))
-			plans := map[uuid.UUID]*workflow.Plan{}
-			for i, text := range texts {
-				plan := s.create(&workflow.Plan{Name: texts[len(texts)-1-i], Descr: text})
-				if i%2 == 0 { // what was created, and what was updated
-					plan.State.Status = workflow.Running
-					s.must(s.vault.UpdatePlan(s.ctx, plan))
-				}
-				plans[plan.ID] = plan
-			}
-			var all []uuid.UUID
-			for _, r := range s.list(s.vault) {
-				all = append(all, r.ID)
-				s.tells("List", plans[r.ID], r)
-			}
-			if len(all) != len(plans) {
-				s.Errorf("List yields %d plans, want %d", len(all), len(plans))
-			}
-			for _, r := range s.search(s.vault, storage.Filters{ByIDs: all}) {
-				s.tells("Search by ID", plans[r.ID], r)
-			}
-		}),
-		on("list/many plans are each yielded once", func(s *stage) {
-			plans := make([]*workflow.Plan, 150)
-			s.must(atOnce(len(plans), func(i int) error {
-				plans[i] = bare(fmt.Sprint(i)) // of a few milliseconds, so many share one
-				return s.vault.Create(s.ctx, plans[i])
-			}))
-			s.onceEach("List", ids(plans), s.list(s.vault))
-		}),
-		on("list/a sequence can be ranged over again, and is asked anew", func(s *stage) {
-			for _, l := range s.listings() {
-				before := s.gather(l.seq)
-				for range l.seq {
-					break
-				}
-				s.yields(l.name+" again", resultIDs(before), s.gather(l.seq))
-				plan := s.create(bare("new"))
-				s.must(start(s.ctx, s.vault, authored(&workflow.Plan{Name: "newer"})))
-				if after := s.gather(l.seq); l.grows && len(after) != len(before)+2 && len(after) != len(before)+1 {
-					s.Errorf("%s yields %d plans, then %d", l.name, len(before), len(after))
-				}
-				s.must(s.vault.Delete(s.ctx, plan.ID))
-				if slices.Contains(resultIDs(s.gather(l.seq)), plan.ID) {
-					s.Errorf("%s yields a plan that was deleted before it was ranged over again", l.name)
-				}
-			}
-		}),
-		on("list/breaking off leaves no goroutine, and the vault as it is", func(s *stage) {
-			want := s.ages(20)
-			s.leavesNoGoroutine(func() {
-				v := s.Open(s.T)
-				for _, f := range everyFilter(want) {
-					for stop := 1; stop < 4; stop++ {
-						n := 0
-						seq, err := v.Search(s.ctx, f)
-						s.must(err)
-						for r := range seq {
-							s.must(r.Err)
-							if n++; n == stop {
-								break
-							}
-						}
-					}
-					s.yields("Search afterwards", ids(want)[:3], s.search(v, storage.Filters{Limit: 3}))
-				}
-				s.must(v.Close(s.ctx))
-			})
-		}),
-		on("list/the body of the loop may use the vault", func(s *stage) {
-			s.ages(10)
-			for range s.list(s.vault) {
-				seq, err := s.vault.List(s.ctx, 3)
+func listPromises() []promise {
+	return slices.Concat([]promise{
+		{"an empty store yields nothing", listEmpty},
+		{"the newest plan comes first, in whatever order they were created", listNewestFirst},
+		{"the limit is the largest number of results, and 0 or less means all", listLimit},
+		{"a result agrees with Read after every update of the plan", listAgreesWithRead},
+		{"strange names and descriptions of any length come back unchanged", listStrangeNames},
+		{"each of many plans is yielded once", listMany},
+		{"a sequence can be ranged over again, and queries the store each time", listAgain},
+		{"a break leaves no goroutine, and the vault is still usable", listBreak},
+		{"the body of the loop may use the vault", listBody},
+		{"a listing whose context ends is never taken for a short list", listContextEnds},
+		{"a listing whose service dies is never taken for a short list", listServiceDies},
+		{"a plan that exists throughout is yielded exactly once, whatever is written meanwhile", listDuringWrites},
+	}, contextPromises("list"))
+}
+
+func listEmpty(s *stage) {
+	if all := s.list(s.vault); len(all) > 0 {
+		s.Errorf("List yields %+v", all)
+	}
+}
+
+func listNewestFirst(s *stage) {
+	want := s.ages(12)
+	s.yields("List", ids(want), s.list(s.vault))
+}
+
+func listLimit(s *stage) {
+	want := ids(s.ages(7))
+	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, -1, math.MinInt} {
+		n := limit
+		if n <= 0 {
+			n = len(want)
+		}
+		s.yields(fmt.Sprint("List with limit ", limit), want[:min(n, len(want))], s.collect(s.vault.List(s.ctx, limit)))
+	}
+}
+
+func listAgreesWithRead(s *stage) {
+	plan := s.create(plantest.Full())
+	s.shows(s.vault, plan)
+	for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Running, workflow.Stopped, workflow.Stopped} {
+		plan.Name, plan.Descr, plan.GroupID = plan.Name+" again", plan.Descr+"\n", uuid.New()
+		plan.State.Status, plan.State.Start = status, moment
+		if status.Final() {
+			plan.State.End = moment.Add(time.Nanosecond)
+		}
+		s.must(s.vault.UpdatePlan(s.ctx, plan))
+		s.shows(s.vault, plan)
+	}
+}
+
+func listStrangeNames(s *stage) {
+	texts := slices.Collect(plantest.Strange())
+	texts = append(texts, fmt.Sprintf("%0100000d", 1), fmt.Sprintf("ж%0100000d", 1))
+	plans := map[uuid.UUID]*workflow.Plan{}
+	for i, text := range texts {
+		plan := s.create(&workflow.Plan{Name: texts[len(texts)-1-i], Descr: text})
+		if i%2 == 0 { // every second plan is updated
+			plan.State.Status = workflow.Running
+			s.must(s.vault.UpdatePlan(s.ctx, plan))
+		}
+		plans[plan.ID] = plan
+	}
+	var all []uuid.UUID
+	for _, r := range s.list(s.vault) {
+		all = append(all, r.ID)
+		s.agrees("List", plans[r.ID], r)
+	}
+	if len(all) != len(plans) {
+		s.Errorf("List yields %d plans, want %d", len(all), len(plans))
+	}
+	for _, r := range s.search(s.vault, storage.Filters{ByIDs: all}) {
+		s.agrees("Search by ID", plans[r.ID], r)
+	}
+}
+
+func listMany(s *stage) {
+	plans := make([]*workflow.Plan, 150)
+	s.must(atOnce(len(plans), func(i int) error {
+		plans[i] = bare(fmt.Sprint(i)) // many share a millisecond
+		return s.vault.Create(s.ctx, plans[i])
+	}))
+	s.onceEach("List", ids(plans), s.list(s.vault))
+}
+
+func listAgain(s *stage) {
+	for _, l := range s.listings() {
+		before := s.collect(l.seq, nil)
+		for range l.seq {
+			break
+		}
+		s.yields(l.name+" again", resultIDs(before), s.collect(l.seq, nil))
+		plan := s.create(bare("new"))
+		s.must(start(s.ctx, s.vault, authored(&workflow.Plan{Name: "newer"})))
+		if after := s.collect(l.seq, nil); l.grows && len(after) != len(before)+2 && len(after) != len(before)+1 {
+			s.Errorf("%s yields %d plans, then %d", l.name, len(before), len(after))
+		}
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+		if slices.Contains(resultIDs(s.collect(l.seq, nil)), plan.ID) {
+			s.Errorf("%s yields a plan that was deleted before it was ranged over again", l.name)
+		}
+	}
+}
+
+func listBreak(s *stage) {
+	want := s.ages(20)
+	s.leavesNoGoroutine(func() {
+		v := s.Open(s.T)
+		for _, f := range everyFilter(want) {
+			for stop := 1; stop < 4; stop++ {
+				n := 0
+				seq, err := v.Search(s.ctx, f)
 				s.must(err)
 				for r := range seq {
 					s.must(r.Err)
-					plan := s.read(s.vault, r.Result.ID)
-					plan.Descr += "seen "
-					s.must(s.vault.UpdatePlan(s.ctx, plan))
-					s.create(bareAt("old", time.Now().Add(-time.Hour)))
-					s.list(s.vault)
-				}
-			}
-		}),
-		on("list/a listing whose context ends on the way ends with an Err, and never like a short list", func(s *stage) {
-			s.ages(20)
-			all := s.plansOf(s.list(s.vault))
-			s.leavesNoGoroutine(func() {
-				v := s.Open(s.T)
-				for _, f := range everyFilter(all) {
-					for _, stop := range []int{1, 10, 19} {
-						ctx, cancel := context.WithCancel(s.ctx)
-						seq, err := v.Search(ctx, f)
-						s.must(err)
-						n := 0
-						var last storage.Stream[storage.ListResult]
-						for last = range seq {
-							if n++; n == stop {
-								cancel()
-							}
-						}
-						cancel()
-						if n < stop {
-							s.Fatalf("only %d plans match %+v", n, f)
-						}
-						if last.Err == nil {
-							s.Errorf("the context ended after %d plans; the listing yielded %d and no Err", stop, n)
-							continue
-						}
-						s.want(context.Canceled, "Search", uuid.Nil, last.Err)
+					if n++; n == stop {
+						break
 					}
 				}
-				s.must(v.Close(s.ctx))
-			})
-		}),
-		on("list/a listing whose service dies on the way ends with an Err, and never like a short list", func(s *stage) {
-			want := ids(s.ages(20))
-			for d := range s.deaths() {
-				var got []storage.ListResult
-				err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
-					got, err = drain(v.List(ctx, 0))
-					return err
-				})
-				if err == nil {
-					s.yields("List", want, got)
-				} else {
-					s.yields("List, before its Err,", want[:min(len(got), len(want))], got)
-				}
 			}
-		}),
-		on("list/a plan that is there throughout is yielded exactly once, whatever is written meanwhile", func(s *stage) {
-			stay := s.ages(10)
-			done, stop := s.disturb()
-			for rounds := 0; rounds < 10 || !done(); rounds++ {
-				s.onceEach("List", ids(stay), keep(stay, s.list(s.vault)))
-			}
-			stop()
-		}),
-	}, contextCases("list"))
+			s.yields("Search afterwards", ids(want)[:3], s.search(v, storage.Filters{Limit: 3}))
+		}
+		s.must(v.Close(s.ctx))
+	})
 }
 
-// ages creates n plans over several days, and returns them newest first.
+func listBody(s *stage) {
+	s.ages(10)
+	for range s.list(s.vault) {
+		seq, err := s.vault.List(s.ctx, 3)
+		s.must(err)
+		for r := range seq {
+			s.must(r.Err)
+			plan := s.read(s.vault, r.Result.ID)
+			plan.Descr += "seen "
+			s.must(s.vault.UpdatePlan(s.ctx, plan))
+			s.create(bareAt("old", time.Now().Add(-time.Hour)))
+			s.list(s.vault)
+		}
+	}
+}
+
+func listContextEnds(s *stage) {
+	s.ages(20)
+	all := s.plansOf(s.list(s.vault))
+	s.leavesNoGoroutine(func() {
+		v := s.Open(s.T)
+		for _, f := range everyFilter(all) {
+			for _, stop := range []int{1, 10, 19} {
+				ctx, cancel := context.WithCancel(s.ctx)
+				seq, err := v.Search(ctx, f)
+				s.must(err)
+				n := 0
+				var last storage.Stream[storage.ListResult]
+				for last = range seq {
+					if n++; n == stop {
+						cancel()
+					}
+				}
+				cancel()
+				if n < stop {
+					s.Fatalf("only %d plans match %+v", n, f)
+				}
+				if last.Err == nil {
+					s.Errorf("the context ended after %d plans; the listing yielded %d elements and no Err", stop, n)
+					continue
+				}
+				s.want(context.Canceled, "Search", uuid.Nil, last.Err)
+			}
+		}
+		s.must(v.Close(s.ctx))
+	})
+}
+
+func listServiceDies(s *stage) {
+	want := ids(s.ages(20))
+	for d := range s.deaths() {
+		var got []storage.ListResult
+		err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+			got, err = storage.Collect(v.List(ctx, 0))
+			return err
+		})
+		if err == nil {
+			s.yields("List", want, got)
+		} else {
+			s.yields("List, before its Err,", want[:min(len(got), len(want))], got)
+		}
+	}
+}
+
+func listDuringWrites(s *stage) {
+	stay := s.ages(10)
+	done, stop := s.disturb()
+	for rounds := 0; rounds < 10 || !done(); rounds++ {
+		s.onceEach("List", ids(stay), keep(stay, s.list(s.vault)))
+	}
+	stop()
+}
+
+// ages creates n plans over several days and returns them newest first.
 func (s *stage) ages(n int) []*workflow.Plan {
 	s.Helper()
 	now := time.Now()
@@ -219,7 +241,7 @@ func resultIDs(results []storage.ListResult) (list []uuid.UUID) {
 	return list
 }
 
-// plansOf makes plans of results, as far as everyFilter needs them.
+// plansOf returns plans with the IDs of results, for everyFilter.
 func (s *stage) plansOf(results []storage.ListResult) (plans []*workflow.Plan) {
 	for _, r := range results {
 		plans = append(plans, &workflow.Plan{ID: r.ID})
@@ -227,7 +249,8 @@ func (s *stage) plansOf(results []storage.ListResult) (plans []*workflow.Plan) {
 	return plans
 }
 
-// everyFilter returns filters of each kind that choose all plans, which are NotStarted and given newest first.
+// everyFilter returns filters of each kind that select all of the plans, which are NotStarted and sorted
+// newest first.
 func everyFilter(plans []*workflow.Plan) []storage.Filters {
 	oldest := workflow.Time(plans[len(plans)-1].ID)
 	return []storage.Filters{
@@ -239,7 +262,7 @@ func everyFilter(plans []*workflow.Plan) []storage.Filters {
 	}
 }
 
-// yields holds the plans of a listing against those that it should yield, in order.
+// yields checks that a listing returned these plans in this order.
 func (s *stage) yields(what string, want []uuid.UUID, got []storage.ListResult) {
 	s.Helper()
 	if !slices.Equal(resultIDs(got), want) {
@@ -247,7 +270,8 @@ func (s *stage) yields(what string, want []uuid.UUID, got []storage.ListResult) 
 	}
 }
 
-// onceEach holds the plans of a listing against those that it should yield, where some share a time.
+// onceEach checks that a listing returned each of these plans once, newest first. Plans may have the same
+// time.
 func (s *stage) onceEach(what string, want []uuid.UUID, got []storage.ListResult) {
 	s.Helper()
 	if !slices.IsSortedFunc(got, func(a, b storage.ListResult) int { return workflow.Time(b.ID).Compare(workflow.Time(a.ID)) }) {
@@ -264,17 +288,18 @@ func (s *stage) onceEach(what string, want []uuid.UUID, got []storage.ListResult
 		delete(n, id)
 	}
 	for id := range n {
-		s.Errorf("%s yields plan %s, which it should not", what, id)
+		s.Errorf("%s yields the wrong plan %s", what, id)
 	}
 }
 
-// keep leaves of a listing what is of these plans.
+// keep returns the results that belong to these plans.
 func keep(plans []*workflow.Plan, results []storage.ListResult) []storage.ListResult {
 	own := ids(plans)
 	return slices.DeleteFunc(results, func(r storage.ListResult) bool { return !slices.Contains(own, r.ID) })
 }
 
-// disturb creates, updates and deletes other plans, new and old ones, until it is done or stopped.
+// disturb creates, updates and deletes other plans, new and old ones. done reports whether it has finished;
+// stop ends it early.
 func (s *stage) disturb() (done func() bool, stop func()) {
 	v := s.open()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -312,11 +337,11 @@ func (s *stage) disturb() (done func() bool, stop func()) {
 type listing struct {
 	name string
 	seq  func(yield func(storage.Stream[storage.ListResult]) bool)
-	// grows says that it also yields what is created later.
+	// grows means that it also yields plans that are created later.
 	grows bool
 }
 
-// listings returns sequences of every kind over some plans.
+// listings returns listings of every kind over some plans.
 func (s *stage) listings() (list []listing) {
 	s.Helper()
 	plans := s.ages(5)

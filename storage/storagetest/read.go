@@ -12,148 +12,166 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-func readCases() []Case {
-	return slices.Concat([]Case{
-		on("read/requests and responses come back as the plugin's types", func(s *stage) {
-			plan := s.completed(plantest.Full())
-			for o := range workflow.Walk(s.read(s.vault, plan.ID)) {
-				a, ok := o.(*workflow.Action)
-				if !ok {
-					continue
-				}
-				if _, ok := a.Req.(plantest.Request); !ok {
-					s.Errorf("a request is a %T, not a plantest.Request", a.Req)
-				}
-				if _, ok := a.Attempts[1].Resp.(*plantest.Response); !ok {
-					s.Errorf("a response is a %T, not a *plantest.Response", a.Attempts[1].Resp)
-				}
-				if a.Attempts[0].Resp != nil {
-					s.Errorf("a response that was nil is %v", a.Attempts[0].Resp)
-				}
+func readPromises() []promise {
+	return slices.Concat([]promise{
+		{"requests and responses come back as the plugin's types", readPluginTypes},
+		{"requests that were raw JSON or pointers come back as the plugin's types", readRawRequests},
+		{"an ID without a plan is ErrNotFound, and does not exist", readNotFound},
+		{"an ID that is not a UUIDv7 belongs to no plan", readNotV7},
+		{"a running plan shows each update and its version", readRunning},
+		{"the versions that Read returns are valid for updates, in every state of the plan", readVersions},
+		{"reading changes nothing, not even versions", readChangesNothing},
+		{"the result shares no memory with the store", readSharesNothing},
+		{"no reader sees a plan go back while another node works on it", readMonotonic},
+	}, contextPromises("read"))
+}
+
+func readPluginTypes(s *stage) {
+	plan := s.completed(plantest.Full())
+	for o := range workflow.Walk(s.read(s.vault, plan.ID)) {
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			continue
+		}
+		if _, ok := a.Req.(plantest.Request); !ok {
+			s.Errorf("a request is a %T, not a plantest.Request", a.Req)
+		}
+		if _, ok := a.Attempts[1].Resp.(*plantest.Response); !ok {
+			s.Errorf("a response is a %T, not a *plantest.Response", a.Attempts[1].Resp)
+		}
+		if a.Attempts[0].Resp != nil {
+			s.Errorf("a response that was nil is %v", a.Attempts[0].Resp)
+		}
+	}
+}
+
+func readRawRequests(s *stage) {
+	want := plantest.Request{Text: "a", Number: 1<<60 + 1}
+	plan := plantest.Sized(1, 1, 3)
+	for i, req := range []any{json.RawMessage(` {"Number": 1152921504606846977, "Text": "a"} `), &want, want} {
+		plan.Blocks[0].Sequences[0].Actions[i].Req = req
+	}
+	s.create(plan)
+	for i, a := range s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions {
+		if got, ok := a.Req.(plantest.Request); !ok || got.Text != want.Text || got.Number != want.Number {
+			s.Errorf("request %d is %T %v, want %T %v", i, a.Req, a.Req, want, want)
+		}
+	}
+}
+
+func readNotFound(s *stage) {
+	s.lacks(s.vault, workflow.NewV7()) // in an empty store
+	plan := s.create(plantest.Small())
+	s.lacks(s.vault, workflow.NewV7())
+	s.lacks(s.vault, *plan.Blocks[0].Header().ID) // a sub-object is not a plan
+	near := plan.ID
+	near[15] ^= 1
+	s.lacks(s.vault, near)
+	s.lacks(s.vault, workflow.NewV7At(time.Now().AddDate(0, -1, 0)))
+	s.shows(s.vault, plan)
+}
+
+func readNotV7(s *stage) {
+	plan := s.create(plantest.Small())
+	other := plan.ID
+	other[8] = 0xc0 // another variant
+	for _, id := range []uuid.UUID{uuid.Nil, uuid.Max, uuid.New(), other} {
+		s.lacks(s.vault, id)
+		s.want(storage.ErrNotFound, "Delete", id, s.vault.Delete(s.ctx, id))
+	}
+	s.shows(s.vault, plan)
+}
+
+func readRunning(s *stage) {
+	plan := s.started(allKinds())
+	other := s.open()
+	for _, o := range workflow.Parts(plan) {
+		for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
+			o.Header().State.Status = status
+			s.must(storage.Update(s.ctx, s.vault, o))
+			got := s.read(other, plan.ID)
+			s.same(plan, got)
+			if v := objectOf(got, *o.Header().ID).Header().State.ETag; v != o.Header().State.ETag {
+				s.Errorf("Read returns %s with the version %q, but its update set %q", o.Kind(), v, o.Header().State.ETag)
 			}
-		}),
-		on("read/requests that were given as raw JSON or by pointer come back as the plugin's types", func(s *stage) {
-			want := plantest.Request{Text: "a", Number: 1<<60 + 1}
-			plan := plantest.Sized(1, 1, 3)
-			for i, req := range []any{json.RawMessage(` {"Number": 1152921504606846977, "Text": "a"} `), &want, want} {
-				plan.Blocks[0].Sequences[0].Actions[i].Req = req
+		}
+	}
+}
+
+func readVersions(s *stage) {
+	plan := s.create(allKinds())
+	other := s.open()
+	for _, step := range []func(p *workflow.Plan) error{
+		func(p *workflow.Plan) error { p.State.Status = workflow.Running; return other.UpdatePlan(s.ctx, p) },
+		func(p *workflow.Plan) error { return finishParts(s.ctx, other, p) },
+		func(p *workflow.Plan) error { return finishParts(s.ctx, other, p) },
+		func(p *workflow.Plan) error { return complete(s.ctx, other, p) },
+		func(p *workflow.Plan) error { p.Descr = "done"; return other.UpdatePlan(s.ctx, p) },
+	} {
+		read := s.read(s.vault, plan.ID)
+		s.must(step(read))
+		s.shows(s.vault, read)
+	}
+}
+
+func readChangesNothing(s *stage) {
+	plan := s.started(allKinds())
+	for range 3 {
+		s.shows(s.vault, plan)
+	}
+	for _, o := range eachKind(plan) {
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+}
+
+func readSharesNothing(s *stage) {
+	plan := s.create(plantest.Full())
+	got := s.read(s.vault, plan.ID)
+	got.Name, got.Blocks = "changed", nil
+	got.Meta[0] ^= 1
+	got.PreChecks.Actions[0].Req.(plantest.Request).Options["a"] = "changed"
+	got.PreChecks.Actions[0].Req.(plantest.Request).Payload[0] ^= 1
+	s.shows(s.vault, plan)
+}
+
+func readMonotonic(s *stage) {
+	plan := s.create(allKinds())
+	done := make(chan error, 1)
+	worker := s.open()
+	go func() {
+		working := plantest.Clone(plan)
+		working.State.Status = workflow.Running
+		err := worker.UpdatePlan(s.ctx, working)
+		if err == nil {
+			err = finishParts(s.ctx, worker, working)
+		}
+		if err == nil {
+			err = complete(s.ctx, worker, working)
+		}
+		done <- err
+	}()
+	last := plan
+	for working := true; working; {
+		select {
+		case err := <-done:
+			s.must(err)
+			working = false
+		default:
+		}
+		now := s.read(s.vault, plan.ID)
+		for o := range workflow.Walk(now) {
+			was := objectOf(last, *o.Header().ID).Header().State.Status
+			is := o.Header().State.Status
+			if is < was {
+				s.Errorf("Read returned %s as %s, then as %s", o.Kind(), was, is)
 			}
-			s.create(plan)
-			for i, a := range s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions {
-				if got, ok := a.Req.(plantest.Request); !ok || got.Text != want.Text || got.Number != want.Number {
-					s.Errorf("request %d is %T %v, want %T %v", i, a.Req, a.Req, want, want)
-				}
+			if now.State.Status.Final() && !is.Final() {
+				s.Errorf("%s is %s in a plan that is %s", o.Kind(), is, now.State.Status)
 			}
-		}),
-		on("read/a plan that is not there is ErrNotFound, and does not exist", func(s *stage) {
-			s.lacks(s.vault, workflow.NewV7()) // in an empty store
-			plan := s.create(plantest.Small())
-			s.lacks(s.vault, workflow.NewV7())
-			s.lacks(s.vault, *plan.Blocks[0].Header().ID) // a part is no plan
-			near := plan.ID
-			near[15] ^= 1
-			s.lacks(s.vault, near)
-			s.lacks(s.vault, workflow.NewV7At(time.Now().AddDate(0, -1, 0)))
-			s.shows(s.vault, plan)
-		}),
-		on("read/an ID that is not a UUIDv7 is of no plan", func(s *stage) {
-			plan := s.create(plantest.Small())
-			other := plan.ID
-			other[8] = 0xc0 // of another variant
-			for _, id := range []uuid.UUID{uuid.Nil, uuid.Max, uuid.New(), other} {
-				s.lacks(s.vault, id)
-				s.want(storage.ErrNotFound, "Delete", id, s.vault.Delete(s.ctx, id))
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("read/a running plan shows each update, as do the versions", func(s *stage) {
-			plan := s.started(allKinds())
-			other := s.open()
-			for _, o := range workflow.Parts(plan) {
-				for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
-					o.Header().State.Status = status
-					s.must(storage.Update(s.ctx, s.vault, o))
-					got := s.read(other, plan.ID)
-					s.same(plan, got)
-					if v := objectOf(got, *o.Header().ID).Header().State.ETag; v != o.Header().State.ETag {
-						s.Errorf("Read gives %s the version %q, its update %q", o.Kind(), v, o.Header().State.ETag)
-					}
-				}
-			}
-		}),
-		on("read/the versions that were read are good for updates, in every state of the plan", func(s *stage) {
-			plan := s.create(allKinds())
-			other := s.open()
-			for _, step := range []func(p *workflow.Plan) error{
-				func(p *workflow.Plan) error { p.State.Status = workflow.Running; return other.UpdatePlan(s.ctx, p) },
-				func(p *workflow.Plan) error { return finishParts(s.ctx, other, p) },
-				func(p *workflow.Plan) error { return finishParts(s.ctx, other, p) },
-				func(p *workflow.Plan) error { return complete(s.ctx, other, p) },
-				func(p *workflow.Plan) error { p.Descr = "done"; return other.UpdatePlan(s.ctx, p) },
-			} {
-				read := s.read(s.vault, plan.ID)
-				s.must(step(read))
-				s.shows(s.vault, read)
-			}
-		}),
-		on("read/reading changes nothing, not even versions", func(s *stage) {
-			plan := s.started(allKinds())
-			for range 3 {
-				s.shows(s.vault, plan)
-			}
-			for _, o := range eachKind(plan) {
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-		}),
-		on("read/what is returned is the caller's own", func(s *stage) {
-			plan := s.create(plantest.Full())
-			got := s.read(s.vault, plan.ID)
-			got.Name, got.Blocks = "changed", nil
-			got.Meta[0] ^= 1
-			got.PreChecks.Actions[0].Req.(plantest.Request).Options["a"] = "changed"
-			got.PreChecks.Actions[0].Req.(plantest.Request).Payload[0] ^= 1
-			s.shows(s.vault, plan)
-		}),
-		on("read/no plan is seen to go back while another node works on it", func(s *stage) {
-			plan := s.create(allKinds())
-			done := make(chan error, 1)
-			worker := s.open()
-			go func() {
-				working := plantest.Clone(plan)
-				working.State.Status = workflow.Running
-				err := worker.UpdatePlan(s.ctx, working)
-				if err == nil {
-					err = finishParts(s.ctx, worker, working)
-				}
-				if err == nil {
-					err = complete(s.ctx, worker, working)
-				}
-				done <- err
-			}()
-			last := plan
-			for working := true; working; {
-				select {
-				case err := <-done:
-					s.must(err)
-					working = false
-				default:
-				}
-				now := s.read(s.vault, plan.ID)
-				for o := range workflow.Walk(now) {
-					was := objectOf(last, *o.Header().ID).Header().State.Status
-					is := o.Header().State.Status
-					if is < was {
-						s.Errorf("%s was seen as %s, then as %s", o.Kind(), was, is)
-					}
-					if now.State.Status.Final() && !is.Final() {
-						s.Errorf("%s is %s in a plan that is %s", o.Kind(), is, now.State.Status)
-					}
-				}
-				last = now
-			}
-			if last.State.Status != workflow.Completed {
-				s.Errorf("after its last update the plan is %s", last.State.Status)
-			}
-		}),
-	}, contextCases("read"))
+		}
+		last = now
+	}
+	if last.State.Status != workflow.Completed {
+		s.Errorf("after its last update the plan is %s", last.State.Status)
+	}
 }

@@ -12,106 +12,116 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-func recoveryCases() []Case {
-	return slices.Concat([]Case{
-		on("recovery/of a sound store changes nothing, however often it runs", func(s *stage) {
-			s.must(s.vault.Recovery(s.ctx)) // an empty one
-			plans := []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds()), s.create(&workflow.Plan{})}
-			half := s.started(allKinds())
-			change(half.Blocks[0])
-			s.must(s.vault.UpdateBlock(s.ctx, half.Blocks[0]))
-			plans = append(plans, half)
-			gone := s.create(plantest.Small())
-			s.must(s.vault.Delete(s.ctx, gone.ID))
-			s.passGrace()
-			for range 2 {
-				for _, v := range []storage.Vault{s.vault, s.open()} {
-					s.must(v.Recovery(s.ctx))
-				}
-			}
-			for _, plan := range plans {
-				s.shows(s.vault, plan)
-				for _, o := range eachKind(plan) { // the versions are still good
-					s.must(storage.Update(s.ctx, s.vault, o))
-				}
-			}
-			s.lacks(s.vault, gone.ID)
-		}),
-		on("recovery/leaves alone what is young", func(s *stage) {
-			s.needs(s.PassGrace != nil, "grace period")
-			var blocked []*workflow.Plan
-			for d := range s.deaths() {
-				plan := allKinds()
-				_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
-				s.must(s.vault.Recovery(s.ctx))
-				switch err := s.vault.Create(s.ctx, authored(plan)); {
-				case errors.Is(err, storage.ErrConflict):
-					blocked = append(blocked, plan)
-				case errors.Is(err, storage.ErrExists):
-				default: // nothing was left that could be in the way
-					s.must(err)
-				}
-			}
-			if len(blocked) == 0 {
-				s.Errorf("Recovery cleared what may have been under way still")
-			}
-			s.must(s.vault.Recovery(s.ctx))
-			for _, plan := range blocked { // the remains are all there
-				s.want(storage.ErrConflict, "Create", plan.ID, s.vault.Create(s.ctx, plan))
-			}
-			s.recoverAll()
-			for _, plan := range blocked {
-				s.must(s.vault.Create(s.ctx, plan))
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("recovery/by two nodes at once, and again, leaves nothing half done", func(s *stage) {
-			left := s.leftovers()
-			s.passGrace()
-			nodes := []storage.Vault{s.vault, s.open(), s.open()}
-			s.must(atOnce(len(nodes), func(i int) error { return nodes[i].Recovery(s.ctx) }))
-			s.must(s.vault.Recovery(s.ctx))
-			left.judge()
-		}),
-		on("recovery/one that dies at any request is finished by another", func(s *stage) {
-			left := s.leftovers()
-			s.passGrace()
-			for d := range s.deaths() {
-				_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
-				if s.PassGrace == nil || !d.after {
-					continue // the rest was mended by the one that lived
-				}
-			}
-			s.must(s.vault.Recovery(s.ctx))
-			left.judge()
-		}),
-		on("recovery/does no harm to creates, updates and deletes that are under way", func(s *stage) {
-			worker, recoverer := s.open(), s.open()
-			worked := make(chan error, 1)
-			go func() {
-				worked <- atOnce(12, func(i int) error {
-					plan := allKinds()
-					if err := live(s.ctx, worker, plan); err != nil || i%2 == 0 {
-						return err
-					}
-					return worker.Delete(s.ctx, plan.ID)
-				})
-			}()
-			for len(worked) == 0 {
-				s.must(recoverer.Recovery(s.ctx))
-			}
-			s.must(<-worked)
-			if n := len(s.list(s.vault)); n != 6 {
-				s.Errorf("%d plans are there, want 6", n)
-			}
-		}),
-	}, contextCases("recovery"))
+func recoveryPromises() []promise {
+	return slices.Concat([]promise{
+		{"Recovery of a sound store changes nothing, however often it runs", recoverySound},
+		{"Recovery leaves recent remains alone", recoveryRecent},
+		{"two nodes at once leave nothing unfinished", recoveryTwoNodes},
+		{"a Recovery that dies at any request is finished by another", recoveryDeath},
+		{"Recovery does not disturb creates, updates and deletes in progress", recoveryDuringWrites},
+	}, contextPromises("recovery"))
 }
 
-// leftovers is what processes left that died in creates, completions and deletes.
+func recoverySound(s *stage) {
+	s.must(s.vault.Recovery(s.ctx)) // in an empty store
+	plans := []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds()), s.create(&workflow.Plan{})}
+	half := s.started(allKinds())
+	change(half.Blocks[0])
+	s.must(s.vault.UpdateBlock(s.ctx, half.Blocks[0]))
+	plans = append(plans, half)
+	gone := s.create(plantest.Small())
+	s.must(s.vault.Delete(s.ctx, gone.ID))
+	s.passGrace()
+	for range 2 {
+		for _, v := range []storage.Vault{s.vault, s.open()} {
+			s.must(v.Recovery(s.ctx))
+		}
+	}
+	for _, plan := range plans {
+		s.shows(s.vault, plan)
+		for _, o := range eachKind(plan) { // the versions are still valid
+			s.must(storage.Update(s.ctx, s.vault, o))
+		}
+	}
+	s.lacks(s.vault, gone.ID)
+}
+
+func recoveryRecent(s *stage) {
+	s.needs(s.PassGrace != nil, "grace period")
+	var blocked []*workflow.Plan
+	for d := range s.deaths() {
+		plan := allKinds()
+		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+		s.must(s.vault.Recovery(s.ctx))
+		switch err := s.vault.Create(s.ctx, authored(plan)); {
+		case errors.Is(err, storage.ErrConflict):
+			blocked = append(blocked, plan)
+		case errors.Is(err, storage.ErrExists):
+		default: // no remains were in the way
+			s.must(err)
+		}
+	}
+	if len(blocked) == 0 {
+		s.Errorf("Recovery removed remains that may have been in progress")
+	}
+	s.must(s.vault.Recovery(s.ctx))
+	for _, plan := range blocked { // the remains are still there
+		s.want(storage.ErrConflict, "Create", plan.ID, s.vault.Create(s.ctx, plan))
+	}
+	s.recoverAll()
+	for _, plan := range blocked {
+		s.must(s.vault.Create(s.ctx, plan))
+		s.shows(s.vault, plan)
+	}
+}
+
+func recoveryTwoNodes(s *stage) {
+	left := s.leftovers()
+	s.passGrace()
+	nodes := []storage.Vault{s.vault, s.open(), s.open()}
+	s.must(atOnce(len(nodes), func(i int) error { return nodes[i].Recovery(s.ctx) }))
+	s.must(s.vault.Recovery(s.ctx))
+	left.judge()
+}
+
+func recoveryDeath(s *stage) {
+	left := s.leftovers()
+	s.passGrace()
+	for d := range s.deaths() {
+		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
+		if s.PassGrace == nil || !d.after {
+			continue // the last Recovery, which did not die, repaired the rest
+		}
+	}
+	s.must(s.vault.Recovery(s.ctx))
+	left.judge()
+}
+
+func recoveryDuringWrites(s *stage) {
+	worker, recoverer := s.open(), s.open()
+	worked := make(chan error, 1)
+	go func() {
+		worked <- atOnce(12, func(i int) error {
+			plan := allKinds()
+			if err := live(s.ctx, worker, plan); err != nil || i%2 == 0 {
+				return err
+			}
+			return worker.Delete(s.ctx, plan.ID)
+		})
+	}()
+	for len(worked) == 0 {
+		s.must(recoverer.Recovery(s.ctx))
+	}
+	s.must(<-worked)
+	if n := len(s.list(s.vault)); n != 6 {
+		s.Errorf("there are %d plans, want 6", n)
+	}
+}
+
+// leftovers are the remains of creates, updates to a final status, and deletes in processes that died.
 type leftovers struct {
 	s *stage
-	// shown is what each plan was shown as; nil where it was not.
+	// shown has each plan as readers saw it before Recovery, or nil if they saw none.
 	shown map[uuid.UUID]*workflow.Plan
 }
 
@@ -134,7 +144,7 @@ func (s *stage) leftovers() *leftovers {
 	return left
 }
 
-// judge holds what is there after Recovery against what was before: readers see no difference.
+// judge checks that readers see the same plans after Recovery as before.
 func (left *leftovers) judge() {
 	left.s.Helper()
 	for id, plan := range left.shown {

@@ -14,201 +14,226 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-func searchCases() []Case {
-	return slices.Concat([]Case{
-		on("search/filters that choose nothing, or can't be right, are ErrInvalid", func(s *stage) {
-			for _, f := range []storage.Filters{
-				{},
-				{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
-				{ByStatus: []workflow.Status{workflow.Running, 99}},
-				{BeforeID: uuid.New(), Limit: 1},
-				{After: moment, Before: moment.Add(-time.Hour)},
-				{Limit: -1},
-				{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
-			} {
-				_, err := drain(s.vault.Search(s.ctx, f))
-				s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
-			}
-		}),
-		on("search/values of one field are alternatives, and all fields must match", func(s *stage) {
-			plans := s.motley(24)
-			for _, f := range []storage.Filters{
-				{ByStatus: []workflow.Status{workflow.Running}},
-				{ByStatus: []workflow.Status{workflow.Stopped, workflow.NotStarted}},
-				{ByStatus: []workflow.Status{workflow.Completed, workflow.Completed}},
-				{ByStatus: statuses},
-				{ByGroupIDs: []uuid.UUID{plans[1].GroupID}},
-				{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
-				{ByGroupIDs: []uuid.UUID{uuid.New()}},
-				{After: workflow.Time(plans[9].ID)},
-				{Before: workflow.Time(plans[9].ID)},
-				{BeforeID: plans[9].ID},
-				{Limit: 5},
-				{Limit: 100},
-			} {
-				s.finds(plans, f)
-			}
-			for seed := range uint64(60) {
-				s.finds(plans, randomFilters(seed, plans))
-			}
-		}),
-		on("search/times are compared to the millisecond, and left out themselves", func(s *stage) {
-			at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
-			var plans []*workflow.Plan // newest first
-			for i := range 5 {
-				plans = append(plans, s.create(bareAt(fmt.Sprint(i), at.Add(-time.Duration(i)*time.Millisecond))))
-			}
-			for i := range plans {
-				after := storage.Filters{After: workflow.Time(plans[i].ID)}
-				s.yields(fmt.Sprintf("%+v", after), ids(plans[:i]), s.search(s.vault, after))
-				before := storage.Filters{Before: workflow.Time(plans[i].ID)}
-				s.yields(fmt.Sprintf("%+v", before), ids(plans[i+1:]), s.search(s.vault, before))
-				zone := time.FixedZone("", 5*3600)
-				both := storage.Filters{After: at.Add(-time.Duration(i+1) * time.Millisecond).In(zone), Before: at.Add(time.Millisecond).In(zone)}
-				s.yields(fmt.Sprintf("%+v", both), ids(plans[:i+1]), s.search(s.vault, both))
-			}
-		}),
-		on("search/any time may be a bound", func(s *stage) {
-			plans := s.ages(3)
-			past := []time.Time{time.Unix(-1<<61, 0), time.Date(-500, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 999_999_999), time.Unix(0, 0)}
-			future := []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Unix(1<<61, 0), time.Unix(1<<63-62135596801, 999_999_999)}
-			for _, at := range past {
-				s.yields(fmt.Sprintf("After %v", at), ids(plans), s.search(s.vault, storage.Filters{After: at}))
-				s.yields(fmt.Sprintf("Before %v", at), nil, s.search(s.vault, storage.Filters{Before: at}))
-			}
-			for _, at := range future {
-				s.yields(fmt.Sprintf("After %v", at), nil, s.search(s.vault, storage.Filters{After: at}))
-				s.yields(fmt.Sprintf("Before %v", at), ids(plans), s.search(s.vault, storage.Filters{Before: at}))
-			}
-		}),
-		on("search/days are told apart at midnight", func(s *stage) {
-			midnight := time.Now().UTC().Truncate(24 * time.Hour)
-			late, early := s.create(bareAt("early", midnight)), s.create(bareAt("late", midnight.Add(-time.Millisecond)))
-			s.yields("After midnight less 1 ms", []uuid.UUID{late.ID}, s.search(s.vault, storage.Filters{After: midnight.Add(-time.Millisecond)}))
-			s.yields("Before midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{Before: midnight}))
-			s.yields("After midnight", nil, s.search(s.vault, storage.Filters{After: midnight}))
-			s.yields("BeforeID of midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{BeforeID: late.ID}))
-			s.yields("both", []uuid.UUID{late.ID, early.ID}, s.search(s.vault, storage.Filters{
-				After: midnight.Add(-time.Hour), Before: midnight.Add(time.Hour),
-			}))
-		}),
-		on("search/by IDs yields each plan once and passes over those of no plan", func(s *stage) {
-			plans := s.ages(10)
-			deleted := s.create(bare("deleted"))
-			s.must(s.vault.Delete(s.ctx, deleted.ID))
-			asked := []uuid.UUID{deleted.ID}
-			for i, id := range ids(plans) {
-				asked = append(asked, workflow.NewV7(), id, id)
-				if i%2 == 0 {
-					asked = slices.Insert(asked, 0, id, workflow.NewV7At(time.Now().AddDate(0, 0, -i)))
-				}
-			}
-			s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
-			s.yields("Search by IDs with a limit", ids(plans[:3]), s.search(s.vault, storage.Filters{ByIDs: asked, Limit: 3}))
-			s.yields("Search by IDs of no plan", nil, s.search(s.vault, storage.Filters{ByIDs: []uuid.UUID{deleted.ID, workflow.NewV7()}}))
-			noPlans := []uuid.UUID{uuid.Nil, uuid.New(), uuid.Max}
-			s.yields("Search by IDs that are not UUIDv7s", nil, s.search(s.vault, storage.Filters{ByIDs: noPlans}))
-			s.yields("Search by such IDs and others", ids(plans), s.search(s.vault, storage.Filters{ByIDs: append(noPlans, asked...)}))
-		}),
-		on("search/by many IDs yields them all", func(s *stage) {
-			plans := s.ages(5)
-			asked := ids(plans)
-			for range 300 {
-				asked = append(asked, workflow.NewV7())
-			}
-			s.yields("Search by 305 IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
-		}),
-		on("search/BeforeID need not be of a plan", func(s *stage) {
-			plans := s.ages(4)
-			for i := range plans {
-				between := workflow.NewV7At(workflow.Time(plans[i].ID).Add(-time.Second))
-				s.yields("Search", ids(plans[i+1:]), s.search(s.vault, storage.Filters{BeforeID: between}))
-			}
-			gone := plans[1]
-			s.must(s.vault.Delete(s.ctx, gone.ID))
-			s.yields("Search", ids(plans[2:]), s.search(s.vault, storage.Filters{BeforeID: gone.ID}))
-		}),
-		on("search/pages of any size cover everything once, and only the last is not full", func(s *stage) {
-			plans := s.motley(20)
-			at := workflow.NewV7At(time.Now().Add(-30 * time.Hour))
-			for i := range 8 { // of one millisecond
-				same := at
-				same[15-i] ^= 0x0f
-				plans = append(plans, s.create(&workflow.Plan{ID: same, GroupID: plans[1].GroupID}))
-			}
-			for _, size := range []int{1, 2, 5, 28, 50} {
-				s.onceEach(fmt.Sprintf("pages of %d", size), ids(plans), s.pages(storage.Filters{Limit: size}))
-			}
-			var group []*workflow.Plan
-			for _, p := range plans {
-				if p.GroupID == plans[1].GroupID {
-					group = append(group, p)
-				}
-			}
-			s.onceEach("pages of a group", ids(group), s.pages(storage.Filters{ByGroupIDs: []uuid.UUID{plans[1].GroupID}, Limit: 3}))
-		}),
-		on("search/pages miss nothing and give nothing twice under writes in between", func(s *stage) {
-			stay := s.ages(15)
-			done, stop := s.disturb()
-			for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
-				all := s.pages(storage.Filters{Limit: 4})
-				s.onceEach("all pages", ids(stay), keep(stay, slices.Clone(all)))
-				seen := map[uuid.UUID]bool{}
-				for _, r := range all {
-					if seen[r.ID] {
-						s.Errorf("plan %s is on two pages", r.ID)
-					}
-					seen[r.ID] = true
-				}
-			}
-			stop()
-		}),
-		on("search/by status follows the plan through its life", func(s *stage) {
-			plan := plantest.Small()
-			is := func(want workflow.Status) {
-				s.Helper()
-				for _, status := range statuses {
-					var ids []uuid.UUID
-					if status == want {
-						ids = []uuid.UUID{plan.ID}
-					}
-					s.yields(fmt.Sprintf("Search for what is %s, of a plan that is %s,", status, want), ids,
-						s.search(s.vault, storage.Filters{ByStatus: []workflow.Status{status}}))
-				}
-			}
-			s.create(plan)
-			is(workflow.NotStarted)
-			plan.State.Status = workflow.Running
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
-			is(workflow.Running)
-			s.must(finishParts(s.ctx, s.vault, plan))
-			is(workflow.Running)
-			s.must(complete(s.ctx, s.vault, plan))
-			is(workflow.Completed)
-			s.must(s.vault.Delete(s.ctx, plan.ID))
-			is(-1)
-		}),
-		on("search/one whose service dies on the way ends with an Err, and never like a short list", func(s *stage) {
-			plans := s.ages(12)
-			for _, f := range everyFilter(plans)[:3] {
-				for d := range s.deaths() {
-					var got []storage.ListResult
-					err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
-						got, err = drain(v.Search(ctx, f))
-						return err
-					})
-					want := ids(plans)
-					if err != nil {
-						want = want[:min(len(got), len(want))]
-					}
-					s.yields(fmt.Sprintf("Search %+.60v", f), want, got)
-				}
-			}
-		}),
-	}, contextCases("search"))
+func searchPromises() []promise {
+	return slices.Concat([]promise{
+		{"empty or contradictory filters are ErrInvalid", searchInvalid},
+		{"values of one field are alternatives, and all fields must match", searchCombined},
+		{"times are exclusive bounds, compared to the millisecond", searchTimes},
+		{"any time may be a bound", searchAnyTime},
+		{"days are separated at midnight", searchMidnight},
+		{"a search by IDs yields each plan once and skips IDs without a plan", searchIDs},
+		{"a search by many IDs yields all plans", searchManyIDs},
+		{"BeforeID need not belong to a plan", searchBeforeID},
+		{"pages of any size cover everything once, and only the last is not full", searchPages},
+		{"pages miss nothing and repeat nothing while plans are written", searchPagesDuringWrites},
+		{"a search by status follows a plan through its life", searchStatus},
+		{"a search whose service dies is never taken for a short list", searchServiceDies},
+	}, contextPromises("search"))
 }
 
-// motley creates n plans over several days, of three groups or none and all statuses, and returns them newest first.
+func searchInvalid(s *stage) {
+	for _, f := range []storage.Filters{
+		{},
+		{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
+		{ByStatus: []workflow.Status{workflow.Running, 99}},
+		{BeforeID: uuid.New(), Limit: 1},
+		{After: moment, Before: moment.Add(-time.Hour)},
+		{Limit: -1},
+		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
+	} {
+		_, err := storage.Collect(s.vault.Search(s.ctx, f))
+		s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
+	}
+}
+
+func searchCombined(s *stage) {
+	plans := s.motley(24)
+	for _, f := range []storage.Filters{
+		{ByStatus: []workflow.Status{workflow.Running}},
+		{ByStatus: []workflow.Status{workflow.Stopped, workflow.NotStarted}},
+		{ByStatus: []workflow.Status{workflow.Completed, workflow.Completed}},
+		{ByStatus: statuses},
+		{ByGroupIDs: []uuid.UUID{plans[1].GroupID}},
+		{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
+		{ByGroupIDs: []uuid.UUID{uuid.New()}},
+		{After: workflow.Time(plans[9].ID)},
+		{Before: workflow.Time(plans[9].ID)},
+		{BeforeID: plans[9].ID},
+		{Limit: 5},
+		{Limit: 100},
+	} {
+		s.finds(plans, f)
+	}
+	for seed := range uint64(60) {
+		s.finds(plans, randomFilters(seed, plans))
+	}
+}
+
+func searchTimes(s *stage) {
+	at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	var plans []*workflow.Plan // newest first
+	for i := range 5 {
+		plans = append(plans, s.create(bareAt(fmt.Sprint(i), at.Add(-time.Duration(i)*time.Millisecond))))
+	}
+	for i := range plans {
+		after := storage.Filters{After: workflow.Time(plans[i].ID)}
+		s.yields(fmt.Sprintf("%+v", after), ids(plans[:i]), s.search(s.vault, after))
+		before := storage.Filters{Before: workflow.Time(plans[i].ID)}
+		s.yields(fmt.Sprintf("%+v", before), ids(plans[i+1:]), s.search(s.vault, before))
+		zone := time.FixedZone("", 5*3600)
+		both := storage.Filters{After: at.Add(-time.Duration(i+1) * time.Millisecond).In(zone), Before: at.Add(time.Millisecond).In(zone)}
+		s.yields(fmt.Sprintf("%+v", both), ids(plans[:i+1]), s.search(s.vault, both))
+	}
+}
+
+func searchAnyTime(s *stage) {
+	plans := s.ages(3)
+	past := []time.Time{time.Unix(-1<<61, 0), time.Date(-500, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 999_999_999), time.Unix(0, 0)}
+	future := []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Unix(1<<61, 0), time.Unix(1<<63-62135596801, 999_999_999)}
+	for _, at := range past {
+		s.yields(fmt.Sprintf("After %v", at), ids(plans), s.search(s.vault, storage.Filters{After: at}))
+		s.yields(fmt.Sprintf("Before %v", at), nil, s.search(s.vault, storage.Filters{Before: at}))
+	}
+	for _, at := range future {
+		s.yields(fmt.Sprintf("After %v", at), nil, s.search(s.vault, storage.Filters{After: at}))
+		s.yields(fmt.Sprintf("Before %v", at), ids(plans), s.search(s.vault, storage.Filters{Before: at}))
+	}
+}
+
+func searchMidnight(s *stage) {
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	late, early := s.create(bareAt("early", midnight)), s.create(bareAt("late", midnight.Add(-time.Millisecond)))
+	s.yields("After midnight less 1 ms", []uuid.UUID{late.ID}, s.search(s.vault, storage.Filters{After: midnight.Add(-time.Millisecond)}))
+	s.yields("Before midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{Before: midnight}))
+	s.yields("After midnight", nil, s.search(s.vault, storage.Filters{After: midnight}))
+	s.yields("BeforeID of midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{BeforeID: late.ID}))
+	s.yields("both", []uuid.UUID{late.ID, early.ID}, s.search(s.vault, storage.Filters{
+		After: midnight.Add(-time.Hour), Before: midnight.Add(time.Hour),
+	}))
+}
+
+func searchIDs(s *stage) {
+	plans := s.ages(10)
+	deleted := s.create(bare("deleted"))
+	s.must(s.vault.Delete(s.ctx, deleted.ID))
+	asked := []uuid.UUID{deleted.ID}
+	for i, id := range ids(plans) {
+		asked = append(asked, workflow.NewV7(), id, id)
+		if i%2 == 0 {
+			asked = slices.Insert(asked, 0, id, workflow.NewV7At(time.Now().AddDate(0, 0, -i)))
+		}
+	}
+	s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
+	s.yields("Search by IDs with a limit", ids(plans[:3]), s.search(s.vault, storage.Filters{ByIDs: asked, Limit: 3}))
+	s.yields("Search by IDs of no plan", nil, s.search(s.vault, storage.Filters{ByIDs: []uuid.UUID{deleted.ID, workflow.NewV7()}}))
+	noPlans := []uuid.UUID{uuid.Nil, uuid.New(), uuid.Max}
+	s.yields("Search by IDs that are not UUIDv7s", nil, s.search(s.vault, storage.Filters{ByIDs: noPlans}))
+	s.yields("Search by such IDs and others", ids(plans), s.search(s.vault, storage.Filters{ByIDs: append(noPlans, asked...)}))
+}
+
+func searchManyIDs(s *stage) {
+	plans := s.ages(5)
+	asked := ids(plans)
+	for range 300 {
+		asked = append(asked, workflow.NewV7())
+	}
+	s.yields("Search by 305 IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
+}
+
+func searchBeforeID(s *stage) {
+	plans := s.ages(4)
+	for i := range plans {
+		between := workflow.NewV7At(workflow.Time(plans[i].ID).Add(-time.Second))
+		s.yields("Search", ids(plans[i+1:]), s.search(s.vault, storage.Filters{BeforeID: between}))
+	}
+	gone := plans[1]
+	s.must(s.vault.Delete(s.ctx, gone.ID))
+	s.yields("Search", ids(plans[2:]), s.search(s.vault, storage.Filters{BeforeID: gone.ID}))
+}
+
+func searchPages(s *stage) {
+	plans := s.motley(20)
+	at := workflow.NewV7At(time.Now().Add(-30 * time.Hour))
+	for i := range 8 { // all in one millisecond
+		same := at
+		same[15-i] ^= 0x0f
+		plans = append(plans, s.create(&workflow.Plan{ID: same, GroupID: plans[1].GroupID}))
+	}
+	for _, size := range []int{1, 2, 5, 28, 50} {
+		s.onceEach(fmt.Sprintf("pages of %d", size), ids(plans), s.pages(storage.Filters{Limit: size}))
+	}
+	var group []*workflow.Plan
+	for _, p := range plans {
+		if p.GroupID == plans[1].GroupID {
+			group = append(group, p)
+		}
+	}
+	s.onceEach("pages of a group", ids(group), s.pages(storage.Filters{ByGroupIDs: []uuid.UUID{plans[1].GroupID}, Limit: 3}))
+}
+
+func searchPagesDuringWrites(s *stage) {
+	stay := s.ages(15)
+	done, stop := s.disturb()
+	for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
+		all := s.pages(storage.Filters{Limit: 4})
+		s.onceEach("all pages", ids(stay), keep(stay, slices.Clone(all)))
+		seen := map[uuid.UUID]bool{}
+		for _, r := range all {
+			if seen[r.ID] {
+				s.Errorf("plan %s is on two pages", r.ID)
+			}
+			seen[r.ID] = true
+		}
+	}
+	stop()
+}
+
+func searchStatus(s *stage) {
+	plan := plantest.Small()
+	is := func(want workflow.Status) {
+		s.Helper()
+		for _, status := range statuses {
+			var ids []uuid.UUID
+			if status == want {
+				ids = []uuid.UUID{plan.ID}
+			}
+			s.yields(fmt.Sprintf("Search for what is %s, of a plan that is %s,", status, want), ids,
+				s.search(s.vault, storage.Filters{ByStatus: []workflow.Status{status}}))
+		}
+	}
+	s.create(plan)
+	is(workflow.NotStarted)
+	plan.State.Status = workflow.Running
+	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	is(workflow.Running)
+	s.must(finishParts(s.ctx, s.vault, plan))
+	is(workflow.Running)
+	s.must(complete(s.ctx, s.vault, plan))
+	is(workflow.Completed)
+	s.must(s.vault.Delete(s.ctx, plan.ID))
+	is(-1)
+}
+
+func searchServiceDies(s *stage) {
+	plans := s.ages(12)
+	for _, f := range everyFilter(plans)[:3] {
+		for d := range s.deaths() {
+			var got []storage.ListResult
+			err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+				got, err = storage.Collect(v.Search(ctx, f))
+				return err
+			})
+			want := ids(plans)
+			if err != nil {
+				want = want[:min(len(got), len(want))]
+			}
+			s.yields(fmt.Sprintf("Search %+.60v", f), want, got)
+		}
+	}
+}
+
+// motley creates n plans over several days, in three groups or none, with all statuses. It returns them
+// newest first.
 func (s *stage) motley(n int) []*workflow.Plan {
 	s.Helper()
 	groups := []uuid.UUID{uuid.Nil, uuid.New(), uuid.New(), uuid.New()}
@@ -229,7 +254,7 @@ func (s *stage) motley(n int) []*workflow.Plan {
 	return plans
 }
 
-// finds holds a search over plans, given newest first, against what the contract says of the filters.
+// finds checks a search over plans, sorted newest first, against the contract of the filters.
 func (s *stage) finds(plans []*workflow.Plan, f storage.Filters) {
 	s.Helper()
 	var want []uuid.UUID
@@ -259,7 +284,7 @@ func chosen(f storage.Filters, p *workflow.Plan) bool {
 	return false
 }
 
-// randomFilters combines at least two filters about plans, of which no two share a millisecond.
+// randomFilters combines at least two filters. No two of the plans have the same millisecond.
 func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	some := func() *workflow.Plan { return plans[r.IntN(len(plans))] }
@@ -292,7 +317,7 @@ func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
 	return f
 }
 
-// pages gathers all pages of a search; only the last may be less than full.
+// pages returns the results of all pages of a search. Only the last page may be less than full.
 func (s *stage) pages(f storage.Filters) (all []storage.ListResult) {
 	s.Helper()
 	for {

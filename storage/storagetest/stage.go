@@ -15,34 +15,44 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// stage is what a case plays on: a store of its own with a healthy vault.
+// stage is the test of one case: a new store with a vault on it.
 type stage struct {
 	T
 	Store
-	// ctx is the test's context; cases bound it only where a call may otherwise not come to its end.
+	// ctx is the context of the test. Cases add a deadline only if a call may otherwise never return.
 	ctx   context.Context
 	vault storage.Vault
 }
 
-// on makes a case of what it does on a new store. What is stored at its end must be sound.
-func on(name string, run func(s *stage)) Case {
-	return Case{Name: name, Run: func(t T, h Harness) {
-		t.Helper()
-		s := &stage{T: t, Store: h.New(t), ctx: t.Context()}
-		s.vault = s.open()
-		run(s)
-		s.sound()
-	}}
+// promise is one line of a table of cases: the name without the verb, and the function that tests it.
+type promise struct {
+	name string
+	test func(s *stage)
 }
 
-// open opens another vault on the store, for as long as the case runs.
+// cases makes the cases of a verb. Each has a new store, which must be sound at the end.
+func cases(verb string, promises []promise) []Case {
+	var list []Case
+	for _, p := range promises {
+		list = append(list, Case{Name: verb + "/" + p.name, Run: func(t T, h Harness) {
+			t.Helper()
+			s := &stage{T: t, Store: h.New(t), ctx: t.Context()}
+			s.vault = s.open()
+			p.test(s)
+			s.sound()
+		}})
+	}
+	return list
+}
+
+// open opens another vault on the store until the end of the case.
 func (s *stage) open() storage.Vault {
 	s.Helper()
 	return s.closing(s.Open(s.T))
 }
 
 func (s *stage) closing(v storage.Vault) storage.Vault {
-	ctx := context.WithoutCancel(s.ctx) // the test's own has ended when it cleans up
+	ctx := context.WithoutCancel(s.ctx) // the test's context has ended when its cleanups run
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -53,7 +63,7 @@ func (s *stage) closing(v storage.Vault) storage.Vault {
 	return v
 }
 
-// sound is the oracle: nothing that is stored is broken, and nothing is left of what is not there.
+// sound checks that nothing stored is broken, and that nothing is left of plans that are gone.
 func (s *stage) sound() {
 	s.Helper()
 	if s.Check == nil || s.Failed() {
@@ -78,7 +88,7 @@ func (s *stage) passGrace() {
 	}
 }
 
-// must ends the case at an error that should not be.
+// must ends the case if there is an error.
 func (s *stage) must(err error) {
 	s.Helper()
 	if err != nil {
@@ -86,7 +96,7 @@ func (s *stage) must(err error) {
 	}
 }
 
-// want holds an error against the one that a method should return: of that kind, of that method, and about that plan.
+// want checks that an error is of that kind, of that method, and about that plan.
 func (s *stage) want(kind error, op string, plan uuid.UUID, err error) {
 	s.Helper()
 	var e *storage.Error
@@ -94,11 +104,20 @@ func (s *stage) want(kind error, op string, plan uuid.UUID, err error) {
 	case !errors.Is(err, kind):
 		s.Errorf("%s: got the error %v, want %q", op, err, kind)
 	case !errors.As(err, &e):
-		s.Errorf("%s: %v is a %T and no *storage.Error", op, err, err)
+		s.Errorf("%s: %v is a %T, not a *storage.Error", op, err, err)
 	case e.Op != op:
-		s.Errorf("the error of %s says %q: %v", op, e.Op, err)
+		s.Errorf("the error of %s has the Op %q: %v", op, e.Op, err)
 	case plan != uuid.Nil && e.Plan != plan:
 		s.Errorf("the error of %s is about plan %s, not %s: %v", op, e.Plan, plan, err)
+	}
+}
+
+// names checks that an error is ErrInvalid and names the field first.
+func (s *stage) names(field, op string, plan uuid.UUID, err error) {
+	s.Helper()
+	s.want(storage.ErrInvalid, op, plan, err)
+	if got, ok := errors.AsType[*workflow.FieldError](err); !ok || got.Field != field {
+		s.Errorf("the error does not name %s first: %.300v", field, err)
 	}
 }
 
@@ -122,12 +141,12 @@ func (s *stage) read(v storage.Vault, id uuid.UUID) *workflow.Plan {
 	return plan
 }
 
-// shows fails the case unless all readers of a vault show this plan.
+// shows ends the case unless all readers of a vault show this plan.
 func (s *stage) shows(v storage.Vault, want *workflow.Plan) {
 	s.Helper()
 	got := s.find(v, want.ID)
 	if got == nil {
-		s.Fatalf("plan %s (%.40q) is not there", want.ID, want.Name)
+		s.Fatalf("there is no plan %s (%.40q)", want.ID, want.Name)
 	}
 	s.same(want, got)
 }
@@ -135,11 +154,11 @@ func (s *stage) shows(v storage.Vault, want *workflow.Plan) {
 func (s *stage) same(want, got *workflow.Plan) {
 	s.Helper()
 	if d := plantest.Diff(want, got); d != "" {
-		s.Errorf("the plan is not as it should be: %s", d)
+		s.Errorf("the plan is wrong: %s", d)
 	}
 }
 
-// lacks fails the case if any reader of a vault shows a plan of this ID.
+// lacks fails the case if any reader of a vault shows a plan with this ID.
 func (s *stage) lacks(v storage.Vault, id uuid.UUID) {
 	s.Helper()
 	if s.find(v, id) != nil {
@@ -147,7 +166,8 @@ func (s *stage) lacks(v storage.Vault, id uuid.UUID) {
 	}
 }
 
-// find asks all readers of a vault for a plan; nil when there is none. They must agree.
+// find asks all readers of a vault for a plan, and checks that they agree. It returns nil if there is no
+// plan.
 func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
 	s.Helper()
 	plan, err := v.Read(s.ctx, id)
@@ -158,7 +178,7 @@ func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
 	there, err := v.Exists(s.ctx, id)
 	s.must(err)
 	if there != (plan != nil) {
-		s.Errorf("Exists says %v, Read says %v", there, plan != nil)
+		s.Errorf("Exists returns %v, but Read finds the plan: %v", there, plan != nil)
 	}
 	listings := map[string][]storage.ListResult{
 		"List":         s.list(v),
@@ -172,74 +192,53 @@ func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
 			}
 			n++
 			if plan != nil {
-				s.tells(name, plan, r)
+				s.agrees(name, plan, r)
 			}
 		}
 		switch {
 		case plan == nil && n > 0:
 			s.Errorf("%s shows a plan that Read does not find", name)
 		case plan != nil && n != 1:
-			s.Errorf("%s shows a plan that Read finds %d times", name, n)
+			s.Errorf("%s shows the plan %d times", name, n)
 		}
 	}
 	return plan
 }
 
-// tells holds a listing's result against the plan.
-func (s *stage) tells(name string, p *workflow.Plan, r storage.ListResult) {
+// agrees checks that the result of a listing agrees with the plan.
+func (s *stage) agrees(name string, p *workflow.Plan, r storage.ListResult) {
 	s.Helper()
 	if r.ID != p.ID || r.GroupID != p.GroupID || r.Name != p.Name || r.Descr != p.Descr || !r.SubmitTime.Equal(p.SubmitTime) ||
 		r.State.Status != p.State.Status || !r.State.Start.Equal(p.State.Start) || !r.State.End.Equal(p.State.End) {
-		s.Errorf("%s tells %+.200v\nof the plan %s of group %s, %.60q, %.60q, submitted %v, %+v",
+		s.Errorf("%s returns %+.200v\nfor the plan %s of group %s, %.60q, %.60q, submitted %v, %+v",
 			name, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
 	}
 }
 
 func (s *stage) list(v storage.Vault) []storage.ListResult {
 	s.Helper()
-	seq, err := v.List(s.ctx, 0)
-	s.must(err)
-	return s.gather(seq)
+	return s.collect(v.List(s.ctx, 0))
 }
 
 func (s *stage) search(v storage.Vault, f storage.Filters) []storage.ListResult {
 	s.Helper()
-	seq, err := v.Search(s.ctx, f)
-	s.must(err)
-	return s.gather(seq)
+	return s.collect(v.Search(s.ctx, f))
 }
 
-// gather collects a listing that should have no Err.
-func (s *stage) gather(seq iter.Seq[storage.Stream[storage.ListResult]]) (all []storage.ListResult) {
+// collect returns the results of a listing that must succeed.
+func (s *stage) collect(seq iter.Seq[storage.Stream[storage.ListResult]], err error) []storage.ListResult {
 	s.Helper()
-	for r := range seq {
-		s.must(r.Err)
-		all = append(all, r.Result)
-	}
+	all, err := storage.Collect(seq, err)
+	s.must(err)
 	return all
 }
 
-// drain collects a listing up to its first Err.
-func drain(seq iter.Seq[storage.Stream[storage.ListResult]], err error) ([]storage.ListResult, error) {
-	if err != nil {
-		return nil, err
-	}
-	var all []storage.ListResult
-	for r := range seq {
-		if err = r.Err; err != nil {
-			break
-		}
-		all = append(all, r.Result)
-	}
-	return all, err
-}
-
-// death is one run of an operation in a process that dies.
+// death is one call in a process that dies.
 type death struct {
 	s     *stage
 	n     int
 	after bool
-	// died says whether the process died in run.
+	// died reports whether the process died during the call.
 	died bool
 }
 
@@ -247,7 +246,7 @@ func (d *death) String() string {
 	return fmt.Sprintf("death at request %d (after it took effect: %v)", d.n, d.after)
 }
 
-// run runs the operation. Its context ends when the process has died.
+// run makes the call. Its context ends when the process has died.
 func (d *death) run(do func(ctx context.Context, v storage.Vault) error) error {
 	d.s.Helper()
 	v, died := d.s.Dying(d.s.T, d.n, d.after)
@@ -266,17 +265,17 @@ func (d *death) run(do func(ctx context.Context, v storage.Vault) error) error {
 		cancel()
 	})
 	err := do(ctx, v)
-	d.died = died() // by what do did; nothing runs any more that could send a request
+	d.died = died() // no goroutine of do is left that could still send a request
 	cancel()
 	wg.Wait()
 	if !d.died && err != nil {
-		d.s.Errorf("a call of a process that did not die: %v", err)
+		d.s.Errorf("the process did not die, but its call failed: %v", err)
 	}
 	return err
 }
 
-// deaths yields a death at each request that an operation makes, before and after it took effect, and lives to the end of it
-// both times.
+// deaths yields a death at each request of an operation, first before and then after the request takes
+// effect. Each of the two series ends with an operation that is not interrupted.
 func (s *stage) deaths() iter.Seq[*death] {
 	s.Helper()
 	s.needs(s.Dying != nil, "processes that die")
@@ -286,7 +285,7 @@ func (s *stage) deaths() iter.Seq[*death] {
 				d := &death{s: s, n: n, after: after}
 				more := yield(d)
 				if s.Failed() {
-					s.Fatalf("that was with %v", d)
+					s.Fatalf("the failure was with %v", d)
 				}
 				if !more {
 					return
@@ -316,10 +315,10 @@ func start(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 	return v.UpdatePlan(ctx, plan)
 }
 
-// moment is a time with all that is easily lost of one.
+// moment is a time with nanoseconds and a zone, which are easily lost.
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 
-// finishParts gives all parts of a running plan their last states and stores them, many at a time.
+// finishParts gives all sub-objects of a running plan their last states, and stores them concurrently.
 func finishParts(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 	state := plan.State
 	plantest.Finish(plan)
@@ -345,7 +344,7 @@ func live(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 	return complete(ctx, v, plan)
 }
 
-// atOnce runs do for 0 to n-1, up to 32 at a time, and returns all errors.
+// atOnce calls do for 0 to n-1, up to 32 at a time, and joins all errors.
 func atOnce(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -361,13 +360,13 @@ func atOnce(n int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// methodOf names the method that updates objects of a kind.
+// methodOf returns the name of the method that updates an object.
 func methodOf(o workflow.Object) string {
 	name := o.Kind().String()
 	return "Update" + string(name[0]-'a'+'A') + name[1:]
 }
 
-// eachKind lists one object of each kind, the plan itself first.
+// eachKind returns one object of each kind, the plan itself first.
 func eachKind(plan *workflow.Plan) (list []workflow.Object) {
 	seen := map[workflow.Kind]bool{}
 	for o := range workflow.Walk(plan) {
@@ -389,15 +388,15 @@ func allKinds() *workflow.Plan {
 	return plan
 }
 
-// bare returns a plan of nothing but a name, the cheapest to store.
+// bare returns a plan with nothing but a name, which is the cheapest to store.
 func bare(name string) *workflow.Plan { return &workflow.Plan{Name: name} }
 
-// bareAt returns one that was created at a time.
+// bareAt returns a bare plan that was created at a time.
 func bareAt(name string, at time.Time) *workflow.Plan {
 	return &workflow.Plan{ID: workflow.NewV7At(at), Name: name}
 }
 
-// objectOf finds the object of a plan that has this ID.
+// objectOf returns the object of a plan with this ID.
 func objectOf(plan *workflow.Plan, id uuid.UUID) workflow.Object {
 	for o := range workflow.Walk(plan) {
 		if *o.Header().ID == id {

@@ -1,9 +1,10 @@
-// Package storagetest is the conformance suite of storage.Vault: whoever writes or embeds a vault proves it with one call of
-// Run. The suite knows the contract and nothing of any vault behind it.
+// Package storagetest is the conformance suite of [storage.Vault]. Authors of a vault prove it with one call
+// of [Run]. The suite depends on the contract alone.
 //
-// Each case is a promise of the contract, in words in its name, sorted by verb: create, read, update, delete, list, search,
-// recovery, check, and engine, which replays what existing engines do. What a harness can't offer (deaths, faults, a check) is left out, and the cases that need it are skipped
-// with the reason. Model runs random operations of several clients on the vault under test and on a plain map.
+// Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are
+// create, read, update, delete, list, search, recovery, check, and engine, which replays what existing
+// engines do. A harness need not offer deaths, faults or a check; the cases that need them are then skipped.
+// Package metamorphic adds random operations to the suite.
 package storagetest
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// T is what a case needs of a *testing.T, so that programs can run the cases too.
+// T is the part of *testing.T that cases need. Programs can implement it to run cases.
 type T interface {
 	Helper()
 	Name() string
@@ -29,50 +30,53 @@ type T interface {
 
 var _ T = (*testing.T)(nil)
 
-// Harness is how the suite gets at the vault under test.
+// Harness gives the suite access to the vault under test.
 type Harness struct {
-	// New makes a new and empty store, which lives as long as the case.
+	// New makes a new, empty store for one case.
 	New func(t T) Store
-	// Around, when set, runs each case, such as in a bubble of testing/synctest. Cases never rely on real time, but they sleep
-	// and set deadlines.
+	// Around, if set, runs each case, for example in a bubble of testing/synctest. Cases sleep and set
+	// deadlines, but none depends on real time.
 	Around func(t *testing.T, run func(t *testing.T))
-	// Parallel runs cases beside each other, where time passes in waiting for a service.
+	// Parallel runs the cases in parallel, for services that take time to answer.
 	Parallel bool
 }
 
-// Store is one store under test. Open is required, the rest is optional. All vaults read requests and responses with
+// Store is one store under test. Open is required, the other fields are optional. All vaults use the registry
 // plantest.Register.
 type Store struct {
-	// Open opens a vault on the store. Each call is another node, or the process started again. The case closes it.
+	// Open opens a vault on the store: another node, or the same node after a restart. The case closes it.
 	Open func(t T) storage.Vault
-	// Dying opens a vault whose process dies at its nth request to the store, counted from 1, before or after the request took
-	// effect: from then on nothing that it does has any effect, and its calls fail when their contexts end. died says whether it
-	// has come to that.
+	// Dying opens a vault whose process dies at its nth request to the store, counted from 1, before or after
+	// the request takes effect. From then on nothing that it does has any effect, and its calls fail when
+	// their contexts end. died reports whether the process has died.
 	Dying func(t T, n int, after bool) (v storage.Vault, died func() bool)
-	// Faulty opens a vault whose requests meet passing faults at random, which depend on the seed: requests and answers that are
-	// lost, errors before and after the request took effect, late copies. They are few enough for every call to succeed in time.
+	// Faulty opens a vault whose requests meet temporary faults: requests and answers are lost, errors come
+	// before and after the request takes effect, copies arrive late. The faults depend on the seed. There are
+	// so few that every call succeeds in time.
 	Faulty func(t T, seed uint64) storage.Vault
 	// Unversioned opens a vault that accepts updates without a version.
 	Unversioned func(t T) storage.Vault
-	// PassGrace lets enough time pass for Recovery to touch what is unfinished now. Where it is nil nothing need pass.
+	// PassGrace lets enough time pass for Recovery to act on what is unfinished now. It is nil if no time
+	// need pass.
 	PassGrace func(t T)
-	// Check says which invariants of what is stored are broken, and whether anything is left of plans that are not there.
+	// Check returns the invariants that the stored data violates, and what is left of plans that are gone.
 	Check func(t T, v storage.Vault) []string
 }
 
 // Case is one promise of the contract.
 type Case struct {
-	// Name is the verb and the promise, such as "create/a plan is shown whole or not at all".
+	// Name is the verb and the promise, such as "create/no reader sees a plan before it is whole".
 	Name string
-	// Run breaks the test where the vault does not keep it.
+	// Run fails the test if the vault breaks the promise.
 	Run func(t T, h Harness)
 }
 
 // Cases returns all cases, sorted by verb.
 func Cases() []Case {
 	return slices.Concat(
-		createCases(), readCases(), updateCases(), deleteCases(),
-		listCases(), searchCases(), recoveryCases(), checkCases(), engineCases(),
+		cases("create", createPromises()), cases("read", readPromises()), cases("update", updatePromises()),
+		cases("delete", deletePromises()), cases("list", listPromises()), cases("search", searchPromises()),
+		cases("recovery", recoveryPromises()), cases("check", checkPromises()), cases("engine", enginePromises()),
 	)
 }
 
@@ -92,7 +96,7 @@ func Run(t *testing.T, h Harness, more ...Case) {
 				defer func() { skipped = t.Skipped() }()
 				c.Run(t, h)
 			})
-			if skipped { // a bubble keeps that to itself, but for the reason, which it has printed
+			if skipped { // a bubble prints the reason, but does not skip the test around it
 				t.SkipNow()
 			}
 		})

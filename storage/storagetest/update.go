@@ -20,427 +20,461 @@ import (
 
 var statuses = []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped}
 
-func updateCases() []Case {
-	var perKind []Case
+func updatePromises() []promise {
+	var perKind []promise
 	for _, o := range eachKind(allKinds()) {
 		perKind = append(perKind, ownFields(o.Kind()))
 	}
-	return slices.Concat(perKind, []Case{
-		on("update/each update gives the object a new version", func(s *stage) {
-			plan := s.started(allKinds())
-			for _, o := range eachKind(plan) {
-				seen := map[string]bool{o.Header().State.ETag: true}
-				for range 3 { // with the same content, too
-					s.must(storage.Update(s.ctx, s.vault, o))
-					v := o.Header().State.ETag
-					if v == "" || seen[v] {
-						s.Errorf("%s got version %q, which it had before", o.Kind(), v)
-					}
-					seen[v] = true
-				}
-			}
-		}),
-		on("update/one of a version that is not stored any more is ErrConflict and changes nothing", func(s *stage) {
-			plan := s.started(allKinds())
-			stale := s.read(s.vault, plan.ID)
-			for _, o := range eachKind(plan) {
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			for _, o := range eachKind(stale) {
-				o.Header().State.Status = workflow.Failed
-				for range 2 { // a conflict does not give the version away
-					s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				}
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("update/one of a version that never was is ErrConflict and changes nothing", func(s *stage) {
-			plan := s.started(allKinds())
-			before := plantest.Clone(plan)
-			neverWas := driver.Version("made up", plan.PreChecks.Actions[0])
-			for _, version := range []string{neverWas, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
-				action := plantest.Clone(plan.PreChecks.Actions[0])
-				action.State.ETag, action.State.Status = version, workflow.Running
-				if err := s.vault.UpdateAction(s.ctx, action); err == nil {
-					s.Errorf("an update of the version %q succeeded", version)
-				} else {
-					s.want(storage.ErrConflict, "UpdateAction", plan.ID, err)
-				}
-			}
-			s.shows(s.vault, before)
-		}),
-		on("update/one of what is no version of the vault is ErrInvalid and changes nothing", func(s *stage) {
-			plan := s.started(allKinds())
-			before := plantest.Clone(plan)
-			for _, o := range eachKind(plan) {
-				state := o.Header().State
-				whole := state.ETag
-				for _, version := range []string{"made up", `""`, "@", "@" + state.Status.String()} {
-					state.ETag = version
-					s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				}
-				for end := 1; end < len(whole); end++ { // no part of a version is one: it lacks what the version tells
-					state.ETag = whole[:end]
-					s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				}
-				state.ETag = whole
-			}
-			s.shows(s.vault, before)
-			if s.Unversioned == nil {
-				return
-			}
-			v := s.closing(s.Unversioned(s.T))
-			plan.Blocks = append(plan.Blocks, plantest.Small().Blocks...)
-			driver.Complete(plan)
-			plan.State.ETag, _, _ = strings.Cut(plan.State.ETag, "@")
-			s.names("State.ETag", "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, plan))
-			s.shows(s.vault, before)
-		}),
-		on("update/of two nodes with one version, one wins", func(s *stage) {
-			plan := s.started(allKinds())
-			nodes := []storage.Vault{s.vault, s.open()}
-			for range 5 {
-				for _, o := range eachKind(plan) {
-					tries := make([]*workflow.Plan, 4)
-					errs := make([]error, len(tries))
-					_ = atOnce(len(tries), func(i int) error {
-						tries[i] = plantest.Clone(plan)
-						mine := objectOf(tries[i], *o.Header().ID)
-						mine.Header().State.Start = moment.Add(time.Duration(i) * time.Hour)
-						errs[i] = storage.Update(s.ctx, nodes[i%2], mine)
-						return nil
-					})
-					var won []*workflow.Plan
-					for i, err := range errs {
-						if err == nil {
-							won = append(won, tries[i])
-							continue
-						}
-						s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
-					}
-					if len(won) != 1 {
-						s.Fatalf("%d updates of %s won: %v", len(won), o.Kind(), errs)
-					}
-					plan = won[0]
-					s.shows(s.vault, plan)
-				}
-			}
-		}),
-		on("update/one without a version is ErrInvalid and changes nothing", func(s *stage) {
-			plan := s.started(allKinds())
-			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-				blind := plantest.Clone(plan)
-				for _, o := range eachKind(blind) {
-					o.Header().State.ETag, o.Header().State.Status = "", status
-					s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				}
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("update/one without a version overwrites whatever is there, in a vault that was opened for it", func(s *stage) {
-			s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
-			v := s.closing(s.Unversioned(s.T))
-			plan := s.started(allKinds())
-			blind := plantest.Clone(plan)
-			for _, o := range eachKind(plan) {
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			for _, o := range eachKind(blind) {
-				o.Header().State.ETag, o.Header().State.End = "", moment
-				s.must(storage.Update(s.ctx, v, o))
-				if o.Header().State.ETag == "" {
-					s.Errorf("the update of %s set no version", o.Kind())
-				}
-			}
-			s.shows(s.vault, blind)
-			// A version that is given is held to all the same, and the one that was set is good.
-			s.want(storage.ErrConflict, "UpdateAction", plan.ID, v.UpdateAction(s.ctx, plan.PreChecks.Actions[0]))
-			for _, o := range eachKind(blind) {
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			blind.State.ETag = ""
-			s.must(complete(s.ctx, v, blind))
-			s.shows(s.vault, blind)
-			s.must(s.vault.UpdatePlan(s.ctx, blind))
-		}),
-		on("update/one whose children are not those of its version is ErrInvalid and changes nothing", func(s *stage) {
-			plan := s.started(plantest.Full())
-			for _, c := range otherChildren() {
-				for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-					edited := plantest.Clone(plan)
-					c.edit(edited)
-					driver.Complete(edited) // the new ones have IDs
-					edited.State.Status = status
-					s.names("Blocks", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
-				}
-				if c.of != nil {
-					edited := plantest.Clone(plan)
-					c.edit(edited)
-					driver.Complete(edited)
-					o := c.of(edited)
-					s.names(c.field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				}
-			}
-			s.shows(s.vault, plan)
-			for _, o := range workflow.Parts(plan) {
-				s.must(storage.Update(s.ctx, s.vault, o))
-			}
-			s.must(complete(s.ctx, s.vault, plan))
-			s.shows(s.vault, plan)
-		}),
-		on("update/what nobody could read again is ErrInvalid and changes nothing", func(s *stage) {
-			plan := s.started(plantest.Full())
-			before := plantest.Clone(plan)
-			for what, req := range unreadable() {
-				fresh := plantest.Full()
-				setRequest(fresh.Blocks[1].Sequences[0].Actions[1], req)
-				if err := s.vault.Create(s.ctx, fresh); !errors.Is(err, storage.ErrInvalid) {
-					s.Errorf("Create of a plan with %s in a request: %v", what, err)
-				} else {
-					s.names("Blocks[1].Sequences[0].Actions[1].Req", "Create", fresh.ID, err)
-				}
-				edited := plantest.Clone(plan)
-				a := edited.Blocks[1].Sequences[0].Actions[1]
-				setRequest(a, req)
-				s.names("Req", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
-				edited.State.Status = workflow.Completed
-				s.names("Blocks[1].Sequences[0].Actions[1].Req", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
-
-				a.Req, a.Attempts = nil, []workflow.Attempt{{}, {Resp: req}}
-				if r, ok := req.(plantest.Request); ok {
-					a.Attempts[1].Resp = &plantest.Response{Text: r.Text + "\xff"}
-				}
-				s.names("Attempts[1].Resp", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
-				s.names("Blocks[1].Sequences[0].Actions[1].Attempts[1].Resp", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
-			}
-			s.shows(s.open(), before)
-			if n := len(s.list(s.vault)); n != 1 {
-				s.Errorf("there are %d plans", n)
-			}
-		}),
-		on("update/requests and responses at the edge of what can be read come back", func(s *stage) {
-			plan := plantest.Full()
-			a := plan.Blocks[1].Sequences[0].Actions[1]
-			a.Req = nested(workflow.MaxDepth)
-			plan.PreChecks.Actions[0].Req = plantest.Request{Text: "\ufffd \\ufffd", Options: map[string]string{"\ufffd": ""}}
-			plan.PostChecks.Actions[0].Req = json.RawMessage(`{"Text": "\ufffd \ud83d\uDE80 \\ud83d \\\ud83d\ude80"}`)
-			loose := plan.ContChecks.Actions[0]
-			setRequest(loose, plantest.Loose{Any: map[string]any{"a": []any{1, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}})
-			s.started(plan)
-			a.Attempts = []workflow.Attempt{{Resp: nested(workflow.MaxDepth)}}
-			s.must(s.vault.UpdateAction(s.ctx, a))
-			loose.Attempts = []workflow.Attempt{{Resp: &plantest.Loose{Any: "a"}}}
-			s.must(s.vault.UpdateAction(s.ctx, loose))
-			s.must(complete(s.ctx, s.vault, plan))
-			got := s.read(s.open(), plan.ID)
-			if r := got.PreChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd \\ufffd" || len(r.Options) != 1 {
-				s.Errorf("a text came back as %+v", r)
-			}
-			if r := got.PostChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd 🚀 \\ud83d \\🚀" {
-				s.Errorf("a text came back as %+v", r)
-			}
-			// A number without a type is a float64, as encoding/json has it.
-			want := plantest.Loose{Any: map[string]any{"a": []any{1.0, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}}
-			if r := got.ContChecks.Actions[0].Req.(plantest.Loose); !reflect.DeepEqual(r, want) {
-				s.Errorf("a request came back as %+v", r)
-			}
-			if r := got.ContChecks.Actions[0].Attempts[0].Resp.(*plantest.Loose); r.Err != nil || r.Any != "a" {
-				s.Errorf("a response came back as %+v", r)
-			}
-		}),
-		on("update/of a deleted plan is ErrNotFound and brings nothing back", func(s *stage) {
-			plan := s.started(allKinds())
-			s.must(s.vault.Delete(s.ctx, plan.ID))
-			for _, v := range []storage.Vault{s.vault, s.open()} {
-				for _, o := range eachKind(plan) {
-					s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
-				}
-				final := plantest.Clone(plan)
-				final.State.Status = workflow.Completed
-				s.want(storage.ErrNotFound, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, final))
-				s.lacks(v, plan.ID)
-			}
-		}),
-		on("update/parts move to any status, forward and back", func(s *stage) {
-			plan := s.started(allKinds())
-			for _, o := range workflow.Parts(plan) {
-				for _, was := range statuses {
-					for _, next := range statuses {
-						s.moves(o, was)
-						s.moves(o, next)
-					}
-				}
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("update/plans only move forward, and what is final stays", func(s *stage) {
-			for _, was := range statuses {
-				plan := s.create(allKinds())
-				if plan.State.Status = was; was != workflow.NotStarted {
-					s.must(s.vault.UpdatePlan(s.ctx, plan))
-				}
-				for _, next := range statuses {
-					if was == next || was < next && !was.Final() {
-						continue
-					}
-					back := plantest.Clone(plan)
-					back.State.Status = next
-					s.want(storage.ErrInvalid, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, back))
-				}
-				s.shows(s.open(), plan)
-			}
-		}),
-		on("update/a final status settles the whole plan as it is given", func(s *stage) {
-			for _, final := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
-				plan := s.started(plantest.Full())
-				plan.PreChecks.State.Status = workflow.Running
-				s.must(s.vault.UpdateChecks(s.ctx, plan.PreChecks))
-				etag := plan.State.ETag
-				plantest.Finish(plan) // and no part is updated
-				plan.State = workflow.State{Status: final, Start: moment, End: moment.Add(1), ETag: etag}
-				s.must(s.vault.UpdatePlan(s.ctx, plan))
-				s.shows(s.vault, plan)
-				s.shows(s.open(), plan)
-			}
-		}),
-		on("update/a final plan can be stored again as such", func(s *stage) {
-			plan := s.completed(allKinds())
-			for range 2 {
-				plan.Descr += " and filed"
-				s.must(s.vault.UpdatePlan(s.ctx, plan))
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("update/each reason of a failure comes back", func(s *stage) {
-			for reason := workflow.NoFailure; reason <= workflow.ExceededRecovery; reason++ {
-				plan := s.started(bare(reason.String()))
-				plan.Reason, plan.State.Status = reason, workflow.Failed
-				s.must(s.vault.UpdatePlan(s.ctx, plan))
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("update/attempts of every kind come back in order", func(s *stage) {
-			plan := s.started(plantest.Small())
-			a := plan.Blocks[0].Sequences[0].Actions[0]
-			a.State.Status = workflow.Running
-			for _, attempt := range attemptsOf(12) {
-				a.Attempts = append(a.Attempts, attempt)
-				s.must(s.vault.UpdateAction(s.ctx, a))
-				s.same(plan, s.read(s.vault, plan.ID))
-			}
-			s.must(complete(s.ctx, s.vault, plan))
-			s.shows(s.vault, plan)
-		}),
-		on("update/times come back to the nanosecond, whatever their zone", func(s *stage) {
-			plan := s.started(allKinds())
-			for _, at := range []time.Time{
-				moment, moment.In(time.FixedZone("west", -12*3600)), time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
-				time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Unix(0, 0),
-			} {
-				for _, o := range eachKind(plan) {
-					o.Header().State.Start, o.Header().State.End = at, at.UTC()
-					s.must(storage.Update(s.ctx, s.vault, o))
-				}
-				got := s.find(s.vault, plan.ID)
-				for _, o := range eachKind(plan) {
-					if state := objectOf(got, *o.Header().ID).Header().State; !state.Start.Equal(at) || !state.End.Equal(at) {
-						s.Errorf("%s has the times %v and %v, want %v", o.Kind(), state.Start, state.End, at)
-					}
-				}
-			}
-		}),
-		on("update/many parts at once are all stored", func(s *stage) {
-			plan := s.started(plantest.Sized(2, 5, 6))
-			nodes := []storage.Vault{s.vault, s.open()}
-			parts := workflow.Parts(plan)
-			for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-				s.must(atOnce(len(parts), func(i int) error {
-					parts[i].Header().State.Status = status
-					return storage.Update(s.ctx, nodes[i%2], parts[i])
-				}))
-			}
-			s.shows(s.vault, plan)
-		}),
-		on("update/bad input is ErrInvalid and names the field, and nothing is stored", func(s *stage) {
-			plan := s.started(plantest.Full())
-			before := plantest.Clone(plan)
-			for _, bad := range append(plantest.BadFields(), plantest.BadRequests()...) {
-				edited := plantest.Clone(plan)
-				bad.Edit(edited)
-				o, field := holder(edited, bad.Field)
-				s.names(field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
-				if edited.State.Status == workflow.Running { // and as a part of a plan that becomes final
-					edited.State.Status = workflow.Completed
-					s.names(bad.Field, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
-				}
-			}
-			for _, o := range eachKind(plan) {
-				for _, spoil := range []func(h workflow.Header){
-					func(h workflow.Header) { *h.ID = uuid.Nil },
-					func(h workflow.Header) { *h.PlanID = uuid.Nil },
-					func(h workflow.Header) { *h.ID = uuid.New() },
-					func(h workflow.Header) { h.State.Status = -1 },
-				} {
-					c := objectOf(plantest.Clone(plan), *o.Header().ID)
-					spoil(c.Header())
-					s.want(storage.ErrInvalid, methodOf(c), uuid.Nil, storage.Update(s.ctx, s.vault, c))
-				}
-			}
-			a := plantest.Clone(plan.PreChecks.Actions[0])
-			a.Attempts = []workflow.Attempt{{Resp: "of another type"}}
-			s.want(storage.ErrInvalid, "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
-			for _, none := range []workflow.Object{
-				(*workflow.Plan)(nil), (*workflow.Checks)(nil), (*workflow.Block)(nil), (*workflow.Sequence)(nil),
-				(*workflow.Action)(nil), (*workflow.DeferredActions)(nil), (*workflow.DeferBatch)(nil),
-			} {
-				s.want(storage.ErrInvalid, methodOf(none), uuid.Nil, storage.Update(s.ctx, s.vault, none))
-			}
-			s.shows(s.vault, before)
-		}),
-		on("update/a death leaves a plan as it was or as it should be, and whole, and Recovery keeps that", func(s *stage) {
-			plans := map[uuid.UUID]*workflow.Plan{}
-			for d := range s.deaths() {
-				before := s.started(allKinds())
-				after := plantest.Clone(before)
-				o := after.DeferredActions.Batches[0].Actions[0]
-				o.State.Status, o.Attempts = workflow.Running, attemptsOf(3)
-				err := d.run(func(ctx context.Context, v storage.Vault) error { return v.UpdateAction(ctx, o) })
-				plans[before.ID] = s.either(before, after, err)
-			}
-			for d := range s.deaths() {
-				before, after := s.finished()
-				err := d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
-				plans[before.ID] = s.either(before, after, err)
-			}
-			s.recoverAll()
-			for _, plan := range plans {
-				s.shows(s.vault, plan)
-			}
-		}),
-		on("update/a completion that was broken off is finished by another one", func(s *stage) {
-			for d := range s.deaths() {
-				_, after := s.finished()
-				_ = d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
-				again := s.read(s.vault, after.ID)
-				s.must(complete(s.ctx, s.vault, again))
-				s.shows(s.vault, after)
-			}
-		}),
-	}, contextCases("update"))
+	return slices.Concat(perKind, []promise{
+		{"each update gives the object a new version", updateNewVersion},
+		{"an old version is ErrConflict and changes nothing", updateStale},
+		{"a version that never existed is ErrConflict and changes nothing", updateUnknownVersion},
+		{"a string that is not a version is ErrInvalid and changes nothing", updateNotAVersion},
+		{"if two nodes update one version, one wins", updateRace},
+		{"an empty version is ErrInvalid and changes nothing", updateNoVersion},
+		{"an unversioned update overwrites whatever is stored, in a vault that allows it", updateUnversioned},
+		{"other children than those of the version are ErrInvalid and change nothing", updateOtherChildren},
+		{"a request that can't be read again is ErrInvalid and changes nothing", updateUnreadable},
+		{"requests and responses at the limits come back", updateAtTheLimits},
+		{"an update of a deleted plan is ErrNotFound and restores nothing", updateDeleted},
+		{"sub-objects move to any status, forward and back", updateAnyStatus},
+		{"plans only move forward, and a final status stays", updateForwardOnly},
+		{"a final status stores the whole plan as it is given", updateFinal},
+		{"a final plan can be stored again", updateFinalAgain},
+		{"each failure reason comes back", updateReasons},
+		{"attempts of every kind come back in order", updateAttempts},
+		{"times come back to the nanosecond, whatever their zone", updateTimes},
+		{"many sub-objects at once are all stored", updateManyAtOnce},
+		{"bad input is ErrInvalid with the field, and nothing is stored", updateInvalid},
+		{"a death leaves a whole plan, with or without the update, and Recovery keeps it", updateDeath},
+		{"another update finishes an interrupted update to a final status", updateFinalDeath},
+	}, contextPromises("update"))
 }
 
-// names holds an error against one of bad input: ErrInvalid, and the first field that it names.
-func (s *stage) names(field, op string, plan uuid.UUID, err error) {
-	s.Helper()
-	s.want(storage.ErrInvalid, op, plan, err)
-	var got *workflow.FieldError
-	if !errors.As(err, &got) || got.Field != field {
-		s.Errorf("the error does not name %s first: %.300v", field, err)
+func updateNewVersion(s *stage) {
+	plan := s.started(allKinds())
+	for _, o := range eachKind(plan) {
+		seen := map[string]bool{o.Header().State.ETag: true}
+		for range 3 { // with unchanged content
+			s.must(storage.Update(s.ctx, s.vault, o))
+			v := o.Header().State.ETag
+			if v == "" || seen[v] {
+				s.Errorf("%s got version %q, which it had before", o.Kind(), v)
+			}
+			seen[v] = true
+		}
 	}
 }
 
-// otherChildren are ways to change which children an object of plantest.Full has: the plan's own or, where of says so, those
-// of a part, which the update of that part must see as well.
+func updateStale(s *stage) {
+	plan := s.started(allKinds())
+	stale := s.read(s.vault, plan.ID)
+	for _, o := range eachKind(plan) {
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	for _, o := range eachKind(stale) {
+		o.Header().State.Status = workflow.Failed
+		for range 2 { // a conflict must not reveal the stored version
+			s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		}
+	}
+	s.shows(s.vault, plan)
+}
+
+func updateUnknownVersion(s *stage) {
+	plan := s.started(allKinds())
+	before := plantest.Clone(plan)
+	neverWas := driver.Version("made up", plan.PreChecks.Actions[0])
+	for _, version := range []string{neverWas, plan.State.ETag + "x", plan.Blocks[0].State.ETag} {
+		action := plantest.Clone(plan.PreChecks.Actions[0])
+		action.State.ETag, action.State.Status = version, workflow.Running
+		if err := s.vault.UpdateAction(s.ctx, action); err == nil {
+			s.Errorf("an update of the version %q succeeded", version)
+		} else {
+			s.want(storage.ErrConflict, "UpdateAction", plan.ID, err)
+		}
+	}
+	s.shows(s.vault, before)
+}
+
+func updateNotAVersion(s *stage) {
+	plan := s.started(allKinds())
+	before := plantest.Clone(plan)
+	for _, o := range eachKind(plan) {
+		state := o.Header().State
+		whole := state.ETag
+		for _, version := range []string{"made up", `""`, "@", "@" + state.Status.String()} {
+			state.ETag = version
+			s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		}
+		for end := 1; end < len(whole); end++ { // a part of a version is not a version
+			state.ETag = whole[:end]
+			s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		}
+		state.ETag = whole
+	}
+	s.shows(s.vault, before)
+	if s.Unversioned == nil {
+		return
+	}
+	v := s.closing(s.Unversioned(s.T))
+	plan.Blocks = append(plan.Blocks, plantest.Small().Blocks...)
+	driver.Complete(plan)
+	plan.State.ETag, _, _ = strings.Cut(plan.State.ETag, "@")
+	s.names("State.ETag", "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, plan))
+	s.shows(s.vault, before)
+}
+
+func updateRace(s *stage) {
+	plan := s.started(allKinds())
+	nodes := []storage.Vault{s.vault, s.open()}
+	for range 5 {
+		for _, o := range eachKind(plan) {
+			tries := make([]*workflow.Plan, 4)
+			errs := make([]error, len(tries))
+			_ = atOnce(len(tries), func(i int) error {
+				tries[i] = plantest.Clone(plan)
+				mine := objectOf(tries[i], *o.Header().ID)
+				mine.Header().State.Start = moment.Add(time.Duration(i) * time.Hour)
+				errs[i] = storage.Update(s.ctx, nodes[i%2], mine)
+				return nil
+			})
+			var won []*workflow.Plan
+			for i, err := range errs {
+				if err == nil {
+					won = append(won, tries[i])
+					continue
+				}
+				s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
+			}
+			if len(won) != 1 {
+				s.Fatalf("%d updates of %s succeeded, want 1: %v", len(won), o.Kind(), errs)
+			}
+			plan = won[0]
+			s.shows(s.vault, plan)
+		}
+	}
+}
+
+func updateNoVersion(s *stage) {
+	plan := s.started(allKinds())
+	for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+		blind := plantest.Clone(plan)
+		for _, o := range eachKind(blind) {
+			o.Header().State.ETag, o.Header().State.Status = "", status
+			s.names("State.ETag", methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		}
+	}
+	s.shows(s.vault, plan)
+}
+
+func updateUnversioned(s *stage) {
+	s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
+	v := s.closing(s.Unversioned(s.T))
+	plan := s.started(allKinds())
+	blind := plantest.Clone(plan)
+	for _, o := range eachKind(plan) {
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	for _, o := range eachKind(blind) {
+		o.Header().State.ETag, o.Header().State.End = "", moment
+		s.must(storage.Update(s.ctx, v, o))
+		if o.Header().State.ETag == "" {
+			s.Errorf("the update of %s set no version", o.Kind())
+		}
+	}
+	s.shows(s.vault, blind)
+	// A version that is set is still checked, and the versions of unversioned updates are valid.
+	s.want(storage.ErrConflict, "UpdateAction", plan.ID, v.UpdateAction(s.ctx, plan.PreChecks.Actions[0]))
+	for _, o := range eachKind(blind) {
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	blind.State.ETag = ""
+	s.must(complete(s.ctx, v, blind))
+	s.shows(s.vault, blind)
+	s.must(s.vault.UpdatePlan(s.ctx, blind))
+}
+
+func updateOtherChildren(s *stage) {
+	plan := s.started(plantest.Full())
+	for _, c := range otherChildren() {
+		for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+			edited := plantest.Clone(plan)
+			c.edit(edited)
+			driver.Complete(edited) // set the IDs of the new objects
+			edited.State.Status = status
+			s.names("Blocks", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+		}
+		if c.of != nil {
+			edited := plantest.Clone(plan)
+			c.edit(edited)
+			driver.Complete(edited)
+			o := c.of(edited)
+			s.names(c.field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		}
+	}
+	s.shows(s.vault, plan)
+	for _, o := range workflow.Parts(plan) {
+		s.must(storage.Update(s.ctx, s.vault, o))
+	}
+	s.must(complete(s.ctx, s.vault, plan))
+	s.shows(s.vault, plan)
+}
+
+func updateUnreadable(s *stage) {
+	plan := s.started(plantest.Full())
+	before := plantest.Clone(plan)
+	for what, req := range unreadable() {
+		fresh := plantest.Full()
+		setRequest(fresh.Blocks[1].Sequences[0].Actions[1], req)
+		if err := s.vault.Create(s.ctx, fresh); !errors.Is(err, storage.ErrInvalid) {
+			s.Errorf("Create of a plan with %s in a request: %v", what, err)
+		} else {
+			s.names("Blocks[1].Sequences[0].Actions[1].Req", "Create", fresh.ID, err)
+		}
+		edited := plantest.Clone(plan)
+		a := edited.Blocks[1].Sequences[0].Actions[1]
+		setRequest(a, req)
+		s.names("Req", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
+		edited.State.Status = workflow.Completed
+		s.names("Blocks[1].Sequences[0].Actions[1].Req", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+
+		a.Req, a.Attempts = nil, []workflow.Attempt{{}, {Resp: req}}
+		if r, ok := req.(plantest.Request); ok {
+			a.Attempts[1].Resp = &plantest.Response{Text: r.Text + "\xff"}
+		}
+		s.names("Attempts[1].Resp", "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
+		s.names("Blocks[1].Sequences[0].Actions[1].Attempts[1].Resp", "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+	}
+	s.shows(s.open(), before)
+	if n := len(s.list(s.vault)); n != 1 {
+		s.Errorf("there are %d plans", n)
+	}
+}
+
+func updateAtTheLimits(s *stage) {
+	plan := plantest.Full()
+	a := plan.Blocks[1].Sequences[0].Actions[1]
+	a.Req = nested(workflow.MaxDepth)
+	plan.PreChecks.Actions[0].Req = plantest.Request{Text: "\ufffd \\ufffd", Options: map[string]string{"\ufffd": ""}}
+	plan.PostChecks.Actions[0].Req = json.RawMessage(`{"Text": "\ufffd \ud83d\uDE80 \\ud83d \\\ud83d\ude80"}`)
+	loose := plan.ContChecks.Actions[0]
+	setRequest(loose, plantest.Loose{Any: map[string]any{"a": []any{1, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}})
+	s.started(plan)
+	a.Attempts = []workflow.Attempt{{Resp: nested(workflow.MaxDepth)}}
+	s.must(s.vault.UpdateAction(s.ctx, a))
+	loose.Attempts = []workflow.Attempt{{Resp: &plantest.Loose{Any: "a"}}}
+	s.must(s.vault.UpdateAction(s.ctx, loose))
+	s.must(complete(s.ctx, s.vault, plan))
+	got := s.read(s.open(), plan.ID)
+	if r := got.PreChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd \\ufffd" || len(r.Options) != 1 {
+		s.Errorf("a request came back as %+v", r)
+	}
+	if r := got.PostChecks.Actions[0].Req.(plantest.Request); r.Text != "\ufffd 🚀 \\ud83d \\🚀" {
+		s.Errorf("a request came back as %+v", r)
+	}
+	// encoding/json reads a number without a type as a float64.
+	want := plantest.Loose{Any: map[string]any{"a": []any{1.0, nil, "\\ud83d"}}, Nested: []plantest.Written{"FIRST"}}
+	if r := got.ContChecks.Actions[0].Req.(plantest.Loose); !reflect.DeepEqual(r, want) {
+		s.Errorf("a request came back as %+v", r)
+	}
+	if r := got.ContChecks.Actions[0].Attempts[0].Resp.(*plantest.Loose); r.Err != nil || r.Any != "a" {
+		s.Errorf("a response came back as %+v", r)
+	}
+}
+
+func updateDeleted(s *stage) {
+	plan := s.started(allKinds())
+	s.must(s.vault.Delete(s.ctx, plan.ID))
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		for _, o := range eachKind(plan) {
+			s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
+		}
+		final := plantest.Clone(plan)
+		final.State.Status = workflow.Completed
+		s.want(storage.ErrNotFound, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, final))
+		s.lacks(v, plan.ID)
+	}
+}
+
+func updateAnyStatus(s *stage) {
+	plan := s.started(allKinds())
+	for _, o := range workflow.Parts(plan) {
+		for _, was := range statuses {
+			for _, next := range statuses {
+				s.moves(o, was)
+				s.moves(o, next)
+			}
+		}
+	}
+	s.shows(s.vault, plan)
+}
+
+func updateForwardOnly(s *stage) {
+	for _, was := range statuses {
+		plan := s.create(allKinds())
+		if plan.State.Status = was; was != workflow.NotStarted {
+			s.must(s.vault.UpdatePlan(s.ctx, plan))
+		}
+		for _, next := range statuses {
+			if was == next || was < next && !was.Final() {
+				continue
+			}
+			back := plantest.Clone(plan)
+			back.State.Status = next
+			s.want(storage.ErrInvalid, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, back))
+		}
+		s.shows(s.open(), plan)
+	}
+}
+
+func updateFinal(s *stage) {
+	for _, final := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
+		plan := s.started(plantest.Full())
+		plan.PreChecks.State.Status = workflow.Running
+		s.must(s.vault.UpdateChecks(s.ctx, plan.PreChecks))
+		etag := plan.State.ETag
+		plantest.Finish(plan) // without an update of any sub-object
+		plan.State = workflow.State{Status: final, Start: moment, End: moment.Add(1), ETag: etag}
+		s.must(s.vault.UpdatePlan(s.ctx, plan))
+		s.shows(s.vault, plan)
+		s.shows(s.open(), plan)
+	}
+}
+
+func updateFinalAgain(s *stage) {
+	plan := s.completed(allKinds())
+	for range 2 {
+		plan.Descr += " and filed"
+		s.must(s.vault.UpdatePlan(s.ctx, plan))
+		s.shows(s.vault, plan)
+	}
+}
+
+func updateReasons(s *stage) {
+	for reason := workflow.NoFailure; reason <= workflow.ExceededRecovery; reason++ {
+		plan := s.started(bare(reason.String()))
+		plan.Reason, plan.State.Status = reason, workflow.Failed
+		s.must(s.vault.UpdatePlan(s.ctx, plan))
+		s.shows(s.vault, plan)
+	}
+}
+
+func updateAttempts(s *stage) {
+	plan := s.started(plantest.Small())
+	a := plan.Blocks[0].Sequences[0].Actions[0]
+	a.State.Status = workflow.Running
+	for _, attempt := range attemptsOf(12) {
+		a.Attempts = append(a.Attempts, attempt)
+		s.must(s.vault.UpdateAction(s.ctx, a))
+		s.same(plan, s.read(s.vault, plan.ID))
+	}
+	s.must(complete(s.ctx, s.vault, plan))
+	s.shows(s.vault, plan)
+}
+
+func updateTimes(s *stage) {
+	plan := s.started(allKinds())
+	for _, at := range []time.Time{
+		moment, moment.In(time.FixedZone("west", -12*3600)), time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Unix(0, 0),
+	} {
+		for _, o := range eachKind(plan) {
+			o.Header().State.Start, o.Header().State.End = at, at.UTC()
+			s.must(storage.Update(s.ctx, s.vault, o))
+		}
+		got := s.find(s.vault, plan.ID)
+		for _, o := range eachKind(plan) {
+			if state := objectOf(got, *o.Header().ID).Header().State; !state.Start.Equal(at) || !state.End.Equal(at) {
+				s.Errorf("%s has the times %v and %v, want %v", o.Kind(), state.Start, state.End, at)
+			}
+		}
+	}
+}
+
+func updateManyAtOnce(s *stage) {
+	plan := s.started(plantest.Sized(2, 5, 6))
+	nodes := []storage.Vault{s.vault, s.open()}
+	parts := workflow.Parts(plan)
+	for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+		s.must(atOnce(len(parts), func(i int) error {
+			parts[i].Header().State.Status = status
+			return storage.Update(s.ctx, nodes[i%2], parts[i])
+		}))
+	}
+	s.shows(s.vault, plan)
+}
+
+func updateInvalid(s *stage) {
+	plan := s.started(plantest.Full())
+	before := plantest.Clone(plan)
+	for _, bad := range append(plantest.BadFields(), plantest.BadRequests()...) {
+		edited := plantest.Clone(plan)
+		bad.Edit(edited)
+		o, field := holder(edited, bad.Field)
+		s.names(field, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		if edited.State.Status == workflow.Running { // the same in a plan that becomes final
+			edited.State.Status = workflow.Completed
+			s.names(bad.Field, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, edited))
+		}
+	}
+	for _, o := range eachKind(plan) {
+		for _, spoil := range []func(h workflow.Header){
+			func(h workflow.Header) { *h.ID = uuid.Nil },
+			func(h workflow.Header) { *h.PlanID = uuid.Nil },
+			func(h workflow.Header) { *h.ID = uuid.New() },
+			func(h workflow.Header) { h.State.Status = -1 },
+		} {
+			c := objectOf(plantest.Clone(plan), *o.Header().ID)
+			spoil(c.Header())
+			s.want(storage.ErrInvalid, methodOf(c), uuid.Nil, storage.Update(s.ctx, s.vault, c))
+		}
+	}
+	a := plantest.Clone(plan.PreChecks.Actions[0])
+	a.Attempts = []workflow.Attempt{{Resp: "of another type"}}
+	s.want(storage.ErrInvalid, "UpdateAction", plan.ID, s.vault.UpdateAction(s.ctx, a))
+	for _, none := range []workflow.Object{
+		(*workflow.Plan)(nil), (*workflow.Checks)(nil), (*workflow.Block)(nil), (*workflow.Sequence)(nil),
+		(*workflow.Action)(nil), (*workflow.DeferredActions)(nil), (*workflow.DeferBatch)(nil),
+	} {
+		s.want(storage.ErrInvalid, methodOf(none), uuid.Nil, storage.Update(s.ctx, s.vault, none))
+	}
+	s.shows(s.vault, before)
+}
+
+func updateDeath(s *stage) {
+	plans := map[uuid.UUID]*workflow.Plan{}
+	for d := range s.deaths() {
+		before := s.started(allKinds())
+		after := plantest.Clone(before)
+		o := after.DeferredActions.Batches[0].Actions[0]
+		o.State.Status, o.Attempts = workflow.Running, attemptsOf(3)
+		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.UpdateAction(ctx, o) })
+		plans[before.ID] = s.either(before, after, err)
+	}
+	for d := range s.deaths() {
+		before, after := s.finished()
+		err := d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
+		plans[before.ID] = s.either(before, after, err)
+	}
+	s.recoverAll()
+	for _, plan := range plans {
+		s.shows(s.vault, plan)
+	}
+}
+
+func updateFinalDeath(s *stage) {
+	for d := range s.deaths() {
+		_, after := s.finished()
+		_ = d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
+		again := s.read(s.vault, after.ID)
+		s.must(complete(s.ctx, s.vault, again))
+		s.shows(s.vault, after)
+	}
+}
+
+// otherChildren are ways to change the tree of plantest.Full. If of is set, the update of that sub-object
+// must refuse the change too, naming the field.
 func otherChildren() []struct {
 	edit  func(p *workflow.Plan)
 	of    func(p *workflow.Plan) workflow.Object
@@ -482,7 +516,7 @@ func otherChildren() []struct {
 	}
 }
 
-// unreadable are requests that could be stored and not be read again, or not as they were.
+// unreadable returns requests that could be stored but not read again, or not unchanged.
 func unreadable() map[string]any {
 	return map[string]any{
 		"a text that is not UTF-8":       plantest.Request{Text: "a\xffb"},
@@ -502,7 +536,7 @@ func unreadable() map[string]any {
 	}
 }
 
-// setRequest gives an action a request, and the plugin that it is of.
+// setRequest gives an action a request and the plugin of the request.
 func setRequest(a *workflow.Action, req any) {
 	switch req.(type) {
 	case plantest.Loose, *plantest.Loose:
@@ -511,12 +545,12 @@ func setRequest(a *workflow.Action, req any) {
 	a.Req = req
 }
 
-// nested is raw JSON of so many levels that the plugin's types can be read from.
+// nested returns raw JSON with this number of levels that the types of the plugin can be read from.
 func nested(levels int) json.RawMessage {
 	return json.RawMessage(`{"Other":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`)
 }
 
-// holder finds the object that has the field of a plantest.BadPlan, and the field's name within it.
+// holder returns the object that has the field of a plantest.BadPlan, and the name of the field within it.
 func holder(plan *workflow.Plan, field string) (workflow.Object, string) {
 	for _, part := range []struct {
 		at string
@@ -535,9 +569,9 @@ func holder(plan *workflow.Plan, field string) (workflow.Object, string) {
 	return plan, field
 }
 
-// ownFields is the promise of the updates of one kind of objects.
-func ownFields(kind workflow.Kind) Case {
-	return on(fmt.Sprintf("update/of a %s stores its own fields and leaves its children alone", kind), func(s *stage) {
+// ownFields is the promise of the updates of one kind of object.
+func ownFields(kind workflow.Kind) promise {
+	return promise{fmt.Sprintf("an update of a %s stores its own fields and leaves its children alone", kind), func(s *stage) {
 		plan := s.started(allKinds())
 		edited, want := plantest.Clone(plan), plantest.Clone(plan)
 		i := slices.IndexFunc(eachKind(plan), func(o workflow.Object) bool { return o.Kind() == kind })
@@ -545,7 +579,7 @@ func ownFields(kind workflow.Kind) Case {
 		change(o)
 		change(eachKind(want)[i])
 		for child, parent := range workflow.Walk(edited) {
-			if parent == o { // which must not be stored along
+			if parent == o { // this must not be stored
 				child.Header().State.Status = workflow.Stopped
 			}
 		}
@@ -555,10 +589,10 @@ func ownFields(kind workflow.Kind) Case {
 		want.State.ETag = s.read(s.vault, want.ID).State.ETag
 		s.must(complete(s.ctx, s.vault, want))
 		s.shows(s.vault, want)
-	})
+	}}
 }
 
-// change changes all that an engine may change of an object, and what an author might.
+// change changes every field that an engine may change, and some that only an author should.
 func change(o workflow.Object) {
 	state := o.Header().State
 	state.Status, state.Start, state.End = workflow.Running, moment.Add(time.Hour), moment.Add(2*time.Hour)
@@ -579,7 +613,7 @@ func change(o workflow.Object) {
 	}
 }
 
-// finished prepares a plan that is about to end: running, with all parts done.
+// finished returns two copies of a running plan whose sub-objects are all Completed.
 func (s *stage) finished() (plan, same *workflow.Plan) {
 	s.Helper()
 	plan = s.started(allKinds())
@@ -587,16 +621,16 @@ func (s *stage) finished() (plan, same *workflow.Plan) {
 	return plan, plantest.Clone(plan)
 }
 
-// either says which of two plans is shown, after an update that ended with err.
+// either returns the one of two plans that readers see after an update that returned err.
 func (s *stage) either(before, after *workflow.Plan, err error) *workflow.Plan {
 	s.Helper()
 	got := s.find(s.vault, before.ID)
 	switch {
 	case got == nil:
-		s.Fatalf("plan %s is not there any more", before.ID)
+		s.Fatalf("plan %s is gone", before.ID)
 	case plantest.Diff(after, got) == "":
 		if err != nil && !errors.Is(err, storage.ErrUnknown) {
-			s.Errorf("the update took effect, and the error was not ErrUnknown: %v", err)
+			s.Errorf("the update took effect, but did not return nil or ErrUnknown: %v", err)
 		}
 		return after
 	case err == nil:
