@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
 )
 
 // MaxWrapped is how many errors the error of an attempt may wrap, each in the one before.
@@ -120,90 +122,109 @@ func (v *validator) header(at *place, o Object) bool {
 	return true
 }
 
-// fields checks all other fields of an object.
+// fields checks all other fields of an object, and applies the rules.
 func (v *validator) fields(at *place, o Object) {
-	bad := func(field, problem string, args ...any) { v.bad(at, field, problem, args...) }
-	h := o.Header()
-	if !h.State.Status.Valid() {
-		bad("State.Status", "there is no status %d", int(h.State.Status))
-	}
-
-	text := func(field, s string) {
-		if !utf8.ValidString(s) {
-			bad(field, "is not valid UTF-8")
-		}
-	}
-	timeOf := func(field string, t time.Time) {
-		if y := t.UTC().Year(); y < 1 || y > 9999 {
-			bad(field, "the year %d can't be written as RFC 3339", y)
-		}
-	}
-	length := func(field string, d time.Duration) {
-		if d < 0 {
-			bad(field, "%v is negative", d)
-		}
-	}
-	timeOf("State.Start", h.State.Start)
-	timeOf("State.End", h.State.End)
-
+	c := fieldChecks{v, at}
+	state := o.Header().State
+	c.known("State.Status", "status", state.Status, statusNames.valid(state.Status))
+	c.time("State.Start", state.Start)
+	c.time("State.End", state.End)
 	switch o := o.(type) {
 	case *Plan:
-		text("Name", o.Name)
-		text("Descr", o.Descr)
-		timeOf("SubmitTime", o.SubmitTime)
-		timeOf("RuntimeUpdate", o.RuntimeUpdate)
-		if !reasonNames.valid(o.Reason) {
-			bad("Reason", "there is no failure reason %d", int(o.Reason))
-		}
+		c.texts(o.Name, o.Descr)
+		c.time("SubmitTime", o.SubmitTime)
+		c.time("RuntimeUpdate", o.RuntimeUpdate)
+		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 	case *Checks:
-		length("Delay", o.Delay)
+		c.duration("Delay", o.Delay)
 	case *Block:
-		text("Name", o.Name)
-		text("Descr", o.Descr)
-		length("EntranceDelay", o.EntranceDelay)
-		length("ExitDelay", o.ExitDelay)
-		if o.Concurrency < 0 {
-			bad("Concurrency", "%d is negative", o.Concurrency)
-		}
+		c.texts(o.Name, o.Descr)
+		c.duration("EntranceDelay", o.EntranceDelay)
+		c.duration("ExitDelay", o.ExitDelay)
+		c.number("Concurrency", o.Concurrency)
 		if o.ToleratedFailures < -1 {
-			bad("ToleratedFailures", "%d is below -1, which is any number", o.ToleratedFailures)
+			v.bad(at, "ToleratedFailures", "%d is below -1, which means any number", o.ToleratedFailures)
 		}
 	case *Sequence:
-		text("Name", o.Name)
-		text("Descr", o.Descr)
+		c.texts(o.Name, o.Descr)
 	case *Action:
-		text("Name", o.Name)
-		text("Descr", o.Descr)
-		text("Plugin", o.Plugin)
-		if o.Plugin == "" {
-			bad("Plugin", "is empty: an action needs a plugin")
-		}
-		length("Timeout", o.Timeout)
-		if o.Retries < 0 {
-			bad("Retries", "%d is negative", o.Retries)
-		}
-		for i, a := range o.Attempts {
-			field := fmt.Sprintf("Attempts[%d].", i)
-			timeOf(field+"Start", a.Start)
-			timeOf(field+"End", a.End)
-			path := field + "Err."
-			for e, behind := a.Err, 0; e != nil; e, behind = e.Wrapped, behind+1 {
-				if behind > MaxWrapped {
-					bad(field+"Err.Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
-					break
-				}
-				text(path+"Message", e.Message)
-				path += "Wrapped."
-			}
-		}
+		c.action(o)
 	case *DeferBatch:
-		text("Name", o.Name)
-		text("Descr", o.Descr)
-		if !whenNames.valid(o.When) {
-			bad("When", "there is no outcome %d", int(o.When))
-		}
+		c.texts(o.Name, o.Descr)
+		c.known("When", "outcome", o.When, whenNames.valid(o.When))
 	}
 	for _, rule := range v.rules {
-		rule(o, func(field, problem string) { bad(field, "%s", problem) })
+		rule(o, func(field, problem string) { v.bad(at, field, "%s", problem) })
+	}
+}
+
+// fieldChecks are the checks of the fields of one object.
+type fieldChecks struct {
+	*validator
+	at *place
+}
+
+func (c fieldChecks) action(a *Action) {
+	c.texts(a.Name, a.Descr)
+	c.text("Plugin", a.Plugin)
+	if a.Plugin == "" {
+		c.bad(c.at, "Plugin", "is empty: an action needs a plugin")
+	}
+	c.duration("Timeout", a.Timeout)
+	c.number("Retries", a.Retries)
+	for i, attempt := range a.Attempts {
+		field := fmt.Sprintf("Attempts[%d].", i)
+		c.time(field+"Start", attempt.Start)
+		c.time(field+"End", attempt.End)
+		c.wrapped(field+"Err", attempt.Err)
+	}
+}
+
+// wrapped checks an error and the errors that it wraps, which may be a circle.
+func (c fieldChecks) wrapped(field string, err *plugins.Error) {
+	path := field + "."
+	for e, depth := err, 0; e != nil; e, depth = e.Wrapped, depth+1 {
+		if depth > MaxWrapped {
+			c.bad(c.at, field+".Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
+			return
+		}
+		c.text(path+"Message", e.Message)
+		path += "Wrapped."
+	}
+}
+
+func (c fieldChecks) texts(name, descr string) {
+	c.text("Name", name)
+	c.text("Descr", descr)
+}
+
+func (c fieldChecks) text(field, s string) {
+	if !utf8.ValidString(s) {
+		c.bad(c.at, field, "is not valid UTF-8")
+	}
+}
+
+func (c fieldChecks) time(field string, t time.Time) {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		c.bad(c.at, field, "the year %d can't be written as RFC 3339", y)
+	}
+}
+
+func (c fieldChecks) duration(field string, d time.Duration) {
+	if d < 0 {
+		c.bad(c.at, field, "%v is negative", d)
+	}
+}
+
+func (c fieldChecks) number(field string, n int) {
+	if n < 0 {
+		c.bad(c.at, field, "%d is negative", n)
+	}
+}
+
+// known checks a value of an enumeration.
+func (c fieldChecks) known(field, what string, value any, valid bool) {
+	if !valid {
+		c.bad(c.at, field, "there is no %s %d", what, value)
 	}
 }
