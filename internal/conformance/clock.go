@@ -12,23 +12,24 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// clock puts a service's clock forward as those see it who reach the service by its connections: all times that the service
-// tells, which are the answers' own and those of the last change of each blob and container, are moved by what had passed when
-// they were. So a grace period passes without being waited for, on any service, and may be as long as no busy machine needs.
+// clock advances the clock of a service, as seen through connections of the clock. It moves all times that
+// the service returns: the times of answers, and those of the last changes of blobs and containers. Each
+// moves by as much as the clock had been advanced at that time. A grace period of any length therefore passes
+// at once, on any service.
 type clock struct {
 	mu    sync.Mutex
-	told  time.Time // the latest that the service told
+	told  time.Time // the latest time that the service returned
 	jumps []jump    // in order of time
 }
 
-// jump says that from a time of the service on, its clock is so far ahead in all.
+// jump says that from a time of the service on, its clock is ahead by a total.
 type jump struct {
 	from  time.Time
 	ahead time.Duration
 }
 
-// pass puts the clock forward. Services tell whole seconds, so it waits for a new one: what is written before and after does
-// not share one.
+// pass advances the clock. Services return whole seconds, so pass waits for a new second: what is written
+// before and after never has the same time.
 func (c *clock) pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -47,7 +48,7 @@ func (c *clock) pass(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// moved is a time as the clock tells it; what is none stays as it is.
+// moved returns a time as the clock shows it. It returns other texts unchanged.
 func (c *clock) moved(text string) string {
 	t, err := http.ParseTime(text)
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *clock) moved(text string) string {
 	return t.Add(ahead).UTC().Format(http.TimeFormat)
 }
 
-// on is a connection on which the service has this clock.
+// on returns a connection on which the service has this clock.
 func (c *clock) on(inner policy.Transporter) policy.Transporter { return clocked{c, inner} }
 
 type clocked struct {

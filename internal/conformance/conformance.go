@@ -1,6 +1,6 @@
-// Package conformance opens this module's vault for the suite of storage/storagetest, on any endpoint: it adds processes that
-// die, faults that pass and time that is not waited for, all on the client's side of the wire, so that the service behind needs
-// to know nothing of them.
+// Package conformance opens this module's vault on any endpoint for the suite of storage/storagetest. It adds
+// processes that die, temporary faults, and a clock that can be advanced. All of these work on the client's
+// side of the connection, so the service needs no support for them.
 package conformance
 
 import (
@@ -17,20 +17,22 @@ import (
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
-// Endpoint is a service and a prefix on it.
+// Endpoint is a prefix on a service.
 type Endpoint struct {
-	// Dial opens a vault on the connection that the options have.
+	// Dial opens a vault with the given options, which include the transport.
 	Dial func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error)
-	// Transport makes a connection to the service.
+	// Transport returns a new connection to the service.
 	Transport func(t storagetest.T) policy.Transporter
-	// Faulty makes one that fails now and then at random. Nil stands for NewFaulty, with a chance of a twentieth.
+	// Faulty returns a new connection with random temporary faults. If it is nil, NewFaulty is used, with a
+	// chance of 0.05.
 	Faulty func(t storagetest.T, seed uint64) policy.Transporter
 }
 
-// grace is the vaults' grace period: longer than any Create of a case on a busy machine. It passes by a clock that is put forward.
+// grace is the grace period of the vaults: longer than any Create of a case on a busy machine. PassGrace
+// advances the clock by it.
 const grace = 10 * time.Minute
 
-// Store is the endpoint as the suite wants it.
+// Store returns a store of the suite on the endpoint.
 func (e Endpoint) Store() storagetest.Store {
 	var c clock
 	return storagetest.Store{
@@ -60,7 +62,8 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		PassGrace: func(t storagetest.T) {
 			t.Helper()
-			// The grace period, the margin of a quarter and a second, and more than a second for the service, which tells whole ones.
+			// The grace period, its margin of a quarter and a second, and two seconds because the service
+			// rounds times to seconds.
 			if err := c.pass(t.Context(), grace+grace/4+3*time.Second); err != nil {
 				t.Fatalf("%v", err)
 			}
@@ -83,21 +86,21 @@ func (e Endpoint) Store() storagetest.Store {
 	}
 }
 
-// connect makes a connection that ends with the test, at the latest.
+// connect returns a new connection, which is closed when the test ends.
 func (e Endpoint) connect(t storagetest.T) policy.Transporter {
 	transport := e.Transport(t)
 	t.Cleanup(func() { hangUp(transport) })
 	return transport
 }
 
-// hangUp closes the connections that wait to be used again, as the vault does with its own.
+// hangUp closes idle connections, as the vault does with its own transport.
 func hangUp(transport policy.Transporter) {
 	if pool, ok := transport.(interface{ CloseIdleConnections() }); ok {
 		pool.CloseIdleConnections()
 	}
 }
 
-// connected is a vault with a connection of its own.
+// connected is a vault that closes its connection.
 type connected struct {
 	*azblob.Vault
 	transport policy.Transporter

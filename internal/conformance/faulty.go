@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Faulty is a connection that fails now and then, at random: requests and answers are lost, errors come before and after the
-// request took effect, bodies end early or with a bit flipped, copies of requests arrive late. Each fault passes: the same
-// request sent again is likely to succeed.
+// Faulty is a connection with random temporary faults: requests and answers are lost, errors come before and
+// after the request takes effect, bodies are cut or have a bit flipped, copies of requests arrive late. The
+// same request sent again is likely to succeed.
 type Faulty struct {
 	inner  policy.Transporter
 	chance float64
@@ -29,10 +29,10 @@ type Faulty struct {
 	flipped map[string]bool // blobs whose last read was damaged
 
 	faults atomic.Int64
-	late   sync.WaitGroup // copies on their way
+	late   sync.WaitGroup // copies that are in transit
 }
 
-// NewFaulty makes a connection of which a request meets a fault with that chance, between 0 and 1.
+// NewFaulty returns a connection on which each request meets a fault with the given probability.
 func NewFaulty(inner policy.Transporter, seed uint64, chance float64) *Faulty {
 	return &Faulty{
 		inner: inner, chance: chance, kinds: faults(), rand: rand.New(rand.NewPCG(seed, 0)),
@@ -40,18 +40,18 @@ func NewFaulty(inner policy.Transporter, seed uint64, chance float64) *Faulty {
 	}
 }
 
-// Faults is how many there were.
+// Faults returns the number of faults so far.
 func (f *Faulty) Faults() int { return int(f.faults.Load()) }
 
-// Wait returns when no late copy of a request is on its way any more.
+// Wait waits for late copies of requests.
 func (f *Faulty) Wait() { f.late.Wait() }
 
-// fault does to a request what a bad connection does.
+// fault handles a request as a bad connection does.
 type fault func(f *Faulty, req *http.Request) (*http.Response, error)
 
 var errReset = errors.New("connection reset by peer (injected)")
 
-// faults are all kinds. What reads may be damaged in transit; what writes may arrive twice.
+// faults returns all kinds of faults.
 func faults() []fault {
 	answer := func(status int, code string, applied bool) fault {
 		return func(f *Faulty, req *http.Request) (*http.Response, error) {
@@ -92,7 +92,7 @@ func (f *Faulty) Do(req *http.Request) (*http.Response, error) {
 	return which(f, req)
 }
 
-// apply sends a request whose answer nobody gets.
+// apply sends a request and discards the answer.
 func (f *Faulty) apply(req *http.Request) error {
 	resp, err := f.inner.Do(req)
 	if err == nil {
@@ -101,9 +101,10 @@ func (f *Faulty) apply(req *http.Request) error {
 	return err
 }
 
-// copied lets a second copy of a write arrive while its caller goes on. The service takes it like any other, or refuses it
-// by its condition. A late copy of a request without condition could undo what came after it: no network delays a request
-// beyond the connection that carried it, so it arrives before the answer here.
+// copied sends a write twice; the second copy arrives while the caller continues. The service accepts the
+// copy like any other request, or refuses it because of its condition. A late copy of a request without a
+// condition could undo later requests. No network delays a request beyond its connection, so such a copy
+// arrives before the answer.
 func copied(f *Faulty, req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodPut && req.Method != http.MethodDelete {
 		return f.inner.Do(req)
@@ -140,13 +141,13 @@ func copied(f *Faulty, req *http.Request) (*http.Response, error) {
 	return first, nil
 }
 
-// cutShort ends a body early, as a broken connection does which nobody reports.
+// cutShort cuts a body without an error.
 func cutShort(f *Faulty, req *http.Request) (*http.Response, error) {
 	return damaged(f, req, func(body []byte) []byte { return body[:len(body)/2] })
 }
 
-// flipped damages a blob's body in transit, though never twice in a row: that is damage which stays, and is reported as such.
-// Listings have no digest that would tell.
+// flipped flips a bit in the body of a blob, but never twice in a row: the vault reports that as permanent
+// damage. It leaves listings alone, which have no digest.
 func flipped(f *Faulty, req *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	again := f.flipped[req.URL.Path]

@@ -9,11 +9,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Mortal is the connection of a process that dies at one of its requests: before the request is sent, or after it took effect.
-// Requests that were sent earlier finish, and no later one is sent. No call gets an answer after the death.
+// Mortal is the connection of a process that dies at one of its requests: before the request is sent, or
+// after it took effect. Requests that were sent earlier finish, and no later one is sent. No call gets an
+// answer after the death.
 type Mortal struct {
 	Inner policy.Transporter
-	// Fatal reports whether the process dies at a request. Its calls do not overlap, and end with the first true.
+	// Fatal reports whether the process dies at a request. Its calls do not overlap, and end with the first
+	// true.
 	Fatal func(*http.Request) bool
 	// After sends the fatal request and loses its answer.
 	After bool
