@@ -3,11 +3,8 @@ package workflow_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,12 +12,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
-
-var update = flag.Bool("update", false, "update testdata/full.json")
 
 // encode marshals without HTML escapes, which json.Marshal adds to the result of MarshalJSON.
 func encode(t *testing.T, v any) string {
@@ -121,27 +117,9 @@ func TestJSONGolden(t *testing.T) {
 	if err := e.Encode(stored()); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join("testdata", "full.json")
-	if *update {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := strings.Split(b.String(), "\n"), strings.Split(string(golden), "\n")
-	for i := range min(len(got), len(want)) {
-		if got[i] != want[i] {
-			t.Fatalf("%s:%d: got %s, want %s (run with -update to write the file)", file, i+1, got[i], want[i])
-		}
-	}
-	if len(got) != len(want) {
-		t.Fatalf("%s has %d lines, want %d (run with -update to write the file)", file, len(want), len(got))
-	}
-	if d := plantest.Diff(stored(), decodePlan(t, string(golden))); d != "" {
-		t.Errorf("%s reads as a different plan: %s", file, d)
+	goldentest.Equal(t, "testdata/full.json", b.Bytes())
+	if d := plantest.Diff(stored(), decodePlan(t, b.String())); d != "" {
+		t.Errorf("the JSON reads as a different plan: %s", d)
 	}
 }
 
