@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
-// caseT is what a *testing.T is to a case where there is no test.
+// caseT implements storagetest.T for a case that no test runs.
 type caseT struct {
 	name string
 	ctx  context.Context
@@ -25,7 +25,7 @@ type caseT struct {
 
 var _ storagetest.T = (*caseT)(nil)
 
-// runCase runs a case to its end, and then what it left to be cleaned up, the last first.
+// runCase runs a case and then its cleanups, the last one first.
 func runCase(ctx context.Context, name string, run func(t storagetest.T)) *caseT {
 	ctx, end := context.WithCancel(ctx)
 	t := &caseT{name: name, ctx: ctx}
@@ -37,7 +37,7 @@ func runCase(ctx context.Context, name string, run func(t storagetest.T)) *caseT
 	return t
 }
 
-// protect runs a function on a goroutine of its own, which Fatalf and Skipf end, and makes a failure of a panic.
+// protect runs a function on a new goroutine, which Fatalf and Skipf end. A panic becomes a failure.
 func (t *caseT) protect(f func()) {
 	done := make(chan struct{})
 	go func() {

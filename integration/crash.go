@@ -17,8 +17,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// crash shows one crash: a process dies in the middle of a Create, and another one recovers. The suite tries a death at every
-// request of every operation.
+// crash shows one crash: a process dies in the middle of a Create, and another one recovers. The suite tries
+// a death at every request of every operation.
 func crash(ctx context.Context, s *stage) error {
 	plan := plantest.Full()
 	v, err := s.open(ctx)
@@ -76,7 +76,8 @@ func crash(ctx context.Context, s *stage) error {
 
 var errDied = errors.New("the process died")
 
-// dieInCreate creates a plan in a process of its own, which dies before it sends the plan object. Nobody closes its vault.
+// dieInCreate creates a plan in a process of its own, which dies before it sends the plan object. Nobody
+// closes its vault.
 func (s *stage) dieInCreate(ctx context.Context, plan *workflow.Plan) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)

@@ -115,21 +115,6 @@ func sameList(got iter.Seq[storage.Stream[storage.ListResult]], want []*workflow
 	return nil
 }
 
-// collect returns all results of a listing.
-func collect(seq iter.Seq[storage.Stream[storage.ListResult]], err error) ([]storage.ListResult, error) {
-	if err != nil {
-		return nil, err
-	}
-	var all []storage.ListResult
-	for r := range seq {
-		if r.Err != nil {
-			return all, r.Err
-		}
-		all = append(all, r.Result)
-	}
-	return all, nil
-}
-
 func diffListed(p *workflow.Plan, r storage.ListResult) string {
 	same := func(a, b workflow.State) bool {
 		return a.Status == b.Status && a.Start.Equal(b.Start) && a.End.Equal(b.End)

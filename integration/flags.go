@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	endpoint, msi    string
 	connectionString string
@@ -29,7 +29,8 @@ type config struct {
 	picks func(name string) bool
 }
 
-// plays reports whether a step or case is played: what -run picks, or else everything but the long cases, or all with -all.
+// plays reports whether a step or case is played: those that -run matches, or all with -all, or all but the
+// long cases.
 func (c config) plays(name string) bool {
 	if c.picks != nil {
 		return c.picks(name)
@@ -37,7 +38,7 @@ func (c config) plays(name string) bool {
 	return c.all || c.list || !slices.Contains(long, name)
 }
 
-// long are the cases that only -all and -run play. They take a minute together; all others take seconds.
+// long names the cases that only -all and -run play. Together they take a minute.
 var long = []string{
 	"suite/create/a plan of 5,000 actions comes back whole in every state",
 	"suite/create/requests and responses of 1 MB come back unchanged",
@@ -54,25 +55,25 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f := flag.NewFlagSet("integration", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
-		fmt.Fprintln(stderr, "usage: integration [flags]\n\nWithout -endpoint, -connection-string and -azurite it uses the emulator in this process,\n"+
-			"whatever the environment says. It plays the story and the short cases of the suite; -all plays everything.\n\nflags:")
+		fmt.Fprintln(stderr, "usage: integration [flags]\n\nWithout -endpoint, -connection-string and -azurite it uses the emulator in this process and\n"+
+			"ignores the environment. It plays the story and the short cases of the suite; -all plays everything.\n\nflags:")
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.endpoint, "endpoint", "", "blob endpoint of an account, `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
 	f.StringVar(&c.msi, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
 	f.StringVar(&c.connectionString, "connection-string", "", "connection string of an account, as `text`")
-	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if needed, start it, stop it afterwards")
-	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none may exist")
-	f.BoolVar(&c.keep, "keep", false, "keep the containers, with the plans of the listings in them, and those of cases that fail, to be looked at (those of the emulator and of -azurite end with the program)")
-	f.BoolVar(&c.json, "json", false, "print one JSON object for each step and each case, and one for the result, instead of text")
+	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if necessary, start it, and stop it afterwards")
+	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none of the prefix may exist")
+	f.BoolVar(&c.keep, "keep", false, "keep the containers of the story and of cases that fail (those of the emulator and of -azurite end with the program)")
+	f.BoolVar(&c.json, "json", false, "print one JSON object for each step, each case and the result, instead of text")
 	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak, the `number` that operations, faults and kills are made of")
-	f.DurationVar(&c.soak, "soak", 0, "instead of all else, let processes work on one vault for this `time`, kill them at random, and see in the end that nothing is lost")
-	f.IntVar(&c.clients, "clients", 16, "with -soak, how many processes")
-	f.BoolVar(&c.faults, "faults", false, "with -soak, let their connections fail now and then")
-	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak, grace `period` of the vaults; slow connections and busy machines take more than the default (%v)", soakGrace))
-	f.BoolVar(&c.all, "all", false, "play the long cases, too, which take a minute more")
-	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and do nothing")
-	f.Func("run", "play only the steps and cases, long ones too, whose names match the `regexp`", func(text string) error {
+	f.DurationVar(&c.soak, "soak", 0, "instead of the story, let processes work on one vault for this `time`, kill them at random, and check that nothing is lost")
+	f.IntVar(&c.clients, "clients", 16, "with -soak, the number of processes")
+	f.BoolVar(&c.faults, "faults", false, "with -soak, let connections fail at random")
+	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak, grace `period` of the vaults; slow connections and busy machines need more than the default (%v)", soakGrace))
+	f.BoolVar(&c.all, "all", false, "play the long cases too, which takes a minute more")
+	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and stop")
+	f.Func("run", "play only the steps and cases whose names match the `regexp`, including long cases", func(text string) error {
 		re, err := regexp.Compile(text)
 		if err == nil {
 			c.picks = re.MatchString
@@ -90,23 +91,23 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	})
 	switch {
 	case f.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q: there are flags only", f.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
 	case targets > 1:
-		return c, errors.New("-endpoint, -connection-string and -azurite exclude each other")
+		return c, errors.New("-endpoint, -connection-string and -azurite are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":
-		return c, errors.New("-msi is for -endpoint")
+		return c, errors.New("-msi needs -endpoint")
 	case len(c.prefix) > longestPrefix:
-		return c, fmt.Errorf("-prefix has more than %d characters, which leaves no room for those of the cases", longestPrefix)
+		return c, fmt.Errorf("-prefix is longer than %d characters, which leaves no room for the prefixes of cases", longestPrefix)
 	case c.grace != 0 && c.grace < time.Second:
-		return c, errors.New("-grace is less than 1s, the finest time that the service tells")
+		return c, errors.New("-grace is less than 1s, the resolution of the service's times")
 	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
-		return c, fmt.Errorf("-soak wants a time, and 1 to %d clients", maxClients)
+		return c, fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
 	case c.grace != 0 && c.soak == 0:
-		return c, errors.New("-grace is for -soak: elsewhere nothing waits for a grace period")
+		return c, errors.New("-grace needs -soak")
 	case c.soak > 0 && c.picks != nil:
-		return c, errors.New("-run is not for -soak, which plays neither steps nor cases")
+		return c, errors.New("-run and -soak are mutually exclusive")
 	case c.all && (c.soak > 0 || c.picks != nil):
-		return c, errors.New("-all plays all steps and cases: leave out -run and -soak")
+		return c, errors.New("-all excludes -run and -soak")
 	}
 	return c, nil
 }

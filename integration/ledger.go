@@ -19,13 +19,13 @@ import (
 type fate int
 
 const (
-	unknown fate = iota // it may or may not have taken effect
+	unknown fate = iota // it may have taken effect
 	done                // it returned nil
-	failed              // it returned an error that means that it had no effect
+	failed              // it returned an error and had no effect
 )
 
-// stamp tells the writes of an object apart: each has one of its own, in State.Start, and the status in its last digits. The
-// one of an object as it was created is 0.
+// stamp identifies a write of an object. It is stored in State.Start, and its last digits are the status. The
+// stamp of a new object is 0.
 type stamp int64
 
 var stampZero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -44,27 +44,27 @@ func stampOf(o workflow.Object) stamp {
 	return stamp(start.Sub(stampZero))
 }
 
-// event is what a client says before an operation, and of how it ended.
+// event is what a client reports before and after an operation.
 type event struct {
 	Op   string    `json:"op,omitempty"`
 	Plan uuid.UUID `json:"plan,omitzero"`
-	// Objects are those of the plan that is created.
+	// Objects are the objects of the plan that is created.
 	Objects []uuid.UUID `json:"objects,omitempty"`
-	// Object is updated From one stamp To another.
+	// Object is updated from one stamp to another.
 	Object uuid.UUID `json:"object,omitzero"`
 	From   stamp     `json:"from,omitempty"`
 	To     stamp     `json:"to,omitempty"`
 
-	// End says that the operation has ended. Told is the kind of its error, "" for nil, and Error its text.
+	// End is set when the operation has ended. Told is the kind of its error, "" for nil, and Error its text.
 	End   bool   `json:"end,omitempty"`
 	Told  string `json:"told,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Requests and Faults are how many the client has had so far.
+	// Requests and Faults count those of the client so far.
 	Requests int `json:"requests,omitempty"`
 	Faults   int `json:"faults,omitempty"`
 }
 
-// kinds are the errors of operations, the one that decides first.
+// kinds are the errors of operations. The first one that matches decides.
 var kinds = []struct {
 	err  error
 	name string
@@ -75,7 +75,7 @@ var kinds = []struct {
 	{storage.ErrUnavailable, "unavailable"},
 }
 
-// kind names the kind of an error; "wrong" for one that no client should ever see here.
+// kind returns the kind of an error; "wrong" for an error that no client should see.
 func kind(err error) string {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
@@ -95,12 +95,12 @@ func (e event) fate() fate {
 	return failed
 }
 
-// ledger is what the clients did and were told, against which the vault is held in the end. It forgets plans that were deleted,
-// so its size follows what is there.
+// ledger records what the clients did and were told. The vault is compared with it in the end. It forgets
+// deleted plans, so its size follows the vault's.
 type ledger struct {
 	mu    sync.Mutex
 	plans map[uuid.UUID]*account
-	// early are plans whose Delete was told before their Create was: each client has a pipe of its own.
+	// early holds plans whose Delete was reported before their Create: each client has a pipe of its own.
 	early map[uuid.UUID]bool
 }
 
@@ -112,7 +112,7 @@ func newLedger() *ledger {
 type account struct {
 	created fate
 	objects []uuid.UUID
-	// deleting says that there was a Delete whose outcome is not known.
+	// deleting is set after a Delete whose outcome is not known.
 	deleting bool
 	writes   map[uuid.UUID]map[stamp]write
 }
@@ -123,7 +123,7 @@ type write struct {
 	fate fate
 }
 
-// note notes an operation: before it is done, its fate is unknown, and again when the fate is known.
+// note records an operation, first with an unknown fate and again when its fate is known.
 func (l *ledger) note(e event, f fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *ledger) note(e event, f fate) {
 		}
 	case "update":
 		if a == nil {
-			return // of a plan that was deleted
+			return // the plan was deleted
 		}
 		if a.writes[e.Object] == nil {
 			a.writes[e.Object] = map[stamp]write{}
@@ -163,7 +163,7 @@ func (l *ledger) note(e event, f fate) {
 	}
 }
 
-// giveUp notes that the fate of an operation will never be told.
+// giveUp records that the fate of an operation will never be known.
 func (l *ledger) giveUp(e event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,9 +178,9 @@ func (l *ledger) len() int {
 	return len(l.plans)
 }
 
-// finding is what is wrong with the vault in the end.
+// finding is a contradiction between the vault and the ledger.
 type finding struct {
-	// What is lost, half or left over.
+	// What is lost, half or leftOver.
 	What   string    `json:"what"`
 	Plan   uuid.UUID `json:"plan,omitzero"`
 	Detail string    `json:"detail"`
@@ -200,7 +200,7 @@ const (
 	leftOver = "left over"
 )
 
-// compare holds the plans that are there against what is known of them. One that could not be read is nil.
+// compare compares the plans of the vault with the ledger. A plan that could not be read is nil.
 func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,13 +212,13 @@ func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
 	for _, id := range slices.SortedFunc(maps.Keys(l.plans), byID) {
 		a := l.plans[id]
 		if _, is := there[id]; !is && a.created == done && !a.deleting {
-			report(lost, id, "its Create returned nil, and it is not there")
+			report(lost, id, "its Create returned nil, but it is not stored")
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(there), byID) {
 		a := l.plans[id]
 		if a == nil || a.created == failed {
-			report(leftOver, id, "it is there, though nobody created it, or its Create failed, or its Delete returned nil")
+			report(leftOver, id, "it is stored, but no client created it, its Create failed, or its Delete returned nil")
 			continue
 		}
 		if there[id] == nil {
@@ -229,7 +229,7 @@ func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
 			h := o.Header()
 			objects[*h.ID] = true
 			if !slices.Contains(a.objects, *h.ID) {
-				report(half, id, "%s %s is not of it", o.Kind(), h.ID)
+				report(half, id, "%s %s belongs to another plan", o.Kind(), h.ID)
 			}
 			if problem := explain(a.writes[*h.ID], stampOf(o), h.State.Status); problem != "" {
 				report(lost, id, "%s %s: %s", o.Kind(), h.ID, problem)
@@ -237,36 +237,37 @@ func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
 		}
 		for _, object := range a.objects {
 			if !objects[object] {
-				report(half, id, "%s of it is missing", object)
+				report(half, id, "object %s is missing", object)
 			}
 		}
 	}
 	return found
 }
 
-// explain says what is wrong with the last state of an object. Each write replaced the one that it knew, so those that took
-// effect are a chain from the last one back to the object's creation: with all in it that returned nil, and none that failed.
+// explain returns what is wrong with the last state of an object, or "". A write replaces the write that it
+// knows. The writes that took effect are therefore a chain from the last one back to the object's creation.
+// It holds all writes that returned nil, and none that failed.
 func explain(writes map[stamp]write, last stamp, status workflow.Status) string {
 	if last.status() != status {
-		return fmt.Sprintf("its status is %s, of a write of %s", status, last.status())
+		return fmt.Sprintf("its status is %s, but the last write set %s", status, last.status())
 	}
 	chain := map[stamp]bool{}
 	for at := last; at != 0; {
 		w, known := writes[at]
 		switch {
 		case !known:
-			return fmt.Sprintf("nobody made the write %d, which took effect", at)
+			return fmt.Sprintf("no client made the write %d, which took effect", at)
 		case w.fate == failed:
-			return fmt.Sprintf("the write %d took effect, though it failed", at)
+			return fmt.Sprintf("the write %d took effect, but its call failed", at)
 		case chain[at]:
-			return fmt.Sprintf("the write %d comes after itself", at)
+			return fmt.Sprintf("the write %d follows itself", at)
 		}
 		chain[at] = true
 		at = w.from
 	}
 	for _, to := range slices.Sorted(maps.Keys(writes)) {
 		if writes[to].fate == done && !chain[to] {
-			return fmt.Sprintf("the write %d returned nil, and %d, the last one, does not come after it", to, last)
+			return fmt.Sprintf("the write %d returned nil, but the last write %d does not follow it", to, last)
 		}
 	}
 	return ""

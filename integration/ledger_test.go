@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// stamped gives an object the state of a write.
+// stamped sets the state of an object to that of a write.
 func stamped(o workflow.Object, s stamp) {
 	st := o.Header().State
 	st.Status, st.Start = s.status(), s.time()
@@ -52,9 +52,9 @@ func TestExplain(t *testing.T) {
 		{"one that was lost", map[stamp]write{a: {0, done}, b: {a, done}}, a, "returned nil"},
 		{"all that were lost", map[stamp]write{a: {0, done}}, 0, "returned nil"},
 		{"one that was overwritten unseen", map[stamp]write{a: {0, done}, b: {0, done}}, b, "returned nil"},
-		{"one that failed, and was applied", map[stamp]write{a: {0, failed}}, a, "though it failed"},
-		{"one of nobody", map[stamp]write{a: {0, done}}, b, "nobody made"},
-		{"a ring", map[stamp]write{a: {b, done}, b: {a, done}}, a, "after itself"},
+		{"one that failed, and was applied", map[stamp]write{a: {0, failed}}, a, "its call failed"},
+		{"one of nobody", map[stamp]write{a: {0, done}}, b, "no client made"},
+		{"a ring", map[stamp]write{a: {b, done}, b: {a, done}}, a, "follows itself"},
 	} {
 		got := explain(test.writes, test.last, test.last.status())
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
@@ -103,7 +103,7 @@ func TestCompare(t *testing.T) {
 			p.Blocks = append(p.Blocks, more.Blocks...)
 			return p
 		}, []string{half, half, half}, 1},
-		{"can't be read", []said{{created, done}}, func(*workflow.Plan) *workflow.Plan { return nil }, nil, 1}, // which is a finding of its own
+		{"unreadable", []said{{created, done}}, func(*workflow.Plan) *workflow.Plan { return nil }, nil, 1}, // readAll reports it
 	} {
 		plan := plantest.Small()
 		driver.Complete(plan)
@@ -141,9 +141,9 @@ func TestGiveUp(t *testing.T) {
 	l.note(e, unknown)
 	l.note(event{Op: "delete", Plan: e.Plan}, done)
 	if len(l.early) != 1 {
-		t.Fatal("the plan is not waited for")
+		t.Fatal("the ledger does not wait for the Create")
 	}
 	if l.giveUp(e); len(l.early) != 0 {
-		t.Error("it is waited for the Create of a client that is dead")
+		t.Error("the ledger waits for the Create of a dead client")
 	}
 }

@@ -19,8 +19,8 @@ const (
 	perDay     = 4
 )
 
-// createDays creates the plans of the listings: perDay plans on each of several days, each in another status, in two groups.
-// It returns them oldest first.
+// createDays creates the plans of the listings: perDay plans on each of several days, each in another status,
+// in two groups. It returns them oldest first.
 func (s *stage) createDays(ctx context.Context) (plans []*workflow.Plan, err error) {
 	groups := []uuid.UUID{uuid.New(), uuid.New()}
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
@@ -120,7 +120,7 @@ func (s *stage) pages(ctx context.Context, plans []*workflow.Plan) error {
 	f := storage.Filters{ByGroupIDs: []uuid.UUID{plans[0].GroupID, plans[1].GroupID}, Limit: 5}
 	var ids []uuid.UUID
 	for range len(plans) { // no more pages than plans
-		page, err := collect(s.vault.Search(ctx, f))
+		page, err := storage.Collect(s.vault.Search(ctx, f))
 		if err != nil {
 			return err
 		}

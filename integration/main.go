@@ -1,28 +1,30 @@
-// Command integration takes plans through their whole lives on an Azure Blob service and checks at each step that the vault
-// keeps its promises: create, read, run, complete, list, search, conflicts of two writers, crashes in the middle of writes,
-// recovery, check, delete. Then it runs the conformance suite, storage/storagetest, without its long cases unless -all is
-// given. The last lines say how many were left out. Only flags choose an account; environment variables don't.
+// Command integration plays a story on an Azure Blob service and checks at each step that the vault keeps its
+// promises: whole lives of plans, a conflict of two writers, a crash in the middle of a write, recovery,
+// listings. Then it runs the conformance suite, storage/storagetest. The long cases of the suite need -all;
+// the last lines say how many were left out. Only flags choose an account; environment variables don't.
 //
 //	go run ./integration                    against the emulator, in this process, within 20 seconds
-//	go run ./integration -all               with the long cases, which take a minute more
+//	go run ./integration -all               with the long cases, a minute more
 //	go run ./integration -azurite           against the pinned Azurite, which it installs, starts and stops
 //	go run ./integration -endpoint URL      against an account, with the identity that azidentity finds
 //	go run ./integration -connection-string TEXT
 //
-//	go run ./integration -list              names all steps and cases
+//	go run ./integration -list              prints the names of all steps and cases
 //	go run ./integration -run REGEXP        plays those whose names match
 //
 //	go run ./integration -soak 1h -clients 16 -faults
 //
-// The last one is a soak: so many processes do random operations on one vault, over connections that fail now and then, and
-// are killed at random and started again. In the end all that they were told must be so: no plan is lost, none is half there,
-// nothing is left over. An interrupt ends it early, with the same look at the end.
+// The last command is a soak: processes do random operations on one vault over connections that fail at
+// random. They are killed at random and started again. In the end the vault must agree with what the
+// processes were told: no plan is lost or half there, and nothing is left over. An interrupt ends the soak
+// early, with the same checks.
 //
-// It prints each step with the requests that it took, and each case on a line. A step that fails ends the run, a case does
-// not. The last line is PASS, and the exit code 0; or "FAIL: " with what failed, and 1. Wrong flags are 2.
+// The program prints each step with its requests, and each case on a line. A step that fails ends the run; a
+// case does not. The last line is PASS, or "FAIL: " with the reason. The exit code is 0, 1, or 2 for wrong
+// flags.
 //
-// It works on containers of its own prefix only, refuses to start where there are any, and deletes those that it made: those
-// of a case, whose prefix is the run's and a number, as soon as the case has ended.
+// The program uses containers of its own prefix only, refuses to start if there are any, and deletes the
+// containers that it made. Each case has a prefix of its own, the run's with a number.
 package main
 
 import (
@@ -45,7 +47,7 @@ func main() {
 		os.Exit(runSoakClient(os.Stdin, os.Stdout, os.Stderr))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once, without clearing up
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once, without cleaning up
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -67,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cases := suiteCases()
 	names := names(cfg, cases)
 	if len(names) == 0 {
-		fmt.Fprintln(stderr, "integration: -run: no step and no case has such a name; -list names them all")
+		fmt.Fprintln(stderr, "integration: -run matches no step and no case; -list prints their names")
 		return exitMisuse
 	}
 	if cfg.list {
@@ -92,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// names lists the steps and cases that are to be played.
+// names returns the names of the steps and cases to play.
 func names(cfg config, cases []storagetest.Case) []string {
 	var all []string
 	for _, st := range story(cfg) {
@@ -104,7 +106,8 @@ func names(cfg config, cases []storagetest.Case) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return !cfg.plays(name) })
 }
 
-// conduct plays all steps on a target, and the cases if none of them fails; then it clears up and closes the target.
+// conduct plays all steps on a target, and then the cases if no step failed. It cleans up and closes the
+// target.
 func conduct(ctx context.Context, cfg config, t *target, out reporter, cases []storagetest.Case) int {
 	s := newStage(cfg, t, out)
 	out.begin(t.title, cfg.prefix)
@@ -114,7 +117,7 @@ func conduct(ctx context.Context, cfg config, t *target, out reporter, cases []s
 	} else if err = s.play(ctx); err == nil {
 		err = s.playCases(ctx, cases)
 	}
-	// What follows must be done after an interrupt, too.
+	// Clean up after an interrupt, too.
 	err = errors.Join(err, s.clearUp(context.WithoutCancel(ctx)), t.close())
 	v := s.verdict(err)
 	out.end(v)
@@ -122,7 +125,7 @@ func conduct(ctx context.Context, cfg config, t *target, out reporter, cases []s
 	case err == nil:
 		return exitPass
 	case len(s.sums) == 0 && errors.Is(err, storage.ErrInvalid):
-		return exitMisuse // the vault refused the prefix or the endpoint before anything was sent
+		return exitMisuse // the vault refused the prefix or the endpoint before any request
 	}
 	return exitFail
 }

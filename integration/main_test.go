@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
 )
 
-// withOAuth is the one Azurite of these tests: it takes account key and token alike, over TLS.
+// withOAuth is the Azurite of these tests. It accepts account keys and tokens, over TLS.
 var withOAuth = azuritetest.Holder{Options: []azurite.Option{azurite.WithOAuth()}}
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(withOAuth.Run(m))
 }
 
-// lastLine returns what a person reads last.
+// lastLine returns the last line of an output.
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 	return lines[len(lines)-1]
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 		}
 		for _, want := range []string{
 			"\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "x 300", "\nDeleted it-",
-			fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them, too.\n", len(suiteCases())-len(long), len(long)),
+			fmt.Sprintf("\n%d cases, 0 skipped\nLeft out: %d long cases of the suite; -all plays them too.\n", len(suiteCases())-len(long), len(long)),
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the output lacks %q", want)
@@ -116,7 +116,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestJSONFailure sees that a failure before the first step is a JSON object, too.
+// TestJSONFailure checks that a failure before the first step is a JSON object too.
 func TestJSONFailure(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -130,7 +130,7 @@ func TestJSONFailure(t *testing.T) {
 // unreachable is an account on port 1, where nothing listens.
 const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
 
-// conducted conducts a run of some steps, or of all when none is named, and of no case, to be read by people.
+// conducted runs the named steps, or all steps, and no case. It returns the text output.
 func conducted(ctx context.Context, t *testing.T, target *target, args []string, steps ...string) (code int, out string) {
 	t.Helper()
 	cfg, err := parse(args, t.Output())
@@ -145,7 +145,7 @@ func conducted(ctx context.Context, t *testing.T, target *target, args []string,
 	return code, w.String()
 }
 
-// inEmulator is a target on an emulator that the test can look into. Cases run one after the other there.
+// inEmulator returns a target on an emulator that the test can inspect. Cases run one at a time there.
 func inEmulator(t *testing.T) (*target, *emulator.Server) {
 	t.Helper()
 	server, advance := newEmulator()
@@ -157,7 +157,7 @@ func inEmulator(t *testing.T) (*target, *emulator.Server) {
 	return target, server
 }
 
-// TestDamage plants damage between two steps, which the next one that looks must find.
+// TestDamage does damage between two steps. The next step must find it.
 func TestDamage(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -192,7 +192,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("exit code %d, last line %q, want %d and %q", code, last, exitFail, test.want)
 			}
 			for container := range server.Containers() {
-				t.Errorf("container %s is left of a run that failed", container)
+				t.Errorf("container %s is left after a failed run", container)
 			}
 		})
 	}
@@ -261,7 +261,7 @@ func TestKeep(t *testing.T) {
 	}
 	for _, name := range left {
 		if server.Len(name) == 0 {
-			t.Errorf("container %s is empty: nothing is there to be looked at", name)
+			t.Errorf("container %s is empty", name)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestEnvironment sets the variable that Azure's own tools read. Nothing may reach the account in it.
+// TestEnvironment sets the variable that Azure's own tools read. No request may reach its account.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", unreachable)
 	var out strings.Builder
@@ -350,7 +350,7 @@ func TestAzurite(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // most of the time they wait for the grace period
+			t.Parallel() // most of the time is spent waiting for the grace period
 			target, err := test.open()
 			if err != nil {
 				t.Fatal(err)
@@ -362,7 +362,7 @@ func TestAzurite(t *testing.T) {
 	}
 }
 
-// madeUp is a credential that Azurite takes.
+// madeUp is a credential that Azurite accepts.
 type madeUp struct{}
 
 func (madeUp) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// act is a part of a step: mostly one call of a vault.
+// act is the report of one call of a step.
 type act struct {
 	Name     string `json:"name"`
 	Requests int    `json:"requests"`
 	Lines    []line `json:"lines,omitempty"`
 }
 
-// sum is what one step came to.
+// sum is the report of one step.
 type sum struct {
 	Step     string  `json:"step"`
 	About    string  `json:"about"`
@@ -28,18 +28,18 @@ type sum struct {
 	Acts     []act   `json:"acts"`
 }
 
-// outcome is what one case came to.
+// outcome is the report of one case.
 type outcome struct {
 	Case     string   `json:"case"`
 	Result   string   `json:"result"`           // ok, failed or skipped
 	Reason   string   `json:"reason,omitempty"` // why it was skipped
 	Error    string   `json:"error,omitempty"`
-	Log      []string `json:"log,omitempty"` // of one that failed
+	Log      []string `json:"log,omitempty"` // of a failed case
 	Requests int      `json:"requests"`
 	Seconds  float64  `json:"seconds"`
 }
 
-// verdict is what it all came to.
+// verdict is the report of the whole run.
 type verdict struct {
 	Result   string   `json:"result"` // PASS or FAIL
 	What     string   `json:"what,omitempty"`
@@ -53,7 +53,7 @@ type verdict struct {
 	Requests int      `json:"requests"`
 	Seconds  float64  `json:"seconds"`
 	Soak     *figures `json:"soak,omitempty"`
-	LeftOut  []string `json:"leftOut,omitempty"` // cases that only -all plays
+	LeftOut  []string `json:"leftOut,omitempty"` // long cases, which need -all
 	Deleted  []string `json:"deleted,omitempty"` // containers
 	Kept     []string `json:"kept,omitempty"`    // containers
 
@@ -71,7 +71,7 @@ type reporter interface {
 	end(v verdict)
 }
 
-// people get text, as it happens.
+// people prints text.
 type people struct{ w io.Writer }
 
 func (p *people) begin(target, prefix string) {
@@ -140,7 +140,7 @@ func (p *people) end(v verdict) {
 		fmt.Fprintf(p.w, "%d skipped\n", v.Skipped)
 	}
 	if len(v.LeftOut) > 0 {
-		fmt.Fprintf(p.w, "Left out: %s of the suite; -all plays them, too.\n", count(len(v.LeftOut), "long case"))
+		fmt.Fprintf(p.w, "Left out: %s of the suite; -all plays them too.\n", count(len(v.LeftOut), "long case"))
 	}
 	if len(v.Deleted) > 0 {
 		fmt.Fprintf(p.w, "Deleted %s.\n", strings.Join(v.Deleted, ", "))
@@ -159,7 +159,7 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// machines get a JSON object on a line for each step, and one for the result.
+// machines prints a line of JSON for each step and case, and one for the result.
 type machines struct {
 	enc   *json.Encoder
 	notes io.Writer
@@ -167,7 +167,7 @@ type machines struct {
 
 func encoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // names have < and > in them
+	enc.SetEscapeHTML(false) // names contain < and >
 	return enc
 }
 
@@ -181,10 +181,10 @@ func (m *machines) outcome(o outcome)   { _ = m.enc.Encode(o) }
 func (m *machines) progress(f figures)  { _ = m.enc.Encode(f) }
 func (m *machines) end(v verdict)       { _ = m.enc.Encode(v) }
 
-// oneLine makes one line of an error: the service's own go over many.
+// oneLine returns the text of an error on one line. The service's errors have many.
 func oneLine(err error) string {
 	words := slices.DeleteFunc(strings.Fields(err.Error()), func(w string) bool {
-		return strings.Trim(w, "-") == "" // rules between paragraphs
+		return strings.Trim(w, "-") == "" // a rule between paragraphs
 	})
 	return strings.Join(words, " ")
 }

@@ -22,13 +22,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
 const (
-	// soakGrace is long enough for most Creates of a busy machine; one that takes longer fails.
+	// soakGrace is long enough for most Creates on a busy machine. A Create that takes longer fails.
 	soakGrace  = 5 * time.Second
-	maxClients = 255 // there is no room for more in a stamp
+	maxClients = 255 // a stamp has no room for more
 )
 
 // soak is a run of many processes on one vault.
@@ -39,26 +40,26 @@ type soak struct {
 
 	mu      sync.Mutex
 	figures figures
-	// live are what the clients of now said last of their requests and faults; past those of the ones before.
+	// live holds the last counts of the running clients, past the sums of all that ended.
 	live map[int]event
 	past event
 }
 
-// figures are what a soak came to so far.
+// figures are the counts of a soak so far.
 type figures struct {
 	Operations int            `json:"operations"`
-	Told       map[string]int `json:"told"` // how often operations were told which kind of error
+	Told       map[string]int `json:"told"` // errors of operations by kind
 	Requests   int            `json:"requests"`
 	PerSecond  float64        `json:"requestsPerSecond"`
 	Faults     int            `json:"faults"`
 	Kills      int            `json:"kills"`
 	Plans      int            `json:"plans"`
 	Seconds    float64        `json:"seconds"`
-	// Heap is in bytes, after a collection; both are of this process.
+	// Heap is the live heap in bytes. Both are of this process.
 	Heap       uint64 `json:"heap"`
 	Goroutines int    `json:"goroutines"`
 
-	// HeapEarly and GoroutinesEarly are what they were when the clients were first all at work.
+	// HeapEarly and GoroutinesEarly are the first values, with all clients at work.
 	HeapEarly       uint64 `json:"heapEarly"`
 	GoroutinesEarly int    `json:"goroutinesEarly"`
 
@@ -78,7 +79,7 @@ func (f figures) String() string {
 		f.Plans, float64(f.Heap)/1e6, float64(f.HeapEarly)/1e6, f.Goroutines, f.GoroutinesEarly)
 }
 
-// playSoak lets the clients work for the time that is asked for, or until ctx ends, and then looks at what they left.
+// playSoak lets the clients work for the configured time, or until ctx ends, and then checks the vault.
 func (s *stage) playSoak(ctx context.Context) error {
 	if err := s.refuseOthers(ctx); err != nil {
 		return err
@@ -89,9 +90,9 @@ func (s *stage) playSoak(ctx context.Context) error {
 	}
 	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, soakGrace), s.cfg.faults
 	run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}}, live: map[int]event{}}
-	s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d makes their operations again", s.cfg.clients, s.cfg.soak, s.cfg.seed))
+	s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d repeats their operations", s.cfg.clients, s.cfg.soak, s.cfg.seed))
 	err = run.clients(ctx)
-	// What they were told is held against the vault after an interrupt, too.
+	// The vault is checked after an interrupt, too.
 	ctx = context.WithoutCancel(ctx)
 	err = errors.Join(err, run.judge(ctx))
 	s.soaked = new(run.now())
@@ -102,7 +103,7 @@ func (s *stage) playSoak(ctx context.Context) error {
 	return errors.Join(err, listErr, end())
 }
 
-// clients runs them to their ends.
+// clients runs the clients until the soak ends.
 func (s *soak) clients(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.soak)
 	defer stop()
@@ -139,7 +140,7 @@ func (s *soak) clients(ctx context.Context) error {
 	return err
 }
 
-// now returns the figures so far.
+// now returns a copy of the figures.
 func (s *soak) now() figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +149,9 @@ func (s *soak) now() figures {
 	return f
 }
 
-// measure brings the figures up to date.
+// measure updates the figures and returns a copy.
 func (s *soak) measure(started time.Time) figures {
-	runtime.GC() // so that the heap is what is in use
+	runtime.GC() // only the live heap counts
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s.mu.Lock()
@@ -170,7 +171,7 @@ func (s *soak) measure(started time.Time) figures {
 	return s.now()
 }
 
-// oneLife runs a client from its start to its death, or to the end of the soak.
+// oneLife runs a client until it is killed or the soak ends.
 func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -190,15 +191,15 @@ func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
-		_ = stdin.Close()                                              // it ends after its present operation
-		time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // or hangs, and has then ended by itself
+		_ = stdin.Close()                                              // the client ends after its operation
+		time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // it hangs, which is a failure
 	})()
 	err = json.NewEncoder(stdin).Encode(o)
 
 	killed := false
-	longest := min(10<<min(life, 4), 150) // operations; the first lives are short, so that even short soaks kill
+	longest := min(10<<min(life, 4), 150) // operations; the first lives are short, so that short soaks kill too
 	listenErr := s.listen(stdout, n, 1+r.IntN(longest), func() {
-		// Somewhere in the middle of the operation, or of one soon after.
+		// In the middle of this operation, or of one soon after.
 		time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
 		killed = cmd.Process.Kill() == nil
 	})
@@ -215,7 +216,8 @@ func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
 	return nil
 }
 
-// listen notes what a client says until it ends. When it begins its nth operation the client is killed.
+// listen records the events of a client until it ends. It calls kill when the client begins its nth
+// operation.
 func (s *soak) listen(stdout io.Reader, client, nth int, kill func()) error {
 	var op event // under way
 	defer func() {
@@ -229,7 +231,7 @@ func (s *soak) listen(stdout io.Reader, client, nth int, kill func()) error {
 	for in := json.NewDecoder(stdout); ; {
 		var e event
 		switch err := in.Decode(&e); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // in the middle of a line: before the operation
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // killed while it announced an operation
 			return nil
 		case err != nil:
 			return err
@@ -258,11 +260,11 @@ func (s *soak) count(client int, op, e event) {
 		s.figures.Told[e.Told]++
 	}
 	if e.Told == "wrong" {
-		s.found(finding{half, op.Plan, fmt.Sprintf("client %d was told of its %s: %s", client, op.Op, e.Error)})
+		s.found(finding{half, op.Plan, fmt.Sprintf("client %d: %s returned %s", client, op.Op, e.Error)})
 	}
 }
 
-// found adds to what is wrong; the lock is held.
+// found adds a finding. The caller holds the lock.
 func (s *soak) found(f finding) {
 	switch f.What {
 	case lost:
@@ -272,20 +274,20 @@ func (s *soak) found(f finding) {
 	case leftOver:
 		s.figures.LeftOver++
 	}
-	const most = 50 // that are told one by one
+	const most = 50 // findings that are printed
 	if len(s.figures.Findings) < most {
 		s.figures.Findings = append(s.figures.Findings, f)
 	}
 }
 
-// judge recovers until nothing is under way any more, and then holds all that is stored against what the clients were told.
+// judge recovers until nothing is recent, and then compares the vault with what the clients were told.
 func (s *soak) judge(ctx context.Context) error {
 	v, err := s.dial(ctx, s.cfg.prefix, azblob.WithGracePeriod(s.order.Grace))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = v.Close(ctx) }()
-	// The grace period, its margin, and more than a second for the service, which tells whole ones.
+	// The grace period, its margin, and more than a second because the service tells whole seconds.
 	if err := s.wait(ctx, s.order.Grace+s.order.Grace/4+2500*time.Millisecond); err != nil {
 		return err
 	}
@@ -315,7 +317,7 @@ func (s *soak) judge(ctx context.Context) error {
 	return nil
 }
 
-// problems are those that Check found.
+// problems returns the findings of Check.
 func problems(r azblob.CheckReport) []finding {
 	var found []finding
 	for _, p := range r.Problems {
@@ -327,14 +329,14 @@ func problems(r azblob.CheckReport) []finding {
 		found = append(found, finding{what, p.Plan, p.String()})
 	}
 	if r.InProgress > 0 {
-		found = append(found, finding{What: half, Detail: count(r.InProgress, "plan") + " in progress, though nobody is at work"})
+		found = append(found, finding{What: half, Detail: count(r.InProgress, "plan") + " in progress, though no client is running"})
 	}
 	return found
 }
 
-// readAll reads all plans that are listed.
+// readAll reads all listed plans. A plan that can't be read is nil, and a finding.
 func (s *soak) readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUID]*workflow.Plan, unread []finding, err error) {
-	listed, err := collect(v.List(ctx, 0))
+	listed, err := storage.Collect(v.List(ctx, 0))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak works on Azurite, too")
+var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak runs on Azurite; 0 skips it")
 
-// soaked runs a soak of some clients, which are processes of this test's own program.
+// soaked runs a soak. Its clients are processes of the test binary.
 func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
 	t.Helper()
 	cfg, err := parse(args, t.Output())
@@ -42,7 +42,7 @@ func TestSoak(t *testing.T) {
 		},
 		"azurite": func(t *testing.T) (*target, time.Duration) {
 			if *soakAzurite == 0 {
-				t.Skip("only with -soak.azurite and a time")
+				t.Skip("-soak.azurite is not set")
 			}
 			target, err := onAzurite(t.Context(), t.Output())
 			if err != nil {
@@ -64,19 +64,19 @@ func TestSoak(t *testing.T) {
 				t.Error("the soak fails")
 			}
 			if f.Operations == 0 || f.Kills == 0 || f.Requests > 1000 && f.Faults == 0 {
-				t.Error("it did not do what it is for")
+				t.Errorf("no operations, kills or faults: %v", f)
 			}
 		})
 	}
 }
 
-// TestSoakFinds interrupts a soak, and does damage before what is left is looked at.
+// TestSoakFinds interrupts a soak and does damage before the vault is checked.
 func TestSoakFinds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		remove string // what the name of the blobs that are removed contains; "" for all
-		put    string // a blob that is added
+		remove string // a part of the names of the blobs to remove; "" for all
+		put    string // a blob to add
 		want   func(f figures) int
 	}{
 		{"lost plans", "", "", func(f figures) int { return f.Lost }},
@@ -89,7 +89,7 @@ func TestSoakFinds(t *testing.T) {
 			reach := target.reach
 			target.reach = func() (order, func() error, error) {
 				o, end, err := reach()
-				// Plans are left then: nobody deletes young ones.
+				// Plans are left then: clients delete no recent ones.
 				go func() {
 					for ctx.Err() == nil && plansIn(server) < 5 {
 						time.Sleep(10 * time.Millisecond)
@@ -120,7 +120,7 @@ func TestSoakFinds(t *testing.T) {
 	}
 }
 
-// plansIn is how many plans with actions there are.
+// plansIn counts the plans with actions.
 func plansIn(server *emulator.Server) int {
 	busy := map[string]bool{}
 	n := 0
@@ -138,7 +138,7 @@ func plansIn(server *emulator.Server) int {
 	return n
 }
 
-// TestSoakClientFails sees that a client that ends by itself fails the soak, and says why.
+// TestSoakClientFails checks that a client that ends by itself fails the soak with its error.
 func TestSoakClientFails(t *testing.T) {
 	t.Parallel()
 	target, _ := inEmulator(t)
@@ -149,7 +149,7 @@ func TestSoakClientFails(t *testing.T) {
 	}
 }
 
-// TestSoakClientEnds sees that a client ends with the soak that it works for.
+// TestSoakClientEnds checks that a client ends when its soak does.
 func TestSoakClientEnds(t *testing.T) {
 	t.Parallel()
 	_, server := inEmulator(t)
@@ -171,6 +171,6 @@ func TestSoakClientEnds(t *testing.T) {
 	deaf, pipe := io.Pipe()
 	_ = deaf.Close()
 	if err := soakClient(io.MultiReader(strings.NewReader(text), open), pipe); err == nil {
-		t.Error("it goes on though nobody listens")
+		t.Error("the client continues after its output is closed")
 	}
 }

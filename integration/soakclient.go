@@ -22,10 +22,11 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// soakClientFlag makes this program a client of a soak. It is internal: the soak gives it, and the order on standard input.
+// soakClientFlag makes this program a client of a soak. It is internal: the soak sets it and sends the order
+// on standard input.
 const soakClientFlag = "-soak-client"
 
-// order is what a soak tells a client of the vault that it works on. It never is an argument: it may hold a key.
+// order tells a client of a soak what to work on. It is never an argument, because it may hold a key.
 type order struct {
 	ConnectionString string `json:"connectionString,omitempty"`
 	Endpoint         string `json:"endpoint,omitempty"`
@@ -35,17 +36,18 @@ type order struct {
 	Grace  time.Duration `json:"grace"`
 	Seed   uint64        `json:"seed"`
 	Faults bool          `json:"faults,omitempty"`
-	// Client and Life make the client's stamps different from those of others, and of its own earlier lives.
+	// Client and Life make the stamps of this process unique.
 	Client int `json:"client"`
 	Life   int `json:"life"`
 }
 
-// isSoakClient says whether a program was started as a client of a soak.
+// isSoakClient reports whether the arguments are those of a client of a soak.
 func isSoakClient(args []string) bool { return len(args) == 2 && args[0] == soakClientFlag }
 
-// runSoakClient works on a vault until its standard input ends, and tells on its standard output what it does.
+// runSoakClient works on a vault until its standard input ends. It writes an event before and after each
+// operation.
 func runSoakClient(stdin io.Reader, stdout, stderr io.Writer) int {
-	signal.Ignore(os.Interrupt) // the terminal sends it to all; the soak says when to end
+	signal.Ignore(os.Interrupt) // the terminal sends it to all processes; the soak decides when to end
 	if err := soakClient(stdin, stdout); err != nil {
 		fmt.Fprintln(stderr, "soak client:", err)
 		return exitFail
@@ -57,11 +59,11 @@ func soakClient(stdin io.Reader, stdout io.Writer) error {
 	var o order
 	in := json.NewDecoder(stdin)
 	if err := in.Decode(&o); err != nil {
-		return fmt.Errorf("the order: %w", err)
+		return fmt.Errorf("read the order: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, stdin) // ends when the soak wants it, or has died
+		_, _ = io.Copy(io.Discard, stdin) // ends when the soak closes the pipe or dies
 		stop()
 	}()
 	t, err := o.target()
@@ -97,11 +99,11 @@ func (o order) target() (*target, error) {
 	return onEndpoint(o.Endpoint, cred, newHTTPClient)
 }
 
-// client does random operations on a vault that it shares with others.
+// client does random operations on a vault that it shares with other clients.
 //
-// Several may work on one plan, as engines do that take over from each other. What keeps that right is what the contract asks
-// for: each update is of the version that was read, a part is never written again once it is final, and a plan ends when all
-// of its parts have.
+// Several clients may work on one plan, like engines that take over from each other. They follow the
+// contract: each update states the version that was read, a final sub-object is not written again, and a plan
+// ends after all its sub-objects.
 type client struct {
 	order
 	vault    *azblob.Vault
@@ -110,19 +112,19 @@ type client struct {
 	out      *json.Encoder
 	rand     *rand.Rand
 	stamps   int64
-	// mine is the plan that is being worked on; nil when there is none.
+	// mine is the plan that the client works on; nil if there is none.
 	mine *workflow.Plan
 }
 
-// errPipe means that nobody listens any more.
-var errPipe = errors.New("can't tell")
+// errPipe means that the soak does not read the events any more.
+var errPipe = errors.New("write event")
 
-// do tells of an operation, does it and tells what it was told.
+// do announces an operation, does it, and reports its outcome.
 func (c *client) do(e event, call func(ctx context.Context) error) (err error) {
 	if err := c.out.Encode(e); err != nil {
 		return fmt.Errorf("%w: %w", errPipe, err)
 	}
-	// Mostly enough for anything, now and then not.
+	// Mostly enough for anything, sometimes not.
 	limit := 10 * time.Second
 	if c.chance(0.03) {
 		limit = time.Duration(c.rand.IntN(30)) * time.Millisecond
@@ -133,7 +135,7 @@ func (c *client) do(e event, call func(ctx context.Context) error) (err error) {
 	end := event{End: true, Requests: int(c.requests.Load()), Faults: c.faulty.Faults()}
 	if err != nil {
 		if end.Told = kind(err); end.Told == "wrong" && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			end.Told = "out of time"
+			end.Told = "deadline"
 		}
 		end.Error = oneLine(err)
 	}
@@ -145,8 +147,7 @@ func (c *client) do(e event, call func(ctx context.Context) error) (err error) {
 
 func (c *client) chance(p float64) bool { return c.rand.Float64() < p }
 
-// work does operations until the context ends. Errors of operations are told and else ignored, as by one who will try
-// again.
+// work does operations until the context ends. Errors of operations are reported and otherwise ignored.
 func (c *client) work(ctx context.Context) error {
 	err := c.do(event{Op: "recovery"}, c.vault.Recovery)
 	for ctx.Err() == nil && !errors.Is(err, errPipe) {
@@ -155,7 +156,7 @@ func (c *client) work(ctx context.Context) error {
 			err = c.do(event{Op: "recovery"}, c.vault.Recovery)
 		case c.chance(0.05):
 			err = c.do(event{Op: "list"}, func(ctx context.Context) error {
-				_, err := collect(c.vault.List(ctx, c.rand.IntN(20)))
+				_, err := storage.Collect(c.vault.List(ctx, c.rand.IntN(20)))
 				return err
 			})
 		case c.mine != nil:
@@ -202,7 +203,7 @@ func (c *client) shape() *workflow.Plan {
 	return plantest.Small()
 }
 
-// goOn moves the own plan on by one write.
+// goOn makes one update of the client's plan.
 func (c *client) goOn() error {
 	plan := c.mine
 	var open []workflow.Object
@@ -216,7 +217,7 @@ func (c *client) goOn() error {
 		c.mine = nil
 		return nil
 	case c.chance(0.02):
-		c.mine = nil // left to others
+		c.mine = nil // left to other clients
 		return nil
 	case status == workflow.NotStarted || c.chance(0.05):
 		return c.update(plan, workflow.Running)
@@ -227,7 +228,7 @@ func (c *client) goOn() error {
 	}
 }
 
-// update gives an object of the own plan a new state. When that fails the plan is read again before anything else.
+// update gives an object of the client's plan a new state. After a failure the plan is read again.
 func (c *client) update(o workflow.Object, status workflow.Status) error {
 	c.stamps++
 	h := o.Header()
@@ -244,7 +245,7 @@ func (c *client) update(o workflow.Object, status workflow.Status) error {
 	return c.read(c.mine.ID)
 }
 
-// read makes a plan the own one as it is stored now.
+// read reads a plan and makes it the client's.
 func (c *client) read(id uuid.UUID) error {
 	c.mine = nil
 	return c.do(event{Op: "read", Plan: id}, func(ctx context.Context) (err error) {
@@ -253,7 +254,7 @@ func (c *client) read(id uuid.UUID) error {
 	})
 }
 
-// takeOver makes a plan of anybody the own one.
+// takeOver reads an open plan of any client.
 func (c *client) takeOver() error {
 	found, err := c.search(storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}, Limit: 20})
 	if err != nil || len(found) == 0 {
@@ -262,11 +263,11 @@ func (c *client) takeOver() error {
 	return c.read(found[c.rand.IntN(len(found))].ID)
 }
 
-// age is how old a plan must be for it to be deleted. A request of its Create that was sent twice could otherwise arrive after
-// that, and would bring a blob of it back.
+// age is how old a plan must be to be deleted. A duplicate of a request of its Create could otherwise arrive
+// after the Delete and bring a blob back.
 const age = 3 * time.Second
 
-// tidy deletes some plans, mostly finished ones, so that there never are too many.
+// tidy deletes some plans, mostly final ones, to limit their number.
 func (c *client) tidy() error {
 	f := storage.Filters{ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}, Before: time.Now().Add(-age), Limit: 30}
 	if c.chance(0.2) {
@@ -287,7 +288,7 @@ func (c *client) tidy() error {
 
 func (c *client) search(f storage.Filters) (found []storage.ListResult, err error) {
 	err = c.do(event{Op: "search"}, func(ctx context.Context) (err error) {
-		found, err = collect(c.vault.Search(ctx, f))
+		found, err = storage.Collect(c.vault.Search(ctx, f))
 		return err
 	})
 	return found, err

@@ -66,8 +66,8 @@ func newStage(cfg config, t *target, out reporter) *stage {
 	}
 }
 
-// shortGrace is the grace period of all vaults of the story. With the default, a run would take a quarter of an hour: a marker
-// names the grace period of its writer, and Recovery waits for it.
+// shortGrace is the grace period of all vaults of the story. With the default, a run would take a quarter of
+// an hour: a marker names the grace period of its writer, and Recovery waits for it.
 const shortGrace = 8 * time.Second
 
 // open opens a vault of a new process.
@@ -201,7 +201,8 @@ func (s *stage) verdict(err error) verdict {
 	return v
 }
 
-// containers lists the containers of a prefix and of the cases' prefixes below it, and of no other longer prefix.
+// containers lists the containers of a prefix and of the cases' prefixes below it, and of no other longer
+// prefix.
 func (t *target) containers(ctx context.Context, prefix string) ([]string, error) {
 	start := prefix + "-"
 	var names []string

@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// story returns the steps in their order. The crash comes before the listings, whose plans stay: each Recovery looks at every
-// plan that is not final.
+// story returns the steps in their order. The crash comes before the listings, whose plans stay: each
+// Recovery looks at every plan that is not final.
 func story(c config) []step {
 	steps := []step{{"nothing", "an empty vault, which has no container yet", nothing}}
 	for _, sh := range shapes {

@@ -20,16 +20,18 @@ import (
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
 
-// suiteCases are the cases of the conformance suite and short metamorphic runs.
+// suiteCases returns the cases of the conformance suite and short metamorphic runs.
 func suiteCases() []storagetest.Case { return append(storagetest.Cases(), metamorphic.Cases()...) }
 
-// suiteName is the name of a case of the conformance suite here.
+// suiteName returns the name of a case of the conformance suite in this program.
 func suiteName(c storagetest.Case) string { return "suite/" + c.Name }
 
-// longestPrefix leaves room below a prefix for those of the cases' stores, such as "-s99999", in the 52 characters of a vault's.
+// longestPrefix leaves room for the suffix of a case's prefix, such as "-s99999". A vault's prefix has up to
+// 52 characters.
 const longestPrefix = 52 - len("-s99999")
 
-// playCases runs the picked ones of the cases, to the end whatever fails, and says which did.
+// playCases runs the chosen cases. It continues after a failure, and returns an error that names the first
+// one.
 func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	if s.cfg.picks == nil {
 		for _, c := range cases {
@@ -42,10 +44,10 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	if len(cases) == 0 {
 		return nil
 	}
-	s.out.step("suite", "the promises of storage.Vault, each on containers of its own")
+	s.out.step("suite", "the promises of storage.Vault, each case on containers of its own")
 	play := func(c storagetest.Case) {
 		if ctx.Err() != nil {
-			return // interrupted: what has not begun is left out
+			return // interrupted
 		}
 		o := s.playCase(ctx, c)
 		s.mu.Lock()
@@ -77,7 +79,7 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	return fmt.Errorf("%d cases, such as %s: %s", len(failed), failed[0].Case, failed[0].Error)
 }
 
-// playCase runs one case.
+// playCase runs one case and returns its outcome.
 func (s *stage) playCase(ctx context.Context, c storagetest.Case) outcome {
 	var requests atomic.Int64
 	started := time.Now()
@@ -92,13 +94,14 @@ func (s *stage) playCase(ctx context.Context, c storagetest.Case) outcome {
 	return o
 }
 
-// harness makes stores on the target, each under a prefix of its own. What a store had is deleted when its case has ended:
-// services get slow under what is left. With -keep, what a case stored that failed stays.
+// harness opens stores on the target, each under a prefix of its own. The containers of a store are deleted
+// when its case ends, because leftovers slow services down. With -keep, the containers of a case that fails
+// stay.
 func (s *stage) harness(requests *atomic.Int64) storagetest.Harness {
 	counting := azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { requests.Add(1) }})
 	return storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
 		prefix := fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1))
-		ctx := context.WithoutCancel(t.Context()) // what is cleaned up is so after an interrupt, too
+		ctx := context.WithoutCancel(t.Context()) // clean up after an interrupt, too
 		t.Cleanup(func() {
 			if err := s.leave(ctx, prefix, s.cfg.keep && t.Failed()); err != nil {
 				t.Errorf("%v", err)
@@ -113,7 +116,7 @@ func (s *stage) harness(requests *atomic.Int64) storagetest.Harness {
 	}}
 }
 
-// leave deletes the containers of a prefix, or notes them as kept.
+// leave deletes the containers of a prefix, or records them as kept.
 func (s *stage) leave(ctx context.Context, prefix string, keep bool) error {
 	names, err := s.containers(ctx, prefix)
 	if err != nil {
@@ -131,7 +134,7 @@ func (s *stage) leave(ctx context.Context, prefix string, keep bool) error {
 	return err
 }
 
-// drop deletes containers, and says which were there.
+// drop deletes containers. It returns the names of those that existed.
 func (t *target) drop(ctx context.Context, names []string) (deleted []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

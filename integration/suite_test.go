@@ -46,7 +46,7 @@ func TestCaseT(t *testing.T) {
 	}
 }
 
-// TestCaseTCleanup sees in which order what a case left is cleaned up, and that its context has ended then.
+// TestCaseTCleanup checks that cleanups run last to first, after the context of the case has ended.
 func TestCaseTCleanup(t *testing.T) {
 	var order []string
 	runCase(t.Context(), "x", func(t storagetest.T) {
@@ -64,7 +64,7 @@ func TestCaseTCleanup(t *testing.T) {
 	}
 }
 
-// creates is a case that stores a plan, and then does something.
+// creates returns a case that stores a plan and then calls a function.
 func creates(name string, then func(t storagetest.T, s storagetest.Store)) storagetest.Case {
 	return storagetest.Case{Name: name, Run: func(t storagetest.T, h storagetest.Harness) {
 		s := h.New(t)
@@ -77,7 +77,7 @@ func creates(name string, then func(t storagetest.T, s storagetest.Store)) stora
 
 func fine(storagetest.T, storagetest.Store) {}
 
-// mixed are cases that come to every end.
+// mixed holds a case of every outcome.
 var mixed = []storagetest.Case{
 	creates("a/fine", fine),
 	creates("a/fails", func(t storagetest.T, _ storagetest.Store) { t.Logf("before"); t.Fatalf("it fails") }),
@@ -136,18 +136,18 @@ func TestCasesJSON(t *testing.T) {
 	if v.Result != "FAIL" || v.What != "suite/a/fails: it fails" || v.Cases != 2 || v.Failed != 1 || v.Skipped != 0 || v.Requests != requests {
 		t.Errorf("the result is %+v", v)
 	}
-	// Only what failed is there to be looked at.
+	// Only the containers of the failed case are kept.
 	if left := slices.Collect(server.Containers()); len(left) != 1 || !strings.HasPrefix(left[0], "mine-s2-") || !slices.Equal(left, v.Kept) {
 		t.Errorf("the containers %v are left, %v are said to be kept", left, v.Kept)
 	}
 }
 
-// TestCasesAtOnce lets two cases meet each other.
+// TestCasesAtOnce checks that cases run concurrently.
 func TestCasesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target, _ := inEmulator(t)
 		target.casesAtOnce = 2
-		meet := make(chan struct{}) // nobody meets anybody where cases run one after the other: a deadlock
+		meet := make(chan struct{}) // cases that run one at a time deadlock here
 		meeting := func(do func()) storagetest.Case {
 			return creates("meets", func(storagetest.T, storagetest.Store) { do() })
 		}
@@ -187,7 +187,7 @@ func TestList(t *testing.T) {
 	}
 	listed := func(args ...string) []string {
 		var out strings.Builder
-		// Nothing answers there, so nothing can be sent.
+		// No service answers there, so the run would fail if it sent a request.
 		if code := run(t.Context(), append(args, "-list", "-connection-string", unreachable), &out, t.Output()); code != exitPass {
 			t.Errorf("%q: exit code %d", args, code)
 		}
@@ -197,7 +197,7 @@ func TestList(t *testing.T) {
 		t.Errorf("-list names %q, want %q", got, want)
 	}
 	if len(slices.Compact(slices.Sorted(slices.Values(want)))) != len(want) {
-		t.Error("two have the same name")
+		t.Error("two steps or cases have the same name")
 	}
 	picked := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 		return !strings.Contains(name, "life/small") && !strings.HasPrefix(name, "suite/read/")
@@ -207,7 +207,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestLong sees that only existing cases are left out of a first run, and that -all and -run play them.
+// TestLong checks that the long cases exist, that a first run leaves them out, and that -all and -run play
+// them.
 func TestLong(t *testing.T) {
 	plays := func(args ...string) []string {
 		c, err := parse(args, t.Output())

@@ -22,25 +22,27 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// target is a service that steps run against. Steps do not know which one it is.
+// target is a service that steps run against.
 type target struct {
-	// title says which one it is, without any secret.
+	// title names the service, without any secret.
 	title string
-	// connect makes a connection to the service, and transport is the one of all that needs none of its own.
+	// connect makes a new connection to the service. Everything that needs no connection of its own uses
+	// transport.
 	connect   func() policy.Transporter
 	transport policy.Transporter
-	// service is the SDK's own client, to look at what is stored past the vault, and to delete containers.
+	// service is the SDK's client. It lists blobs without the vault and deletes containers.
 	service *service.Client
-	// dial opens a vault, on a connection of its own unless the options have another one.
+	// dial opens a vault on a new connection, unless the options have one.
 	dial func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error)
-	// reach is how other processes open a vault here: an order with all that it takes, and how that is ended.
+	// reach returns an order with what another process needs to open a vault on the target. The caller calls
+	// end afterwards.
 	reach func() (o order, end func() error, err error)
-	// wait lets time pass on the service's clock.
+	// wait lets time pass by the service's clock.
 	wait func(ctx context.Context, d time.Duration) error
-	// casesAtOnce is how many cases run at the same time. Most of them wait: for a network, or for their own retries.
+	// casesAtOnce is how many cases run at the same time. Most of them wait for the network or for retries.
 	casesAtOnce int
 	close       func() error
-	// between is called before each step, for tests that do damage; it may be nil.
+	// between is called before each step, by tests that do damage. It may be nil.
 	between func(step string)
 }
 
@@ -68,8 +70,8 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	return onEmulator(server, advance)
 }
 
-// lie injects the lies of proxies into the answers for the clients of a soak. The clients use a listener; the checks use a
-// transport and get the truth.
+// lie injects the lies of proxies into the answers for the clients of a soak. The clients use a listener; the
+// checks use a transport and get the truth.
 func lie(server *emulator.Server, seed uint64) {
 	client := func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }
 	server.Inject(emulator.Lies(0.04, seed).Where(client),
@@ -77,7 +79,7 @@ func lie(server *emulator.Server, seed uint64) {
 		emulator.FalseAbsences(0.02, seed).Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
 }
 
-// newEmulator returns an emulator, and what moves its clock on.
+// newEmulator returns an emulator, and a function that advances its clock.
 func newEmulator() (server *emulator.Server, advance func(time.Duration)) {
 	var ahead atomic.Int64
 	server = emulator.New(emulator.WithoutLog(), emulator.WithClock(func() time.Time {
@@ -86,8 +88,8 @@ func newEmulator() (server *emulator.Server, advance func(time.Duration)) {
 	return server, func(d time.Duration) { ahead.Add(int64(d)) }
 }
 
-// onEmulator needs no sockets: the emulator's transport takes the SDK's requests as they are, and works where no port may be
-// opened. Its clock is moved instead of waited for.
+// onEmulator returns a target without sockets: the emulator's transport takes the SDK's requests directly.
+// Waiting advances the emulator's clock.
 func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, error) {
 	t, err := onConnectionString(server.ConnectionString(), func() policy.Transporter { return server.Transport() })
 	if err != nil {
@@ -112,9 +114,9 @@ func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, 
 	return t, nil
 }
 
-// onAzurite installs Azurite, if need be, and starts it.
+// onAzurite installs Azurite if necessary, and starts it.
 func onAzurite(ctx context.Context, stderr io.Writer) (*target, error) {
-	fmt.Fprintf(stderr, "integration: installing Azurite %s unless it is there, and starting it\n", azurite.Version)
+	fmt.Fprintf(stderr, "integration: installing Azurite %s if necessary, and starting it\n", azurite.Version)
 	if err := azurite.Install(ctx, stderr); err != nil {
 		return nil, err
 	}
@@ -172,12 +174,12 @@ func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() pol
 	}, nil
 }
 
-// reachedBy is for what other processes reach just as this one does.
+// reachedBy returns a target's reach for a service that other processes reach as this one does.
 func reachedBy(o order) func() (order, func() error, error) {
 	return func() (order, func() error, error) { return o, func() error { return nil }, nil }
 }
 
-// credential finds who to sign in as. An ID with slashes is a resource ID.
+// credential returns the credential to sign in with. An ID with slashes is a resource ID.
 func credential(msi string) (azcore.TokenCredential, error) {
 	if msi == "" {
 		return azidentity.NewDefaultAzureCredential(nil)
@@ -192,19 +194,19 @@ func credential(msi string) (azcore.TokenCredential, error) {
 func serviceOptions(transport policy.Transporter) *service.ClientOptions {
 	o := &service.ClientOptions{}
 	o.Transport = transport
-	// A wrong endpoint should be said soon.
+	// A wrong endpoint should fail soon.
 	o.Retry = policy.RetryOptions{MaxRetries: 2, RetryDelay: 500 * time.Millisecond, TryTimeout: 30 * time.Second}
 	return o
 }
 
-// newHTTPClient keeps a connection for each of the requests that a vault has in flight.
+// newHTTPClient keeps a connection for each request that a vault has in flight.
 func newHTTPClient() policy.Transporter {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 100, 100
 	return &http.Client{Transport: t}
 }
 
-// withoutQuery leaves out where a URL may carry a signature.
+// withoutQuery removes the query of a URL, which may hold a signature.
 func withoutQuery(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	return strings.TrimSuffix(s, "/")

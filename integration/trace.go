@@ -46,7 +46,8 @@ func describe(r azblob.Request) line {
 	return l
 }
 
-// trace turns requests into lines, in the order in which each kind first occurs. The requests of a fan-out share a line.
+// trace turns requests into lines, in the order in which each kind first occurs. The requests of a fan-out
+// share a line.
 func trace(requests []azblob.Request) []line {
 	var lines []line
 	index := map[line]int{}
