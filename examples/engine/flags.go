@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	data             string
 	connectionString string
@@ -26,19 +26,19 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f := flag.NewFlagSet("engine", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
-		fmt.Fprintln(stderr, "usage: engine [flags]\n\nRuns plans, and goes on where it stood when it was killed. Without -endpoint and -connection-string\n"+
-			"it keeps them in an emulator inside, in the folder of -data, whatever the environment says.\n\nflags:")
+		fmt.Fprintln(stderr, "usage: engine [flags]\n\nRuns plans, and continues them after a crash. Without -endpoint and -connection-string it keeps them\n"+
+			"in an emulator in this process, in the folder of -data, and ignores the environment.\n\nflags:")
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.data, "data", "engine-data", "`folder` for the emulator's data and the files that plans write")
 	f.StringVar(&c.endpoint, "endpoint", "", "keep the plans in an account, at the blob endpoint `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
 	f.StringVar(&c.msi, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
-	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string, as `text`")
-	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; one engine works on it at a time")
-	f.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one; a plan of its name that is open is gone on with")
-	f.BoolVar(&c.submit, "submit", false, "store the plan for an engine that works on the same vault, or for the next one, and end")
-	f.BoolVar(&c.serve, "serve", false, "wait for plans that others submit, until an interrupt")
-	f.DurationVar(&c.poll, "poll", time.Second, "`time` between two looks for new plans")
+	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string (`text`)")
+	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; only one engine may work on it at a time")
+	f.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one, or continue an open plan of the same name")
+	f.BoolVar(&c.submit, "submit", false, "store the plan for the running engine or the next one, and exit")
+	f.BoolVar(&c.serve, "serve", false, "wait for submitted plans until an interrupt")
+	f.DurationVar(&c.poll, "poll", time.Second, "`time` between searches for new plans")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -46,17 +46,17 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	switch {
 	case f.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q: there are flags only", f.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q: engine takes flags only", f.Arg(0))
 	case given["endpoint"] && given["connection-string"]:
-		return c, errors.New("-endpoint and -connection-string exclude each other")
+		return c, errors.New("-endpoint and -connection-string are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":
-		return c, errors.New("-msi is for -endpoint")
+		return c, errors.New("-msi needs -endpoint")
 	case c.data == "":
-		return c, errors.New("-data is empty: it names a folder")
+		return c, errors.New("-data must name a folder")
 	case c.submit && c.serve:
-		return c, errors.New("-submit ends when the plan is stored, and -serve does not end: give one of them")
+		return c, errors.New("-submit and -serve are mutually exclusive")
 	case c.poll <= 0:
-		return c, fmt.Errorf("-poll must be more than 0, not %v", c.poll)
+		return c, fmt.Errorf("-poll must be positive, not %v", c.poll)
 	}
 	return c, nil
 }

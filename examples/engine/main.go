@@ -1,19 +1,19 @@
-// Command engine is a small durable engine on a vault: it runs plans, and when it is killed at any moment and started again
-// it goes on where it stood.
+// Command engine is a small durable engine on a vault. It runs plans. If it is killed at any moment, the next
+// start continues them.
 //
-//	go run ./examples/engine                          the built-in plan, on an emulator inside that keeps its data in a folder
+//	go run ./examples/engine                          the built-in plan, on an emulator that keeps its data in a folder
 //	go run ./examples/engine -plan FILE               a plan from JSON
-//	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the process that works on the vault, or to the next one
-//	go run ./examples/engine -serve                   waits for plans, until an interrupt
+//	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the running process or to the next one
+//	go run ./examples/engine -serve                   waits for plans until an interrupt
 //	go run ./examples/engine -endpoint URL            on an account, with the identity that azidentity finds
 //	go run ./examples/engine -connection-string TEXT
 //
-// The first interrupt lets the actions that are running end, and leaves the plans for the next start. A second one ends the
-// process at once, which loses nothing either: what was running is run again.
+// The first interrupt lets running actions finish and leaves the plans to the next start. A second interrupt
+// ends the process at once. It loses nothing: actions that were running are rerun.
 //
 // Only flags choose an account; environment variables don't. NO_COLOR turns colours off.
 //
-// The exit code is 0, or 1 when a plan was left or did not end as Completed, or 2 for wrong flags.
+// The exit code is 0, 1 if a plan was left or is not Completed, or 2 for wrong flags.
 package main
 
 import (
@@ -80,7 +80,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitDone
 }
 
-// terminal returns what tells the size of the terminal that w is, or nil where it is none, or one that can't draw.
+// terminal returns a function that returns the size of the terminal w. It returns nil if w is not a terminal
+// that can draw.
 func terminal(w io.Writer, getenv func(string) string) func() (width, height int) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || getenv("TERM") == "dumb" {
@@ -95,7 +96,7 @@ func terminal(w io.Writer, getenv func(string) string) func() (width, height int
 	}
 }
 
-// readPlan reads a plan as an author writes it, and says everything that is wrong with it.
+// readPlan reads a plan from JSON. Its error has a line for each fault.
 func readPlan(path string) (*workflow.Plan, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +105,7 @@ func readPlan(path string) (*workflow.Plan, error) {
 	return workflow.ParsePlan(text, requestOf)
 }
 
-// work opens the vault and does what the flags say. done is false when a plan is not Completed.
+// work opens the vault and does what the flags say. done is false if a plan is not Completed.
 func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdout io.Writer) (done bool, err error) {
 	o, err := open(ctx, c, v.Say)
 	if err != nil {
@@ -146,16 +147,16 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 	return done, err
 }
 
-// startUp is how long it may take to look for open plans and to store the new one.
+// startUp limits the time to search for open plans and to store the new one.
 const startUp = 30 * time.Second
 
-// submitUnlessOpen stores the plan, but where a start goes on with an earlier one: with any for the built-in plan, with the
-// one of its name for a plan from a file.
+// submitUnlessOpen stores the plan, unless the engine continues an earlier one: any open plan instead of the
+// built-in plan, or an open plan of the same name instead of a plan from a file.
 func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
 	if c.serve && c.planFile == "" {
-		return nil // it waits for the plans of others
+		return nil // other processes submit the plans
 	}
-	// The vault itself would try for much longer to reach an endpoint, which may be a wrong one.
+	// The vault itself would retry much longer, and the endpoint may be wrong.
 	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: check the account, the network and the identity", startUp))
 	defer cancel()
 	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
@@ -166,7 +167,7 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 		var about *storage.Error
 		switch {
 		case errors.As(found.Err, &about) && about.Plan != uuid.Nil:
-			continue // one plan, of which the engine tells
+			continue // one unreadable plan, which the engine reports
 		case found.Err != nil:
 			return found.Err
 		}

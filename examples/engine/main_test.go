@@ -33,11 +33,11 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"-h"}, exitDone, "usage: engine"},
 		{[]string{"-nonsense"}, exitMisuse, "not defined"},
 		{[]string{"extra"}, exitMisuse, "unexpected argument"},
-		{[]string{"-endpoint", "a", "-connection-string", "b"}, exitMisuse, "exclude each other"},
-		{[]string{"-msi", "a"}, exitMisuse, "-msi is for -endpoint"},
-		{[]string{"-data", ""}, exitMisuse, "-data is empty"},
-		{[]string{"-submit", "-serve"}, exitMisuse, "give one of them"},
-		{[]string{"-poll", "0s"}, exitMisuse, "-poll must be more than 0"},
+		{[]string{"-endpoint", "a", "-connection-string", "b"}, exitMisuse, "mutually exclusive"},
+		{[]string{"-msi", "a"}, exitMisuse, "-msi needs -endpoint"},
+		{[]string{"-data", ""}, exitMisuse, "-data must name a folder"},
+		{[]string{"-submit", "-serve"}, exitMisuse, "-submit and -serve are mutually exclusive"},
+		{[]string{"-poll", "0s"}, exitMisuse, "-poll must be positive"},
 		{[]string{"-plan", filepath.Join(dir, "none")}, exitMisuse, "none: open"},
 		{[]string{"-prefix", "No Good", "-data", dir}, exitFail, "prefix"},
 		{[]string{"-connection-string", "nonsense", "-data", dir}, exitFail, "connectionString"},
@@ -52,10 +52,10 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-// unsaid is for vaults of which nobody hears.
+// unsaid discards what a vault says.
 func unsaid(string) {}
 
-// TestEnvironment sets the variable that Azure's own tools read. Nothing may reach the account in it.
+// TestEnvironment sets the variable that Azure's own tools read. No request may reach its account.
 func TestEnvironment(t *testing.T) {
 	env := func(name string) string {
 		return map[string]string{"AZURE_STORAGE_CONNECTION_STRING": unreachable}[name]
@@ -69,7 +69,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestBadPlanFile: what is wrong with a plan is said with its place, and nothing is stored or made.
+// TestBadPlanFile checks that faults of a plan are reported with their places, and that nothing is stored.
 func TestBadPlanFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, test := range []struct{ name, text, want string }{
@@ -101,7 +101,7 @@ func TestBadPlanFile(t *testing.T) {
 	}
 }
 
-// action is a plan of one action with these fields.
+// action returns the JSON of a plan with one action of these fields.
 func action(fields string) string {
 	return `{"blocks":[{"sequences":[{"actions":[{` + fields + `}]}]}]}`
 }
@@ -109,7 +109,7 @@ func action(fields string) string {
 // unreachable is an account on port 1, where nothing listens.
 const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
 
-// TestUnreachable: an account that does not answer is named soon, while the program goes on trying.
+// TestUnreachable checks that an account that does not answer is named soon, while the program retries.
 func TestUnreachable(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &watched{wait: "127.0.0.1:1/a has not answered for 2s; trying again: ", then: interrupt}
@@ -143,7 +143,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestSubmitThenRun leaves a plan in the folder, and the next engine runs it.
+// TestSubmitThenRun leaves a plan in the folder. The next engine runs it.
 func TestSubmitThenRun(t *testing.T) {
 	data := t.TempDir()
 	file := filepath.Join(t.TempDir(), "plan.json")
@@ -163,7 +163,7 @@ func TestSubmitThenRun(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(data, addressFile)); !os.IsNotExist(err) {
 		t.Errorf("the address is left: %v", err)
 	}
-	// A plan that fails is told by the exit code.
+	// The exit code reports a plan that fails.
 	failing := strings.Replace(plan, "grep -q here", "grep -q nowhere", 1)
 	if err := os.WriteFile(file, []byte(failing), 0o600); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,8 @@ func TestSubmitThenRun(t *testing.T) {
 	}
 }
 
-// TestSubmitBeside: where one process has the folder, others reach its vault: to leave a plan, not to work on it.
+// TestSubmitBeside checks that other processes can submit plans, but not run them, while a process owns the
+// folder.
 func TestSubmitBeside(t *testing.T) {
 	data := t.TempDir()
 	first, err := open(t.Context(), config{data: data, prefix: "engine"}, unsaid)
@@ -199,7 +200,7 @@ func TestSubmitBeside(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d plans were left", n)
 	}
-	// What a process that was killed has left behind is nobody's address.
+	// The address that a killed process left behind leads nowhere.
 	address, err := os.ReadFile(filepath.Join(data, addressFile))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestSubmitBeside(t *testing.T) {
 	}
 }
 
-// TestInterrupt: the plan is left for the next start.
+// TestInterrupt checks that the plan is left to the next start.
 func TestInterrupt(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &watched{wait: "compile: Running", then: interrupt}
@@ -228,7 +229,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// watched does something when a text was written.
+// watched calls a function when a text was written.
 type watched struct {
 	text bytes.Buffer
 	wait string
@@ -243,7 +244,8 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestPlansAreGood: what is built in and what is given as a sample can be submitted, and has what it is to show.
+// TestPlansAreGood checks that the built-in plan and the sample can be submitted and have the features that
+// they show.
 func TestPlansAreGood(t *testing.T) {
 	hello, err := readPlan("hello.json")
 	if err != nil {

@@ -8,18 +8,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// release is the built-in plan: the release of a small service, from the build to the announcement, in about half a minute.
-// The service is the one that this program serves.
+// release is the built-in plan: the release of a small service, from the build to the announcement, in about
+// half a minute. This program serves the service.
 func release(version string) *workflow.Plan {
-	health := func(name string) *workflow.Action { return get(name, "/health", "ok") }
-	region := func(name string) *workflow.Sequence {
-		return &workflow.Sequence{Name: name, Actions: []*workflow.Action{
-			pause("drain", 1500*time.Millisecond),
-			put("install", "/regions/"+name, version),
-			shell("restart", "sleep 1.5; echo "+name+" is up", 0),
-			get("probe", "/regions/"+name, version),
-		}}
-	}
 	return &workflow.Plan{
 		Name:         "release " + version,
 		Descr:        "build a service, try it on a canary, roll it out to three regions",
@@ -30,47 +21,7 @@ func release(version string) *workflow.Plan {
 			get("eu has it", "/regions/eu", version), get("us has it", "/regions/us", version), get("asia has it", "/regions/asia", version),
 		}},
 		DeferredChecks: &workflow.Checks{Actions: []*workflow.Action{shell("manifest is there", "test -s manifest.txt", 0)}},
-		Blocks: []*workflow.Block{
-			{
-				Name: "build", Concurrency: 2,
-				Sequences: []*workflow.Sequence{
-					{Name: "binary", Actions: []*workflow.Action{
-						shell("compile", "sleep 2; echo "+version+" > binary.txt", 0),
-						shell("unit tests", "sleep 2; grep -q . binary.txt", 0),
-						write("manifest", "manifest.txt", "version "+version+"\n"),
-					}},
-					{Name: "documentation", Actions: []*workflow.Action{
-						shell("render", "sleep 2.5; echo done", 0),
-						note("changelog", "changed in "+version),
-					}},
-				},
-			},
-			{
-				Name: "canary", EntranceDelay: time.Second, ExitDelay: time.Second,
-				PreChecks:  &workflow.Checks{Actions: []*workflow.Action{health("canary is reachable")}},
-				PostChecks: &workflow.Checks{Delay: time.Second, Actions: []*workflow.Action{get("canary serves it", "/regions/canary", version)}},
-				Sequences: []*workflow.Sequence{{Name: "canary", Actions: []*workflow.Action{
-					put("install", "/regions/canary", version),
-					// A cold cache fails once: the retry is part of the story.
-					shell("warm the cache", "test -e cache || { touch cache; echo the cache is cold; exit 1; }", 2),
-					pause("watch", 4*time.Second),
-				}}},
-			},
-			{
-				Name: "roll out", Concurrency: 3, ToleratedFailures: 1,
-				ContChecks:     &workflow.Checks{Delay: 2 * time.Second, Actions: []*workflow.Action{get("canary stays well", "/regions/canary", version)}},
-				DeferredChecks: &workflow.Checks{Actions: []*workflow.Action{health("service is still healthy")}},
-				Sequences:      []*workflow.Sequence{region("eu"), region("us"), region("asia")},
-			},
-			{
-				Name: "verify",
-				Sequences: []*workflow.Sequence{{Name: "end to end", Actions: []*workflow.Action{
-					shell("smoke test", "sleep 2; echo passed", 1),
-					pause("soak", 4*time.Second),
-					shell("load test", "sleep 4; echo passed", 1),
-				}}},
-			},
-		},
+		Blocks:         releaseBlocks(version),
 		DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
 			{Name: "announce", When: workflow.OnSuccess, Actions: []*workflow.Action{note("tell everybody", version+" is released")}},
 			{Name: "roll back", When: workflow.OnFailure, FailElement: true, Actions: []*workflow.Action{note("page the operator", version+" failed")}},
@@ -79,7 +30,62 @@ func release(version string) *workflow.Plan {
 	}
 }
 
-// newVersion is different each time, or the bypass checks would find the release done.
+// releaseBlocks are the blocks of the release.
+func releaseBlocks(version string) []*workflow.Block {
+	region := func(name string) *workflow.Sequence {
+		return &workflow.Sequence{Name: name, Actions: []*workflow.Action{
+			pause("drain", 1500*time.Millisecond),
+			put("install", "/regions/"+name, version),
+			shell("restart", "sleep 1.5; echo "+name+" is up", 0),
+			get("probe", "/regions/"+name, version),
+		}}
+	}
+	return []*workflow.Block{
+		{
+			Name: "build", Concurrency: 2,
+			Sequences: []*workflow.Sequence{
+				{Name: "binary", Actions: []*workflow.Action{
+					shell("compile", "sleep 2; echo "+version+" > binary.txt", 0),
+					shell("unit tests", "sleep 2; grep -q . binary.txt", 0),
+					write("manifest", "manifest.txt", "version "+version+"\n"),
+				}},
+				{Name: "documentation", Actions: []*workflow.Action{
+					shell("render", "sleep 2.5; echo done", 0),
+					note("changelog", "changed in "+version),
+				}},
+			},
+		},
+		{
+			Name: "canary", EntranceDelay: time.Second, ExitDelay: time.Second,
+			PreChecks:  &workflow.Checks{Actions: []*workflow.Action{health("canary is reachable")}},
+			PostChecks: &workflow.Checks{Delay: time.Second, Actions: []*workflow.Action{get("canary serves it", "/regions/canary", version)}},
+			Sequences: []*workflow.Sequence{{Name: "canary", Actions: []*workflow.Action{
+				put("install", "/regions/canary", version),
+				// The cold cache fails once, to show a retry.
+				shell("warm the cache", "test -e cache || { touch cache; echo the cache is cold; exit 1; }", 2),
+				pause("watch", 4*time.Second),
+			}}},
+		},
+		{
+			Name: "roll out", Concurrency: 3, ToleratedFailures: 1,
+			ContChecks:     &workflow.Checks{Delay: 2 * time.Second, Actions: []*workflow.Action{get("canary stays well", "/regions/canary", version)}},
+			DeferredChecks: &workflow.Checks{Actions: []*workflow.Action{health("service is still healthy")}},
+			Sequences:      []*workflow.Sequence{region("eu"), region("us"), region("asia")},
+		},
+		{
+			Name: "verify",
+			Sequences: []*workflow.Sequence{{Name: "end to end", Actions: []*workflow.Action{
+				shell("smoke test", "sleep 2; echo passed", 1),
+				pause("soak", 4*time.Second),
+				shell("load test", "sleep 4; echo passed", 1),
+			}}},
+		},
+	}
+}
+
+func health(name string) *workflow.Action { return get(name, "/health", "ok") }
+
+// newVersion returns a different version each time. Otherwise the bypass checks would find it released.
 func newVersion(now time.Time) string { return now.Format("0102.150405") }
 
 func shell(name, run string, retries int) *workflow.Action {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// service is what the built-in plan releases: regions that each run a version. It keeps them in files, so it survives the
-// process as a real one would.
+// service is the service that the built-in plan releases: regions that each run a version. It keeps them in
+// files, so it survives the process as a real service would.
 type service struct {
 	root *os.Root
 }
@@ -30,7 +30,7 @@ func (s service) routes() *http.ServeMux {
 	mux.HandleFunc("PUT /regions/{name}", func(w http.ResponseWriter, r *http.Request) {
 		version, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
 		if err == nil {
-			err = s.root.WriteFile(r.PathValue("name"), version, 0o644) // the same again does no harm
+			err = s.root.WriteFile(r.PathValue("name"), version, 0o644) // a repetition does no harm
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -41,7 +41,7 @@ func (s service) routes() *http.ServeMux {
 	return mux
 }
 
-// listen serves the service on a loopback port of its own.
+// listen serves the service on a loopback port.
 func (s service) listen() (url string, closeListener func() error, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// engineProcess makes the test's program the engine.
+// engineProcess makes the test binary the engine.
 const engineProcess = "-engine-process"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSurvive kills engines with SIGKILL at random moments and starts the next one, until there were enough kills and all
-// plans have ended. An action that the vault shows as Completed is not rerun, and one that it shows as NotStarted has not run.
+// TestSurvive kills engines with SIGKILL at random moments and starts the next one, until there were enough
+// kills and all plans have ended. An action that the vault shows as Completed is not rerun, and one that it
+// shows as NotStarted has not run.
 func TestSurvive(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
 		s := newSurvival(t)
@@ -49,17 +50,18 @@ func TestSurvive(t *testing.T) {
 	})
 }
 
-// survival is a vault, and what was seen of it between the lives of its engines.
+// survival is a vault and what was seen in it between the lives of its engines.
 type survival struct {
 	t     *testing.T
 	args  []string // of all processes
 	data  string
 	rand  *rand.Rand
 	plans int
-	// completed has the actions that were Completed when no engine was alive, with the lines of each in the log then.
+	// completed holds the actions that were Completed when no engine was alive, and how many lines each had
+	// in the log.
 	completed map[uuid.UUID]int
 	kills     int
-	wanted    int // kills; with so many the engines live longer
+	wanted    int // kills; afterwards the engines live until the plan ends
 	resumed   int // lives that picked a plan up
 }
 
@@ -115,7 +117,7 @@ func (s *survival) submit() {
 	}
 }
 
-// manyActions is a plan of many short actions, each of which adds a line with its ID to a log.
+// manyActions returns a plan of many short actions, each of which adds a line with its ID to a log.
 func manyActions(name string) *workflow.Plan {
 	n := 0
 	action := func() *workflow.Action {
@@ -148,7 +150,7 @@ func manyActions(name string) *workflow.Plan {
 	return p
 }
 
-// life starts an engine and kills it: on its way up, or when it has told of so many transitions, or at the end of the plan.
+// life starts an engine and kills it: during its start, after some transitions, or at the end of the plan.
 func (s *survival) life() {
 	s.t.Helper()
 	program, err := os.Executable()
@@ -170,7 +172,7 @@ func (s *survival) life() {
 		lines = math.MaxInt
 	}
 	if lines == 0 {
-		time.Sleep(time.Duration(s.rand.IntN(50)) * time.Millisecond) // any moment will do
+		time.Sleep(time.Duration(s.rand.IntN(50)) * time.Millisecond) // any moment of the start
 	} else {
 		in := bufio.NewScanner(stdout)
 		for lines > 0 && in.Scan() {
@@ -178,7 +180,7 @@ func (s *survival) life() {
 				s.resumed++
 			}
 			if strings.Contains(in.Text(), " is left as it stands ") {
-				break // a write of the last life arrived beside this one's: only the next start goes on
+				break // a late write of the last life caused a conflict; the next start continues
 			}
 			if lines--; strings.HasSuffix(in.Text(), fmt.Sprintf("plan %d: Completed", s.plans)) {
 				break
@@ -197,7 +199,7 @@ func (s *survival) life() {
 	s.t.Fatalf("it ended by itself: %s", stderr.String())
 }
 
-// look holds the vault against the log, while no engine is alive, and says whether all plans are through.
+// look compares the vault with the log while no engine is alive. It reports whether all plans have ended.
 func (s *survival) look() (through bool) {
 	s.t.Helper()
 	runs := s.runs()
@@ -287,7 +289,7 @@ func (s *survival) repeated() (n int) {
 	return n
 }
 
-// check looks for anything left over.
+// check checks that nothing is left over.
 func (s *survival) check() {
 	s.t.Helper()
 	s.onVault(func(ctx context.Context, v *azblob.Vault) {

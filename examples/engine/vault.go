@@ -21,18 +21,18 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// opened is a vault with all that is to be closed after it.
+// opened is a vault with everything that must be closed after it.
 type opened struct {
 	*azblob.Vault
 	reg *registry.Register
-	// title says where the plans are, without any secret.
+	// title names the place of the plans, without any secret.
 	title string
-	// beside says that another process has the data, and this one reaches the vault by way of it.
+	// beside is set if another process owns the data and this process uses its emulator.
 	beside  bool
 	closers []func() error
 }
 
-// close closes what was opened, the last first.
+// close closes everything that was opened, the last first.
 func (o *opened) close() error {
 	var errs []error
 	for i := range o.closers {
@@ -41,8 +41,8 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens the vault that the flags ask for, with plugins that write into the folder of -data. It says when an account does
-// not answer.
+// open opens the vault that the flags name, with plugins that write into the folder of -data. It calls say
+// when an account does not answer.
 func open(ctx context.Context, c config, say func(string)) (_ *opened, err error) {
 	o := &opened{reg: registry.New()}
 	defer func() {
@@ -105,7 +105,7 @@ func (o *opened) registerPlugins(data string) error {
 	return errors.Join(errs...)
 }
 
-// pluginsIn are the plugins that plans may name: they work in a folder, and reach the demonstration's service.
+// pluginsIn returns the plugins that plans may use. They work in a folder and reach the service.
 func pluginsIn(dir string, root *os.Root, service string) []engine.Plugin {
 	return []engine.Plugin{plugins.Command{Dir: dir}, plugins.File{Root: root}, plugins.HTTP{Base: service}, plugins.Sleep{}}
 }
@@ -122,7 +122,8 @@ func requestOf(name string) (any, error) {
 	return nil, fmt.Errorf("there is no plugin %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// watch names an account, and returns the option by which the vault tells whether it answers.
+// watch sets the title to an account. It returns the option that lets the vault report whether the account
+// answers.
 func (o *opened) watch(account, prefix string, say func(string)) azblob.Option {
 	o.title = fmt.Sprintf("the account %s, prefix %s", account, prefix)
 	w := newWatch(account, say)
@@ -130,7 +131,7 @@ func (o *opened) watch(account, prefix string, say func(string)) azblob.Option {
 	return azblob.WithObserver(w.observer())
 }
 
-// accountAt names the account of an endpoint, without what may be a secret in it.
+// accountAt returns the account of an endpoint, without secrets.
 func accountAt(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -139,7 +140,7 @@ func accountAt(endpoint string) string {
 	return strings.TrimSuffix(u.Host+u.Path, "/")
 }
 
-// accountOf names the account of a connection string.
+// accountOf returns the account of a connection string.
 func accountOf(connectionString string) string {
 	fields := map[string]string{"EndpointSuffix": "core.windows.net"}
 	for field := range strings.SplitSeq(connectionString, ";") {
@@ -164,8 +165,8 @@ func (o *opened) openFolder(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// openData opens the emulator in the folder, and lets other processes reach it. Where another process has the folder, this one
-// reaches the vault by way of that.
+// openData opens the emulator in the folder and lets other processes use it. If another process owns the
+// folder, this process uses that process's emulator.
 func (o *opened) openData(ctx context.Context, c config) error {
 	server, openErr := emulator.Open(filepath.Join(c.data, "account.db"), emulator.WithoutLog())
 	if openErr == nil {
@@ -179,7 +180,7 @@ func (o *opened) openData(ctx context.Context, c config) error {
 	}
 	text, err := os.ReadFile(filepath.Join(c.data, addressFile))
 	if err != nil {
-		return openErr // nobody says that the folder is in use
+		return openErr // no other process owns the folder
 	}
 	o.title, o.beside = fmt.Sprintf("the folder %s (by way of the process that works on it), prefix %s", c.data, c.prefix), true
 	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
@@ -195,7 +196,7 @@ func (o *opened) openData(ctx context.Context, c config) error {
 	return nil
 }
 
-// addressFile holds the connection string by which other processes reach the emulator of the one that has the folder.
+// addressFile holds the connection string of the emulator of the process that owns the folder.
 const addressFile = "address"
 
 // offer listens for other processes until the emulator is closed.
@@ -205,14 +206,14 @@ func (o *opened) offer(server *emulator.Server, path string) error {
 		return fmt.Errorf("listen for other processes: %w", err)
 	}
 	o.closers = append(o.closers, l.Close, func() error { return os.Remove(path) })
-	temporary := path + ".new" // so that nobody reads half of it
+	temporary := path + ".new" // no process reads half of it
 	if err := os.WriteFile(temporary, []byte(l.ConnectionString()), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)
 }
 
-// credential finds who to sign in as. An ID with slashes is a resource ID.
+// credential returns the credential to sign in with. An ID with slashes is a resource ID.
 func credential(msi string) (azcore.TokenCredential, error) {
 	if msi == "" {
 		return azidentity.NewDefaultAzureCredential(nil)

@@ -8,17 +8,18 @@ import (
 	"github.com/planvault/azblob"
 )
 
-// silence is how long an account may fail to answer before a person hears of it. The vault tries for much longer.
+// silence is how long an account may fail to answer before watch says so. The vault itself retries for much
+// longer.
 const silence = 2 * time.Second
 
-// watch tells a person when an account does not answer, and when it does again. It is safe for concurrent use.
+// watch calls say when an account does not answer, and when it answers again. It is safe for concurrent use.
 type watch struct {
 	account string
 	say     func(string)
 
 	mu       sync.Mutex
-	timer    *time.Timer // runs from the first failure on, and at the start
-	answered bool        // by the last try
+	timer    *time.Timer // runs from the start and from the first failure
+	answered bool        // the last try was answered
 	told     bool
 	last     error
 }
@@ -28,7 +29,7 @@ func newWatch(account string, say func(string)) *watch {
 	w := &watch{account: account, say: say}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(silence, w.tell)
+	w.timer = time.AfterFunc(silence, w.complain)
 	return w
 }
 
@@ -39,7 +40,7 @@ func (w *watch) observer() azblob.Observer {
 	}
 }
 
-// note notes how a try ended.
+// note records the outcome of a try.
 func (w *watch) note(err error, answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,12 +53,13 @@ func (w *watch) note(err error, answered bool) {
 		w.told = false
 		w.say(w.account + " answers again")
 	case !answered && !w.told && w.timer == nil:
-		w.timer = time.AfterFunc(silence, w.tell)
+		w.timer = time.AfterFunc(silence, w.complain)
 	}
 }
 
-// tell is called when there was time enough for an answer.
-func (w *watch) tell() {
+// complain is called when silence has passed. It says that the account does not answer, unless it did
+// meanwhile.
+func (w *watch) complain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = nil
@@ -72,7 +74,7 @@ func (w *watch) tell() {
 	w.say(text)
 }
 
-// stop lets the watch say no more.
+// stop silences the watch.
 func (w *watch) stop() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/planvault/azblob"
 )
 
-// TestWatch: a silence is told within 3 seconds, once, and so is its end.
+// TestWatch checks that silence is reported once, within 3 seconds, and so is its end.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
@@ -28,7 +28,7 @@ func TestWatch(t *testing.T) {
 			o.Request(azblob.Request{Err: errors.New("refused")})
 			o.Retry(azblob.Retried{Err: errors.New("refused")})
 		}
-		wait(10 * time.Second) // nobody answers, and nobody says why
+		wait(10 * time.Second) // no answer and no error
 		o.Request(azblob.Request{Status: 404, RequestID: "r"})
 		wait(10 * time.Second)
 		fails() // at 20s

@@ -12,11 +12,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// maxRetryDelay is where the doubling of RetryDelay ends.
+// maxRetryDelay is the largest delay before a retry.
 const maxRetryDelay = time.Minute
 
-// runAction makes attempts at an action that is not final, until one succeeds or none is left. Attempts before the index since
-// do not count. After a success the action has the status passed.
+// runAction makes attempts at an action that is not final, until one succeeds or no retry is left. Attempts
+// before the index since do not count. After a success the action has the status passed.
 func (r *run) runAction(scope context.Context, a *workflow.Action, passed workflow.Status, since int) error {
 	for !a.State.Status.Final() {
 		failures, last := failed(a.Attempts[since:])
@@ -40,7 +40,7 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 	return nil
 }
 
-// failed counts the attempts that have failed, and says when the last one did.
+// failed counts the failed attempts and returns the time of the last failure.
 func failed(attempts []workflow.Attempt) (n int, last time.Time) {
 	for _, t := range attempts {
 		if t.Err != nil {
@@ -50,7 +50,8 @@ func failed(attempts []workflow.Attempt) (n int, last time.Time) {
 	return n, last
 }
 
-// attempt runs an action once. That it begins is stored before, and its outcome together with the action's new state.
+// attempt runs an action once. It stores the attempt before the action runs, and the outcome with the
+// action's new state.
 func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (succeeded bool, err error) {
 	now := time.Now().UTC()
 	if a.State.Status == workflow.NotStarted {
@@ -70,17 +71,18 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	case t.Err.Permanent || final:
 		status = workflow.Failed
 	}
-	settle := func(status workflow.Status) {
+	become := func(status workflow.Status) {
 		if a.State.Status = status; status.Final() {
 			a.State.End = t.End
 		}
 	}
-	settle(status)
-	err = r.store(a) // not of a plan that was given up, where the plugin was cancelled
+	become(status)
+	err = r.store(a) // fails if the plan was given up and the plugin cancelled
 	if errors.Is(err, storage.ErrInvalid) {
-		// A response that can't be stored is the plugin's mistake. Left at that, the action would run again at each start.
+		// A response that can't be stored is the plugin's mistake. Without a failure the action would run
+		// again at each start.
 		t.Resp, t.Err = nil, &plugins.Error{Message: "the vault refuses the plugin's response: " + err.Error(), Permanent: true}
-		settle(workflow.Failed)
+		become(workflow.Failed)
 		err = r.write(a)
 	} else if err != nil {
 		r.giveUp(err)
@@ -101,11 +103,11 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error) {
 	ctx, cancel := context.WithTimeout(r.owned, timeout)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil { // one plugin's mistake must not end all plans
+		if p := recover(); p != nil { // one plugin must not end all plans
 			resp, failure = nil, &plugins.Error{Message: fmt.Sprintf("the plugin panicked: %v", p), Permanent: true}
 		}
 		if failure != nil {
-			failure.Message = strings.ToValidUTF8(failure.Message, "\uFFFD") // as the vault demands
+			failure.Message = strings.ToValidUTF8(failure.Message, "\uFFFD") // the vault requires UTF-8
 		}
 	}()
 	resp, err = plugin.Run(ctx, a.ID, a.Req)

@@ -30,7 +30,8 @@ func (r *run) runBlock(scope context.Context, b *workflow.Block) error {
 	return r.end(b, statusOf(reason))
 }
 
-// runSequences runs a block's sequences, some of them at once, and begins no more when too many have failed.
+// runSequences runs a block's sequences, up to Concurrency at a time. It begins no more when too many have
+// failed.
 func (r *run) runSequences(scope context.Context, b *workflow.Block) (workflow.FailureReason, error) {
 	var failures atomic.Int64
 	tooMany := func() bool {

@@ -10,10 +10,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// keptAttempts is how many attempts the action of a continuous check keeps.
+// keptAttempts is the number of attempts that an action of a continuous check keeps.
 const keptAttempts = 10
 
-// within does the work of a plan or a block inside its checks, and says what made it fail.
+// within does the work of a plan or block inside its checks. It returns why the plan or block fails, if it
+// does.
 func (r *run) within(scope context.Context, o workflow.Object, work func(context.Context) (workflow.FailureReason, error)) (workflow.FailureReason, error) {
 	checks := workflow.ChecksOf(o)
 	bypass, pre, cont, post, deferred := *checks[0], *checks[1], *checks[2], *checks[3], *checks[4]
@@ -21,7 +22,7 @@ func (r *run) within(scope context.Context, o workflow.Object, work func(context
 	if err != nil {
 		return reason, err
 	}
-	status, err := r.runChecks(r.life, deferred) // whatever has halted the scope
+	status, err := r.runChecks(r.life, deferred) // even if the scope was halted
 	if status == workflow.Failed && reason == workflow.NoFailure {
 		reason = workflow.DeferredCheckFailed
 	}
@@ -48,7 +49,7 @@ func (r *run) guarded(scope context.Context, bypass, pre, cont, post *workflow.C
 	return reasonOf(status, workflow.PostCheckFailed), err
 }
 
-// reasonOf says what the end of checks means for what they judge.
+// reasonOf returns the failure reason of a plan or block whose checks end with a status.
 func reasonOf(status workflow.Status, failure workflow.FailureReason) workflow.FailureReason {
 	switch status {
 	case workflow.Completed:
@@ -59,7 +60,7 @@ func reasonOf(status workflow.Status, failure workflow.FailureReason) workflow.F
 	return workflow.StopRequested
 }
 
-// runChecks runs all actions of a group at once. No checks are Completed.
+// runChecks runs all actions of a group concurrently. A missing group counts as Completed.
 func (r *run) runChecks(scope context.Context, c *workflow.Checks) (workflow.Status, error) {
 	if c == nil {
 		return workflow.Completed, nil
@@ -86,14 +87,14 @@ func (r *run) runAtOnce(scope context.Context, c *workflow.Checks, passed workfl
 	for _, a := range c.Actions {
 		since := 0
 		if passed != workflow.Completed {
-			since = len(a.Attempts) // each round is judged for itself
+			since = len(a.Attempts) // each round is judged alone
 		}
 		g.Go(func() error { return r.runAction(scope, a, passed, since) })
 	}
 	return g.Wait()
 }
 
-// beside does the work with the continuous checks beside it.
+// beside does the work while the continuous checks run.
 func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(context.Context) (workflow.FailureReason, error)) (workflow.FailureReason, error) {
 	if cont == nil {
 		return work(scope)
@@ -116,7 +117,7 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 	if err == nil && reason != workflow.StopRequested {
 		close(done)
 	} else {
-		halt() // as the work is: for good, or until the next engine goes on with both
+		halt() // the work ended early; the checks end too
 	}
 	if checksErr := checks.Wait(); err == nil {
 		err = checksErr
@@ -127,7 +128,7 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 	return reason, err
 }
 
-// runRounds runs checks again and again until the work is done, or a check fails.
+// runRounds repeats checks until the work is done or a check fails.
 func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan struct{}) error {
 	for !c.State.Status.Final() {
 		if verdict(c.Actions) == workflow.Failed {
@@ -171,7 +172,7 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 	return nil
 }
 
-// endRounds ends continuous checks, and those of their actions that are not final.
+// endRounds ends continuous checks and their open actions.
 func (r *run) endRounds(c *workflow.Checks, actions, checks workflow.Status) error {
 	for _, a := range c.Actions {
 		if a.State.Status == workflow.Running {

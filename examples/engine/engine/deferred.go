@@ -6,7 +6,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// runDeferred runs the batches that are for the outcome, one after the other, and says whether one failed that fails the plan.
+// runDeferred runs the batches for the outcome, one after the other. It reports whether a batch failed that
+// fails the plan.
 func (r *run) runDeferred(outcome workflow.FailureReason) (failed bool, err error) {
 	d := r.plan.DeferredActions
 	if d == nil {
@@ -40,7 +41,7 @@ func (r *run) runDeferred(outcome workflow.FailureReason) (failed bool, err erro
 	}), nil
 }
 
-// due says whether a batch is for an outcome.
+// due reports whether a batch runs at an outcome.
 func due(when workflow.When, outcome workflow.FailureReason) bool {
 	switch when {
 	case workflow.OnSuccess:

@@ -1,46 +1,51 @@
-// Package engine is a small durable engine: it runs the plans of a vault, and an engine that is killed at any moment goes on
-// where it stood when it is started again.
+// Package engine is a small durable engine. It runs the plans of a vault. An engine that was killed at any
+// moment continues its plans when it is started again.
 //
 // # Order of writes
 //
-// Each transition is in the vault before it is acted on. An object becomes Running, then its work begins; an action's outcome
-// is stored, then the next one begins. So what a crash leaves says where to go on: what is final is done, what is NotStarted
-// has not begun, and what is Running may have had an effect. An action that was Running is run again, so each is run at least
-// once; its ID is the key by which a plugin can tell a repetition.
+// Each transition is stored before it is acted on. An object becomes Running before its work begins, and the
+// outcome of an action is stored before the next action begins. After a crash the stored states therefore say
+// where to continue: final objects are done, NotStarted objects have not begun, and Running objects may have
+// had an effect. Completed actions are not rerun. Actions that were running are, so each action runs at least
+// once; use its ID as an idempotency key.
 //
 // # How a plan runs
 //
-// A plan and its blocks go the same way: bypass checks, pre checks, the work with the continuous checks beside it, post checks,
-// deferred checks. Where the model leaves it open, this engine does as follows.
+// Plans and blocks run the same phases: bypass checks, pre checks, the work with continuous checks beside it,
+// post checks, deferred checks. Where the model leaves a choice, this engine decides as follows.
 //
-//   - Checks are one group: its actions run at once and all come to their ends. One that fails fails the group.
-//   - Bypass checks that succeed end the plan or block as Completed. Those that fail mean nothing: the work is done.
-//   - The first round of continuous checks begins together with the work, the last one ends after it. A check that fails halts the
-//     work. The action of such a check is Running through all rounds, and keeps its last 10 attempts.
-//   - To halt is to begin nothing more: actions under way come to their ends and are not cancelled, retries are not made. What
-//     is left open becomes Stopped, and what has not begun stays NotStarted.
-//   - A block with more failed sequences than it tolerates begins no other sequence. Those under way go on to their ends, so that
-//     none is left half done by another's failure.
-//   - A block's entrance delay is between its start and its bypass checks. The exit delay follows the end of a block that is
-//     Completed, also of the last one. Delays count from the stored times, so a restart does not make them longer.
-//   - What is deferred runs on every way out of a plan or block that has begun, also after a bypass or a stop. First come the
-//     checks, and then a plan's deferred actions: batches in order, those for OnFailure also when the plan
-//     was stopped. A batch that fails does not keep the others from running.
-//   - An attempt without an end was cut off by a crash. It does not count against Retries. A wait comes before each retry.
-//   - The failure that came first gives the plan's Reason; a stop does where nothing fails.
+//   - The actions of a checks group run concurrently, and all of them finish. The group fails if one of them
+//     fails.
+//   - If the bypass checks succeed, the plan or block is Completed. If they fail, its work runs.
+//   - The first round of continuous checks begins with the work, and the last round ends after it. A failed
+//     check halts the work. The action of a continuous check is Running through all rounds and keeps its last
+//     10 attempts.
+//   - After a halt nothing begins. Running actions finish and are not cancelled; they are not retried. Open
+//     objects become Stopped, and objects that have not begun stay NotStarted.
+//   - A block with more failed sequences than it tolerates begins no other sequence. Running sequences
+//     finish, so that no failure leaves another sequence half done.
+//   - A block's entrance delay lies between its start and its bypass checks. The exit delay follows each
+//     Completed block, including the last one. Delays count from stored times, so a restart does not prolong
+//     them.
+//   - Deferred work runs whenever a plan or block that has begun ends, even after a bypass or a stop.
+//     Deferred checks run first, then the deferred actions of a plan: batches in order, OnFailure batches
+//     also when the plan was stopped. A failed batch does not prevent the others.
+//   - A crash leaves an attempt without an end. Such an attempt does not count against Retries. Each retry
+//     waits first.
+//   - The first failure is the plan's Reason. Without a failure it is the stop, if there was one.
 //
 // # Stop and shutdown
 //
-// Stop halts one plan for good: the request is stored, the work halts, what is deferred runs, and the plan ends as Stopped. The
-// end of Run's context is a shutdown: nothing more begins, actions under way are waited for and stored, and the plans stay
-// Running for the next Run.
+// Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes
+// Stopped. The end of Run's context is a shutdown: nothing more begins, the outcomes of running actions are
+// stored, and the plans stay Running for the next Run.
 //
 // # Ownership and errors
 //
-// One engine works on a vault at a time: it takes each plan that is Running at its start for its own. Where another one works
-// on the same plan, the vault reports a conflict at the next write, and the engine leaves the plan to the other. A vault that is
-// unavailable, or a write whose outcome is unknown, is tried again for Options.Patience; then the plan is left as it is
-// stored, and the next Run goes on from there.
+// One engine works on a vault at a time: it owns every plan that is Running at its start. If another engine
+// works on the same plan, the vault reports a conflict at the next write, and this engine leaves the plan.
+// While the vault is unavailable, or the outcome of a write is unknown, the engine retries for
+// Options.Patience. Then it leaves the plan as it is stored, and the next Run continues it.
 package engine
 
 import (
@@ -63,9 +68,11 @@ import (
 )
 
 var (
-	// ErrDraining is why a plan is left when the context of Run ends: the next Run goes on with it.
+	// ErrDraining is the reason for leaving a plan when the context of Run ends. The next Run continues the
+	// plan.
 	ErrDraining = errors.New("engine: it is shutting down")
-	// ErrNotRunning says that a plan can't be stopped, since this engine has not picked it up or it is coming to its end.
+	// ErrNotRunning means that a plan can't be stopped: this engine has not picked it up, or the plan is
+	// ending.
 	ErrNotRunning = errors.New("engine: the plan is not running")
 )
 
@@ -77,12 +84,12 @@ type Engine struct {
 
 	mu   sync.Mutex
 	runs map[uuid.UUID]*run
-	// left are plans that were given up, and are not to be picked up again.
+	// left holds plans that were given up and must not be picked up again.
 	left map[uuid.UUID]bool
 }
 
-// New returns an engine on a vault, which must read requests and responses with the same registry. The plugins must be of
-// type Plugin. It is the caller who closes the vault, after Run has returned.
+// New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin].
+// The caller closes the vault after [Engine.Run] has returned.
 func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {
 	if vault == nil || reg == nil {
 		return nil, errors.New("engine: it needs a vault and a registry of plugins")
@@ -94,8 +101,9 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	return &Engine{vault: vault, reg: reg, opts: opts, runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}}, nil
 }
 
-// Submit stores a new plan, which a Run picks up within Options.Poll. A plan with a plugin that can't be run is refused.
-// When ctx ends, or the vault fails with storage.ErrUnknown, the plan may have been stored: look for its ID, which is set.
+// Submit stores a new plan, which Run picks up within Options.Poll. It refuses a plan whose plugins can't
+// run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID,
+// which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
@@ -104,14 +112,14 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	return e.insist(ctx, func(ctx context.Context) error {
 		err := e.vault.Create(ctx, plan)
 		if unknown && errors.Is(err, storage.ErrExists) {
-			return nil // an earlier try has made it
+			return nil // an earlier try stored it
 		}
 		unknown = unknown || errors.Is(err, storage.ErrUnknown)
 		return err
 	})
 }
 
-// runnable says which actions have no plugin that can be run.
+// runnable returns an error that names each action whose plugin can't run.
 func (e *Engine) runnable(plan *workflow.Plan) error {
 	var errs []error
 	for o := range workflow.Walk(plan) {
@@ -136,12 +144,13 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run clears up with Recovery, goes on with the plans that are Running, and runs those that are NotStarted, oldest first, also
-// those that come later. It returns nil when ctx has ended and the actions under way have, or, with Options.UntilIdle,
-// when there is nothing left to do; and an error when the vault can't be searched at the start. Only one Run may be under way.
+// Run calls Recovery, continues the plans that are Running, and runs the plans that are NotStarted, oldest
+// first, including plans that are submitted later. It returns nil when ctx has ended and running actions have
+// finished, or, with Options.UntilIdle, when no plan is left. It returns an error if it can't search the
+// vault at the start. Only one call of Run may be active.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
-		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // what can't be mended does not keep the rest from going on
+		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
 	}
 	e.mu.Lock()
 	clear(e.left)
@@ -185,14 +194,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		if e.opts.UntilIdle && err == nil && len(open) == 0 && e.idle() {
 			return nil
 		}
-		// From now on a plan that is Running is ours, or somebody else's mistake.
+		// From now on a Running plan is this engine's, or another engine's mistake.
 		statuses = []workflow.Status{workflow.NotStarted}
 		sleepUntil(ctx, time.Now().Add(e.opts.Poll))
 	}
 	return nil
 }
 
-// open lists the plans to work on, those that are Running before the others, each oldest first.
+// open returns the plans to work on: Running plans first, each group oldest first.
 func (e *Engine) open(ctx context.Context, statuses []workflow.Status) ([]storage.ListResult, error) {
 	var open []storage.ListResult
 	err := e.insist(ctx, func(ctx context.Context) error {
@@ -209,7 +218,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status) ([]storag
 					open = append(open, f.Result)
 				}
 			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:
-				if e.giveUp(about.Plan) { // one plan that can't be read; the rest still comes
+				if e.giveUp(about.Plan) { // one unreadable plan; the others still come
 					e.opts.Observer.Problem(f.Err)
 				}
 			default:
@@ -224,7 +233,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status) ([]storag
 	return open, err
 }
 
-// known says whether a plan is under way, or was given up.
+// known reports whether a plan is running or was given up.
 func (e *Engine) known(id uuid.UUID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,7 +246,7 @@ func (e *Engine) idle() bool {
 	return len(e.runs) == 0
 }
 
-// giveUp keeps a plan from being picked up again, and says whether that is new.
+// giveUp keeps a plan from being picked up again. It reports whether the plan was not given up before.
 func (e *Engine) giveUp(id uuid.UUID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -246,7 +255,8 @@ func (e *Engine) giveUp(id uuid.UUID) bool {
 	return !was
 }
 
-// pickUp reads a plan and makes it this engine's; nil where there is nothing to do, or it can't be run.
+// pickUp reads a plan and makes it this engine's. It returns nil if there is nothing to do or the plan can't
+// run.
 func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses []workflow.Status) *run {
 	var plan *workflow.Plan
 	err := e.insist(ctx, func(ctx context.Context) (err error) {
@@ -258,7 +268,7 @@ func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses 
 	}
 	if err == nil {
 		if !slices.Contains(statuses, plan.State.Status) {
-			return nil // it has ended, or somebody else has begun it
+			return nil // it has ended, or another engine runs it
 		}
 		err = e.runnable(plan)
 	}
@@ -274,7 +284,7 @@ func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses 
 	return r
 }
 
-// finish works on a plan until it is final, or must be left.
+// finish works on a plan until it is final or must be left.
 func (e *Engine) finish(ctx context.Context, r *run) {
 	e.opts.Observer.PickedUp(r.plan)
 	err := r.work(ctx)
@@ -289,10 +299,10 @@ func (e *Engine) finish(ctx context.Context, r *run) {
 	}
 }
 
-// Stop halts a plan for good. When it returns nil the request is stored and survives a crash; the plan ends as Stopped, or as
-// Failed where something fails. ErrNotRunning says that this engine has not picked the plan up, or that only its deferred
-// actions are left. ctx bounds the wait for another write of the plan; the request itself is tried for Options.Patience, and
-// the plan is given up if it can't be stored.
+// Stop ends a plan. When it returns nil, the request is stored and survives a crash. The plan becomes
+// Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if this engine has not picked the plan
+// up, or only deferred actions are left. ctx bounds the wait for another write of the plan. Storing the
+// request is retried for Options.Patience; if that fails, the plan is given up.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Lock()
 	r := e.runs[id]
@@ -306,15 +316,15 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// insist makes a call of the vault again while it is unavailable, or while its outcome is unknown.
+// insist repeats a call while the vault is unavailable or the outcome is unknown.
 func (e *Engine) insist(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Patience)
 	defer cancel()
 	again := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(e.opts.Patience))
-	var last error // says more than that the time is over
+	var last error // says more than a deadline
 	err := backoff.Retry(func() error {
-		// The vault tries again by itself for as long as it may, so each call gets a part of the time.
+		// The vault itself retries until its deadline, so each call gets a part of the time.
 		ctx, cancel := context.WithTimeout(ctx, e.opts.Patience/4)
 		defer cancel()
 		err := call(ctx)
@@ -330,7 +340,7 @@ func (e *Engine) insist(ctx context.Context, call func(context.Context) error) e
 	return err
 }
 
-// sleepUntil waits for a time, or the end of ctx.
+// sleepUntil waits for a time or the end of ctx.
 func sleepUntil(ctx context.Context, t time.Time) {
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()

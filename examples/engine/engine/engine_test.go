@@ -18,7 +18,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// full is a plan with everything in it, of which all succeeds.
+// full is a plan with every kind of sub-object, which all succeed.
 func full() *workflow.Plan {
 	bypass := func(name string) *workflow.Checks { return checks(do(job{Name: name, Fails: -1})) }
 	b := block("b1", sequence("s1", second("a1"), second("a2")), sequence("s2", second("a3")), sequence("s3", second("a4")))
@@ -125,7 +125,7 @@ func TestToleratedFailures(t *testing.T) {
 		{1, 1, "bbg", workflow.Failed, 2},
 		{2, 1, "bbg", workflow.Completed, 3},
 		{-1, 1, "bbb", workflow.Completed, 3},
-		{0, 2, "blgg", workflow.Failed, 2}, // what is under way goes on to its end
+		{0, 2, "blgg", workflow.Failed, 2}, // running sequences finish
 	} {
 		t.Run(fmt.Sprintf("%d of %s by %d", test.tolerated, test.kinds, test.concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestChecks(t *testing.T) {
 						c = checks(bad("check"))
 					}
 					*workflow.ChecksOf(of)[test.group] = c
-					// What is deferred must run on every way out.
+					// Deferred checks must run however the work ends.
 					ran := slices.Clone(test.ran)
 					if test.group != deferred {
 						*workflow.ChecksOf(of)[deferred] = checks(second("last"))
@@ -302,7 +302,7 @@ ContCheckFailed
 	})
 }
 
-// TestRoundsHaveTheirOwnRetries: failures that a retry mends do not add up over the rounds.
+// TestRoundsHaveTheirOwnRetries checks that failures that a retry cures do not add up over the rounds.
 func TestRoundsHaveTheirOwnRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -417,7 +417,7 @@ StopRequested
 	})
 }
 
-// TestStopEarlyAndLate: a stop that was accepted makes the plan end as Stopped, whether it comes before the work or after it.
+// TestStopEarlyAndLate checks that an accepted stop makes the plan Stopped, before the work and after it.
 func TestStopEarlyAndLate(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -459,7 +459,7 @@ func TestStopEarlyAndLate(t *testing.T) {
 	}
 }
 
-// TestStopEndsWaits: a retry that was to come is not made, and its action is Stopped.
+// TestStopEndsWaits checks that a stop cancels the wait for a retry and makes the action Stopped.
 func TestStopEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -510,7 +510,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestContinuousChecksOutliveShutdowns: they end with the work, and not with an engine.
+// TestContinuousChecksOutliveShutdowns checks that continuous checks end with the work and not with an
+// engine.
 func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -519,7 +520,7 @@ func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 			work.Actions = append(work.Actions, second(fmt.Sprint(i)))
 		}
 		p := plan(block("b", work))
-		p.ContChecks = checks(do(job{Name: "check", For: 2 * time.Second})) // its round ends after the work has come to rest
+		p.ContChecks = checks(do(job{Name: "check", For: 2 * time.Second})) // its round ends after the work has halted
 		s.create(p)
 		e := s.engine(s.vault(nil), engine.Options{})
 		for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
@@ -535,7 +536,7 @@ func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 	})
 }
 
-// TestShutdownBeginsNothing: a plan that waits for its turn at a shutdown stays as it is.
+// TestShutdownBeginsNothing checks that a plan that waits for its turn at a shutdown stays as it is.
 func TestShutdownBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -568,7 +569,7 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
-		time.Sleep(10500 * time.Millisecond) // between two looks for new plans
+		time.Sleep(10500 * time.Millisecond) // between two searches for new plans
 		var plans []*workflow.Plan
 		for i := range 3 {
 			p := plan(block("", sequence("", do(job{Name: fmt.Sprint(i), For: 10 * time.Second}))))
@@ -598,7 +599,7 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 	})
 }
 
-// TestRunningComesFirst: what an earlier engine had begun is not kept waiting by what is new.
+// TestRunningComesFirst checks that Running plans come before new plans.
 func TestRunningComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -646,7 +647,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// mute is a plugin that can't be run.
+// mute is a plugin without Run.
 type mute struct{ plugins.Plugin }
 
 func (mute) Name() string  { return "mute" }

@@ -10,43 +10,47 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Options are the settings of an engine. Zero fields stand for their defaults.
+// Options are the settings of an engine. A zero field means its default.
 type Options struct {
-	// Timeout is that of an attempt whose action has none. Default: 5m.
+	// Timeout limits an attempt of an action without a Timeout. Default: 5m.
 	Timeout time.Duration
-	// RetryDelay is the wait before an action's second attempt. It doubles for each further one, up to a minute. Default: 1s.
+	// RetryDelay is the wait before the second attempt of an action. It doubles with each attempt, up to a
+	// minute. Default: 1s.
 	RetryDelay time.Duration
-	// ContDelay is the wait between two rounds of continuous checks that have no Delay. Default: 10s.
+	// ContDelay is the wait between two rounds of continuous checks without a Delay. Default: 10s.
 	ContDelay time.Duration
-	// Poll is the wait between two looks for new plans. Default: 1s.
+	// Poll is the interval between searches for new plans. Default: 1s.
 	Poll time.Duration
-	// Patience is how long a call of the vault is made again while it is unavailable, or an outcome unknown. Default: 2m.
+	// Patience is how long a call is retried while the vault is unavailable or an outcome unknown. Default:
+	// 2m.
 	Patience time.Duration
-	// Plans is how many plans are worked on at once; others wait. Default: 16.
+	// Plans is the number of plans that run concurrently; others wait. Default: 16.
 	Plans int
-	// UntilIdle lets Run return when it finds no plan to work on. Default: it waits for new ones.
+	// UntilIdle makes Run return when no plan is left. Default: Run waits for new plans.
 	UntilIdle bool
-	// Observer is told what happens. Default: nobody.
+	// Observer receives events. Default: none.
 	Observer Observer
 }
 
-// Observer has functions that an engine calls, each of which may be nil. Calls are made by the goroutine that does what they
-// tell of, which waits for them; several may come at once. What they are given must not be changed.
+// Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
+// the work, which waits for them; calls may be concurrent. They must not change their arguments.
 type Observer struct {
-	// PickedUp is called with a whole plan, before any work on it. The plan is changed after the call returns.
+	// PickedUp is called with a whole plan, before any work on it. The plan is changed after the call
+	// returns.
 	PickedUp func(plan *workflow.Plan)
-	// Changed is called when an object's new state is in the vault. Only its own fields may be read, and only during the call:
-	// its parts may be worked on.
+	// Changed is called when an object's new state is stored. Only the object's own fields may be read, and
+	// only during the call, because other goroutines may change its children.
 	Changed func(o workflow.Object)
-	// Left is called when a plan is left unfinished, with the reason: ErrDraining, or what failed.
+	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining or a failure.
 	Left func(plan uuid.UUID, err error)
-	// Problem is called with what went wrong apart from a plan under way: in Recovery, in looking for plans, in reading one.
+	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
+	// plan.
 	Problem func(err error)
-	// Draining is called once when the context of Run ends, before Run waits for the actions that are running.
+	// Draining is called once when the context of Run ends, before Run waits for running actions.
 	Draining func()
 }
 
-// withDefaults fills in what is not set, and says everything that is wrong.
+// withDefaults sets the defaults. Its error joins all faults.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	duration := func(name string, d *time.Duration, fallback time.Duration) {

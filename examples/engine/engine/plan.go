@@ -15,7 +15,7 @@ func (r *run) runPlan() error {
 	if err != nil {
 		return err
 	}
-	if reason, err = r.settle(reason); err != nil {
+	if reason, err = r.outcome(reason); err != nil {
 		return err
 	}
 	failed, err := r.runDeferred(reason)
@@ -30,7 +30,7 @@ func (r *run) runPlan() error {
 
 func (r *run) beginPlan() error {
 	if _, err := r.halted(r.scope); err != nil {
-		return err // it waited for its turn until the shutdown
+		return err // shut down before the plan's turn
 	}
 	if err := r.own.Acquire(r.owned, 1); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (r *run) beginPlan() error {
 	return r.begin(r.plan)
 }
 
-// settle fixes the outcome, by which deferred actions are chosen. From here on the plan can't be stopped.
-func (r *run) settle(reason workflow.FailureReason) (workflow.FailureReason, error) {
+// outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped.
+func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, error) {
 	if err := r.own.Acquire(r.owned, 1); err != nil {
 		return reason, err
 	}
@@ -60,7 +60,7 @@ func (r *run) endPlan(reason workflow.FailureReason) error {
 	return r.end(r.plan, statusOf(reason))
 }
 
-// stop stores that the plan is to be stopped, and then halts it.
+// stop stores the request to stop the plan, and then halts it.
 func (r *run) stop(ctx context.Context) error {
 	if err := r.own.Acquire(ctx, 1); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (r *run) runBlocks(scope context.Context) (workflow.FailureReason, error) {
 		}
 		sleepUntil(scope, b.State.End.Add(b.ExitDelay))
 	}
-	// A halt in the last exit delay is one, too.
+	// A halt during the last exit delay counts.
 	halted, err := r.halted(scope)
 	if halted {
 		return workflow.StopRequested, err

@@ -20,11 +20,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// story is a plan with what becomes of it when nothing happens to the engine.
+// story is a plan, and how it ends if the engine lives.
 type story struct {
 	name string
 	plan func() *workflow.Plan
-	// stopAt is when a stop is asked for; 0 is never.
+	// stopAt is when the plan is stopped; 0 means never.
 	stopAt time.Duration
 }
 
@@ -62,8 +62,9 @@ func stories() []story {
 	}
 }
 
-// TestKilledAtEveryWrite kills the engine at the writes of each story, before or after they take effect, and lets a new engine
-// go on. The plan must end as it does without a death, and the stage compares every run of an action with the vault.
+// TestKilledAtEveryWrite kills the engine at the writes of each story, before or after they take effect, and
+// lets a new engine go on. The plan must end as it does without a death, and the stage compares every run of
+// an action with the vault.
 func TestKilledAtEveryWrite(t *testing.T) {
 	deaths := 0
 	for _, st := range stories() {
@@ -111,7 +112,8 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	t.Logf("%d deaths", deaths)
 }
 
-// play runs the story with an engine whose updates are given to the hook, and then with a new one, and says how it ended.
+// play runs the story with an engine whose updates pass the hook, and then with a new engine. It returns how
+// the plan ended.
 func (st story) play(s *stage, hook func(update func() error) error) string {
 	p := st.plan()
 	s.create(p)
@@ -144,8 +146,8 @@ func (st story) play(s *stage, hook func(update func() error) error) string {
 	return s.verdict(p.ID)
 }
 
-// verdict is how the plan ended. All that must be true of any end is held here. Which parts a stop, or a failed check beside
-// the work, cuts off depends on the moment; then it is the plan's end alone.
+// verdict returns how the plan ended, and checks what holds for every end. What a stop or a failed continuous
+// check cuts off depends on timing; the verdict is then the status of the plan alone.
 func (s *stage) verdict(id uuid.UUID) string {
 	s.t.Helper()
 	p := s.read(id)
@@ -183,8 +185,8 @@ func countFailed(a *workflow.Action) (n int) {
 	return n
 }
 
-// TestKilledAgainAndAgain kills engines at random writes of random plans, or shuts them down at random times, until the plans
-// have ended.
+// TestKilledAgainAndAgain kills engines at random writes of random plans, or shuts them down at random times,
+// until the plans have ended.
 func TestKilledAgainAndAgain(t *testing.T) {
 	deaths := 0
 	for seed := range uint64(effort.Pick(30, 30, 3000)) {
@@ -227,7 +229,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	t.Logf("%d deaths and shutdowns", deaths)
 }
 
-// held says what is wrong with an end, by the rules alone.
+// held checks an end against the rules.
 func (s *stage) held(seed uint64, p *workflow.Plan) {
 	s.t.Helper()
 	wrong := func(format string, args ...any) {
@@ -285,7 +287,7 @@ func (s *stage) held(seed uint64, p *workflow.Plan) {
 	}
 }
 
-// randomPlan has any of the groups, some failures, and delays.
+// randomPlan returns a plan with random checks, failures and delays.
 func randomPlan(r *rand.Rand) *workflow.Plan {
 	n := 0
 	action := func() *workflow.Action {
@@ -312,7 +314,7 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 			}
 			*c = checks(actions()...)
 			(*c).Delay = time.Duration(r.IntN(2)) * time.Second
-			if i == 0 { // a bypass that succeeds leaves little to look at
+			if i == 0 { // a bypass that succeeds leaves little to test
 				(*c).Actions[0].Req = job{Name: "bypass", Fails: -1}
 			}
 		}
@@ -340,7 +342,8 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 	return p
 }
 
-// TestAttemptCutOff: an attempt that a death cut off has no end, and does not count against the retries.
+// TestAttemptCutOff checks that an attempt that a death cut off has no end and does not count against
+// Retries.
 func TestAttemptCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -367,7 +370,8 @@ func TestAttemptCutOff(t *testing.T) {
 	})
 }
 
-// TestContinuousCheckHadFailed: a check that failed before a death halts the work before any of it goes on.
+// TestContinuousCheckHadFailed checks that a check that failed before a death halts the work after the
+// restart.
 func TestContinuousCheckHadFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -394,7 +398,8 @@ func TestContinuousCheckHadFailed(t *testing.T) {
 	})
 }
 
-// TestSequencesUnderWayGoOn: what has begun is ended after a restart, too, where too many others had failed before.
+// TestSequencesUnderWayGoOn checks that running sequences finish after a restart, even if too many others had
+// failed.
 func TestSequencesUnderWayGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -415,7 +420,8 @@ func TestSequencesUnderWayGoOn(t *testing.T) {
 	})
 }
 
-// TestStopComesTooLate: deferred actions were chosen by the outcome before a death, so a stop after it must not change that.
+// TestStopComesTooLate checks that a stop after a restart does not change an outcome that has chosen deferred
+// actions.
 func TestStopComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -451,7 +457,7 @@ func TestStopComesTooLate(t *testing.T) {
 	})
 }
 
-// TestConflict: where somebody else writes the plan, the engine leaves it, and begins nothing more.
+// TestConflict checks that the engine leaves a plan that another process writes, and begins nothing more.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -474,7 +480,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// TestGivenUp: when one write is refused nothing more begins anywhere in the plan, and plugins under way are cancelled.
+// TestGivenUp checks that after a refused write nothing begins in the plan and running plugins are cancelled.
 func TestGivenUp(t *testing.T) {
 	for name, refused := range map[string]func(o workflow.Object) bool{
 		"the beginning of a sequence": func(o workflow.Object) bool { return nameOf(o) == "s1" },
@@ -508,14 +514,14 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestSubmitLostAnswer: a plan whose making was not known to have succeeded is there once.
+// TestSubmitLostAnswer checks that a plan is stored once if the outcome of its Create is unknown.
 func TestSubmitLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		v, calls := s.vault(nil), 0
 		v.create = func(ctx context.Context, create func() error) error {
 			switch calls++; calls {
-			case 1: // one call that hangs does not use up all the time
+			case 1: // a call that hangs does not use up the deadline
 				<-ctx.Done()
 				return ctx.Err()
 			case 2:
@@ -535,7 +541,8 @@ func TestSubmitLostAnswer(t *testing.T) {
 	})
 }
 
-// TestBegunByAnother: a plan that somebody else begins between the engine's search and its reading is left alone.
+// TestBegunByAnother checks that the engine leaves a plan that another engine begins between its search and
+// its read.
 func TestBegunByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -562,7 +569,8 @@ func TestBegunByAnother(t *testing.T) {
 	})
 }
 
-// TestVaultFails: what passes is ridden out, whether the write had an effect or not; what lasts leaves the plan to the next engine.
+// TestVaultFails checks that passing failures are retried, with and without an effect of the write, and that
+// the plan is left to the next engine if they last.
 func TestVaultFails(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -594,7 +602,7 @@ func TestVaultFails(t *testing.T) {
 					if test.lost {
 						etag := o.Header().State.ETag
 						_ = update()
-						o.Header().State.ETag = etag // which the caller never learnt
+						o.Header().State.ETag = etag // which the caller never got
 					}
 					return fmt.Errorf("hooked: %w", test.err)
 				}

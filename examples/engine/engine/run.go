@@ -10,27 +10,28 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// run is the work on one plan. Each part of the plan is changed by one goroutine at a time: the one that runs it.
+// run is the work on one plan. Each object is changed by one goroutine at a time, which runs it.
 //
-// Its contexts are nested. A scope says whether anything may begin within a plan or a block; the life of the run ends all
-// scopes at a shutdown; and when the plan is given up nothing more is written and plugins are cancelled.
+// Its contexts are nested. When a scope has ended, nothing more begins in its plan or block. life ends all
+// scopes at a shutdown. owned ends when the plan is given up: nothing more is written, and plugins are
+// cancelled.
 type run struct {
 	engine *Engine
 	plan   *workflow.Plan
 
-	// owned ends with the plan's giving up, whose reason is its cause.
+	// owned ends when the plan is given up. Its cause is the reason.
 	owned  context.Context
 	giveUp context.CancelCauseFunc
 	// life is within owned.
 	life context.Context
 	die  context.CancelCauseFunc
-	// scope is the plan's own, within life.
+	// scope is the scope of the plan, within life.
 	scope context.Context
 	halt  context.CancelFunc
 
-	// own guards the plan's own fields, which a stop changes beside the work.
+	// own guards the plan's own fields, which Stop changes while the work goes on.
 	own *semaphore.Weighted
-	// ending says that the outcome is settled, and a stop comes too late. It is guarded by own.
+	// ending is set when the outcome is fixed and Stop comes too late. It is guarded by own.
 	ending bool
 }
 
@@ -39,22 +40,23 @@ func newRun(e *Engine, plan *workflow.Plan) *run {
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
 	r.life, r.die = context.WithCancelCause(r.owned)
 	r.scope, r.halt = context.WithCancel(r.life)
-	// Deferred actions that have begun did so by the outcome, which must not change any more.
+	// The outcome chose the deferred actions that have begun, so it must not change any more.
 	r.ending = plan.DeferredActions != nil && plan.DeferredActions.State.Status != workflow.NotStarted
 	return r
 }
 
-// work runs the plan, and returns why it was left if it was.
+// work runs the plan. It returns the reason if the plan was left.
 func (r *run) work(ctx context.Context) error {
 	defer r.giveUp(nil)
 	defer context.AfterFunc(ctx, func() { r.die(ErrDraining) })()
 	if ctx.Err() != nil {
-		r.die(ErrDraining) // the function above runs at its own time
+		r.die(ErrDraining) // the function above may run later
 	}
 	return r.runPlan()
 }
 
-// halted says whether nothing more may begin in a scope. An error means that the run is left as it is stored.
+// halted reports whether nothing more may begin in a scope. An error means that the plan is left as it is
+// stored.
 func (r *run) halted(scope context.Context) (bool, error) {
 	if r.life.Err() != nil {
 		return true, context.Cause(r.life)
@@ -62,7 +64,7 @@ func (r *run) halted(scope context.Context) (bool, error) {
 	return scope.Err() != nil, nil
 }
 
-// begin makes an object Running, unless it was already when the plan was picked up.
+// begin makes an object Running, unless it was Running when the plan was picked up.
 func (r *run) begin(o workflow.Object) error {
 	s := o.Header().State
 	if s.Status != workflow.NotStarted {
@@ -79,7 +81,7 @@ func (r *run) end(o workflow.Object, status workflow.Status) error {
 	return r.write(o)
 }
 
-// write stores an object as it is now. A plan of which something can't be stored is given up.
+// write stores an object. If that fails, the plan is given up.
 func (r *run) write(o workflow.Object) error {
 	err := r.store(o)
 	if err != nil {
@@ -88,7 +90,7 @@ func (r *run) write(o workflow.Object) error {
 	return err
 }
 
-// store is the only way of a change into the vault.
+// store stores an object. All changes pass through it.
 func (r *run) store(o workflow.Object) error {
 	if r.owned.Err() != nil {
 		return context.Cause(r.owned)
@@ -100,7 +102,7 @@ func (r *run) store(o workflow.Object) error {
 	return err
 }
 
-// verdict is what actions make of their group.
+// verdict returns the status of a group with these actions.
 func verdict(actions []*workflow.Action) workflow.Status {
 	status := workflow.Completed
 	for _, a := range actions {
@@ -115,7 +117,7 @@ func verdict(actions []*workflow.Action) workflow.Status {
 	return status
 }
 
-// statusOf is the status with which a plan or a block ends.
+// statusOf returns the status of a plan or block that ends for a reason.
 func statusOf(reason workflow.FailureReason) workflow.Status {
 	switch reason {
 	case workflow.NoFailure:

@@ -6,7 +6,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// runInOrder runs a sequence, or a batch of deferred actions: the actions one after the other, until one fails.
+// runInOrder runs a sequence or a batch of deferred actions: one action after the other, until one fails.
 func (r *run) runInOrder(scope context.Context, o workflow.Object, actions []*workflow.Action) error {
 	state := o.Header().State
 	if state.Status.Final() {

@@ -20,19 +20,19 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// job is a request of the tests' plugin: what an attempt does.
+// job is a request of the test plugin: what an attempt does.
 type job struct {
 	Name string
 	For  time.Duration
-	// Fails is how many attempts fail, of all that are made; -1 is all. FailsFrom is the first one to fail, and each that is a
-	// multiple of FailsEvery does; 0 is none.
+	// Fails is how many attempts fail, of all that are made; -1 is all. FailsFrom is the first one to fail,
+	// and each that is a multiple of FailsEvery does; 0 is none.
 	Fails, FailsFrom, FailsEvery int
 	Permanent, Panic             bool
-	// Odd makes it respond with what the vault refuses.
+	// Odd makes the plugin return a response that the vault refuses.
 	Odd bool
 }
 
-// stage is a vault in memory, and the plugin that plays jobs on it. It outlives its engines.
+// stage is a vault in memory and the plugin that runs jobs. It outlives its engines.
 type stage struct {
 	t     *testing.T
 	store *memvault.Store
@@ -40,11 +40,11 @@ type stage struct {
 	began time.Time
 
 	mu sync.Mutex
-	// log has each beginning of a job with its time.
+	// log holds the start of each job.
 	log       []string
 	ran, done map[string]int
-	now, most int // jobs under way
-	// stored is the status of each object in the vault, and above what it is part of.
+	now, most int // running jobs
+	// stored holds the status of each object in the vault, and above its parent.
 	stored map[uuid.UUID]workflow.Status
 	above  map[uuid.UUID]uuid.UUID
 }
@@ -61,7 +61,7 @@ func (s *stage) Name() string  { return "job" }
 func (s *stage) Request() any  { return job{} }
 func (s *stage) Response() any { return "" }
 
-// Run plays a job, and holds the engine to its promise: what it acts on is in the vault, and is not final there.
+// Run runs a job. It checks that the vault shows the action and its parents as Running.
 func (s *stage) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
 	j := req.(job)
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (s *stage) Run(ctx context.Context, action uuid.UUID, req any) (any, error)
 	return "ok", nil
 }
 
-// isRunning holds an action that runs against the vault: it and all above it must be Running there.
+// isRunning checks that the vault shows an action and all its ancestors as Running.
 func (s *stage) isRunning(action uuid.UUID, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,8 @@ func (s *stage) isRunning(action uuid.UUID, name string) {
 	}
 }
 
-// vault is the stage's, with each update given to hook, which makes it or not. A nil hook makes all.
+// vault returns the vault of the stage. Each update passes the hook, which may call it. A nil hook calls
+// every update.
 func (s *stage) vault(hook func(o workflow.Object, update func() error) error) *hooked {
 	return &hooked{Vault: s.store.Open(s.reg), stage: s, hook: hook}
 }
@@ -183,7 +184,7 @@ func (h *hooked) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) e
 	return h.update(o, func() error { return h.Vault.UpdateDeferBatch(ctx, o) })
 }
 
-// engine returns a new engine on a vault of the stage, which ends when it is idle.
+// engine returns a new engine on a vault of the stage. Its Run returns when no plan is left.
 func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	s.t.Helper()
 	opts.UntilIdle = true
@@ -234,7 +235,7 @@ func (s *stage) read(id uuid.UUID) *workflow.Plan {
 	return p
 }
 
-// names are the jobs that began, in order.
+// names returns the jobs that began, in order.
 func (s *stage) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +254,7 @@ func (s *stage) wantNames(want ...string) {
 	}
 }
 
-// outline is the state of each object, one a line.
+// outline returns the state of each object, one on a line.
 func outline(p *workflow.Plan) string {
 	var b strings.Builder
 	for o := range workflow.Walk(p) {
@@ -277,13 +278,13 @@ func nameOf(o workflow.Object) string {
 	return "-"
 }
 
-// The building of plans.
+// Functions that build plans.
 
 func do(j job) *workflow.Action {
 	return &workflow.Action{Name: j.Name, Plugin: "job", Req: j}
 }
 
-// second is a job of a second.
+// second returns a job that takes a second.
 func second(name string) *workflow.Action { return do(job{Name: name, For: time.Second}) }
 
 func bad(name string) *workflow.Action {

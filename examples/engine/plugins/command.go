@@ -15,33 +15,33 @@ import (
 
 // Command runs a shell command.
 type Command struct {
-	// Dir is the folder to run it in; empty for that of the process.
+	// Dir is the folder to run it in; empty means the working directory.
 	Dir string
 }
 
-// CommandRequest says what to run.
+// CommandRequest is the request of [Command].
 type CommandRequest struct {
-	// Run is given to sh -c. The environment has the action's ID as ACTION_ID.
+	// Run is passed to sh -c. The environment variable ACTION_ID holds the action's ID.
 	Run string `json:"run"`
 }
 
-// CommandResponse says what it came to.
+// CommandResponse is the response of [Command].
 type CommandResponse struct {
-	// Output is what it wrote to both of its outputs, the last 16 KiB of it.
+	// Output holds the last 16 KiB of standard output and standard error.
 	Output string `json:"output,omitempty"`
 }
 
-// Name is "command".
+// Name returns "command".
 func (Command) Name() string { return "command" }
 
-// Request is a CommandRequest.
+// Request returns a CommandRequest.
 func (Command) Request() any { return CommandRequest{} }
 
-// Response is a CommandResponse.
+// Response returns a CommandResponse.
 func (Command) Response() any { return CommandResponse{} }
 
-// Run runs the command, and kills it with its children when ctx ends. Where the engine itself is killed the command goes on,
-// beside its repetition. An exit code other than 0 is a failure of that code.
+// Run runs the command, and kills it and its children when ctx ends. If the engine itself is killed, the
+// command continues beside its rerun. An exit code other than 0 is a failure with that code.
 func (c Command) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
 	r, ok := req.(CommandRequest)
 	if !ok || strings.TrimSpace(r.Run) == "" {
@@ -50,7 +50,7 @@ func (c Command) Run(ctx context.Context, action uuid.UUID, req any) (any, error
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.Run)
 	cmd.Dir = c.Dir
 	cmd.Env = append(os.Environ(), "ACTION_ID="+action.String())
-	cmd.WaitDelay = time.Second // where a child of its own left the group, and holds the outputs
+	cmd.WaitDelay = time.Second // a child that left the group may hold the outputs
 	apart(cmd)
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out

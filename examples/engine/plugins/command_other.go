@@ -4,5 +4,5 @@ package plugins
 
 import "os/exec"
 
-// apart does nothing where there are no process groups.
+// apart does nothing: the system has no process groups.
 func apart(*exec.Cmd) {}

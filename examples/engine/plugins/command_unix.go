@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// apart makes a command's process the first of a group of its own. An interrupt that the terminal sends to the engine does not
-// reach the command, which the engine waits for; and the end of the command's context ends all of the group.
+// apart starts a command in a process group of its own. An interrupt from the terminal then reaches the
+// engine but not the command, for which the engine waits. The end of the command's context ends the whole
+// group.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

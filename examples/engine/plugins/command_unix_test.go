@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/examples/engine/plugins"
 )
 
-// TestCommandIsApart: a signal to the command's group does not reach this process, nor the other way round.
+// TestCommandIsApart checks that a signal to the command's group does not reach this process.
 func TestCommandIsApart(t *testing.T) {
 	resp, err := plugins.Command{}.Run(t.Context(), uuid.New(), plugins.CommandRequest{Run: `trap "" INT; kill -INT 0; echo alive`})
 	if err != nil || resp.(plugins.CommandResponse).Output != "alive\n" {
@@ -23,7 +23,7 @@ func TestCommandIsApart(t *testing.T) {
 	}
 }
 
-// TestCommandEnds: the end of the context ends the command with its children.
+// TestCommandEnds checks that the end of the context ends the command and its children.
 func TestCommandEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -16,31 +16,32 @@ type File struct {
 	Root *os.Root
 }
 
-// FileRequest says what to write.
+// FileRequest is the request of [File].
 type FileRequest struct {
-	// Path is relative to the folder, with slashes. Its own folders are made.
+	// Path is relative to the folder, with slashes. Missing folders are created.
 	Path    string `json:"path"`
 	Content string `json:"content,omitempty"`
-	// Append adds one line, the action's ID and the content, instead of replacing the file. Repetitions add it again.
+	// Append adds a line with the action's ID and the content, instead of replacing the file. A rerun adds
+	// another line.
 	Append bool `json:"append,omitempty"`
 }
 
-// FileResponse says what was written.
+// FileResponse is the response of [File].
 type FileResponse struct {
 	Bytes int `json:"bytes"`
 }
 
-// Name is "file".
+// Name returns "file".
 func (File) Name() string { return "file" }
 
-// Request is a FileRequest.
+// Request returns a FileRequest.
 func (File) Request() any { return FileRequest{} }
 
-// Response is a FileResponse.
+// Response returns a FileResponse.
 func (File) Response() any { return FileResponse{} }
 
-// Run writes the file, and returns when it is on the disk. A file that is replaced has the old content or the new one whenever
-// the process dies.
+// Run writes the file and returns when it is on disk. Whenever the process dies, a replaced file has the old
+// content or the new.
 func (f File) Run(_ context.Context, action uuid.UUID, req any) (any, error) {
 	r, ok := req.(FileRequest)
 	if !ok || r.Path == "" {
@@ -60,12 +61,12 @@ func (f File) Run(_ context.Context, action uuid.UUID, req any) (any, error) {
 	return FileResponse{Bytes: len(r.Content)}, nil
 }
 
-// add writes with one call, so that lines of several actions do not mix.
+// add appends with one call, so that lines of several actions do not mix.
 func (f File) add(name, line string, _ uuid.UUID) error {
 	return f.write(name, line, os.O_APPEND)
 }
 
-// replace writes beside the file first, under a name of the action's own.
+// replace writes a temporary file, named after the action, and renames it.
 func (f File) replace(name, content string, action uuid.UUID) error {
 	temporary := name + "." + action.String()
 	if err := f.write(temporary, content, os.O_TRUNC); err != nil {

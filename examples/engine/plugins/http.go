@@ -16,41 +16,41 @@ import (
 
 // HTTP calls an endpoint.
 type HTTP struct {
-	// Base is what addresses without a host are relative to; empty to refuse them.
+	// Base resolves URLs without a host. If it is empty, they are refused.
 	Base string
-	// Client sends the requests; nil for http.DefaultClient.
+	// Client sends the requests; nil means http.DefaultClient.
 	Client *http.Client
 }
 
-// HTTPRequest says what to call. The request has the action's ID in the header Idempotency-Key.
+// HTTPRequest is the request of [HTTP]. The header Idempotency-Key carries the action's ID.
 type HTTPRequest struct {
-	// Method is GET unless set.
+	// Method is the method; empty means GET.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url"`
 	Body   string `json:"body,omitempty"`
-	// Status is the one to expect; 0 is any from 200 to 299.
+	// Status is the expected status; 0 means 200 to 299.
 	Status int `json:"status,omitempty"`
-	// Contains is a text that the answer must contain.
+	// Contains is a text that the response body must contain.
 	Contains string `json:"contains,omitempty"`
 }
 
-// HTTPResponse is the answer.
+// HTTPResponse is the response of [HTTP].
 type HTTPResponse struct {
 	Status int `json:"status"`
-	// Body is the first 16 KiB.
+	// Body holds the first 16 KiB.
 	Body string `json:"body,omitempty"`
 }
 
-// Name is "http".
+// Name returns "http".
 func (HTTP) Name() string { return "http" }
 
-// Request is an HTTPRequest.
+// Request returns an HTTPRequest.
 func (HTTP) Request() any { return HTTPRequest{} }
 
-// Response is an HTTPResponse.
+// Response returns an HTTPResponse.
 func (HTTP) Response() any { return HTTPResponse{} }
 
-// Run sends the request. An answer other than the expected is a failure with its status as the code.
+// Run sends the request. An unexpected response is a failure with its status as the code.
 func (h HTTP) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
 	r, ok := req.(HTTPRequest)
 	if !ok || r.URL == "" {
@@ -97,7 +97,7 @@ func (h HTTP) address(text string) (string, error) {
 		u = base.ResolveReference(u)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return "", permanent("http: %q is no http or https address", text)
+		return "", permanent("http: %q is not an http or https URL", text)
 	}
 	return u.String(), nil
 }

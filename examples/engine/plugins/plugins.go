@@ -1,8 +1,8 @@
-// Package plugins has the plugins of the example: run a command, call an HTTP endpoint, write a file, sleep. Each implements
-// the engine's Plugin.
+// Package plugins holds the plugins of the example: run a command, call an HTTP endpoint, write a file,
+// sleep.
 //
-// An action may be run more than once, so each passes the action's ID on as the key to tell a repetition by: the command in
-// its environment, the endpoint in a header, a file in each line that is added to it.
+// An action may run more than once. Each plugin therefore passes the action's ID on as an idempotency key: to
+// the command in its environment, to the endpoint in a header, to a file in each appended line.
 package plugins
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/planvault/azblob/plugins"
 )
 
-// permanent is a failure that another attempt would meet again.
+// permanent returns a failure that is not retried.
 func permanent(format string, args ...any) error {
 	return &plugins.Error{Message: fmt.Sprintf(format, args...), Permanent: true}
 }
 
-// maxOutput is how much of what a command or an endpoint says is kept.
+// maxOutput is how much output of a command or an endpoint is kept, in bytes.
 const maxOutput = 16 << 10
 
-// tail is the end of a text that is too long to be kept.
+// tail keeps the end of what is written to it.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

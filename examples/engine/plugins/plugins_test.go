@@ -19,13 +19,13 @@ import (
 	base "github.com/planvault/azblob/plugins"
 )
 
-// runner is what the engine wants of a plugin.
+// runner is a plugin that the engine can run.
 type runner interface {
 	base.Plugin
 	Run(ctx context.Context, action uuid.UUID, req any) (any, error)
 }
 
-// failure is the plugin's own error in err.
+// failure returns the plugin's own error in err.
 func failure(err error) base.Error {
 	var own *base.Error
 	if errors.As(err, &own) {
@@ -34,7 +34,7 @@ func failure(err error) base.Error {
 	return base.Error{}
 }
 
-// TestBadRequests: what can never succeed is said to be permanent.
+// TestBadRequests checks that failures that no retry can cure are Permanent.
 func TestBadRequests(t *testing.T) {
 	root := folder(t)
 	for name, test := range map[string]struct {
@@ -46,7 +46,7 @@ func TestBadRequests(t *testing.T) {
 		"command, blank":     {plugins.Command{}, plugins.CommandRequest{Run: " "}, `"run" is missing`},
 		"http, none":         {plugins.HTTP{}, nil, `"url" is missing`},
 		"http, no host":      {plugins.HTTP{}, plugins.HTTPRequest{URL: "/x"}, "names no host"},
-		"http, another kind": {plugins.HTTP{}, plugins.HTTPRequest{URL: "ftp://x/"}, "no http or https"},
+		"http, another kind": {plugins.HTTP{}, plugins.HTTPRequest{URL: "ftp://x/"}, "not an http or https URL"},
 		"http, no address":   {plugins.HTTP{}, plugins.HTTPRequest{URL: "http://x/%zz"}, "invalid URL"},
 		"http, a method":     {plugins.HTTP{}, plugins.HTTPRequest{URL: "http://x/", Method: "a b"}, "invalid method"},
 		"file, none":         {plugins.File{Root: root}, nil, `"path" is missing`},

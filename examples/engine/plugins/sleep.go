@@ -10,25 +10,25 @@ import (
 // Sleep waits.
 type Sleep struct{}
 
-// SleepRequest says how long.
+// SleepRequest is the request of [Sleep].
 type SleepRequest struct {
-	// For is as in "1m30s".
+	// For is a duration such as "1m30s".
 	For string `json:"for"`
 }
 
-// SleepResponse is empty.
+// SleepResponse is the response of [Sleep].
 type SleepResponse struct{}
 
-// Name is "sleep".
+// Name returns "sleep".
 func (Sleep) Name() string { return "sleep" }
 
-// Request is a SleepRequest.
+// Request returns a SleepRequest.
 func (Sleep) Request() any { return SleepRequest{} }
 
-// Response is a SleepResponse.
+// Response returns a SleepResponse.
 func (Sleep) Response() any { return SleepResponse{} }
 
-// Run waits for the whole time, also when it is a repetition; or until ctx ends, which is its error then.
+// Run waits for the whole time, even in a rerun. If ctx ends first, its error is returned.
 func (Sleep) Run(ctx context.Context, _ uuid.UUID, req any) (any, error) {
 	r, _ := req.(SleepRequest)
 	d, err := time.ParseDuration(r.For)

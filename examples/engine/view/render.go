@@ -9,7 +9,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// line is a line of the picture: text on the left, and a note that follows it.
+// line is a line of the picture: a text and a note that follows it.
 type line struct {
 	indent     int
 	status     workflow.Status
@@ -18,7 +18,7 @@ type line struct {
 	bold       bool
 }
 
-// The colours, used for marks alone but for what is dim.
+// Marks are coloured; text is only dim or bold.
 const (
 	reset  = "\x1b[0m"
 	bold   = "\x1b[1m"
@@ -28,7 +28,7 @@ const (
 	yellow = "\x1b[33m"
 )
 
-// mark is a status in one character, and its colour.
+// mark returns the symbol of a status and its colour.
 func mark(s workflow.Status) (symbol, colour string) {
 	switch s {
 	case workflow.Running:
@@ -48,13 +48,13 @@ type detail int
 
 const (
 	everything detail = iota
-	openOnly          // what is done in one line
+	openOnly          // final objects in one line
 	runningOnly
-	groupsOnly // the actions of a group in its line
-	linesOnly  // of the plan's own parts
+	groupsOnly // the actions of a group in the group's line
+	linesOnly  // one line for each child of the plan
 )
 
-// render draws trees for a terminal of so many columns and lines, with as much detail as fits.
+// render draws trees for a terminal of the given columns and lines, with as much detail as fits.
 func render(trees []*tree, width, height int, now time.Time) []string {
 	var lines []line
 	for d := everything; d <= linesOnly; d++ {
@@ -70,7 +70,7 @@ func render(trees []*tree, width, height int, now time.Time) []string {
 			break
 		}
 	}
-	if room := max(height-1, 1); len(lines) > room { // below the picture is the cursor
+	if room := max(height-1, 1); len(lines) > room { // the cursor is below the picture
 		text := fmt.Sprintf("%d more lines do not fit", len(lines)-room+1)
 		lines = append(lines[:room-1], line{plainMark: " ", text: text})
 	}
@@ -133,7 +133,7 @@ func (n *node) lines(indent int, d detail, now time.Time) []line {
 	return lines
 }
 
-// summary stands for the actions of a node that are not shown.
+// summary describes the actions of a node that are not shown.
 func (n *node) summary() string {
 	done, all, running := 0, 0, ""
 	var visit func(*node)
@@ -152,7 +152,7 @@ func (n *node) summary() string {
 		}
 	}
 	visit(n)
-	if n.group == contChecks { // they go on and on
+	if n.group == contChecks { // they have no end to count to
 		return strings.TrimSpace(running)
 	}
 	return fmt.Sprintf("%s(%d of %d)", running, done, all)
@@ -182,7 +182,7 @@ func (l line) draw(width int) string {
 	return s
 }
 
-// cut shortens a text to so many characters.
+// cut shortens a text to at most room characters.
 func cut(text string, room int) string {
 	if utf8.RuneCountInString(text) <= room {
 		return text
@@ -193,7 +193,7 @@ func cut(text string, room int) string {
 	return string([]rune(text)[:room-1]) + "…"
 }
 
-// bar is a bar of progress. What a plan that has succeeded did not need counts as done.
+// bar draws a progress bar. A full bar is full even if the plan skipped actions.
 func bar(done, all int, full bool, width int) string {
 	n := 0
 	switch {

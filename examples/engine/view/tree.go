@@ -12,33 +12,34 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// tree is a plan as it was last seen. It is a copy: the engine's own changes all the time.
+// tree is a copy of a plan as it was last seen. The engine's own plan changes all the time.
 type tree struct {
 	name   string
 	reason workflow.FailureReason
 	root   *node
 	nodes  map[uuid.UUID]*node
-	// before is what was done and under way when the engine picked the plan up.
+	// resumed is set if the plan had begun when the engine picked it up. doneBefore actions were final then,
+	// cutOff running.
 	resumed            bool
 	doneBefore, cutOff int
-	left               error
+	left               error // why the engine left the plan
 }
 
 // node is an object of a plan.
 type node struct {
 	kind workflow.Kind
-	// name is the author's, or says which checks these are.
+	// name is the author's name, or names the checks.
 	name     string
 	group    group
 	parent   *node
 	children []*node
 	state    workflow.State
 	attempts int
-	// failure is of the last attempt.
+	// failure is the message of the last failed attempt.
 	failure string
 }
 
-// group says which checks a node is, or is among.
+// group is the checks group that a node is or belongs to.
 type group int
 
 const (
@@ -86,7 +87,7 @@ func newTree(p *workflow.Plan) *tree {
 	return t
 }
 
-// turn sorts the parts of a plan or block by when they run: some checks come after the work.
+// turn orders the children of a plan or block by when they run: some checks run after the work.
 func (n *node) turn() int {
 	switch {
 	case n.kind == workflow.KindDeferredActions:
@@ -97,7 +98,7 @@ func (n *node) turn() int {
 	return 0
 }
 
-// note takes over an object's own fields, and says what they were.
+// note copies an object's own fields. It also returns the node as it was before.
 func (t *tree) note(o workflow.Object) (n *node, before node) {
 	n = t.nodes[*o.Header().ID]
 	before = *n
@@ -119,7 +120,7 @@ func (t *tree) note(o workflow.Object) (n *node, before node) {
 	return n, before
 }
 
-// actions yields those that are done once: the ones of continuous checks go on and on.
+// actions yields the actions that run once, which leaves out those of continuous checks.
 func (t *tree) actions() func(yield func(*node) bool) {
 	return func(yield func(*node) bool) {
 		for _, n := range t.nodes {
@@ -130,7 +131,7 @@ func (t *tree) actions() func(yield func(*node) bool) {
 	}
 }
 
-// progress counts the actions that are final, of all.
+// progress counts the final actions and all actions.
 func (t *tree) progress() (done, all int) {
 	for n := range t.actions() {
 		all++
@@ -141,7 +142,7 @@ func (t *tree) progress() (done, all int) {
 	return done, all
 }
 
-// runningNow names the actions that are running, in order.
+// runningNow returns the paths of the running actions, sorted.
 func (t *tree) runningNow() []string {
 	var names []string
 	for _, n := range t.nodes {
@@ -153,7 +154,7 @@ func (t *tree) runningNow() []string {
 	return names
 }
 
-// path is a node's name with those that it is part of.
+// path returns the names from the plan down to the node, without the plan's.
 func (n *node) path() string {
 	if n.parent == nil {
 		return ""
@@ -161,7 +162,7 @@ func (n *node) path() string {
 	return strings.TrimPrefix(n.parent.path()+" / "+n.name, " / ")
 }
 
-// took is how long a node has been or was at work.
+// took returns how long a node has run or ran.
 func (n *node) took(now time.Time) time.Duration {
 	switch {
 	case n.state.Start.IsZero():
@@ -194,7 +195,7 @@ func nameOf(o workflow.Object) string {
 	return plain(name)
 }
 
-// plain is a text on one line, without what a terminal would take for an order.
+// plain returns a text on one line, without control characters.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || !unicode.IsPrint(r) {
@@ -204,7 +205,7 @@ func plain(text string) string {
 	}, text)
 }
 
-// leftAsItStands says why the engine has stopped to work on it.
+// leftAsItStands says why the engine left the plan.
 func (t *tree) leftAsItStands() string {
 	return fmt.Sprintf("%s is left as it stands (%v): the next start goes on with it", t.name, t.left)
 }

@@ -1,5 +1,5 @@
-// Package view shows a person how an engine's plans go on: in a terminal as trees that are drawn in place, elsewhere as a line
-// for each transition.
+// Package view shows the progress of an engine's plans: as trees that are redrawn in place in a terminal, or
+// else as a line for each transition.
 package view
 
 import (
@@ -20,42 +20,42 @@ import (
 // frame is the time between two pictures.
 const frame = 100 * time.Millisecond
 
-// mostSaid is for how many lines above the picture there is room.
+// mostSaid is how many lines above the picture stay visible.
 const mostSaid = 4
 
-// View is what a person sees of an engine. It is safe for concurrent use.
+// View shows what an engine does. It is safe for concurrent use.
 type View struct {
 	// Plain leaves out colours. Set it before the first call.
 	Plain bool
 
-	// size gives the columns and lines of the terminal; nil where there is none.
+	// size returns the columns and lines of the terminal; nil if there is no terminal.
 	size func() (width, height int)
 	now  func() time.Time
 
 	mu    sync.Mutex
 	w     io.Writer
 	trees []*tree
-	byID  map[uuid.UUID]*tree // those whose plans are under way, and those that have ended
-	// troubled says that something went wrong apart from the plans that are shown.
+	byID  map[uuid.UUID]*tree // running and ended plans
+	// troubled is set after a problem that belongs to no plan in trees.
 	troubled bool
 
-	said  int // lines that stay above the picture
+	said  int // lines above the picture
 	drawn int // lines of the present picture
 	stop  chan struct{}
 	ended sync.WaitGroup
 }
 
-// New returns a view that writes to w: pictures for a terminal of the size that is given, or lines where size is nil.
+// New returns a view that writes to w: pictures for a terminal of the given size, or lines if size is nil.
 func New(w io.Writer, size func() (width, height int)) *View {
 	return &View{w: w, size: size, now: time.Now, byID: map[uuid.UUID]*tree{}, stop: make(chan struct{})}
 }
 
-// Observer is what tells the view.
+// Observer returns the observer that feeds the view.
 func (v *View) Observer() engine.Observer {
 	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem, Draining: v.draining}
 }
 
-// Start begins to draw, where there is a terminal.
+// Start begins to draw if there is a terminal.
 func (v *View) Start() {
 	if v.size == nil {
 		return
@@ -76,7 +76,8 @@ func (v *View) Start() {
 	})
 }
 
-// End draws the last picture, and sums up. It returns whether all plans are Completed, and there was no problem. Nothing may be told to the view any more.
+// End draws the last picture and a summary. It reports whether all plans are Completed and there was no
+// problem. The view must not be used afterwards.
 func (v *View) End() (completed bool) {
 	close(v.stop)
 	v.ended.Wait()
@@ -101,7 +102,7 @@ func (v *View) End() (completed bool) {
 	return completed
 }
 
-// Say writes a line, above the picture where there is one.
+// Say writes a line, above the picture if there is one.
 func (v *View) Say(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -118,16 +119,17 @@ func (v *View) say(text string) {
 	v.draw(text + "\n")
 }
 
-// draw replaces the picture by text that stays, and a new one below it. It is one write, so that nothing flickers.
+// draw replaces the picture by text that stays and a new picture below it. It writes once, so that nothing
+// flickers.
 func (v *View) draw(text string) {
 	var b strings.Builder
 	if v.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
 	b.WriteString("\r\x1b[J" + text)
-	b.WriteString("\x1b[?7l") // a line that is too wide after all is cut and not wrapped
+	b.WriteString("\x1b[?7l") // cuts lines that are too wide instead of wrapping them
 	width, height := v.size()
-	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // what was said last stays in sight
+	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // the last lines said stay visible
 	for _, l := range lines {
 		if v.Plain {
 			l = styles.ReplaceAllString(l, "")
@@ -139,10 +141,10 @@ func (v *View) draw(text string) {
 	_, _ = io.WriteString(v.w, b.String())
 }
 
-// styles matches what sets colours and weights.
+// styles matches escape sequences for colours and weights.
 var styles = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// draining says what an interrupt waits for.
+// draining says which actions an interrupt waits for.
 func (v *View) draining() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,7 +204,7 @@ func (v *View) changed(o workflow.Object) {
 	text := v.now().Format(time.TimeOnly) + " " + name + ": " + n.state.Status.String()
 	switch {
 	case n.state.Status == before.state.Status && (n.group == contChecks || n.kind != workflow.KindAction):
-		return // a round more
+		return // another round of a continuous check
 	case n.attempts > before.attempts && n.attempts > 1:
 		text += fmt.Sprintf(", attempt %d", n.attempts)
 	case n.failure != "":
@@ -219,7 +221,7 @@ func (v *View) left(id uuid.UUID, err error) {
 		return
 	}
 	t.left = err
-	if !errors.Is(err, engine.ErrDraining) { // else the end is near, and tells of all
+	if !errors.Is(err, engine.ErrDraining) { // End says it at a shutdown
 		v.say(t.leftAsItStands())
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// sample is a plan in the middle of its work.
+// sample is a running plan.
 func sample() *workflow.Plan {
 	action := func(name string, s workflow.Status, attempts ...workflow.Attempt) *workflow.Action {
 		return &workflow.Action{Name: name, Plugin: "p", Attempts: attempts, State: state(s)}
@@ -114,7 +114,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestRenderFits: no line is wider than the terminal, and the picture is not higher, whatever the size.
+// TestRenderFits checks that the picture fits terminals of any size.
 func TestRenderFits(t *testing.T) {
 	trees := []*tree{newTree(sample()), newTree(sample())}
 	for width := 0; width < 120; width += 7 {
@@ -145,7 +145,7 @@ func TestLines(t *testing.T) {
 	o.Changed(a)
 	a.State.Status = workflow.Completed
 	o.Changed(a)
-	o.Changed(p.ContChecks.Actions[0]) // a round is no news
+	o.Changed(p.ContChecks.Actions[0]) // another round is not shown
 	p.State.Status, p.Reason, p.State.End = workflow.Failed, workflow.BlockFailed, noon
 	o.Changed(p)
 	o.Problem(errors.New("two\nlines"))
@@ -179,7 +179,7 @@ func TestLeftIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestProblemIsNoSuccess: a plan that could not be picked up is not among those that are shown.
+// TestProblemIsNoSuccess checks that a plan that could not be picked up makes End report a failure.
 func TestProblemIsNoSuccess(t *testing.T) {
 	for _, err := range []error{nil, errors.New("why")} {
 		v := New(&bytes.Buffer{}, nil)
@@ -192,7 +192,7 @@ func TestProblemIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestPictures: each picture takes the place of the one before, and what is said stays above.
+// TestPictures checks that each picture replaces the one before, and that lines said stay above.
 func TestPictures(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out, func() (int, int) { return 80, 24 })
@@ -210,7 +210,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestPlain: NO_COLOR leaves marks and the cursor's movements.
+// TestPlain checks that Plain leaves out colours only.
 func TestPlain(t *testing.T) {
 	picture := func(plain bool) string {
 		var out bytes.Buffer
@@ -227,7 +227,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestDraining: an interrupt says what it waits for.
+// TestDraining checks that an interrupt says which actions it waits for.
 func TestDraining(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out, nil)
