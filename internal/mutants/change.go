@@ -23,20 +23,21 @@ import (
 
 // change is one random mutation of the code: other text in place of some.
 type change struct {
-	// file is the path within the module, fn the function or the name of the constant or variable, as Type.Method.
+	// file is the path within the module. fn is the function, as Type.Method, or the name of the constant or
+	// variable.
 	file, fn string
 	// rule names the kind of change.
 	rule string
 	// source is the changed code on one line.
 	source string
-	// nth counts the changes of a function by the same rule to the same source, from 1.
+	// nth counts the changes of a function with the same rule and source, from 1.
 	nth int
-	// from and to are offsets in the file, text is what they are replaced with.
+	// from and to are offsets in the file. text replaces what is between them.
 	from, to int
 	text     string
 }
 
-// maxSource is how much of the changed code a key holds, in bytes.
+// maxSource is how much of the changed code a key contains, in bytes.
 const maxSource = 90
 
 // key names a change by what is changed and how, not by its line: edits elsewhere leave it as it is.
@@ -52,8 +53,8 @@ func (c change) key() string {
 	return key
 }
 
-// sample puts changes into an order that depends on the seed and their keys alone. An edit of the code leaves the order of
-// all other changes as it is.
+// sample sorts changes by a hash of seed and key. An edit of the code therefore keeps the order of all other
+// changes.
 func sample(changes []change, seed uint64) []change {
 	rank := func(c change) []byte {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, c.key()))
@@ -64,7 +65,7 @@ func sample(changes []change, seed uint64) []change {
 	return sorted
 }
 
-// program is a package's production code with its types.
+// program is the production code of a package, with types.
 type program struct {
 	fset  *token.FileSet
 	names []string // of the files, within the module
@@ -75,7 +76,8 @@ type program struct {
 	deps  types.Importer
 }
 
-// load reads and type-checks a package of the module at root. The packages that it imports come from the build cache.
+// load reads and type-checks a package of the module at root. The packages that it imports come from the
+// build cache.
 func load(root, pattern string) (*program, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly", pattern)
 	cmd.Dir = root
@@ -141,7 +143,7 @@ func (p *program) mutated(c change) []byte {
 	return slices.Concat(text[:c.from], []byte(c.text), text[c.to:])
 }
 
-// compiles says whether the package compiles with the change.
+// compiles reports whether the package compiles with the change.
 func (p *program) compiles(c change) bool {
 	file, err := parser.ParseFile(p.fset, c.file, p.mutated(c), parser.SkipObjectResolution)
 	if err != nil {
@@ -152,7 +154,7 @@ func (p *program) compiles(c change) bool {
 	return p.check(files, nil) == nil
 }
 
-// changes returns all mutations of the package, whether they compile or not, in the order of the code.
+// changes returns all changes of the package in the order of the code, including changes that do not compile.
 func (p *program) changes() []change {
 	var all []change
 	for _, name := range p.names {
@@ -191,7 +193,7 @@ func (p *program) changes() []change {
 	return all
 }
 
-// forText are methods that make text for people.
+// forText holds the methods that make text for people.
 var forText = map[string]bool{"String": true, "Error": true, "GoString": true, "Format": true}
 
 func functionName(decl *ast.FuncDecl) string {
@@ -213,12 +215,12 @@ type mutator struct {
 	*program
 	file, fn string
 	found    []change
-	// results are those of the innermost function.
+	// results are the results of the innermost function.
 	results *ast.FieldList
 	ignored map[ast.Expr]bool
 }
 
-// change adds a change of a node into text.
+// change adds a change that replaces a node by text.
 func (m *mutator) change(rule string, old ast.Node, text string) {
 	from, to := m.fset.Position(old.Pos()).Offset, m.fset.Position(old.End()).Offset
 	m.found = append(m.found, change{
@@ -292,7 +294,7 @@ func (m *mutator) walk(root ast.Node) {
 	})
 }
 
-// condition negates a condition, unless it is a comparison or a bare negation: binary turns the first, and this the second.
+// condition negates a condition. Comparisons are left to binary.
 func (m *mutator) condition(e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
@@ -308,14 +310,14 @@ func (m *mutator) condition(e ast.Expr) {
 	m.change("negated", e, "!("+m.text(e)+")")
 }
 
-// empty takes away what a block does, unless that is one statement which is removed by itself.
+// empty removes the statements of a block, unless the block is one statement that is removable itself.
 func (m *mutator) empty(list []ast.Stmt) {
 	if len(list) > 1 || len(list) == 1 && !removable(list[0]) {
 		m.change("emptied", stretch{list[0].Pos(), list[len(list)-1].End()}, m.uses(list...))
 	}
 }
 
-// removable says whether a statement may be missing, as far as the language goes.
+// removable reports whether the language allows the statement to be missing.
 func removable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -326,13 +328,14 @@ func removable(s ast.Stmt) bool {
 	return false
 }
 
-// stretch is a node made of several.
+// stretch is a node that spans several nodes.
 type stretch struct{ pos, end token.Pos }
 
 func (s stretch) Pos() token.Pos { return s.pos }
 func (s stretch) End() token.Pos { return s.end }
 
-// uses is a statement that uses the local variables which some statements use, so that the compiler does not miss them.
+// uses returns a statement that uses the local variables of some statements, so that the compiler does not
+// report them as unused.
 func (m *mutator) uses(list ...ast.Stmt) string {
 	var names []string
 	for _, s := range list {
@@ -354,7 +357,7 @@ func (m *mutator) uses(list ...ast.Stmt) string {
 	return strings.Repeat("_, ", len(names)-1) + "_ = " + strings.Join(names, ", ")
 }
 
-// returned drops the error of a return statement, and turns its bools.
+// returned drops the error of a return statement and negates its bools.
 func (m *mutator) returned(s *ast.ReturnStmt) {
 	if m.results != nil && len(s.Results) == m.results.NumFields() && len(s.Results) > 0 {
 		others, last := s.Results[:len(s.Results)-1], s.Results[len(s.Results)-1]
@@ -363,7 +366,7 @@ func (m *mutator) returned(s *ast.ReturnStmt) {
 			kept := ""
 			for _, e := range others {
 				kept += m.text(e) + ", "
-				m.ignored[e] = true // nobody looks at what comes with an error
+				m.ignored[e] = true // callers ignore results that come with an error
 			}
 			m.change("error dropped", s, "_ = "+m.text(last)+"; return "+kept+"nil")
 		}
@@ -422,7 +425,7 @@ func (m *mutator) isNumber(e ast.Expr) bool {
 	return ok && b.Info()&types.IsNumeric != 0
 }
 
-// literal changes a number. Texts are left alone: those that matter are pinned by golden files, and most are for people.
+// literal changes a number. Texts stay: golden files pin those that matter, and most are for people.
 func (m *mutator) literal(l *ast.BasicLit) {
 	switch {
 	case m.ignored[l]:
@@ -436,7 +439,7 @@ func (m *mutator) literal(l *ast.BasicLit) {
 	}
 }
 
-// ident turns true, false, min and max.
+// ident swaps true and false, and min and max.
 func (m *mutator) ident(id *ast.Ident) {
 	other := map[string]string{"true": "false", "false": "true", "min": "max", "max": "min"}[id.Name]
 	if obj := m.info.Uses[id]; other != "" && !m.ignored[id] && obj != nil && obj.Parent() == types.Universe {
@@ -462,7 +465,7 @@ func (m *mutator) branch(s *ast.BranchStmt) {
 	}
 }
 
-// makesText says whether a call makes the text of an error or of a message.
+// makesText reports whether a call makes the text of an error or a message.
 func (m *mutator) makesText(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -1,6 +1,6 @@
 package main
 
-// equivalent are random changes that no test can notice, by key, each with its reason. They are not chosen.
+// equivalent holds random changes that no test can notice, by key, with the reason. They are never chosen.
 var equivalent = map[string]string{
 	"creator.go creation.object: emptied: return nil, nil, fmt.Errorf(\"encode object: %w\", err)":                                                      "all that the object holds was encoded before, part by part",
 	"internal/blob/client.go Client.Get: arithmetic: 1<<20":                                                                                             "it bounds how much memory is taken before a byte has come",

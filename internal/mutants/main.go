@@ -1,5 +1,5 @@
-// Command mutants shows that the tests can fail. It changes the code in one place at a time and runs the tests. A mutant that
-// survives is a hole in the tests.
+// Command mutants shows that the tests can fail. It changes the code in one place at a time and runs the
+// tests. A mutant that survives is a hole in the tests.
 //
 //	go run ./internal/mutants                      the list: each mutant takes one rule of the protocol away
 //	go run ./internal/mutants -random 100          100 random changes, always the same
@@ -7,8 +7,8 @@
 //	go run ./internal/mutants -run MD5             the mutants whose names match
 //	go run ./internal/mutants -list                the names only
 //
-// Each mutant of the list names the tests that should kill it, and those run first. Only if they pass does the command measure
-// what every test runs through, which takes minutes, and runs the rest.
+// Each mutant of the list names the tests that should kill it, and those run first. Only if they pass does
+// the command measure what every test runs through, which takes minutes, and runs the rest.
 //
 // The names of random changes begin with their numbers, so -run '^0[3-9]' continues after the first 30.
 package main

@@ -1,7 +1,7 @@
 package main
 
-// mutants take away what the protocol rests on, one thing at a time: conditions, writeids, orders, checks of bytes, ages, and
-// what readers conclude.
+// mutants take away what the protocol rests on, one thing at a time: conditions, writeids, orders, checks of
+// bytes, ages, and what readers conclude.
 var mutants = []mutant{
 	// Conditions.
 	{"condition: Create overwrites an entry", "creator.go", "c.entry.body, c.entry.metadata, blob.IfNew)", "c.entry.body, c.entry.metadata, blob.Always)", "TestCreate"},

@@ -11,8 +11,8 @@ import (
 // root is the module's folder, relative to this package.
 const root = "../.."
 
-// TestMutantsFit checks that each mutant has its place in the code, compiles, and names a test that exists. The command tells
-// whether the test kills it.
+// TestMutantsFit checks that each mutant has its place in the code, compiles, and names a test that exists.
+// The command tells whether the test kills it.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
 	programs := programs(t, vault.covered)

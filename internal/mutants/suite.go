@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scope names packages of a module by patterns: those that random changes are made in, those whose tests run, and those whose
-// coverage by each test is measured.
+// scope names packages of a module by patterns: those that random changes are made in, those whose tests run,
+// and those whose coverage by each test is measured.
 type scope struct{ mutated, tested, covered []string }
 
 // vault is the scope of this module. Azurite is left out: what it notices, the emulator must notice too.
@@ -47,7 +47,8 @@ type suite struct {
 	workers  int                 // how many test binaries run at the same time
 	packages []string            // the folders of packages with tests
 	names    map[string][]string // of the tests, by folder
-	// measure runs every test by itself. It takes minutes, so it is called only when the likely tests do not kill a mutant.
+	// measure runs every test by itself. It takes minutes, so it is called only when the likely tests do not
+	// kill a mutant.
 	measure func() (coverage, error)
 	// tried holds the outcomes of what is done once without any change, by package and test, as func() error.
 	tried sync.Map
@@ -107,7 +108,8 @@ func newSuite(ctx context.Context, what scope, root, dir string, workers int) (*
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
-// matching returns the folders of packages that have a test which a -run pattern matches. The folder of file comes first.
+// matching returns the folders of packages that have a test which a -run pattern matches. The folder of file
+// comes first.
 func (s *suite) matching(pattern, file string) []string {
 	var tops []string // the pattern without its subtests
 	for alternative := range strings.SplitSeq(pattern, "|") {
@@ -272,9 +274,9 @@ func newTrial(name, file string, text []byte, from, to int, replacement string) 
 
 // try runs the tests on a trial until one fails, and returns its name; "" if none does.
 //
-// The likely tests run first, in -short mode and then without. The other tests that run through the changed code follow in
-// -short mode, quick tests before slow ones. Everything that runs through the changed function comes last, without -short. The
-// waves without -short are left out if short is set.
+// The likely tests run first, in -short mode and then without. The other tests that run through the changed
+// code follow in -short mode, quick tests before slow ones. Everything that runs through the changed function
+// comes last, without -short. The waves without -short are left out if short is set.
 func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, err error) {
 	dir, err := os.MkdirTemp(s.dir, "trial")
 	if err != nil {
