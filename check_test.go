@@ -35,6 +35,19 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		container  string
 		plan, done *workflow.Plan
 	}
+	var at time.Time
+	var prepared store
+	inBubble(t, "preparation", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		prepared = store{Server: server, plan: created(t, v, plantest.Full())}
+		_, prepared.done = running(t, v, plantest.Full())
+		if err := v.UpdatePlan(t.Context(), prepared.done); err != nil {
+			t.Fatal(err)
+		}
+		for prepared.container = range server.Containers() {
+		}
+		at = time.Now().Round(0)
+	})
 	name := func(s store, role string) string { return "plans/" + s.plan.ID.String() + "-" + role + ".json" }
 	part := func(s store) string {
 		return "actions/" + s.plan.ID.String() + "/" + s.plan.Blocks[0].Sequences[0].Actions[0].ID.String() + ".json"
@@ -97,43 +110,42 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		"a strange name":        {func(s store) { s.Put(s.container, "plans/README", []byte("hello"), nil) }, azblob.Stray, nil},
 		"a plan of another day": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now().AddDate(0, 0, -3)).String(), nil, nil) }, azblob.Stray, nil},
 	} {
-		inBubble(t, what, func(t *testing.T, server *emulator.Server) {
-			v := onEmulator(t, server)
-			s := store{Server: server, plan: created(t, v, plantest.Full())}
-			_, s.done = running(t, v, plantest.Full())
-			if err := v.UpdatePlan(t.Context(), s.done); err != nil {
-				t.Fatal(err)
-			}
-			for s.container = range server.Containers() {
-			}
-			c.breaks(s)
-			if now, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" {
-				t.Errorf("at once: %+v, %v", now, err)
-			}
-			time.Sleep(pastGrace)
-			report, err := v.Check(t.Context(), azblob.CheckOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.want == "" {
-				if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Blobs != stored(server) || report.Bytes == 0 {
-					t.Errorf("%+v; %d blobs are stored", report, stored(server))
+		t.Run(what, func(t *testing.T) {
+			inBubbleOf(t, prepared.Clone(), func(t *testing.T, server *emulator.Server) {
+				time.Sleep(time.Until(at))
+				strict(t, server)
+				v := onEmulator(t, server)
+				s := prepared
+				s.Server = server
+				c.breaks(s)
+				if now, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" {
+					t.Errorf("at once: %+v, %v", now, err)
 				}
-				return
-			}
-			if len(report.Problems) != 1 || report.Problems[0].Kind != c.want || report.Problems[0].Detail == "" {
-				t.Errorf("want %q alone, got %v", c.want, report.Problems)
-			}
-			if n := stored(server); report.Blobs != n {
-				t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
-			}
-			if c.remedy == nil {
-				return
-			}
-			if err := c.remedy(t.Context(), v, report.Problems[0].Plan); err != nil {
-				t.Errorf("the remedy: %v", err)
-			}
-			sound(t, v)
+				time.Sleep(pastGrace)
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.want == "" {
+					if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Blobs != stored(server) || report.Bytes == 0 {
+						t.Errorf("%+v; %d blobs are stored", report, stored(server))
+					}
+					return
+				}
+				if len(report.Problems) != 1 || report.Problems[0].Kind != c.want || report.Problems[0].Detail == "" {
+					t.Errorf("want %q alone, got %v", c.want, report.Problems)
+				}
+				if n := stored(server); report.Blobs != n {
+					t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
+				}
+				if c.remedy == nil {
+					return
+				}
+				if err := c.remedy(t.Context(), v, report.Problems[0].Plan); err != nil {
+					t.Errorf("the remedy: %v", err)
+				}
+				sound(t, v)
+			})
 		})
 	}
 }

@@ -21,19 +21,6 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// v7At is a UUIDv7 of a time.
-func v7At(at time.Time) uuid.UUID {
-	id := workflow.NewV7()
-	ms := at.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
-}
-
-// farAhead is an ID of the day after tomorrow.
-func farAhead() uuid.UUID { return v7At(time.Now().Add(25 * time.Hour)) }
-
 // ofMicrosoft is a UUID of version 7 and another variant.
 func ofMicrosoft() uuid.UUID {
 	id := workflow.NewV7()
@@ -70,117 +57,18 @@ func wantFieldError(t *testing.T, what string, server *emulator.Server, op, fiel
 	}
 }
 
-// badFields are edits that make a plan wrong in one field, wherever it comes from.
-var badFields = []struct {
-	field string
-	edit  func(p *workflow.Plan)
-}{
-	{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }},
-	{"Blocks[0].Sequences[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }},
-	{"Blocks[0].Sequences[0].Actions[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[1] = nil }},
-	{"BypassChecks.Actions[0]", func(p *workflow.Plan) { p.BypassChecks.Actions[0] = nil }},
-	{"PreChecks.Actions[0]", func(p *workflow.Plan) { p.PreChecks.Actions[0] = nil }},
-	{"ContChecks.Actions[0]", func(p *workflow.Plan) { p.ContChecks.Actions[0] = nil }},
-	{"PostChecks.Actions[0]", func(p *workflow.Plan) { p.PostChecks.Actions[0] = nil }},
-	{"DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.DeferredChecks.Actions[0] = nil }},
-	{"Blocks[1].DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.Blocks[1].DeferredChecks.Actions[0] = nil }},
-	{"DeferredActions.Batches[2]", func(p *workflow.Plan) { p.DeferredActions.Batches[2] = nil }},
-	{"DeferredActions.Batches[0].Actions[0]", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0] = nil }},
-
-	{"Blocks[1].ID", func(p *workflow.Plan) { p.Blocks[0].ID = workflow.NewV7(); p.Blocks[1].ID = p.Blocks[0].ID }},
-	{"Blocks[0].ID", func(p *workflow.Plan) { p.ID = workflow.NewV7(); ownAll(p); p.Blocks[0].ID = p.ID }},
-	{"DeferredActions.Batches[0].Actions[0].ID", func(p *workflow.Plan) {
-		p.PreChecks.ID = workflow.NewV7()
-		p.DeferredActions.Batches[0].Actions[0].ID = p.PreChecks.ID
-	}},
-	{"Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = p.Blocks[0] }},
-	{"PreChecks", func(p *workflow.Plan) { p.PreChecks = p.BypassChecks }},
-	{"Blocks[0].PlanID", func(p *workflow.Plan) { p.Blocks[0].PlanID = workflow.NewV7() }},
-	{"Blocks[0].Sequences[0].Actions[0].PlanID", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].PlanID = workflow.NewV7() }},
-	{"Blocks[0].ID", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.New() }},
-	{"Blocks[0].ID", func(p *workflow.Plan) { p.Blocks[0].ID = ofMicrosoft() }},
-	{"ID", func(p *workflow.Plan) { p.ID = uuid.New(); ownAll(p) }},
-	{"ID", func(p *workflow.Plan) { p.ID = ofMicrosoft(); ownAll(p) }},
-	{"ID", func(p *workflow.Plan) { p.ID = uuid.Max; ownAll(p) }},
-
-	{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "nobody's" }},
-	{"PreChecks.Actions[0].Plugin", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "" }},
-	{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = "text" }},
-	{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = plantest.Response{} }},
-	{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = map[string]any{} }},
-	{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = json.RawMessage(`{"Number":"one"}`) }},
-	{"PreChecks.Actions[0].Req", func(p *workflow.Plan) { p.PreChecks.Actions[0].Req = json.RawMessage(`{`) }},
-
-	{"Name", func(p *workflow.Plan) { p.Name = "\xff" }},
-	{"Descr", func(p *workflow.Plan) { p.Descr = "a\xc3" }},
-	{"Blocks[0].Name", func(p *workflow.Plan) { p.Blocks[0].Name = "\xff" }},
-	{"Blocks[0].Descr", func(p *workflow.Plan) { p.Blocks[0].Descr = "\xff" }},
-	{"Blocks[0].Sequences[0].Name", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Name = "\xff" }},
-	{"Blocks[0].Sequences[0].Descr", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Descr = "\xff" }},
-	{"Blocks[0].Sequences[0].Actions[0].Name", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Name = "\xff" }},
-	{"Blocks[0].Sequences[0].Actions[0].Descr", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Descr = "\xff" }},
-	{"Blocks[0].Sequences[0].Actions[0].Plugin", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Plugin = "\xff" }},
-	{"DeferredActions.Batches[0].Name", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Name = "\xff" }},
-	{"DeferredActions.Batches[0].Descr", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Descr = "\xff" }},
-
-	{"PreChecks.Delay", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
-	{"Blocks[0].EntranceDelay", func(p *workflow.Plan) { p.Blocks[0].EntranceDelay = -1 }},
-	{"Blocks[0].ExitDelay", func(p *workflow.Plan) { p.Blocks[0].ExitDelay = -1 }},
-	{"Blocks[0].Concurrency", func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 }},
-	{"Blocks[0].ToleratedFailures", func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 }},
-	{"PreChecks.Actions[0].Timeout", func(p *workflow.Plan) { p.PreChecks.Actions[0].Timeout = -1 }},
-	{"PreChecks.Actions[0].Retries", func(p *workflow.Plan) { p.PreChecks.Actions[0].Retries = -1 }},
-	{"DeferredActions.Batches[1].When", func(p *workflow.Plan) { p.DeferredActions.Batches[1].When = 99 }},
-	{"Reason", func(p *workflow.Plan) { p.Reason = -1 }},
-	{"SubmitTime", func(p *workflow.Plan) { p.SubmitTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
-	{"Blocks[0].State.Start", func(p *workflow.Plan) { p.Blocks[0].State.Start = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
-	{"Blocks[0].State.End", func(p *workflow.Plan) { p.Blocks[0].State.End = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
-	{"Blocks[0].State.Status", func(p *workflow.Plan) { p.Blocks[0].State.Status = 99 }},
-	{"Blocks[0].State.Status", func(p *workflow.Plan) { p.Blocks[0].State.Status = -1 }},
-}
-
-// ownAll gives all parts of a plan its ID, where they say a plan's at all.
-func ownAll(p *workflow.Plan) {
-	for o, parent := range workflow.Walk(p) {
-		if parent != nil && *o.Header().PlanID != uuid.Nil {
-			*o.Header().PlanID = p.ID
-		}
-	}
-}
-
 func TestCreateRefusesBadPlans(t *testing.T) {
 	server := emulator.New()
 	v := onEmulator(t, server)
 	wantRefusal(t, "nil", server, "Create", "Plan", v.Create(t.Context(), nil))
-
-	tests := badFields
-	add := func(field string, edit func(p *workflow.Plan)) {
-		tests = append(tests, struct {
-			field string
-			edit  func(p *workflow.Plan)
-		}{field, edit})
-	}
-	for s := workflow.Running; s.Valid(); s++ {
-		add("State.Status", func(p *workflow.Plan) { p.State.Status = s })
-		add("PreChecks.State.Status", func(p *workflow.Plan) { p.PreChecks.State.Status = s })
-		add("Blocks[1].State.Status", func(p *workflow.Plan) { p.Blocks[1].State.Status = s })
-		add("Blocks[1].Sequences[0].State.Status", func(p *workflow.Plan) { p.Blocks[1].Sequences[0].State.Status = s })
-		add("Blocks[1].Sequences[0].Actions[0].State.Status", func(p *workflow.Plan) { p.Blocks[1].Sequences[0].Actions[0].State.Status = s })
-		add("DeferredActions.State.Status", func(p *workflow.Plan) { p.DeferredActions.State.Status = s })
-		add("DeferredActions.Batches[2].State.Status", func(p *workflow.Plan) { p.DeferredActions.Batches[2].State.Status = s })
-	}
-	add("ID", func(p *workflow.Plan) { p.ID = farAhead(); ownAll(p) })
-	add("Blocks[0].ID", func(p *workflow.Plan) { p.Blocks[0].ID = farAhead() })
-	add("PreChecks.Actions[0].Attempts", func(p *workflow.Plan) { p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1) })
-
-	for i, test := range tests {
+	for i, bad := range slices.Concat(plantest.BadPlans(), plantest.BadNewPlans()) {
 		p := plantest.Full()
-		test.edit(p)
+		bad.Edit(p)
 		before := asText(p)
-		what := fmt.Sprintf("%d, %s", i, test.field)
-		wantFieldError(t, what, server, "Create", test.field, v.Create(t.Context(), p))
+		what := fmt.Sprintf("%d, %s %s", i, bad.Field, bad.Problem)
+		wantFieldError(t, what, server, "Create", bad.Field, v.Create(t.Context(), p))
 		if asText(p) != before {
-			t.Errorf("%s: the plan that was refused has changed", what)
+			t.Errorf("%s: the refused plan has changed", what)
 		}
 	}
 }
@@ -316,8 +204,8 @@ func TestPlansAtTheEdgeAreTaken(t *testing.T) {
 	for what, edit := range map[string]func(p *workflow.Plan){
 		"all left out": func(p *workflow.Plan) { *p = workflow.Plan{} },
 		"empty lists":  func(p *workflow.Plan) { p.Blocks = []*workflow.Block{}; p.PreChecks.Actions = []*workflow.Action{} },
-		"tomorrow":     func(p *workflow.Plan) { p.ID = v7At(time.Now().Add(23 * time.Hour)) },
-		"long ago":     func(p *workflow.Plan) { p.ID = v7At(time.UnixMilli(0)) },
+		"tomorrow":     func(p *workflow.Plan) { p.ID = workflow.NewV7At(time.Now().Add(23 * time.Hour)) },
+		"long ago":     func(p *workflow.Plan) { p.ID = workflow.NewV7At(time.UnixMilli(0)) },
 		"own IDs": func(p *workflow.Plan) {
 			p.ID = workflow.NewV7()
 			p.Blocks[0].ID = workflow.NewV7()
@@ -537,15 +425,15 @@ func childless(o workflow.Object) {
 func TestUpdatePlanRefusesBadPlans(t *testing.T) {
 	server := emulator.New()
 	v := onEmulator(t, server)
-	for i, test := range badFields {
+	for i, bad := range plantest.BadPlans() {
 		p := planInVault(t, v, server)
-		p.State.Status = workflow.Completed // written with all its parts; of others only their IDs are looked at
-		test.edit(p)
+		p.State.Status = workflow.Completed // a final update checks all sub-objects; others check their IDs only
+		bad.Edit(p)
 		before := asText(p)
-		what := fmt.Sprintf("%d, %s", i, test.field)
-		wantFieldError(t, what, server, "UpdatePlan", test.field, v.UpdatePlan(t.Context(), p))
+		what := fmt.Sprintf("%d, %s %s", i, bad.Field, bad.Problem)
+		wantFieldError(t, what, server, "UpdatePlan", bad.Field, v.UpdatePlan(t.Context(), p))
 		if asText(p) != before {
-			t.Errorf("%s: the plan that was refused has changed", what)
+			t.Errorf("%s: the refused plan has changed", what)
 		}
 	}
 	for field, edit := range map[string]func(p *workflow.Plan){

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -28,13 +28,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
-
-// updating says whether the golden files are to be written anew: the flag -update belongs to the traces in trace_test.go, and
-// a test binary has each flag once.
-func updating() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
 
 // goldenPlan is a plan in which at least one object of each kind has every field set, and in which nothing is left to chance.
 func goldenPlan() *workflow.Plan {
@@ -180,23 +173,14 @@ func TestGoldenMetadata(t *testing.T) {
 	golden(t, "metadata", append(text, '\n'), errors.Join(err, marshalErr))
 }
 
-// golden compares bytes with a golden file, or writes it.
+// golden compares what was encoded with a golden file.
 func golden(t *testing.T, name string, got []byte, err error) {
 	t.Helper()
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
 		return
 	}
-	file := filepath.Join("testdata", "schema1", name+".json")
-	if updating() {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, got, 0o644)); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want := readGolden(t, name); !bytes.Equal(got, want) {
-		t.Errorf("%s is encoded to\n%s\nits golden file has\n%s", name, got, want)
-	}
+	goldentest.Equal(t, filepath.Join("testdata", "schema1", name+".json"), got)
 }
 
 func readGolden(t testing.TB, name string) []byte {

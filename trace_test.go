@@ -1,9 +1,7 @@
 package azblob_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,13 +13,12 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestTraces holds the requests of each operation against testdata/traces.txt, which is documentation too: what is asked,
 // in which order, under which condition. The vault sends one request at a time here, so that the order is the same each time.
@@ -108,7 +105,7 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
-		golden(t, "traces.txt", named(out.String()))
+		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(named(out.String())))
 	})
 }
 
@@ -121,27 +118,6 @@ func named(trace string) string {
 		}
 		return letters[id]
 	})
-}
-
-// golden holds text against a file in testdata, or rewrites the file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs; go test -update rewrites it.\nwant:\n%s\ngot:\n%s", path, want, got)
-	}
 }
 
 // dayContainer matches the name of a day of the prefix "test".
