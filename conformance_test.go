@@ -3,6 +3,7 @@ package azblob_test
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,33 +15,61 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/internal/effort"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestConformance runs the suite over the vault: on the emulator in virtual time, and on Azurite where it is installed.
+// slowCases matches the cases of the suite that take a third of its time.
+var slowCases = regexp.MustCompile(`5,000 actions|of 1 MB|dies at any request is finished|two nodes at once, and again`)
+
+// TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite. The slow cases and the random
+// operations run on Azurite only with PLANVAULT_LONG; the race pass leaves the slow cases out.
 func TestConformance(t *testing.T) {
+	slow := 0
+	for _, c := range storagetest.Cases() {
+		if slowCases.MatchString(c.Name) {
+			slow++
+		}
+	}
+	if slow != 4 {
+		t.Errorf("slowCases matches %d cases, want 4", slow)
+	}
 	t.Run("emulator", func(t *testing.T) {
-		storagetest.Run(t, storagetest.Harness{New: emulated, Around: synctest.Test}, metamorphic.Cases()...)
+		storagetest.Run(t, storagetest.Harness{
+			New: func(t storagetest.T) storagetest.Store {
+				return emulated(t, effort.Pick(false, true, true))
+			},
+			Around: synctest.Test,
+		}, metamorphic.Cases()...)
 	})
 	t.Run("azurite", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("left out by -short: the race detector sees the same cases on the emulator")
 		}
 		connectionString := azurite.Get(t).ConnectionString()
+		var more []storagetest.Case
+		if effort.Long() {
+			more = metamorphic.Cases()
+		}
 		storagetest.Run(t, storagetest.Harness{
 			New:      func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) },
 			Parallel: true, // each case has a prefix of its own
-		}, metamorphic.Cases()...)
+		}, more...)
 	})
 }
 
-// emulated is a store on an emulator in this process, with pages so small that listings have several.
-func emulated(t storagetest.T) storagetest.Store {
-	if testing.Short() && (strings.Contains(t.Name(), "5,000") || strings.Contains(t.Name(), "1_MB")) {
-		t.Skipf("left out by -short: the race detector finds nothing in it that smaller plans do not show")
+// skipSlow skips a slow case unless slow cases are wanted.
+func skipSlow(t storagetest.T, wanted bool) {
+	if !wanted && slowCases.MatchString(strings.ReplaceAll(t.Name(), "_", " ")) {
+		t.Skipf("a slow case")
 	}
+}
+
+// emulated is a store on an emulator in this process, with pages so small that listings have several.
+func emulated(t storagetest.T, slow bool) storagetest.Store {
+	skipSlow(t, slow)
 	server := emulator.New(emulator.WithPageLimit(20), emulator.WithoutLog())
 	strict(t, server)
 	return onConnections(server, func() policy.Transporter { return server.Transport() }).Store()
@@ -59,6 +88,7 @@ func onConnections(server *emulator.Server, dial func() policy.Transporter) conf
 
 // onAzurite is a store on Azurite under a prefix of its own.
 func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
+	skipSlow(t, effort.Long())
 	prefix := "t" + uuid.NewString()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
