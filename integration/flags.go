@@ -44,9 +44,9 @@ var long = []string{
 	"suite/create/requests and responses of 1 MB come back unchanged",
 	"suite/recovery/a Recovery that dies at any request is finished by another",
 	"suite/recovery/two nodes at once leave nothing unfinished",
-	"suite/model/a vault answers random operations as a plain map does",
-	"suite/model/passing faults do not show",
-	"suite/model/what a dying process did is done whole or not at all",
+	"suite/model/a vault answers random operations like a map",
+	"suite/model/temporary faults change no result",
+	"suite/model/the call of a dying process takes effect completely or not at all",
 	"suite/model/concurrent histories are linearizable for each plan",
 }
 

@@ -159,8 +159,7 @@ func listBody(s *stage) {
 }
 
 func listContextEnds(s *stage) {
-	s.ages(20)
-	all := s.plansOf(s.list(s.vault))
+	all := s.ages(20)
 	s.leavesNoGoroutine(func() {
 		v := s.Open(s.T)
 		for _, f := range everyFilter(all) {
@@ -239,14 +238,6 @@ func resultIDs(results []storage.ListResult) (list []uuid.UUID) {
 		list = append(list, r.ID)
 	}
 	return list
-}
-
-// plansOf returns plans with the IDs of results, for everyFilter.
-func (s *stage) plansOf(results []storage.ListResult) (plans []*workflow.Plan) {
-	for _, r := range results {
-		plans = append(plans, &workflow.Plan{ID: r.ID})
-	}
-	return plans
 }
 
 // everyFilter returns filters of each kind that select all of the plans, which are NotStarted and sorted

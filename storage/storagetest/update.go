@@ -197,7 +197,7 @@ func updateUnversioned(s *stage) {
 
 func updateOtherChildren(s *stage) {
 	plan := s.started(plantest.Full())
-	for _, c := range otherChildren() {
+	for _, c := range treeEdits() {
 		for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 			edited := plantest.Clone(plan)
 			c.edit(edited)
@@ -473,24 +473,22 @@ func updateFinalDeath(s *stage) {
 	}
 }
 
-// otherChildren are ways to change the tree of plantest.Full. If of is set, the update of that sub-object
-// must refuse the change too, naming the field.
-func otherChildren() []struct {
+// treeEdit changes the tree of plantest.Full. If of is set, the update of that sub-object must refuse the
+// change too, naming the field.
+type treeEdit struct {
 	edit  func(p *workflow.Plan)
 	of    func(p *workflow.Plan) workflow.Object
 	field string
-} {
+}
+
+func treeEdits() []treeEdit {
 	block := func(p *workflow.Plan) workflow.Object { return p.Blocks[0] }
 	sequence := func(p *workflow.Plan) workflow.Object { return p.Blocks[0].Sequences[0] }
 	checks := func(p *workflow.Plan) workflow.Object { return p.PreChecks }
 	deferred := func(p *workflow.Plan) workflow.Object { return p.DeferredActions }
 	batch := func(p *workflow.Plan) workflow.Object { return p.DeferredActions.Batches[0] }
 	more := func() *workflow.Action { return &workflow.Action{Name: "more", Plugin: plantest.PluginName} }
-	return []struct {
-		edit  func(p *workflow.Plan)
-		of    func(p *workflow.Plan) workflow.Object
-		field string
-	}{
+	return []treeEdit{
 		{edit: func(p *workflow.Plan) { p.Blocks = append(p.Blocks, &workflow.Block{Name: "more"}) }},
 		{edit: func(p *workflow.Plan) { p.Blocks = p.Blocks[:1] }},
 		{edit: func(p *workflow.Plan) { p.Blocks = nil }},

@@ -18,10 +18,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// PluginName is the name of [Plugin], which all actions of the package's plans use.
+// PluginName is the plugin of all actions of the package's plans. Its requests are of the type [Request] and
+// its responses of the type *[Response]. It can't be run.
 const PluginName = "plantest.Echo"
 
-// Request is the request of [Plugin].
+// Request is the request of the plugin [PluginName].
 type Request struct {
 	Text    string
 	Number  int64             `json:",omitempty"`
@@ -29,28 +30,28 @@ type Request struct {
 	Payload []byte            `json:",omitempty"`
 }
 
-// Response is the response of [Plugin], which returns it as a pointer.
+// Response is the response of the plugin [PluginName], which returns it as a pointer.
 type Response struct {
 	Text string
 	OK   bool
 }
 
-// Plugin is a plugin for tests. It can't be run.
-type Plugin struct{}
+// plugin is a plugin that can't be run.
+type plugin struct {
+	name              string
+	request, response any
+}
 
-// Name returns PluginName.
-func (Plugin) Name() string { return PluginName }
+func (p plugin) Name() string  { return p.name }
+func (p plugin) Request() any  { return p.request }
+func (p plugin) Response() any { return p.response }
 
-// Request returns an empty Request.
-func (Plugin) Request() any { return Request{} }
-
-// Response returns an empty *Response.
-func (Plugin) Response() any { return &Response{} }
-
-// LooseName is the name of [LoosePlugin].
+// LooseName is a plugin whose requests and responses can't always be read again. Its requests are of the type
+// [Loose] and its responses of the type *Loose. It can't be run.
 const LooseName = "plantest.Loose"
 
-// Loose is the request of [LoosePlugin]. encoding/json can write any value of it, but not read all of them.
+// Loose is the request of the plugin [LooseName]. encoding/json can write any value of it, but not read all
+// of them.
 type Loose struct {
 	// Any can hold values whose JSON is read as another type, or can't be read.
 	Any any `json:",omitempty"`
@@ -75,28 +76,14 @@ func (w *Written) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// LoosePlugin is a plugin whose requests and responses can't always be read. It can't be run.
-type LoosePlugin struct{}
-
-// Name returns LooseName.
-func (LoosePlugin) Name() string { return LooseName }
-
-// Request returns an empty Loose.
-func (LoosePlugin) Request() any { return Loose{} }
-
-// Response returns an empty *Loose.
-func (LoosePlugin) Response() any { return &Loose{} }
-
-// Register returns a new register with [Plugin] and [LoosePlugin].
+// Register returns a new register with the plugins [PluginName] and [LooseName].
 func Register() *registry.Register {
 	r := registry.New()
-	if err := errors.Join(r.Register(Plugin{}), r.Register(LoosePlugin{})); err != nil {
+	if err := errors.Join(r.Register(plugin{PluginName, Request{}, &Response{}}), r.Register(plugin{LooseName, Loose{}, &Loose{}})); err != nil {
 		panic(err) // the two have different names
 	}
 	return r
 }
-
-var _, _ plugins.Plugin = Plugin{}, LoosePlugin{}
 
 // Small returns a plan with one action as an author builds it: without IDs, times and states.
 func Small() *workflow.Plan { return Sized(1, 1, 1) }

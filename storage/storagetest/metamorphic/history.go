@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,11 +122,7 @@ type historyRun struct {
 // the run needs.
 func (h History) Run(t storagetest.T, harness storagetest.Harness) Figures {
 	t.Helper()
-	for n, fallback := range map[*int]int{&h.Clients: 4, &h.Ops: 12, &h.Plans: 2} {
-		if *n == 0 {
-			*n = fallback
-		}
-	}
+	h.Clients, h.Ops, h.Plans = cmp.Or(h.Clients, 4), cmp.Or(h.Ops, 12), cmp.Or(h.Plans, 2)
 	var r *historyRun
 	p := runTrial(t, func(p *trial) {
 		r = &historyRun{h: h, t: p, store: harness.New(p), base: time.Now().UTC().Truncate(time.Millisecond), versions: map[string]string{}}

@@ -7,6 +7,7 @@
 package metamorphic
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/planvault/azblob/storage/storagetest"
@@ -58,9 +59,9 @@ func (f Figures) Plus(g Figures) Figures {
 // Programs call [Model.Run] and [History.Run] for longer runs.
 func Cases() []storagetest.Case {
 	return []storagetest.Case{
-		modelCase("a vault answers random operations as a plain map does", Model{}),
-		modelCase("passing faults do not show", Model{Faults: true}),
-		modelCase("what a dying process did is done whole or not at all", Model{Deaths: true, Ops: 150}),
+		modelCase("a vault answers random operations like a map", Model{}),
+		modelCase("temporary faults change no result", Model{Faults: true}),
+		modelCase("the call of a dying process takes effect completely or not at all", Model{Deaths: true, Ops: 150}),
 		{Name: "model/concurrent histories are linearizable for each plan", Run: func(t storagetest.T, h storagetest.Harness) {
 			for _, seed := range []uint64{1, 2, 3} {
 				hist := History{Seed: seed}
@@ -108,11 +109,7 @@ func (m Model) Run(t storagetest.T, h storagetest.Harness) Figures {
 }
 
 func (m Model) withDefaults() Model {
-	for n, fallback := range map[*int]int{&m.Ops: 100, &m.Clients: 3, &m.Plans: 8} {
-		if *n == 0 {
-			*n = fallback
-		}
-	}
+	m.Ops, m.Clients, m.Plans = cmp.Or(m.Ops, 100), cmp.Or(m.Clients, 3), cmp.Or(m.Plans, 8)
 	return m
 }
 
