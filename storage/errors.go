@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The errors of a vault, for errors.Is. A vault wraps them in *[Error].
+// The errors of a vault, for errors.Is. A vault wraps them in [*Error].
 var (
 	// ErrNotFound means that there is no such plan, or no such sub-object of a plan. A sub-object that should
 	// be there but is missing is ErrCorrupt.

@@ -42,7 +42,7 @@ func (e *ParseError) Error() string {
 // request returns an empty value of the type of a plugin's requests, as [plugins.Plugin.Request] does, and
 // the action's req must fit it. An error from request means that there is no such plugin.
 //
-// ParsePlan reports all problems, as *[ParseError]s joined with errors.Join, in the order of the text.
+// ParsePlan reports all problems, as [*ParseError] values joined with errors.Join, in the order of the text.
 func ParsePlan(text []byte, request func(plugin string) (any, error)) (*Plan, error) {
 	p := &planParser{text: text, request: request, at: map[string]int{}}
 	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil { // wrong syntax, or nested too deeply

@@ -30,10 +30,10 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 // within o.
 type Rule func(o Object, bad func(field, problem string))
 
-// Validate reports everything that is wrong with an object and with everything below it, as *[FieldError]s
-// joined with errors.Join. IDs and PlanIDs may be nil, since the vault fills them in. If they are set, they
-// must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules to
-// each object too.
+// Validate reports everything that is wrong with an object and with everything below it, as [*FieldError]
+// values joined with errors.Join. IDs and PlanIDs may be nil, since the vault fills them in. If they are set,
+// they must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules
+// to each object too.
 func Validate(o Object, rules ...Rule) error {
 	v := newValidator(o, rules)
 	visit(nil, o, nil, func(at *place, o, _ Object) bool {

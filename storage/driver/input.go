@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Invalid returns [storage.ErrInvalid] with a *[workflow.FieldError].
+// Invalid returns [storage.ErrInvalid] with a [*workflow.FieldError].
 func Invalid(field, problem string, args ...any) error {
 	return fmt.Errorf("%w: %w", storage.ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
 }

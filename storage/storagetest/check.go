@@ -35,8 +35,7 @@ func checkEachStep(s *stage) {
 	s.sound() // an empty store
 	plan := s.create(plantest.Full())
 	s.sound()
-	plan.State.Status = workflow.Running
-	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.runs(plan)
 	s.sound()
 	s.must(finishParts(s.ctx, s.vault, plan))
 	s.sound()

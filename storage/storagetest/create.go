@@ -150,7 +150,7 @@ func create5000Actions(s *stage) {
 	parts := workflow.Parts(plan)
 	for i := 0; i < len(parts); i += 101 {
 		parts[i].Header().State.Status = workflow.Running
-		s.must(storage.Update(s.ctx, s.vault, parts[i]))
+		s.update(parts[i])
 	}
 	s.same(plan, s.read(s.vault, plan.ID))
 	plantest.Finish(plan)
@@ -183,8 +183,7 @@ func createLargeRequests(s *stage) {
 	}
 	s.create(plan)
 	same()
-	plan.State.Status = workflow.Running
-	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.runs(plan)
 	same()
 	for i, a := range actions {
 		a.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: strings.Repeat(fmt.Sprint(i), 1<<20)}}}
@@ -303,7 +302,7 @@ func createAfterDelete(s *stage) {
 	s.must(s.vault.Delete(s.ctx, old.ID))
 	plan := s.create(authored(old))
 	for _, o := range eachKind(old) {
-		s.want(storage.ErrConflict, methodOf(o), old.ID, storage.Update(s.ctx, s.vault, o))
+		s.refuses(storage.ErrConflict, s.vault, o)
 	}
 	s.shows(s.vault, plan)
 }

@@ -98,9 +98,9 @@ func engineStoreAgain(s *stage) {
 	plan := s.started(allKinds())
 	for _, o := range workflow.Parts(plan) {
 		s.moves(o, workflow.Completed)
-		s.must(storage.Update(s.ctx, s.vault, o))
+		s.update(o)
 		o.Header().State.End = moment.Add(time.Minute)
-		s.must(storage.Update(s.ctx, s.vault, o))
+		s.update(o)
 	}
 	s.shows(s.open(), plan)
 	s.must(complete(s.ctx, s.vault, plan))
@@ -114,14 +114,14 @@ func engineNewState(s *stage) {
 	for _, o := range eachKind(plan) {
 		kept := *o.Header().State
 		*o.Header().State = workflow.State{Status: workflow.Running}
-		s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		s.refuses(storage.ErrInvalid, s.vault, o)
 		*o.Header().State = kept
 	}
 	s.shows(s.vault, before)
 	plan = s.read(s.vault, plan.ID)
 	for _, o := range workflow.Parts(plan) {
 		o.Header().State.Reset()
-		s.must(storage.Update(s.ctx, s.vault, o))
+		s.update(o)
 	}
 	s.shows(s.open(), plan)
 }
@@ -135,7 +135,7 @@ func engineTakeover(s *stage) {
 		s.must(storage.Update(s.ctx, next, o))
 	}
 	for _, o := range slices.Backward(eachKind(plan)) {
-		s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+		s.refuses(storage.ErrConflict, s.vault, o)
 	}
 	plan.State.Status = workflow.Failed
 	s.want(storage.ErrConflict, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, plan))

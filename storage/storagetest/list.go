@@ -74,8 +74,7 @@ func listStrangeNames(s *stage) {
 	for i, text := range texts {
 		plan := s.create(&workflow.Plan{Name: texts[len(texts)-1-i], Descr: text})
 		if i%2 == 0 { // every second plan is updated
-			plan.State.Status = workflow.Running
-			s.must(s.vault.UpdatePlan(s.ctx, plan))
+			s.runs(plan)
 		}
 		plans[plan.ID] = plan
 	}

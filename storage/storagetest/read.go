@@ -88,7 +88,7 @@ func readRunning(s *stage) {
 	for _, o := range workflow.Parts(plan) {
 		for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 			o.Header().State.Status = status
-			s.must(storage.Update(s.ctx, s.vault, o))
+			s.update(o)
 			got := s.read(other, plan.ID)
 			s.same(plan, got)
 			if v := objectOf(got, *o.Header().ID).Header().State.ETag; v != o.Header().State.ETag {
@@ -119,9 +119,7 @@ func readChangesNothing(s *stage) {
 	for range 3 {
 		s.shows(s.vault, plan)
 	}
-	for _, o := range eachKind(plan) {
-		s.must(storage.Update(s.ctx, s.vault, o))
-	}
+	s.updateEachKind(plan)
 }
 
 func readSharesNothing(s *stage) {

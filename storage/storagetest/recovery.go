@@ -39,9 +39,7 @@ func recoverySound(s *stage) {
 	}
 	for _, plan := range plans {
 		s.shows(s.vault, plan)
-		for _, o := range eachKind(plan) { // the versions are still valid
-			s.must(storage.Update(s.ctx, s.vault, o))
-		}
+		s.updateEachKind(plan) // the versions are still valid
 	}
 	s.lacks(s.vault, gone.ID)
 }

@@ -203,8 +203,7 @@ func searchStatus(s *stage) {
 	}
 	s.create(plan)
 	is(workflow.NotStarted)
-	plan.State.Status = workflow.Running
-	s.must(s.vault.UpdatePlan(s.ctx, plan))
+	s.runs(plan)
 	is(workflow.Running)
 	s.must(finishParts(s.ctx, s.vault, plan))
 	is(workflow.Running)

@@ -134,6 +134,32 @@ func (s *stage) started(plan *workflow.Plan) *workflow.Plan {
 	return plan
 }
 
+// runs moves a plan to Running.
+func (s *stage) runs(plan *workflow.Plan) {
+	s.Helper()
+	plan.State.Status = workflow.Running
+	s.update(plan)
+}
+
+func (s *stage) update(o workflow.Object) {
+	s.Helper()
+	s.must(storage.Update(s.ctx, s.vault, o))
+}
+
+// updateEachKind updates one object of each kind. All of them must have valid versions.
+func (s *stage) updateEachKind(plan *workflow.Plan) {
+	s.Helper()
+	for _, o := range eachKind(plan) {
+		s.update(o)
+	}
+}
+
+// refuses checks that an update of an object fails with that kind of error.
+func (s *stage) refuses(kind error, v storage.Vault, o workflow.Object) {
+	s.Helper()
+	s.want(kind, methodOf(o), *o.Header().PlanID, storage.Update(s.ctx, v, o))
+}
+
 func (s *stage) read(v storage.Vault, id uuid.UUID) *workflow.Plan {
 	s.Helper()
 	plan, err := v.Read(s.ctx, id)

@@ -56,7 +56,7 @@ func updateNewVersion(s *stage) {
 	for _, o := range eachKind(plan) {
 		seen := map[string]bool{o.Header().State.ETag: true}
 		for range 3 { // with unchanged content
-			s.must(storage.Update(s.ctx, s.vault, o))
+			s.update(o)
 			v := o.Header().State.ETag
 			if v == "" || seen[v] {
 				s.Errorf("%s got version %q, which it had before", o.Kind(), v)
@@ -69,13 +69,11 @@ func updateNewVersion(s *stage) {
 func updateStale(s *stage) {
 	plan := s.started(allKinds())
 	stale := s.read(s.vault, plan.ID)
-	for _, o := range eachKind(plan) {
-		s.must(storage.Update(s.ctx, s.vault, o))
-	}
+	s.updateEachKind(plan)
 	for _, o := range eachKind(stale) {
 		o.Header().State.Status = workflow.Failed
 		for range 2 { // a conflict must not reveal the stored version
-			s.want(storage.ErrConflict, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+			s.refuses(storage.ErrConflict, s.vault, o)
 		}
 	}
 	s.shows(s.vault, plan)
@@ -109,7 +107,7 @@ func updateNotAVersion(s *stage) {
 		}
 		for end := 1; end < len(whole); end++ { // a part of a version is not a version
 			state.ETag = whole[:end]
-			s.want(storage.ErrInvalid, methodOf(o), plan.ID, storage.Update(s.ctx, s.vault, o))
+			s.refuses(storage.ErrInvalid, s.vault, o)
 		}
 		state.ETag = whole
 	}
@@ -173,9 +171,7 @@ func updateUnversioned(s *stage) {
 	v := s.closing(s.Unversioned(s.T))
 	plan := s.started(allKinds())
 	blind := plantest.Clone(plan)
-	for _, o := range eachKind(plan) {
-		s.must(storage.Update(s.ctx, s.vault, o))
-	}
+	s.updateEachKind(plan)
 	for _, o := range eachKind(blind) {
 		o.Header().State.ETag, o.Header().State.End = "", moment
 		s.must(storage.Update(s.ctx, v, o))
@@ -186,9 +182,7 @@ func updateUnversioned(s *stage) {
 	s.shows(s.vault, blind)
 	// A version that is set is still checked, and the versions of unversioned updates are valid.
 	s.want(storage.ErrConflict, "UpdateAction", plan.ID, v.UpdateAction(s.ctx, plan.PreChecks.Actions[0]))
-	for _, o := range eachKind(blind) {
-		s.must(storage.Update(s.ctx, s.vault, o))
-	}
+	s.updateEachKind(blind)
 	blind.State.ETag = ""
 	s.must(complete(s.ctx, v, blind))
 	s.shows(s.vault, blind)
@@ -215,7 +209,7 @@ func updateOtherChildren(s *stage) {
 	}
 	s.shows(s.vault, plan)
 	for _, o := range workflow.Parts(plan) {
-		s.must(storage.Update(s.ctx, s.vault, o))
+		s.update(o)
 	}
 	s.must(complete(s.ctx, s.vault, plan))
 	s.shows(s.vault, plan)
@@ -288,7 +282,7 @@ func updateDeleted(s *stage) {
 	s.must(s.vault.Delete(s.ctx, plan.ID))
 	for _, v := range []storage.Vault{s.vault, s.open()} {
 		for _, o := range eachKind(plan) {
-			s.want(storage.ErrNotFound, methodOf(o), plan.ID, storage.Update(s.ctx, v, o))
+			s.refuses(storage.ErrNotFound, v, o)
 		}
 		final := plantest.Clone(plan)
 		final.State.Status = workflow.Completed
@@ -381,7 +375,7 @@ func updateTimes(s *stage) {
 	} {
 		for _, o := range eachKind(plan) {
 			o.Header().State.Start, o.Header().State.End = at, at.UTC()
-			s.must(storage.Update(s.ctx, s.vault, o))
+			s.update(o)
 		}
 		got := s.find(s.vault, plan.ID)
 		for _, o := range eachKind(plan) {
@@ -581,7 +575,7 @@ func ownFields(kind workflow.Kind) promise {
 				child.Header().State.Status = workflow.Stopped
 			}
 		}
-		s.must(storage.Update(s.ctx, s.vault, o))
+		s.update(o)
 		s.shows(s.vault, want)
 		s.shows(s.open(), want)
 		want.State.ETag = s.read(s.vault, want.ID).State.ETag
