@@ -179,6 +179,8 @@ var mutants = []mutant{
 	{"JSON: every value that can be written can be read", "storage/driver/input.go", "if !known.oneWay(want) {", "if true || !known.oneWay(want) {", "TestConformance/emulator/update"},
 	{"JSON: interfaces read what they write", "storage/driver/input.go", "case reflect.Interface:\n\t\treturn true\n", "case reflect.Interface:\n\t\treturn false\n", "TestRequestsThatCantBeRead"},
 	{"JSON: types with MarshalJSON need no UnmarshalJSON", "storage/driver/input.go", "if slices.ContainsFunc(ownForm, reflect.PointerTo(t).Implements) {", "if false && slices.ContainsFunc(ownForm, reflect.PointerTo(t).Implements) {", "TestRequestsThatCantBeRead"},
+	{"JSON: an author may set runtimeUpdate", "workflow/strict.go", "\"reason\", \"runtimeUpdate\",", "\"reason\",", "TestParsePlanLooksEverywhere"},
+	{"listing: Collect drops errors", "storage/storage.go", "errs = append(errs, r.Err)", "continue", "TestCollect"},
 	{"IDs: an ID of a clock ahead belongs to no plan", "storage/driver/input.go", "if !workflow.IsV7(id) {\n\t\treturn fmt.Errorf(", "if !workflow.IsV7(id) || time.Until(workflow.Time(id)) > storage.MaxAhead {\n\t\treturn fmt.Errorf(", "TestPlansOfAClockAhead"},
 	{"IDs: an ID that is not a UUIDv7 is searched", "storage/driver/filters.go", "return workflow.IsV7(id) && (f.After", "return (f.After", "TestIDsThatNoPlan"},
 	{"thorough: a restored entry is NotStarted", "repair.go", "plan.State.Status = workflow.Running\n", "plan.State.Status = workflow.NotStarted\n", "TestThorough"},
