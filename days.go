@@ -175,7 +175,7 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
 	const detail = "lies in none of the vault's directories"
 	dirs := directories()
-	for names, err := range v.client.ListGroups(ctx, d.container, "", "/") {
+	for names, err := range v.client.ListGroups(ctx, d.container, blob.ListOptions{}, "/") {
 		if blob.Is(err, blob.AbsentContainer) {
 			return nil
 		}

@@ -1,7 +1,6 @@
 package azblob
 
 import (
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,21 +161,24 @@ func parseID(s string) (uuid.UUID, bool) {
 	return id, err == nil && id.String() == s
 }
 
-// groupEnd is the delimiter behind the first eight digits of an ID: 32 of the 48 bits of its milliseconds.
-// Plans of about a minute have them in common, so a day has about 1,300 groups.
+// groupEnd is the delimiter between the parts of an ID. The first part has 32 of the 48 bits of its
+// milliseconds: plans of about a minute have it in common, so a day has about 1,300. The second part has the
+// other 16 bits.
 const groupEnd = "-"
 
-// parseGroup parses the start of the names that the plans of a group have in a directory. It returns the
-// first ID that the group may have, and the first one after it.
-func parseGroup(dir, group string) (from, to uuid.UUID, ok bool) {
-	text, inDir := strings.CutPrefix(group, dir)
-	text, whole := strings.CutSuffix(text, groupEnd)
-	b, err := hex.DecodeString(text)
-	if !inDir || !whole || err != nil || len(b) != 4 || text != strings.ToLower(text) {
-		return uuid.Nil, uuid.Nil, false
+// parseGroup parses the start of the names that the plans of a minute, or of a millisecond, have in a directory.
+func parseGroup(dir, name string) (group, bool) {
+	text, inDir := strings.CutPrefix(name, dir)
+	size := uint64(aMinute)
+	switch len(text) {
+	case len("01234567-"):
+	case len("01234567-89ab-"):
+		size = aMillisecond
+	default:
+		return group{}, false
 	}
-	copy(from[:], b)
-	return from, shift(from, 1<<96), true
+	id, ok := parseID(text + uuid.Nil.String()[len(text):])
+	return group{from: keyOf(id), size: size}, inDir && ok
 }
 
 // directories returns the directories of a container, sorted as in a listing.

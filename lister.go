@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -37,14 +36,12 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters)
 }
 
-// found is a plan that was found, or that may be one.
-type found struct {
-	keys   keys
-	result storage.ListResult
-	cut    bool  // name and description are too long for metadata: the entry has them whole
-	err    error // why this one can't be read
-	// deleting says of one that was found by its marker that it has a delete marker, too.
-	deleting bool
+// candidate is a plan that a listing leads to, before it is known to be one.
+type candidate struct {
+	planBlobs
+	result    storage.ListResult
+	truncated bool  // name and description are too long for metadata: the entry has them whole
+	err       error // why the plan can't be read
 }
 
 // stream yields what the filters choose.
@@ -75,8 +72,8 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 				failed(uuid.Nil, err)
 				return
 			}
-			if p.cut && p.err == nil {
-				p.err = v.complete(ctx, &p)
+			if p.truncated && p.err == nil {
+				p.err = v.readLongFields(ctx, &p)
 			}
 			if p.err != nil {
 				if !failed(p.keys.plan, p.err) {
@@ -94,8 +91,8 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 	}, nil
 }
 
-// complete reads the entry of a plan for what is too long for metadata.
-func (v *Vault) complete(ctx context.Context, p *found) error {
+// readLongFields reads the entry of a plan for what is too long for metadata.
+func (v *Vault) readLongFields(ctx context.Context, p *candidate) error {
 	entry, err := v.readEntry(ctx, p.keys)
 	if err == nil {
 		p.result.Name, p.result.Descr = entry.Name, entry.Descr
@@ -104,14 +101,14 @@ func (v *Vault) complete(ctx context.Context, p *found) error {
 }
 
 // find yields the plans that the filters choose, newest first, in the cheapest way. An error ends it.
-func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	switch {
 	case len(f.ByIDs) > 0:
-		return v.lookUp(ctx, f)
+		return v.searchByID(ctx, f)
 	case isOpen(f.ByStatus):
-		return v.scanOpen(ctx, f)
+		return v.searchOpen(ctx, f)
 	}
-	return v.scan(ctx, f)
+	return v.inDays(ctx, f, v.plans(f))
 }
 
 // isOpen says whether only plans that are not final are asked for: these have markers.
@@ -119,107 +116,111 @@ func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
-// choose reads the metadata of a plan's entry, and says whether the filters choose the plan. One that can't be read is chosen,
-// so that it is told of.
-func choose(f storage.Filters, keys keys, entry blob.Properties) (p found, chosen bool) {
-	p.keys = keys
-	r, cut, err := parseMetadata(entry.Metadata, keys.plan, typeEntry)
+// choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the plan. A plan whose
+// metadata can't be read is chosen, so that its error is shown.
+func (p *candidate) choose(f storage.Filters, entry blob.Properties) bool {
+	r, truncated, err := parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
 	if err != nil {
-		p.err = blobError("read metadata of entry", keys.entry(), err)
-		return p, true
+		p.err = blobError("read metadata of entry", p.keys.entry(), err)
+		return true
 	}
 	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
-	p.result, p.cut = r, len(cut) > 0
-	return p, driver.Choose(f, r)
+	p.result, p.truncated = r, len(truncated) > 0
+	return driver.Choose(f, r)
 }
 
-// A listing reads pages of the service's size; with a limit it aims at pages between that and what is wanted, in the middle
-// of their orders of magnitude, so that a day which is denser or thinner than thought does not take another request. Markers
-// are few and looked at one by one, so their pages are small and many days are read at once.
-const markersPage = 500
+const (
+	// markersPage is how many markers a window should hold. A HEAD follows for each, so pages are small, and many days are read
+	// at once.
+	markersPage = 500
+	// maxAhead is about how many blobs are read ahead. Each page takes a few MiB: five keep the round trips of a large vault
+	// within their budget, and the memory too.
+	maxAhead = 5 * blob.MaxPage
+	// few is the largest limit at which no more is read than is wanted. With a higher one, the first page of a day is worth
+	// its bytes, because it may have all that is wanted.
+	few = 50
+)
 
-// maxAhead is how many blobs may be read ahead, about. Each page takes a few MiB: five keep the round trips of a large vault
-// within their budget, and the memory too.
-const maxAhead = 5 * blob.MaxPage
-
-// scan lists plans/ of the days that the filters leave.
-func (v *Vault) scan(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
-	page := blob.MaxPage
-	if f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0 {
-		page = int(math.Sqrt(float64(blob.MaxPage) * min(float64(2*f.Limit), blob.MaxPage)))
-	}
-	return v.inDays(ctx, f, page, v.plans(f))
+// plans reads plans/ for the plans that the filters choose.
+func (v *Vault) plans(f storage.Filters) directory {
+	return directory{v: v, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
+		entry := p.entry
+		chosen := p.committed() && p.choose(f, entry.Properties)
+		p.entry, p.object = nil, nil // thousands are in memory
+		return chosen
+	}}
 }
 
-// plans lists plans/ for the plans that the filters choose.
-func (v *Vault) plans(f storage.Filters) source[found] {
-	return directory(v, plansDir, isEntry, func(b planBlobs) (found, bool) {
-		if !b.committed() {
-			return found{}, false
-		}
-		return choose(f, b.keys, b.entry.Properties)
-	})
-}
-
-// scanOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days that this layout
-// did not make may have plans without markers, so these are listed.
-func (v *Vault) scanOpen(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
-	markers := directory(v, openDir, nil, func(b planBlobs) (found, bool) {
-		return found{keys: b.keys, deleting: b.deleteMarker != nil}, true
-	})
-	plans := v.plans(f)
-	of := func(w window) source[found] {
-		if w.marked {
-			return markers
-		}
-		return plans
-	}
-	candidates := v.inDays(ctx, f, markersPage, source[found]{
-		read: func(ctx context.Context, w window) (reading[found], error) { return of(w).read(ctx, w) },
-		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return of(w).last(ctx, w) },
-	})
-	return v.looked(candidates, f.Limit, func(p found) (found, bool) {
-		if p.err != nil || p.result.ID != uuid.Nil { // listed, not marked
+// searchOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days without
+// planvaultlayout may have open plans without markers, so their plans are listed.
+func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
+	markers := directory{v: v, dir: openDir, take: func(*candidate) bool { return true }}
+	candidates := v.inDays(ctx, f, byLayout{marked: markers, unmarked: v.plans(f)})
+	return v.headAll(candidates, f.Limit, func(p candidate) (candidate, bool) {
+		if !p.marked {
 			return p, true
 		}
-		return v.lookOpen(ctx, f, p)
+		return v.headOpen(ctx, f, p)
 	})
 }
 
-// lookOpen looks at the entry of a plan that has a marker. One that is Running is a plan, unless it is being deleted; in all
-// other cases the object tells.
-func (v *Vault) lookOpen(ctx context.Context, f storage.Filters, marked found) (p found, chosen bool) {
-	failed := func(ref blob.Ref, err error) (found, bool) {
-		return found{keys: marked.keys, err: blobError("look for plan", ref, err)}, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+// byLayout reads one directory of days that promise markers, and another one of other days.
+type byLayout struct{ marked, unmarked directory }
+
+func (r byLayout) of(d day) directory {
+	if d.marked {
+		return r.marked
 	}
-	entry, err := v.client.Head(ctx, marked.keys.entry())
+	return r.unmarked
+}
+
+func (r byLayout) read(ctx context.Context, w window) (reading, error) {
+	return r.of(w.day).read(ctx, w)
+}
+
+func (r byLayout) groups(ctx context.Context, w window) ([]group, error) {
+	return r.of(w.day).groups(ctx, w)
+}
+
+// headOpen looks at the entry of a plan that has a marker. A Running plan without a delete marker was a plan when the markers
+// were listed. Of any other the object is looked at, too.
+func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_ candidate, chosen bool) {
+	failed := func(ref blob.Ref, err error) (candidate, bool) {
+		p.err = blobError("look for plan", ref, err)
+		return p, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+	}
+	entry, err := v.client.Head(ctx, p.keys.entry())
 	if err != nil {
-		return failed(marked.keys.entry(), err)
+		return failed(p.keys.entry(), err)
 	}
-	p, chosen = choose(f, marked.keys, entry)
-	if !chosen || p.result.State.Status == workflow.Running && !marked.deleting {
+	if chosen = p.choose(f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil {
 		return p, chosen
 	}
-	if _, err := v.client.Head(ctx, marked.keys.object()); err != nil {
-		return failed(marked.keys.object(), err)
+	if _, err := v.client.Head(ctx, p.keys.object()); err != nil {
+		return failed(p.keys.object(), err)
 	}
 	return p, true
 }
 
 // inDays reads the days that the filters leave, newest first.
-func (v *Vault) inDays(ctx context.Context, f storage.Filters, page int, from source[found]) iter.Seq2[found, error] {
-	return func(yield func(found, error) bool) {
-		days, err := v.days(ctx)
+func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		page := blob.MaxPage
+		exact := f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0
+		switch {
+		case isOpen(f.ByStatus):
+			page = markersPage
+		case exact:
+			page = min(4*(f.Limit+1), page)
+		}
+		s := v.newScan(from, page)
+		s.limit, s.aimed = f.Limit, exact && f.Limit <= few
+		days, err := v.daysOf(ctx, f, s)
 		if err != nil {
-			yield(found{}, err)
+			yield(candidate{}, err)
 			return
 		}
-		// Whoever wants a few may have them soon, so no more is read ahead than was used already.
-		ahead := func(used int) int { return min(used, v.ahead(page)) }
-		if f.Limit == 0 {
-			ahead = func(int) int { return v.ahead(page) }
-		}
-		for p, err := range backwards(ctx, stretches(days, f), page, ahead, from) {
+		for p, err := range s.run(ctx, stretches(days, f)) {
 			if !yield(p, err) || err != nil {
 				return
 			}
@@ -227,8 +228,46 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, page int, from so
 	}
 }
 
-// ahead is how many pages are read ahead.
-func (v *Vault) ahead(page int) int { return min(v.concurrency, maxAhead/page) }
+// newScan returns a scan by pages of a size, as many at once as the vault has requests in flight and memory for.
+func (v *Vault) newScan(from reader, page int) *scan {
+	return &scan{reader: from, page: page, ahead: min(v.concurrency, maxAhead/page), now: time.Now()}
+}
+
+// daysOf lists the days. A scan for a few plans will ask for the minutes of today, unless the filters leave nothing of it, so
+// these are asked for at the same time.
+func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []day, err error) {
+	today := s.now.UTC().Truncate(24 * time.Hour)
+	w, ok := stretch(day{container: v.prefix.day(today), date: today}, f)
+	if !ok || !s.aimed {
+		return v.days(ctx)
+	}
+	early := asked{reader: s.reader, window: w.tail(s.now)}
+	err = v.parallel(2, func(i int) (err error) {
+		if i == 0 {
+			days, err = v.days(ctx)
+			return err
+		}
+		early.answer, early.err = s.groups(ctx, early.window)
+		return nil // it is told when the day's turn comes, if that exists
+	})
+	s.reader = early
+	return days, err
+}
+
+// asked is a reader that has asked for one window's groups.
+type asked struct {
+	reader
+	window window
+	answer []group
+	err    error
+}
+
+func (r asked) groups(ctx context.Context, w window) ([]group, error) {
+	if w.container == r.window.container && w.from == r.window.from && w.to == r.window.to {
+		return r.answer, r.err
+	}
+	return r.reader.groups(ctx, w)
+}
 
 // stretches are the parts of days that the filters leave.
 func stretches(days []day, f storage.Filters) []window {
@@ -257,91 +296,112 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 	return w, bytes.Compare(w.from[:], w.to[:]) < 0
 }
 
-// directory is one of those whose names begin with a plan's ID. Of each plan take takes what is wanted, for which it needs the
-// metadata of the blobs that metadataOf says; nil is none.
-func directory[E any](v *Vault, dir string, metadataOf func(name string) bool, take func(planBlobs) (e E, wanted bool)) source[E] {
-	return source[E]{
-		read: func(ctx context.Context, w window) (reading[E], error) { return list(ctx, v, dir, metadataOf, w, take) },
-		last: func(ctx context.Context, w window) (from, to uuid.UUID, err error) { return v.last(ctx, dir, w) },
-	}
+// directory reads the blobs of one directory, whose names begin with a plan's ID.
+type directory struct {
+	v   *Vault
+	dir string
+	// metadataOf says by its name of which blobs metadata is needed; nil is none.
+	metadataOf func(name string) bool
+	// take completes what was listed of a plan, and reports whether it is wanted.
+	take func(*candidate) bool
 }
 
-// last lists the minutes in which a day has plans, and returns the last one before the window's end.
-func (v *Vault) last(ctx context.Context, dir string, w window) (from, to uuid.UUID, err error) {
-	for groups, err := range v.client.ListGroups(ctx, w.container, dir, groupEnd) {
+// withinMinute reports whether the names in a window have the digits of a minute in common.
+func (w window) withinMinute() bool {
+	last := keyOf(w.to)
+	if w.to == idOf(last) {
+		last--
+	}
+	return keyOf(w.from)/aMinute == last/aMinute
+}
+
+// options are of a listing of a window, or of its minutes.
+func (d directory) options(w window) blob.ListOptions {
+	from := w.from.String()
+	o := blob.ListOptions{Prefix: d.dir, StartFrom: d.dir + from}
+	if w.wholeDay() {
+		o.StartFrom = ""
+	}
+	if w.withinMinute() {
+		o.Prefix += from[:len("01234567-")]
+	}
+	return o
+}
+
+func (d directory) groups(ctx context.Context, w window) (groups []group, err error) {
+	opts := d.options(w)
+	if opts.StartFrom != "" {
+		digits := len("01234567")
+		if w.withinMinute() {
+			digits = len("01234567-89ab")
+		}
+		opts.StartFrom = opts.StartFrom[:len(d.dir)+digits]
+	}
+	for names, err := range d.v.client.ListGroups(ctx, w.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
-			break // dropped as a whole
+			return nil, nil // dropped as a whole
 		}
 		if err != nil {
-			return from, to, blobError("list", blob.Ref{Container: w.container, Name: dir}, err)
+			return nil, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
 		}
-		for _, group := range groups {
-			if first, behind, ok := parseGroup(dir, group); ok && bytes.Compare(first[:], w.to[:]) < 0 {
-				from, to = first, behind
+		for _, name := range names {
+			if g, ok := parseGroup(d.dir, name); ok {
+				groups = append(groups, g)
 			}
 		}
 	}
-	return from, to, nil
+	return groups, nil
 }
 
-// list reads a window of a directory. A listing that is longer than thought goes on where the pages are short, and else is
-// left to another window.
-func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name string) bool, w window, take func(planBlobs) (e E, wanted bool)) (reading[E], error) {
-	got := reading[E]{from: w.from, to: w.to}
-	name := func(id uuid.UUID) string { return dir + id.String() }
-	from, to, floor := name(w.from), name(w.to), name(w.floor)
-	limit := w.limit
-	if limit == 0 || limit > blob.MaxPage {
-		limit = blob.MaxPage
+// read lists a window. A listing that holds more than expected is left to another window, unless its pages are short.
+func (d directory) read(ctx context.Context, w window) (reading, error) {
+	got := reading{to: w.to}
+	opts := d.options(w)
+	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
+	if w.unbounded {
+		opts.MaxResults = blob.MaxPage
 	}
-	opts := blob.ListOptions{Prefix: dir, StartFrom: from, Metadata: metadataOf != nil, MetadataOf: metadataOf, MaxResults: limit}
-	if w.from == firstID(w.date) {
-		opts.StartFrom = "" // all of it
-	}
-	var plan planBlobs // its blobs are neighbours, but may be on two pages
+	from, to := d.dir+w.from.String(), d.dir+w.to.String()
+	var plan candidate // its blobs are neighbours, but may be on two pages
 	plans := 0
 	finish := func() {
-		if plans == 0 {
-			return
-		}
-		if e, wanted := take(plan); wanted {
-			got.items = append(got.items, e)
+		if plans > 0 && d.take(&plan) {
+			got.plans = append(got.plans, plan)
 		}
 	}
-	for page, err := range v.client.List(ctx, w.container, opts) {
+	for page, err := range d.v.client.List(ctx, w.container, opts) {
 		if blob.Is(err, blob.AbsentContainer) {
-			return reading[E]{from: w.from, to: w.to}, nil // dropped as a whole
+			return reading{to: w.to}, nil // dropped as a whole
 		}
 		if err != nil {
-			return got, blobError("list", blob.Ref{Container: w.container, Name: dir}, err)
+			return got, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
 		}
 		for _, item := range page.Items {
-			if item.Name < from {
-				// Services before version 2026-02-06 do not know startFrom, and begin at the first name.
-				got.from, from = w.floor, floor
-				if item.Name < from {
+			if item.Name < from { // a service from before version 2026-02-06, or a stray
+				if w.wholeDay() || w.withinMinute() {
 					continue
 				}
+				return reading{ignored: true}, nil
 			}
 			if item.Name >= to {
 				finish()
 				return got, nil
 			}
 			n, ok := parseName(item.Name)
-			if !ok || v.prefix.plan(n.plan).container != w.container {
-				continue // not a vault's; Check reports it
+			if !ok || d.v.prefix.plan(n.plan).container != w.container {
+				continue // a stray; Check reports it
 			}
 			if n.plan != plan.keys.plan {
 				finish()
 				if plans++; plans == 1 {
 					got.first = n.plan
 				}
-				plan = planBlobs{keys: v.prefix.plan(n.plan), marked: w.marked}
+				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: w.marked}}
 			}
 			plan.add(n, item)
 			got.blobs++
 		}
-		if page.More && plans > 1 && got.blobs >= limit/2 && got.from == w.from {
+		if page.More && plans > 1 && got.blobs >= opts.MaxResults/2 && !w.unbounded {
 			got.blobs -= len(plan.all())
 			got.to = plan.keys.plan // there may be more of it
 			return got, nil
@@ -351,45 +411,43 @@ func list[E any](ctx context.Context, v *Vault, dir string, metadataOf func(name
 	return got, nil
 }
 
-// lookUp looks for the plans that the filters name.
-func (v *Vault) lookUp(ctx context.Context, f storage.Filters) iter.Seq2[found, error] {
+// searchByID looks for the plans that the filters name.
+func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	ids := slices.Clone(f.ByIDs)
 	slices.SortFunc(ids, driver.NewestFirst)
 	ids = slices.Compact(ids)
-	named := func(yield func(found, error) bool) {
+	named := func(yield func(candidate, error) bool) {
 		for _, id := range ids {
-			if driver.ChooseID(f, id) && !yield(found{keys: v.prefix.plan(id)}, nil) {
+			p := candidate{planBlobs: planBlobs{keys: v.prefix.plan(id)}}
+			if driver.ChooseID(f, id) && !yield(p, nil) {
 				return
 			}
 		}
 	}
-	return v.looked(named, f.Limit, func(p found) (found, bool) {
-		s, err := v.headPlan(ctx, "look for plan", p.keys)
-		switch {
-		case err != nil:
-			p.err = err
-			return p, true
-		case !s.committed():
-			return p, false
+	return v.headAll(named, f.Limit, func(p candidate) (candidate, bool) {
+		p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
+		if p.err != nil || !p.committed() {
+			return p, p.err != nil
 		}
-		return choose(f, p.keys, s.entry.Properties)
+		chosen := p.choose(f, p.entry.Properties)
+		return p, chosen
 	})
 }
 
-// looked looks at what may be plans, as many at a time as the vault has requests in flight and as are wanted, and yields those
-// that are chosen.
-func (v *Vault) looked(candidates iter.Seq2[found, error], limit int, look func(found) (p found, chosen bool)) iter.Seq2[found, error] {
+// headAll looks at candidates, as many at a time as the vault has requests in flight and as are wanted, and yields those that
+// are chosen.
+func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
 	atOnce := v.concurrency
 	if limit > 0 {
 		atOnce = min(atOnce, limit)
 	}
-	return func(yield func(found, error) bool) {
-		var some []found
+	return func(yield func(candidate, error) bool) {
+		var some []candidate
 		flush := func() bool {
 			chosen := make([]bool, len(some))
 			_ = v.parallel(len(some), func(i int) error {
-				some[i], chosen[i] = look(some[i])
-				return nil // one that can't be read does not keep the rest
+				some[i], chosen[i] = head(some[i])
+				return nil // a plan that can't be read does not keep the others
 			})
 			for i, p := range some {
 				if chosen[i] && !yield(p, nil) {

@@ -134,25 +134,22 @@ func (r *recovery) run(ctx context.Context) error {
 func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
-		markers := r.listDays(ctx, days, openDir, markersPage, func(b planBlobs) (planBlobs, bool) {
-			return b, true
-		})
+		markers := r.listDays(ctx, days, openDir, markersPage, func(*candidate) bool { return true })
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
-		for b, err := range markers {
-			if err == nil && slices.ContainsFunc(unmarked, func(d day) bool { return d.container == b.keys.container }) {
-				marked[b.keys.plan] = true
+		for p, err := range markers {
+			if err == nil && !p.marked {
+				marked[p.keys.plan] = true
 			}
-			if !yield(b, err) {
+			if !yield(p.planBlobs, err) {
 				return
 			}
 		}
 		// The vault did not make these containers, so their open plans may lack markers.
-		plans := r.listDays(ctx, unmarked, plansDir, blob.MaxPage, func(b planBlobs) (planBlobs, bool) {
-			finished := b.committed() && blobStatusOf(b.entry) == final && blobStatusOf(b.object) == final
-			return b, !finished
+		plans := r.listDays(ctx, unmarked, plansDir, blob.MaxPage, func(p *candidate) bool {
+			return !p.committed() || blobStatusOf(p.entry) != final || blobStatusOf(p.object) != final
 		})
-		for b, err := range plans {
-			if !marked[b.keys.plan] && !yield(b, err) {
+		for p, err := range plans {
+			if !marked[p.keys.plan] && !yield(p.planBlobs, err) {
 				return
 			}
 		}
@@ -160,10 +157,10 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 }
 
 // listDays lists a directory of many days at once.
-func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(planBlobs) (planBlobs, bool)) iter.Seq2[planBlobs, error] {
-	ahead := func(int) int { return r.v.ahead(page) }
+func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
 	all := func(string) bool { return true } // markers have grace periods, entries and objects have states
-	return backwards(ctx, stretches(days, storage.Filters{}), page, ahead, directory(r.v, dir, all, take))
+	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: all, take: take}, page)
+	return s.run(ctx, stretches(days, storage.Filters{}))
 }
 
 // allPlans yields all plans of all days with all their blobs, and reports strays.

@@ -495,11 +495,15 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 }
 
 // ListGroups yields the groups of a container's blobs, page by page. A group is the part of a name up to and
-// including the first delimiter after prefix; each group appears once. A page ends with the names that have
-// no delimiter. The last pair may have an error, as with [Client.List].
-func (c *Client) ListGroups(ctx context.Context, containerName, prefix, delimiter string) iter.Seq2[[]string, error] {
-	ref := Ref{containerName, prefix}
-	opts := container.ListBlobsHierarchyOptions{Prefix: &prefix}
+// including the first delimiter after o.Prefix; each group appears once. A page ends with the names that have
+// no delimiter. Of the options, ListGroups uses Prefix and StartFrom. The last pair may have an error, as with
+// [Client.List].
+func (c *Client) ListGroups(ctx context.Context, containerName string, o ListOptions, delimiter string) iter.Seq2[[]string, error] {
+	ref := Ref{containerName, o.Prefix}
+	opts := container.ListBlobsHierarchyOptions{Prefix: &o.Prefix}
+	if o.StartFrom != "" {
+		opts.StartFrom = &o.StartFrom
+	}
 	return pages(func(marker *string) (groups []string, next string, err error) {
 		opts.Marker = marker
 		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {

@@ -335,7 +335,7 @@ func TestListGroups(t *testing.T) {
 				"": {"0", "a/", "ab", "b/", "z"}, "a": {"a/", "ab"}, "a/": {"a/1", "a/2", "a/b/"}, "x": nil,
 			} {
 				var got []string
-				for groups, err := range w.ListGroups(t.Context(), "box", prefix, "/") {
+				for groups, err := range w.ListGroups(t.Context(), "box", ListOptions{Prefix: prefix}, "/") {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -346,7 +346,7 @@ func TestListGroups(t *testing.T) {
 					t.Errorf("%q by pages of %d: got %q, want %q", prefix, limit, got, want)
 				}
 			}
-			for _, err := range w.ListGroups(t.Context(), "no-such-box", "", "/") {
+			for _, err := range w.ListGroups(t.Context(), "no-such-box", ListOptions{}, "/") {
 				if !Is(err, AbsentContainer) {
 					t.Errorf("of no container: %v", err)
 				}
