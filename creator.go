@@ -410,7 +410,8 @@ func (c *creation) remove(ctx context.Context) error {
 	return c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag)
 }
 
-// leaveRemains is the error of a Create that failed for certain and leaves its remains to Recovery.
+// leaveRemains is the error of a Create that leaves remains to Recovery. It is ErrUnknown even if the plan
+// certainly does not exist.
 func (c *creation) leaveRemains(cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) {
 		return cause

@@ -8,8 +8,8 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
-// What a vault remembers between its calls, to save requests and to recognise its own writes. Another process
-// never needs it.
+// What a vault remembers between its calls, to save requests and to recognise its own writes. Other processes
+// do not need it.
 
 // write is what makes two calls the same write: blob, condition and content.
 type write struct {
