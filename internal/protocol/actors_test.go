@@ -500,7 +500,7 @@ func (c *call) update() result {
 		seen := now[object]
 		var e, o version
 		for range rounds {
-			a := c.one(request{step: "settle object", verb: put, blob: object, cond: c.unless(ruleFinalizeMatch, ifMatch), match: seen, value: v})
+			a := c.one(request{step: "finalize object", verb: put, blob: object, cond: c.unless(ruleFinalizeMatch, ifMatch), match: seen, value: v})
 			switch {
 			case a.code == ok:
 				now[object] = a.seen[object]
@@ -987,7 +987,7 @@ func (c *call) complete(open *store, seen version) result {
 		}
 		v.parts = parts
 	}
-	a := c.one(request{step: "settle object", verb: put, blob: object, cond: c.unless(ruleCompleteMatch, ifMatch), match: seen, value: v})
+	a := c.one(request{step: "finalize object", verb: put, blob: object, cond: c.unless(ruleCompleteMatch, ifMatch), match: seen, value: v})
 	if a.code != ok {
 		return left
 	}

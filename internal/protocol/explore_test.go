@@ -361,7 +361,7 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 		n.over = true
 	}()
 	n.begun, n.dated = c.begun, c.dated && !n.over
-	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"settle object", "remove marker"}, n.asks[0].step)
+	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"finalize object", "remove marker"}, n.asks[0].step)
 	if x.apart {
 		c.stage = stage{}
 	}
