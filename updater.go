@@ -130,8 +130,8 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 		cond = blob.IfThere
 	}
 	if objectETag == "" {
-		// Without a version, the entry may belong to a Create that did not finish. It must not become
-		// Running, because searches take a Running entry for a plan.
+		// The caller has not read the object, so the entry may belong to a Create that did not finish. Such an
+		// entry must not become Running, because searches take a Running entry for a plan.
 		p, err := v.client.Head(ctx, keys.object())
 		if err != nil {
 			return blobError("look for object", keys.object(), err)
