@@ -198,14 +198,7 @@ func TestBearerAndHostStyle(t *testing.T) {
 	if b, there := s.Blob("plans", "vault/a b"); !there || string(b.Body) != "body" {
 		t.Errorf("stored is %v", b)
 	}
-	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := batch.Delete("vault/a b", nil); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := c.SubmitBatch(t.Context(), batch, nil)
+	resp, err := deleteBatch(t, c, "vault/a b")
 	if err != nil || resp.Responses[0].Error != nil {
 		t.Errorf("batch: %v, %v", resp.Responses, err)
 	}

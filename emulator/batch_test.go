@@ -108,18 +108,12 @@ func TestBatchLimit(t *testing.T) {
 	for _, n := range []int{1, 256, 257} {
 		s := emulator.New()
 		c := plans(t, s.Transport())
-		batch, err := c.NewBatchBuilder()
-		if err != nil {
-			t.Fatal(err)
-		}
+		var names []string
 		for i := range n {
-			name := fmt.Sprint(i)
-			s.Put("plans", name, nil, nil)
-			if err := batch.Delete(name, nil); err != nil {
-				t.Fatal(err)
-			}
+			names = append(names, fmt.Sprint(i))
+			s.Put("plans", names[i], nil, nil)
 		}
-		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		_, err := deleteBatch(t, c, names...)
 		if n <= 256 {
 			if err != nil || s.Len("plans") != 0 {
 				t.Errorf("%d: %d are left, %v", n, s.Len("plans"), err)

@@ -300,16 +300,7 @@ func TestFaultOnBatchItem(t *testing.T) {
 	rule := emulator.On(emulator.BatchItem).Path("a/*").Do(emulator.Answer(503, "ServerBusy"))
 	both := emulator.On(emulator.BatchItem).Path("b/01").Do(emulator.Answer(500, "InternalError").Applied())
 	s.Inject(rule, both)
-	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"a/00", "b/00", "b/01"} {
-		if err := batch.Delete(name, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	resp, err := c.SubmitBatch(t.Context(), batch, nil)
+	resp, err := deleteBatch(t, c, "a/00", "b/00", "b/01")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestRules(t *testing.T) {
 				t.Errorf("got %s, want %s; fired %d", got, tc.fails, tc.rule.Fired())
 			}
 			if tc.rule.String() != tc.text {
-				t.Errorf("it prints as %s", tc.rule)
+				t.Errorf("String returned %s", tc.rule)
 			}
 		})
 	}
@@ -178,14 +178,7 @@ func TestRuleMatchesBatchByItem(t *testing.T) {
 	rule := emulator.On(emulator.BatchDelete).Path("b/07").Do(emulator.LostAnswer())
 	s.Inject(rule)
 	for _, name := range []string{"b/06", "b/07"} {
-		batch, err := c.NewBatchBuilder()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := batch.Delete(name, nil); err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		_, err := deleteBatch(t, c, name)
 		if (err != nil) != (name == "b/07") {
 			t.Errorf("%s: %v", name, err)
 		}

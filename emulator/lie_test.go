@@ -31,7 +31,7 @@ func TestForeignAnswers(t *testing.T) {
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			if tc.effect.String() != tc.text {
-				t.Errorf("it prints as %s", tc.effect)
+				t.Errorf("String returned %s", tc.effect)
 			}
 			s := emulator.New()
 			s.PutContainer("plans", nil)
@@ -58,18 +58,11 @@ func TestForeignAnswers(t *testing.T) {
 func TestCutBatch(t *testing.T) {
 	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
 		names := []string{"a", "b", "c"}
-		batch, err := c.NewBatchBuilder()
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, name := range names {
 			s.Put("plans", name, nil, nil)
-			if err := batch.Delete(name, nil); err != nil {
-				t.Fatal(err)
-			}
 		}
 		s.Inject(emulator.On(emulator.BatchDelete).Do(emulator.CutBatch(2)))
-		_, err = c.SubmitBatch(t.Context(), batch, nil)
+		_, err := deleteBatch(t, c, names...)
 		if err == nil || !strings.Contains(err.Error(), "expected 3 responses, got 2") {
 			t.Errorf("got %v", err)
 		}

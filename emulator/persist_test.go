@@ -112,16 +112,7 @@ func everything(t testing.TB, s *emulator.Server) {
 	if _, err := c.NewBlobClient("gone").Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"batch/1", "batch/2"} {
-		if err := batch.Delete(name, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := c.SubmitBatch(t.Context(), batch, nil); err != nil {
+	if _, err := deleteBatch(t, c, "batch/1", "batch/2"); err != nil {
 		t.Fatal(err)
 	}
 	other := newClient(t, s.Transport()).ServiceClient().NewContainerClient("deleted")

@@ -95,6 +95,21 @@ func mustUpload(t testing.TB, c *container.Client, name, body string, o *blockbl
 	return resp
 }
 
+// deleteBatch deletes blobs in one batch.
+func deleteBatch(t testing.TB, c *container.Client, names ...string) (container.SubmitBatchResponse, error) {
+	t.Helper()
+	batch, err := c.NewBatchBuilder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := batch.Delete(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.SubmitBatch(t.Context(), batch, nil)
+}
+
 func download(ctx context.Context, c *container.Client, name string, o *blob.DownloadStreamOptions) (string, blob.DownloadStreamResponse, error) {
 	resp, err := c.NewBlobClient(name).DownloadStream(ctx, o)
 	if err != nil {

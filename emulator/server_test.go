@@ -212,14 +212,7 @@ func TestForbid(t *testing.T) {
 	_, err := upload(t.Context(), c, "b", "body", nil)
 	want(t, err, http.StatusBadRequest, "ForbiddenByTest")
 	mustUpload(t, c, "c", "body", &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
-	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := batch.Delete("a", nil); err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.SubmitBatch(t.Context(), batch, nil)
+	_, err = deleteBatch(t, c, "a")
 	want(t, err, http.StatusBadRequest, "ForbiddenByTest")
 	if got, _ := names(t, c, nil); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("stored are %v", got)

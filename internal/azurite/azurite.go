@@ -32,7 +32,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -48,7 +47,6 @@ const (
 
 const (
 	startLimit = 30 * time.Second // until Azurite answers
-	stopLimit  = 10 * time.Second // for Azurite to save its data and exit
 	killLimit  = 5 * time.Second  // for a killed process to be gone
 	pollPause  = 20 * time.Millisecond
 	tailSize   = 8 << 10
@@ -66,15 +64,7 @@ var ErrNotInstalled = errors.New("azurite " + Version + " is not installed; with
 type Option func(*config)
 
 type config struct {
-	location string
-	oauth    bool
-}
-
-// WithLocation makes Azurite keep its data in the folder dir, which is created if needed. The data outlives
-// Close, which lets Azurite save it. If Azurite is killed, or the operating system has no SIGTERM (Windows),
-// the writes of the last five seconds can be lost.
-func WithLocation(dir string) Option {
-	return func(c *config) { c.location = dir }
+	oauth bool
 }
 
 // WithOAuth makes Azurite serve HTTPS with a new self-signed certificate, and accept bearer tokens besides
@@ -89,20 +79,19 @@ func WithOAuth() Option {
 
 // Server is a running Azurite. It is safe for concurrent use.
 type Server struct {
-	url      string
-	location string // "" for data that Close removes
-	temp     string
-	proc     *process
-	out      *output
-	cert     *x509.Certificate
-	client   *http.Client
-	close    func() error
+	url    string
+	temp   string
+	proc   *process
+	out    *output
+	cert   *x509.Certificate
+	client *http.Client
+	close  func() error
 }
 
 // Start starts Azurite on a free port of 127.0.0.1 and returns when it answers, which takes about a second.
 // Azurite runs without access log and telemetry and accepts any API version. Its data is in a temporary
-// folder, unless [WithLocation] is given; data in memory would be faster, but after ten minutes the garbage
-// collection makes Azurite stop answering for minutes. Start ignores AZURITE_* environment variables.
+// folder: data in memory would be faster, but after ten minutes the garbage collection makes Azurite stop
+// answering for minutes. Start ignores AZURITE_* environment variables.
 //
 // ctx and a limit of 30 seconds bound only the start. The server runs until [Server.Close]. On Linux it is
 // also killed when this process dies.
@@ -148,22 +137,12 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 
 	args := []string{
 		mainFile(dir),
+		"--location", filepath.Join(s.temp, "data"),
 		"--blobHost", "127.0.0.1",
 		"--blobPort", "0", // Azurite chooses a port and prints it
 		"--silent",
 		"--skipApiVersionCheck",
 		"--disableTelemetry",
-	}
-	if cfg.location == "" {
-		args = append(args, "--location", filepath.Join(s.temp, "data"))
-	} else {
-		if s.location, err = filepath.Abs(cfg.location); err == nil {
-			err = os.MkdirAll(s.location, 0o755)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("azurite: cannot use the location %q; give a folder that can be written: %w", cfg.location, err)
-		}
-		args = append(args, "--location", s.location)
 	}
 	transport := &http.Transport{
 		MaxIdleConnsPerHost: 100,
@@ -263,9 +242,8 @@ func (s *Server) HTTPClient() *http.Client { return s.client }
 // Certificate returns the server's certificate, or nil without [WithOAuth].
 func (s *Server) Certificate() *x509.Certificate { return s.cert }
 
-// Close stops Azurite, waits until it is gone, and removes its temporary files. The folder of [WithLocation]
-// stays. Close returns an error if Azurite had stopped before or could not save its data. Later calls return
-// the same result.
+// Close kills Azurite, waits until it is gone, and removes its temporary files. Close returns an error if
+// Azurite had stopped before. Later calls return the same result.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) stop() error {
@@ -292,27 +270,12 @@ func (s *Server) stopProcess() error {
 	default:
 	}
 
-	var unsaved error
-	if s.location != "" && s.proc.cmd.Process.Signal(syscall.SIGTERM) == nil {
-		select {
-		case <-s.proc.done:
-			if s.proc.err != nil {
-				return fmt.Errorf("azurite failed while saving its data in %s (%w); its last output:\n%s",
-					s.location, s.proc.err, s.out.tail())
-			}
-			return nil
-		case <-time.After(stopLimit):
-			unsaved = fmt.Errorf("azurite did not stop within %v and was killed; the last writes may be missing in %s; its last output:\n%s",
-				stopLimit, s.location, s.out.tail())
-		}
-	}
 	s.proc.kill()
 	select {
 	case <-s.proc.done:
-		return unsaved
+		return nil
 	case <-time.After(killLimit):
-		return errors.Join(unsaved, fmt.Errorf("azurite: process %d is still there %v after it was killed; end it by hand",
-			s.proc.cmd.Process.Pid, killLimit))
+		return fmt.Errorf("azurite: process %d still exists %v after it was killed; end it by hand", s.proc.cmd.Process.Pid, killLimit)
 	}
 }
 

@@ -118,22 +118,6 @@ func TestStartTwoAtOnce(t *testing.T) {
 	}
 }
 
-func TestWithLocation(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	s := startServer(t, WithLocation(dir))
-	put(t, sharedKeyClient(t, s))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkGone(t, s)
-
-	s = startServer(t, WithLocation(dir))
-	get(t, sharedKeyClient(t, s))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 type tokenCredential struct{}
 
 func (tokenCredential) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {

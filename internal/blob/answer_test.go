@@ -178,7 +178,7 @@ func TestAnswersOfOthersThatLast(t *testing.T) {
 				}
 				last := w.requests[max(0, len(w.requests)-2):] // a single delete may follow a batch
 				if !slices.ContainsFunc(last, func(e RequestEvent) bool { return e.Status == foreign.status }) {
-					t.Errorf("%s, %s: the observer is told of %v", op, lie, last)
+					t.Errorf("%s, %s: the observer saw %v", op, lie, last)
 				}
 			})
 		}
@@ -260,7 +260,7 @@ func TestListedBlobsHaveVersions(t *testing.T) {
 	for _, tag := range []string{"Etag", "Last-Modified"} {
 		inFilledWorld(t, func(t *testing.T, w *world) {
 			n := 0
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				resp, err := next(req)
 				if n++; n > 1 || err != nil {
 					return resp, err
@@ -370,7 +370,7 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 		var sent endless
 		n := 0
 		length := int64(300 << 20)
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			resp, err := next(req)
 			n++
 			sent = endless{}
@@ -596,7 +596,7 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 					t.Errorf("%s: %v", op, err)
 				}
 				if len(w.retries) > 0 {
-					t.Errorf("%s, %s: it was tried again", op, test.code)
+					t.Errorf("%s, %s: it was retried", op, test.code)
 				}
 			})
 		}
@@ -678,7 +678,7 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 func TestAnswersAfterARedirect(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		for _, redirected := range []bool{false, true} {
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				resp, err := next(req)
 				resp.Request = req.Clone(req.Context())
 				resp.Request.URL.Host = "other.invalid"
@@ -720,7 +720,7 @@ func TestRoutedElsewhere(t *testing.T) {
 	inner := &http.Client{}
 	for _, test := range []struct {
 		what, host string
-		send       func(*http.Request) (*http.Response, error)
+		send       sender
 		ok         bool
 	}{
 		{"a private endpoint", account.Host, http.DefaultTransport.RoundTrip, true},
@@ -728,7 +728,7 @@ func TestRoutedElsewhere(t *testing.T) {
 	} {
 		c, err := NewFromConnectionString(strings.ReplaceAll(l.ConnectionString(), account.Host, "storage.example"), Options{
 			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 5 * time.Millisecond},
-			Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
+			Transport: sender(func(req *http.Request) (*http.Response, error) {
 				routed := req.Clone(req.Context())
 				routed.URL.Host = test.host
 				return test.send(routed)
@@ -787,7 +787,7 @@ func TestErrorsTellNoSecret(t *testing.T) {
 	} {
 		var events []error
 		c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature=sv=2024-01-01&sig="+escaped+"&sp=rwdlc", Options{
-			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond}, Transport: transportFunc(send),
+			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond}, Transport: sender(send),
 			OnRequest: func(e RequestEvent) { events = append(events, e.Err) },
 			OnRetry:   func(e RetryEvent) { events = append(events, e.Err) },
 		})
@@ -808,7 +808,7 @@ func TestErrorsTellNoSecret(t *testing.T) {
 
 	inFilledWorld(t, func(t *testing.T, w *world) { // an account key signs each request
 		var signed string
-		c := w.over(t, func(req *http.Request, _ func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, _ sender) (*http.Response, error) {
 			_, signed, _ = strings.Cut(req.Header.Get("Authorization"), " ")
 			return nil, fmt.Errorf("%w: headers %v", io.ErrClosedPipe, req.Header)
 		})
@@ -820,7 +820,7 @@ func TestErrorsTellNoSecret(t *testing.T) {
 		if !errors.As(err, &quoted) {
 			t.Errorf("%v was not redacted", err)
 		}
-		c = w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c = w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			_, signed, _ = strings.Cut(req.Header.Get("Authorization"), " ")
 			resp, err := next(req)
 			resp.Body = brokenBody{Reader: resp.Body, err: fmt.Errorf("%w: headers %v", io.ErrClosedPipe, req.Header)}

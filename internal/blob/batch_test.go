@@ -70,7 +70,7 @@ func TestBatchLeavesOtherVersionsAlone(t *testing.T) {
 			t.Errorf("%q are left", names)
 		}
 		if len(w.retries) > 0 {
-			t.Error("it was tried again")
+			t.Error("it was retried")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 			targets := w.fill(items, false)
 			w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Times(1).Do(emulator.Answer(503, "ServerBusy")))
 			n := 0
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				resp, err := next(req)
 				if n++; n > 1 || err != nil {
 					return resp, err
@@ -203,7 +203,7 @@ func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
 		targets := w.fill(3, false)
 		w.server.Inject(emulator.On(emulator.BatchItem).Path("000").Times(1).Do(emulator.Answer(503, "ServerBusy")))
 		n := 0
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			resp, err := next(req)
 			if n++; n > 1 || err != nil {
 				return resp, err
@@ -256,7 +256,7 @@ func TestBatchWithAnItemThatIsRefused(t *testing.T) {
 // batchesOnly returns a client whose batches a function answers. Unless they are applied, the service does
 // not see them, and the function gets an empty answer.
 func (w *world) batchesOnly(t *testing.T, applied bool, wrong func(*http.Response) error) *Client {
-	return w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	return w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 		if req.URL.Query().Get("comp") != "batch" {
 			return next(req)
 		}

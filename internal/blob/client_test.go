@@ -73,7 +73,7 @@ func TestPutDoesWhatItsConditionSays(t *testing.T) {
 					t.Errorf("%s: the blob was overwritten", test.what)
 				}
 				if len(w.retries) > 0 {
-					t.Errorf("%s: it was tried again", test.what)
+					t.Errorf("%s: it was retried", test.what)
 				}
 				return
 			}
@@ -138,7 +138,7 @@ func TestPutWhoseAnswerIsLostHasSucceeded(t *testing.T) {
 							t.Errorf("%s: ETag %q, stored is %q", what, etag, b.ETag)
 						}
 						if len(w.retries) != times {
-							t.Errorf("%s: it was tried again %d times", what, len(w.retries))
+							t.Errorf("%s: it was retried %d times", what, len(w.retries))
 						}
 					})
 				}
@@ -203,7 +203,7 @@ func TestPutRefusedWhereNothingIsThereIsTriedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.PutBlob).Do(emulator.Answer(409, "BlobAlreadyExists")))
 		_, err := w.Put(t.Context(), ref, []byte("new"), mine(), IfNew)
-		wantError(t, "for ever", err, Mismatch, false)
+		wantError(t, "forever", err, Mismatch, false)
 	})
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.PutBlob).Do(emulator.Answer(412, "ConditionNotMet")))
@@ -270,7 +270,7 @@ func TestBytesDamagedOnTheirWayAreNotStored(t *testing.T) {
 		}
 		inWorld(t, func(t *testing.T, w *world) {
 			damaged := 0
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				if damaged < times {
 					damaged++
 					req = req.Clone(req.Context())
@@ -299,7 +299,7 @@ func TestSumsAreSent(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		sum := md5.Sum([]byte("new"))
 		want := base64.StdEncoding.EncodeToString(sum[:])
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			for _, name := range []string{"Content-MD5", "x-ms-blob-content-md5"} {
 				if got := sent(req, name); !slices.Equal(got, []string{want}) {
 					t.Errorf("%s is %q, not %q", name, got, want)
@@ -406,7 +406,7 @@ func TestBodiesThatBreakAreReadAgain(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.server.Put("box", "b", []byte("abc"), mine())
 			n := 0
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				resp, err := next(req)
 				if n++; n <= 2 && err == nil {
 					resp.Body = brokenBody{strings.NewReader("a"), broken, req.Context().Done()}
@@ -462,7 +462,7 @@ func TestFlippedBitsAreReadOnceMore(t *testing.T) {
 func TestBlobWithoutMD5IsDamaged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Put("box", "b", []byte("abc"), mine())
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			resp, err := next(req)
 			if err == nil {
 				resp.Header.Del("Content-MD5")
@@ -519,7 +519,7 @@ func TestDelete(t *testing.T) {
 				t.Errorf("%s: there is %v", test.what, there)
 			}
 			if len(w.retries) > 0 {
-				t.Errorf("%s: it was tried again", test.what)
+				t.Errorf("%s: it was retried", test.what)
 			}
 			if test.want < 0 {
 				wantError(t, test.what+", once more", w.Delete(t.Context(), ref, cond), Absent, false)
@@ -614,7 +614,7 @@ func TestRequestsAreToldOf(t *testing.T) {
 			{"delete batch", Ref{Container: "box"}, "POST", 202, false},
 		}
 		if len(w.requests) != len(want) {
-			t.Fatalf("%d requests were told of: %+v", len(w.requests), w.requests)
+			t.Fatalf("%d requests were reported: %+v", len(w.requests), w.requests)
 		}
 		for i, r := range w.requests {
 			got := told{r.Op, r.Ref, r.Method, r.Status, r.Err != nil}
@@ -622,7 +622,7 @@ func TestRequestsAreToldOf(t *testing.T) {
 				got.status = 409 // both mean that the blob exists
 			}
 			if got != want[i] {
-				t.Errorf("request %d: %+v was told of, not %+v", i, got, want[i])
+				t.Errorf("request %d: %+v was reported, want %+v", i, got, want[i])
 			}
 			if r.URL == nil || !strings.Contains(r.URL.Path, "/box") || (r.RequestID == "") != got.failed || r.Took < 0 {
 				t.Errorf("request %d: %+v", i, r)
@@ -652,7 +652,7 @@ func TestServiceVersionIsSent(t *testing.T) {
 			var versions []string
 			c, err := NewFromConnectionString(server.ConnectionString(), Options{
 				Concurrency: 1, Retry: retry, ServiceVersion: version,
-				Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
+				Transport: sender(func(req *http.Request) (*http.Response, error) {
 					versions = append(versions, sent(req, "x-ms-version")...)
 					return server.Transport().Do(req)
 				}),

@@ -303,7 +303,7 @@ func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 			w.server.Put("box", "b", nil, nil)
 			w.server.PutContainer("box2", nil)
 			n := 0
-			c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 				resp, err := next(req)
 				if n++; n > 1 || err != nil {
 					return resp, err

@@ -110,17 +110,17 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// transportFunc is a function as a transport.
-type transportFunc func(*http.Request) (*http.Response, error)
+// sender is a function as a transport.
+type sender func(*http.Request) (*http.Response, error)
 
-func (f transportFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
+func (f sender) Do(req *http.Request) (*http.Response, error) { return f(req) }
 
 // over returns a client whose requests pass through a function before they reach the emulator.
-func (w *world) over(t *testing.T, through func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error)) *Client {
+func (w *world) over(t *testing.T, through func(req *http.Request, next sender) (*http.Response, error)) *Client {
 	t.Helper()
 	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
 		Concurrency: 4, Retry: retry,
-		Transport: transportFunc(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
+		Transport: sender(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
 	})
 	must(t, err)
 	return c

@@ -130,7 +130,7 @@ func TestPagesAreReadToTheEnd(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden, http.StatusConflict} {
 		inWorld(t, func(t *testing.T, w *world) {
 			body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
-			c := w.over(t, func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+			c := w.over(t, func(*http.Request, sender) (*http.Response, error) {
 				return &http.Response{StatusCode: status, Body: body, Header: http.Header{
 					"X-Ms-Error-Code": {"AuthorizationFailure"}, "X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-02-06"},
 				}}, nil

@@ -27,7 +27,7 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 		_, err := w.Head(t.Context(), ref)
 		wantError(t, "always busy", err, Unreachable, false)
 		if len(w.retries) < 40 {
-			t.Fatalf("it was tried again %d times in 15 minutes", len(w.retries))
+			t.Fatalf("it was retried %d times in 15 minutes", len(w.retries))
 		}
 		base := retry.InitialInterval
 		exact := 0
@@ -59,7 +59,7 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 }
 
 // busy returns a transport that answers 503 with these headers n times, and then 200.
-func busy(n int, headers map[string]string) transportFunc {
+func busy(n int, headers map[string]string) sender {
 	return func(req *http.Request) (*http.Response, error) {
 		h := http.Header{}
 		status := http.StatusOK
@@ -239,7 +239,7 @@ func TestNoMoreThanConcurrencyInFlight(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Put("box", "b", []byte("abc"), mine())
 		var now, most atomic.Int32
-		c := w.over(t, func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			n := now.Add(1)
 			defer now.Add(-1)
 			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -401,7 +401,7 @@ func TestConnectionsThatFail(t *testing.T) {
 			n := 0
 			c, err := NewFromConnectionString(emulator.New().ConnectionString(), Options{
 				Concurrency: 1, Retry: retry,
-				Transport: transportFunc(func(*http.Request) (*http.Response, error) { n++; return nil, test.err }),
+				Transport: sender(func(*http.Request) (*http.Response, error) { n++; return nil, test.err }),
 			})
 			must(t, err)
 			_, err = c.Put(t.Context(), ref, nil, mine(), IfNew)
