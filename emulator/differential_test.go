@@ -39,9 +39,6 @@ const (
 // TestDifferential sends random requests to Azurite and to the emulator in lockstep and compares the answers.
 // The seed alone decides on the requests: each stream has its own containers, emulator and clock.
 func TestDifferential(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compares with Azurite")
-	}
 	azuriteServer.Get(t) // or skip
 	seed := *differentialSeed
 	for seed == 0 {

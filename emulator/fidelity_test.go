@@ -202,9 +202,6 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 // TestFidelity compares the emulator with Azurite for every operation under every condition, on existing and
 // missing blobs and containers, and for the limits of the service.
 func TestFidelity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compares with Azurite")
-	}
 	f := newFidelity(t)
 	t.Run("blobs", f.testBlobs)
 	t.Run("containers", f.testContainers)

@@ -24,6 +24,9 @@ import (
 // startServer is azuritetest.Start, which this package cannot import.
 func startServer(t *testing.T, opts ...Option) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Azurite")
+	}
 	s, err := Start(t.Context(), opts...)
 	if errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true" {
 		t.Skip(err)

@@ -1,8 +1,8 @@
 // Package azuritetest provides tests with an Azurite. It is separate from package azurite so that only tests
 // link package testing.
 //
-// If Azurite is not installed, a test that needs it is skipped, or fails if the environment variable CI is
-// true.
+// With -short, a test that needs Azurite is skipped. If Azurite is not installed, the test is skipped, too, or fails if
+// the environment variable CI is true.
 package azuritetest
 
 import (
@@ -22,6 +22,7 @@ import (
 // Starting takes about a second. With a [Holder] the tests of a package share one Azurite.
 func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 	t.Helper()
+	skipShort(t)
 	server, err := azurite.Start(t.Context(), opts...)
 	if err != nil {
 		giveUp(t, err)
@@ -61,6 +62,7 @@ type Holder struct {
 // fails if CI is true. Get does not retry a failed start.
 func (h *Holder) Get(t testing.TB) *azurite.Server {
 	t.Helper()
+	skipShort(t)
 	server, err := h.get(t)
 	if err != nil {
 		giveUp(t, err)
@@ -99,6 +101,13 @@ func (h *Holder) Run(m *testing.M) int {
 		code = max(code, 1)
 	}
 	return code
+}
+
+func skipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs Azurite, which -short leaves out")
+	}
 }
 
 // giveUp ends the test because of err.
