@@ -236,7 +236,7 @@ func TestVersionsAndTimes(t *testing.T) {
 			// All writes are in the same instant, but no two versions are equal.
 			etag := string(*mustUpload(t, c, "a", "same", nil).ETag)
 			if seen[etag] {
-				t.Fatalf("ETag %s came twice", etag)
+				t.Fatalf("ETag %s was used twice", etag)
 			}
 			seen[etag] = true
 			if i == 0 {

@@ -156,8 +156,8 @@ func (s *stream) step(t *testing.T, i int, a *ask) bool {
 		s.history[place] = s.history[place][1:]
 	}
 	if len(v.unexplained) > 0 {
-		t.Errorf("seed %d, stream %d, request %d: %s\nwhat was asked of %s before:\n%s\n"+
-			"once more: go test ./emulator -run TestDifferential -differential.seed=%d -differential.n=%d",
+		t.Errorf("seed %d, stream %d, request %d: %s\nearlier requests for %s:\n%s\n"+
+			"run it again: go test ./emulator -run TestDifferential -differential.seed=%d -differential.n=%d",
 			s.seed, s.number, i, v, place, strings.Join(s.history[place], "\n"), s.seed, streams*(i+1))
 		return false
 	}

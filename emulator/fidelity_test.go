@@ -211,7 +211,7 @@ func TestFidelity(t *testing.T) {
 	for _, d := range deviations {
 		t.Logf("%6d  %s\n\tAzurite: %s\n\tthe service: %s\n\t%s", f.used[d.name], d.name, d.azurite, d.service, d.source)
 		if all && f.used[d.name] == 0 {
-			t.Errorf("%q was not seen: take it out of the table, or give it a request", d.name)
+			t.Errorf("no request shows %q: remove it from the table, or add a request", d.name)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (f *fidelity) testBlobs(t *testing.T) {
 				a.header = append(a.header, condition.header(known)...)
 				v := f.must(t, m, a)
 				if len(v.unexplained) > 0 {
-					t.Logf("that was %s, %s, %s", name, state, condition.name)
+					t.Logf("the case is %s, %s, %s", name, state, condition.name)
 				}
 				if !a.writes() && a.op != emulator.DeleteBlob || state == "container absent" {
 					continue
@@ -280,7 +280,7 @@ func (f *fidelity) testContainers(t *testing.T) {
 				a.header = append(a.header, condition.header(known)...)
 				v := f.must(t, m, a)
 				if len(v.unexplained) > 0 {
-					t.Logf("that was %s, %s, %s", name, state, condition.name)
+					t.Logf("the case is %s, %s, %s", name, state, condition.name)
 				}
 				if !a.writes() && a.op != emulator.DeleteContainer {
 					continue

@@ -87,7 +87,7 @@ func TestListBlobsShowsProperties(t *testing.T) {
 		}
 		page, err = c.NewListBlobsFlatPager(nil).NextPage(t.Context())
 		if err != nil || page.Segment.BlobItems[1].Metadata != nil {
-			t.Errorf("metadata came unasked: %v", err)
+			t.Errorf("metadata was not requested: %v", err)
 		}
 	})
 }

@@ -562,6 +562,6 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 		shut(t, s)
 	}
 	if least := slices.Min(steps); least < 8 {
-		t.Errorf("a writer did %d steps only", least)
+		t.Errorf("a writer did only %d steps", least)
 	}
 }

@@ -47,7 +47,7 @@ func lies() []emulator.Effect {
 func operations() map[string]func(ctx context.Context, w *world) error {
 	wrong := func(err error, ok bool) error {
 		if err == nil && !ok {
-			return errors.New("it did something else")
+			return errors.New("it did not have its effect")
 		}
 		return err
 	}
@@ -381,7 +381,7 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 		_, _, err := c.Get(t.Context(), ref)
 		wantError(t, "a blob", err, Damaged, false)
 		if sent.n > 0 || n != 1 || !sent.closed {
-			t.Errorf("%d bytes of a blob were read in %d requests, and the body was closed: %v", sent.n, n, sent.closed)
+			t.Errorf("%d bytes of a blob were read in %d requests, body closed: %v", sent.n, n, sent.closed)
 		}
 		for _, length = range []int64{300 << 20, -1} {
 			n = 0
@@ -532,7 +532,7 @@ func TestEveryCodeHasAMeaning(t *testing.T) {
 			t.Errorf("%s has no remedy", text)
 		}
 		if strings.Contains(m.remedy, "list containers") {
-			t.Errorf("the remedy of %s is that of one operation", text)
+			t.Errorf("the remedy of %s fits only one operation", text)
 		}
 		return true
 	})

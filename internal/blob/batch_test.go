@@ -79,7 +79,7 @@ func TestBatchWithoutContainerHasNothingToDelete(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		err := w.DeleteBatch(t.Context(), "other", []Target{{Name: "a"}, {Name: "b", ETag: "0x1"}})
 		if !Is(err, Absent, AbsentContainer) {
-			t.Errorf("got %v, want that nothing is there", err)
+			t.Errorf("got %v, want no blob", err)
 		}
 		if n := len(w.server.Requests()); n != 1 {
 			t.Errorf("%d requests", n)
@@ -114,7 +114,7 @@ func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 					for _, item := range r.Items {
 						names = append(names, item.Blob)
 						if (item.IfMatch != "") != versions {
-							t.Errorf("%s: %s is asked for with If-Match %q", what, item.Blob, item.IfMatch)
+							t.Errorf("%s: %s is requested with If-Match %q", what, item.Blob, item.IfMatch)
 						}
 					}
 					if r.Op == emulator.BatchDelete { // blobs that do not match are looked up, too
@@ -123,7 +123,7 @@ func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 				}
 				want := [][]string{{"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}, {"000", "003", "009"}, {"000", "009"}}
 				if !slices.EqualFunc(asked, want, slices.Equal) {
-					t.Errorf("%s: %q were asked for", what, asked)
+					t.Errorf("%s: %q were requested", what, asked)
 				}
 			})
 		}
@@ -219,7 +219,7 @@ func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
 			t.Errorf("%q are left, %v", w.names(), err)
 		}
 		if items := w.server.Requests()[1].Items; len(items) != 1 || items[0].Blob != "000" {
-			t.Errorf("%v was asked for again", items)
+			t.Errorf("%v was requested again", items)
 		}
 	})
 }

@@ -516,7 +516,7 @@ func TestDelete(t *testing.T) {
 				wantError(t, test.what, err, test.want, false)
 			}
 			if _, there := w.server.Blob("box", "b"); there == test.gone {
-				t.Errorf("%s: there is %v", test.what, there)
+				t.Errorf("%s: the blob exists: %v", test.what, there)
 			}
 			if len(w.retries) > 0 {
 				t.Errorf("%s: it was retried", test.what)
@@ -591,7 +591,7 @@ func TestCreateContainer(t *testing.T) {
 	})
 }
 
-func TestRequestsAreToldOf(t *testing.T) {
+func TestRequestsAreReported(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
 		_, err := w.Put(t.Context(), ref, []byte("new"), mine(), IfNew)
@@ -681,11 +681,11 @@ func TestConnectionStringsThatCantBeUsed(t *testing.T) {
 	} {
 		c, err := NewFromConnectionString(s, Options{Concurrency: 1, Retry: retry})
 		if err == nil {
-			t.Errorf("%q is taken, for %s", s, c.service.URL())
+			t.Errorf("%q was accepted, for %s", s, c.service.URL())
 			continue
 		}
 		if strings.Contains(err.Error(), "c2Vj") {
-			t.Errorf("the error of %q tells the secret: %v", s, err)
+			t.Errorf("the error of %q contains the secret: %v", s, err)
 		}
 	}
 }

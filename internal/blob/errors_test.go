@@ -137,7 +137,7 @@ func TestAnswersAreExplainedOnOneLine(t *testing.T) {
 		}
 	})
 	if err := explain(io.EOF); err != io.EOF {
-		t.Errorf("an error that is no answer became %v", err)
+		t.Errorf("an error without an answer became %v", err)
 	}
 	if text := explain(&azcore.ResponseError{StatusCode: 403}).Error(); !strings.Contains(text, "403") {
 		t.Errorf("%q", text)

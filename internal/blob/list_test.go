@@ -59,7 +59,7 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 				t.Errorf("%s: %q, %v", test.what, names, err)
 			}
 			if test.o.MaxResults > 0 && w.server.Requests()[0].MaxResults != test.o.MaxResults {
-				t.Errorf("%s: %d were asked for", test.what, w.server.Requests()[0].MaxResults)
+				t.Errorf("%s: %d were requested", test.what, w.server.Requests()[0].MaxResults)
 			}
 		}, emulator.WithPageLimit(test.pageLimit))
 	}

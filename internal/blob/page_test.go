@@ -114,7 +114,7 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 	} {
 		for n := range len(text) {
 			if got, err := readPage(strings.NewReader(text[:n]), nil); err == nil {
-				t.Fatalf("%q is taken for a page: %+v", text[:n], got)
+				t.Fatalf("%q was accepted as a page: %+v", text[:n], got)
 			}
 		}
 		broken := io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))

@@ -33,13 +33,13 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 		exact := 0
 		for i, r := range w.retries {
 			if r.Wait < base/2 || r.Wait > base*3/2 {
-				t.Errorf("wait %d is %v, %v was to be changed by up to half", i+1, r.Wait, base)
+				t.Errorf("wait %d is %v, want %v changed by up to half", i+1, r.Wait, base)
 			}
 			if r.Wait == base {
 				exact++
 			}
 			if r.Try != i+1 {
-				t.Errorf("try %d is told of as %d", i+1, r.Try)
+				t.Errorf("attempt %d was reported as %d", i+1, r.Try)
 			}
 			base = min(2*base, retry.MaxInterval)
 		}
@@ -52,7 +52,7 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 		}
 		for i, r := range w.retries {
 			if d := requests[i+1].Time.Sub(requests[i].Time); d != r.Wait {
-				t.Errorf("wait %d was %v, %v was told of", i+1, d, r.Wait)
+				t.Errorf("wait %d was %v, the event says %v", i+1, d, r.Wait)
 			}
 		}
 	})
@@ -120,7 +120,7 @@ func TestRetryAfterDoesNotOutlastMaxElapsed(t *testing.T) {
 		_, err := w.Head(t.Context(), ref)
 		wantError(t, "busy for a day", err, Unreachable, false)
 		if took := time.Since(started); took > retry.MaxElapsed {
-			t.Errorf("it took %v, %v is the most", took, retry.MaxElapsed)
+			t.Errorf("it took %v, want at most %v", took, retry.MaxElapsed)
 		}
 	})
 }
