@@ -1,6 +1,6 @@
-// Package emulator is an Azure Blob service for tests. It speaks the wire protocol of the service, so the Azure SDK for
-// Go runs against it unmodified. A [Transport] needs neither sockets nor goroutines, as tests under testing/synctest
-// require. A [Listener] serves on a real port.
+// Package emulator is an Azure Blob service for tests. It speaks the wire protocol of the service, so the
+// Azure SDK for Go runs against it unmodified. A [Transport] needs neither sockets nor goroutines, as tests
+// under testing/synctest require. A [Listener] serves on a real port.
 //
 //	server := emulator.New()
 //	client, err := azblob.NewClientFromConnectionString(server.ConnectionString(), &azblob.ClientOptions{
@@ -9,14 +9,15 @@
 //
 // # Supported operations
 //
-// The emulator verifies Shared Key signatures in full. It accepts every bearer token, without looking into it, for
-// everything. Containers: create, delete, properties, metadata, list. Block blobs: put, get (with ranges), head, delete,
-// metadata, list (flat and by delimiter, with prefix, marker and startFrom). Conditions work on every blob operation.
-// Batches can delete blobs. Account information is supported.
+// The emulator verifies Shared Key signatures in full. It accepts every bearer token, without looking into
+// it, for everything. Containers: create, delete, properties, metadata, list. Block blobs: put, get (with
+// ranges), head, delete, metadata, list (flat and by delimiter, with prefix, marker and startFrom).
+// Conditions work on every blob operation. Batches can delete blobs. Account information is supported.
 //
 // # Support for tests
 //
-//   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies do.
+//   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies
+//     do.
 //   - [Server.Requests] is a log of all requests.
 //   - [Server.Forbid] refuses requests that a protocol does not allow.
 //   - [Gate] and the package emulator/schedule decide the order of requests.
@@ -27,41 +28,43 @@
 //
 // # Unsupported features
 //
-// Page and append blobs, blocks, snapshots, versions, soft delete, copies, leases, tags, tiers other than an online one,
-// legal holds, immutability, encryption with the client's keys, shared access signatures, Shared Key Lite, public
-// access, the $root container, and Apache Arrow listings (a client that accepts Arrow gets XML, as from accounts without
-// Arrow). The emulator refuses all of them with an error, as it does every header and query parameter that it does not
-// know.
+// Page and append blobs, blocks, snapshots, versions, soft delete, copies, leases, tags, tiers other than an
+// online one, legal holds, immutability, encryption with the client's keys, shared access signatures, Shared
+// Key Lite, public access, the $root container, and Apache Arrow listings (a client that accepts Arrow gets
+// XML, as from accounts without Arrow). The emulator refuses all of them with an error, as it does every
+// header and query parameter that it does not know.
 //
 // # Differences from Azurite
 //
-// Tests compare the emulator with Azurite, the reference: TestFidelity for every operation under every condition and for
-// the limits of the service, TestDifferential for random requests. Where they differ, the emulator follows the
-// documentation of the service. deviations_test.go lists all differences with their sources. These matter to clients:
+// Tests compare the emulator with Azurite, the reference: TestFidelity for every operation under every
+// condition and for the limits of the service, TestDifferential for random requests. Where they differ, the
+// emulator follows the documentation of the service. deviations_test.go lists all differences with their
+// sources. These matter to clients:
 //
 //   - GET and HEAD with If-Match on a missing blob are 404 BlobNotFound, not 412
-//     (https://github.com/Azure/Azurite/issues/2751). Writes with If-Match on a missing blob are 412 in both.
-//   - Every write honours If-None-Match: * on an existing blob: 409 for Put Blob, 412 for metadata and delete. Azurite
-//     ignores it.
+//     (https://github.com/Azure/Azurite/issues/2751). Writes with If-Match on a missing blob are 412 in
+//     both.
+//   - Every write honors If-None-Match: * on an existing blob: 409 for Put Blob, 412 for metadata and
+//     delete. Azurite ignores it.
 //   - Conditions that containers don't support are 400 ConditionHeadersNotSupported.
 //   - A signature without a date, or with a date more than 15 minutes from the server's clock, is 403
-//     AuthenticationFailed. A bad signature is 403 AuthenticationFailed, where Azurite says AuthorizationFailure. No
-//     signature is 401 NoAuthenticationInformation.
+//     AuthenticationFailed. A bad signature is 403 AuthenticationFailed, where Azurite says
+//     AuthorizationFailure. No signature is 401 NoAuthenticationInformation.
 //   - Metadata is limited to 8 KiB and blob names to 1,024 characters.
-//   - Metadata values that are not visible ASCII are 403 AuthenticationFailed with a signature, and 400 InvalidMetadata
-//     with a bearer token. Azurite accepts them.
+//   - Metadata values that are not visible ASCII are 403 AuthenticationFailed with a signature, and 400
+//     InvalidMetadata with a bearer token. Azurite accepts them.
 //   - The name of a deleted container is held for 30 seconds (409 ContainerBeingDeleted).
-//   - A marker stands for the first name that a page did not contain. A client that pages misses names that are added
-//     before the marker. The emulator refuses markers that it did not issue.
+//   - A marker stands for the first name that a page did not contain. A client that pages misses names
+//     that are added before the marker. The emulator refuses markers that it did not issue.
 //   - Every write has its own ETag, even two writes in the same instant.
-//   - Names of metadata are folded to lower case, which is how the SDK shows them in listings. (The service keeps the
-//     case of the first writer, but HTTP libraries, including Go's, do not.)
+//   - Names of metadata are folded to lower case, which is how the SDK shows them in listings. (The
+//     service keeps the case of the first writer, but HTTP libraries, including Go's, do not.)
 //
-// Where nothing is documented, the emulator does as Azurite does. Examples are 412 for a delete with If-Match of a
-// missing blob, and a creation time that an overwrite resets.
+// Where nothing is documented, the emulator does as Azurite does. Examples are 412 for a delete with If-Match
+// of a missing blob, and a creation time that an overwrite resets.
 //
 // # Time
 //
-// The clock is time.Now, so under testing/synctest it is the bubble's clock. No goroutine and no timer outlives a
-// request.
+// The clock is time.Now, so under testing/synctest it is the bubble's clock. No goroutine and no timer
+// outlives a request.
 package emulator

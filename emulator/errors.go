@@ -102,8 +102,8 @@ var explanations = map[string]struct {
 	codeForbidden:              {http.StatusBadRequest, "The test forbids this request."},
 }
 
-// explain returns the status and the message of a code. The status of an unknown code, which can only come from
-// [Answer], is 0.
+// explain returns the status and the message of a code. The status of an unknown code, which can only come
+// from [Answer], is 0.
 func explain(code string) (status int, message string) {
 	if e, ok := explanations[code]; ok {
 		return e.status, e.message

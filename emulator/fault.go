@@ -9,14 +9,15 @@ import (
 	"sync"
 )
 
-// Rule is a fault: it selects requests and says what happens to them. A Rule reads like a sentence, and prints as one:
+// Rule is a fault: it selects requests and says what happens to them. A Rule reads like a sentence, and
+// prints as one:
 //
 //	emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(2).Do(emulator.LostAnswer())
 //
-// A Rule counts the requests that match it. Nth, Range, Every, Times and Chance select some of the matches; without them
-// the Rule fires on every match. At most one Rule fires on a request: rules of the transport come before rules of the
-// server, and older rules before newer ones. The other rules still count the request. Finish a Rule before injecting it.
-// An injected Rule is safe for concurrent use.
+// A Rule counts the requests that match it. Nth, Range, Every, Times and Chance select some of the matches;
+// without them the Rule fires on every match. At most one Rule fires on a request: rules of the transport
+// come before rules of the server, and older rules before newer ones. The other rules still count the
+// request. Finish a Rule before injecting it. An injected Rule is safe for concurrent use.
 type Rule struct {
 	ops     []Op
 	method  string
@@ -37,13 +38,13 @@ type Rule struct {
 	fired  int
 }
 
-// On returns a Rule that matches requests of these operations, or all requests if there are none. Items of a batch match
-// only rules that name [BatchItem], and [Answer] is the only effect for them.
+// On returns a Rule that matches requests of these operations, or all requests if there are none. Items of a
+// batch match only rules that name [BatchItem], and [Answer] is the only effect for them.
 func On(ops ...Op) *Rule { return &Rule{ops: ops} }
 
-// Random returns a Rule that fires on each request with probability chance, from 0 to 1, and applies one of the effects.
-// All effects are equally likely. The same seed makes the same choices for the same sequence of matches. Narrow the Rule
-// down with [Rule.Where], [Rule.Client] and so on.
+// Random returns a Rule that fires on each request with probability chance, from 0 to 1, and applies one of
+// the effects. All effects are equally likely. The same seed makes the same choices for the same sequence of
+// matches. Narrow the Rule down with [Rule.Where], [Rule.Client] and so on.
 func Random(chance float64, seed uint64, effects ...Effect) *Rule {
 	r := On().Chance(chance, seed)
 	r.effects = effects
@@ -56,9 +57,10 @@ func (r *Rule) Method(method string) *Rule {
 	return r
 }
 
-// Path matches container and blob. A pattern that contains *, ? or [ is a glob, as in [path.Match], that must match the
-// blob's whole name or all of "container/blob"; * does not match a slash. Any other pattern matches if "container/blob"
-// contains it. A batch matches if one of its items does. Path panics if the glob is malformed.
+// Path matches container and blob. A pattern that contains *, ? or [ is a glob, as in [path.Match], that must
+// match the blob's whole name or all of "container/blob"; * does not match a slash. Any other pattern matches
+// if "container/blob" contains it. A batch matches if one of its items does. Path panics if the glob is
+// malformed.
 func (r *Rule) Path(pattern string) *Rule {
 	if _, err := path.Match(pattern, ""); err != nil {
 		panic(fmt.Sprintf("emulator: pattern %q: %v", pattern, err))
@@ -73,7 +75,8 @@ func (r *Rule) Client(name string) *Rule {
 	return r
 }
 
-// Where matches requests for which match returns true. The function must be quick and must not use the server.
+// Where matches requests for which match returns true. The function must be quick and must not use the
+// server.
 func (r *Rule) Where(match func(Request) bool) *Rule {
 	r.where = match
 	return r
@@ -100,7 +103,8 @@ func (r *Rule) Times(n int) *Rule {
 	return r
 }
 
-// Chance fires with probability p, from 0 to 1. The same seed makes the same choices for the same sequence of matches.
+// Chance fires with probability p, from 0 to 1. The same seed makes the same choices for the same sequence of
+// matches.
 func (r *Rule) Chance(p float64, seed uint64) *Rule {
 	r.chance, r.seed = p, seed
 	r.random = rand.New(rand.NewPCG(seed, 0))
@@ -213,8 +217,8 @@ func (r *Rule) matchesPath(q *Request) bool {
 	return both || blob && q.Blob != ""
 }
 
-// count counts a request that matches. It returns the effect to apply, or nil if the rule does not fire. taken means that
-// another rule has fired on the request.
+// count counts a request that matches. It returns the effect to apply, or nil if the rule does not fire.
+// taken means that another rule has fired on the request.
 func (r *Rule) count(taken bool) *Effect {
 	r.mu.Lock()
 	defer r.mu.Unlock()

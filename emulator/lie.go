@@ -1,9 +1,9 @@
 package emulator
 
-// Lies returns a [Random] rule that lies as proxies, captive portals and load balancers do. It replaces answers of the
-// service by pages of the proxy, before or after the request took effect, removes headers from the service's answers,
-// redirects, and cuts the answers to batches short. A client can tell each of these lies from an answer of the service
-// and should survive all of them.
+// Lies returns a [Random] rule that lies as proxies, captive portals and load balancers do. It replaces
+// answers of the service by pages of the proxy, before or after the request took effect, removes headers from
+// the service's answers, redirects, and cuts the answers to batches short. A client can tell each of these
+// lies from an answer of the service and should survive all of them.
 func Lies(chance float64, seed uint64) *Rule {
 	const page = "<html><body>Please sign in.</body></html>"
 	return Random(chance, seed,
@@ -29,9 +29,9 @@ func Lies(chance float64, seed uint64) *Rule {
 	)
 }
 
-// FalseAbsences returns a rule that answers HEAD and DELETE requests with the service's own 404 although the blob exists,
-// with probability chance. A client can't recognize such an answer. A reader has to believe it, but no client may remove
-// anything because of it.
+// FalseAbsences returns a rule that answers HEAD and DELETE requests with the service's own 404 although the
+// blob exists, with probability chance. A client can't recognize such an answer. A reader has to believe it,
+// but no client may remove anything because of it.
 func FalseAbsences(chance float64, seed uint64) *Rule {
 	return On(HeadBlob, DeleteBlob).Chance(chance, seed).Do(Answer(404, codeBlobNotFound))
 }

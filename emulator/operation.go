@@ -5,8 +5,7 @@ import "net/http"
 // Op names an operation of the service.
 type Op string
 
-// The operations that the emulator knows. They are what a [Rule] matches and
-// what a [Request] in the log is called.
+// The operations of the emulator. A [Rule] matches them and a [Request] in the log names them.
 const (
 	ListContainers         Op = "ListContainers"
 	GetAccountInfo         Op = "GetAccountInfo"
@@ -27,33 +26,30 @@ const (
 	Unsupported            Op = "Unsupported" // anything else
 )
 
-// operation is what the emulator knows about one [Op]: how it is recognised,
-// what it may carry, and who does it.
+// operation describes an [Op]: how to recognize it, what it accepts, and how to execute it.
 type operation struct {
 	op Op
 
-	// level, methods, restype and comp recognise it.
+	// level, methods, restype and comp identify the operation.
 	level   level
 	methods []string
 	restype string
 	comp    string
 
-	// query are the further query parameters it takes; "timeout" is always
-	// one. Others are refused.
+	// query lists the query parameters that the operation accepts besides "timeout". Others are refused.
 	query []string
 
-	// headers are the further x-ms- headers it takes, apart from those that
-	// every request may have. Others are refused.
+	// headers lists the x-ms- headers that the operation accepts besides the common ones. Others are refused.
 	headers []string
 
-	// metadata tells whether it takes x-ms-meta- headers.
+	// metadata reports whether the operation accepts x-ms-meta- headers.
 	metadata bool
 
-	// do takes effect, with the server's lock held.
+	// do executes the operation. The server's lock is held.
 	do func(*Server, *call) *answer
 }
 
-// level is what a URL addresses.
+// level is the kind of resource that a URL addresses.
 type level int
 
 const (
@@ -62,8 +58,7 @@ const (
 	blobLevel
 )
 
-// operations returns the table of everything that the emulator does. The first
-// row that fits a request is taken.
+// operations returns the table of all operations. The first matching row wins.
 func operations() []operation {
 	read := []string{http.MethodGet, http.MethodHead}
 	return []operation{

@@ -117,18 +117,9 @@ func onWire(req *http.Request) (*http.Request, error) {
 		return nil, err
 	}
 	u.Scheme = req.URL.Scheme
-	header := make(http.Header, len(req.Header))
-	for name, values := range req.Header {
-		if !validHeaderName(name) {
-			return nil, fmt.Errorf("net/http: invalid header field name %q", name)
-		}
-		for _, value := range values {
-			if !validHeaderValue(value) {
-				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
-			}
-			// Whitespace around a value is not transmitted.
-			header.Add(name, strings.Trim(value, " \t"))
-		}
+	header, err := wireHeader(req.Header)
+	if err != nil {
+		return nil, err
 	}
 	host := req.Host
 	if host == "" {
@@ -168,6 +159,23 @@ func onWire(req *http.Request) (*http.Request, error) {
 		r.Method = http.MethodGet
 	}
 	return r, nil
+}
+
+// wireHeader returns the header as it arrives, or the error of net/http for a header that it does not send.
+func wireHeader(sent http.Header) (http.Header, error) {
+	header := make(http.Header, len(sent))
+	for name, values := range sent {
+		if !validHeaderName(name) {
+			return nil, fmt.Errorf("net/http: invalid header field name %q", name)
+		}
+		for _, value := range values {
+			if !validHeaderValue(value) {
+				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
+			}
+			header.Add(name, strings.Trim(value, " \t")) // whitespace around a value is not transmitted
+		}
+	}
+	return header, nil
 }
 
 // validHeaderName reports whether net/http sends a header of that name.

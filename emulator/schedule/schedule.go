@@ -1,5 +1,5 @@
-// Package schedule decides in which order the requests to an [emulator.Server] take effect, so that a test can try all
-// orders, one after the other.
+// Package schedule decides in which order the requests to an [emulator.Server] take effect, so that a test
+// can try all orders, one after the other.
 package schedule
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// Schedule is an [emulator.Gate] that holds every request of its transports until the test grants it. It does not watch
-// goroutines: a test waits with [testing/synctest.Wait] until all clients are blocked, asks which requests are held, and
-// grants one of them:
+// Schedule is an [emulator.Gate] that holds every request of its transports until the test grants it. It does
+// not watch goroutines: a test waits with [testing/synctest.Wait] until all clients are blocked, asks which
+// requests are held, and grants one of them:
 //
 //	s := schedule.New(first, second)
 //	go func() { ... }() // the clients
@@ -21,7 +21,8 @@ import (
 //		s.Held()[0].Grant()
 //	}
 //
-// The same grants lead to the same run if the clients are deterministic. A Schedule is safe for concurrent use.
+// The same grants lead to the same run if the clients are deterministic. A Schedule is safe for concurrent
+// use.
 type Schedule struct {
 	mu      sync.Mutex
 	held    []*Turn
@@ -49,8 +50,8 @@ type Turn struct {
 	left     chan emulator.Request
 }
 
-// Held returns the requests that are held, sorted by client, then by [emulator.Request.String], then by arrival. The
-// order does not depend on which goroutine ran first.
+// Held returns the requests that are held, sorted by client, then by [emulator.Request.String], then by
+// arrival. The order does not depend on which goroutine ran first.
 func (s *Schedule) Held() []*Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,9 +65,9 @@ func (s *Schedule) Held() []*Turn {
 	return held
 }
 
-// Grant lets the request take effect, with the faults that are injected for it, and returns it with its outcome before
-// the client learns the outcome. Grant returns false if the request is no longer held: it was granted before, or its
-// context ended.
+// Grant lets the request take effect, with the faults that are injected for it, and returns it with its
+// outcome before the client learns the outcome. Grant returns false if the request is no longer held: it was
+// granted before, or its context ended.
 func (t *Turn) Grant() (emulator.Request, bool) {
 	s := t.schedule
 	s.granting.Lock()

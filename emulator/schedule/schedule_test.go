@@ -112,7 +112,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// TestCancelledRequest cancels a request that is held, and crashes the client of another one as it is granted.
+// TestCancelledRequest cancels a request that is held, and crashes the client of another one as it is
+// granted.
 func TestCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()

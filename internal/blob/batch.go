@@ -133,9 +133,10 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 	return outcome, errors.As(outcome, &refusal) && refusal.ErrorCode != ""
 }
 
-// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is Mismatch if one of
-// them exists in another version, otherwise Absent or AbsentContainer if the service says that one does not exist. In both
-// cases the other blobs are removed. Where batches are refused or not answered, DeleteBatch removes the blobs one by one.
+// DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is
+// Mismatch if one of them exists in another version, otherwise Absent or AbsentContainer if the service says
+// that one does not exist. In both cases the other blobs are removed. Where batches are refused or not
+// answered, DeleteBatch removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
 	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
 		_, err := c.deleteEach(ctx, containerName, targets)
@@ -212,8 +213,8 @@ func (d *deletion) try(ctx context.Context) error {
 	return worst
 }
 
-// failed returns the error of an attempt that failed as a whole. After maxUndecided such attempts it tries a single
-// delete: if that is answered, batches are not.
+// failed returns the error of an attempt that failed as a whole. After maxUndecided such attempts it tries a
+// single delete: if that is answered, batches are not.
 func (d *deletion) failed(ctx context.Context, err error) error {
 	v := judge(err)
 	switch {

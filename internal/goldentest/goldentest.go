@@ -11,8 +11,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Equal reports an error if got differs from the golden file at path, which is relative to the directory of the test.
-// The message shows the first line that differs. With the flag -update, Equal writes the file instead.
+// Equal reports an error if got differs from the golden file at path, which is relative to the directory of
+// the test. The message shows the first line that differs. With the flag -update, Equal writes the file
+// instead.
 func Equal(t testing.TB, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -36,8 +37,8 @@ func Equal(t testing.TB, path string, got []byte) {
 		path, n, wantLine, gotLine, got)
 }
 
-// firstDifference returns the number of the first line that differs, counted from 1, and both versions of it. A line
-// that one side lacks is empty.
+// firstDifference returns the number of the first line that differs, counted from 1, and both versions of it.
+// A line that one side lacks is empty.
 func firstDifference(got, want []byte) (n int, gotLine, wantLine []byte) {
 	for n = 1; ; n++ {
 		var moreGot, moreWant bool

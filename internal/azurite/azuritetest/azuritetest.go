@@ -1,8 +1,8 @@
 // Package azuritetest provides tests with an Azurite. It is separate from package azurite so that only tests
 // link package testing.
 //
-// With -short, a test that needs Azurite is skipped. If Azurite is not installed, the test is skipped, too, or fails if
-// the environment variable CI is true.
+// With -short, a test that needs Azurite is skipped. If Azurite is not installed, the test is skipped, too,
+// or fails if the environment variable CI is true.
 package azuritetest
 
 import (
