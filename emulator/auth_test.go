@@ -22,15 +22,11 @@ import (
 func keyClient(t *testing.T, tr *emulator.Transport, url, account, key string, policies ...policy.Policy) *container.Client {
 	t.Helper()
 	cred, err := azblob.NewSharedKeyCredential(account, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := noRetries(tr)
 	o.PerCallPolicies = policies
 	c, err := azblob.NewClientWithSharedKeyCredential(url, cred, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c.ServiceClient().NewContainerClient("plans")
 }
 
@@ -119,9 +115,7 @@ func TestSharedKeyNoticesChanges(t *testing.T) {
 			s := emulator.New()
 			s.PutContainer("plans", nil)
 			c, err := azblob.NewClientFromConnectionString(s.ConnectionString(), noRetries(tamper{s.Transport(), change}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, err = upload(t.Context(), c.ServiceClient().NewContainerClient("plans"), "a", "body", &blockblob.UploadOptions{
 				Metadata:         map[string]*string{"a": to.Ptr("b")},
 				AccessConditions: conditions("", "*"),
@@ -187,9 +181,7 @@ func TestBearerAndHostStyle(t *testing.T) {
 	tr := s.Transport()
 	const url = "https://vault.blob.core.windows.net/"
 	client, err := azblob.NewClient(url, token("made up"), noRetries(tr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := client.ServiceClient().NewContainerClient("plans")
 	if _, err := c.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)

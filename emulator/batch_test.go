@@ -40,9 +40,7 @@ func TestBatchDelete(t *testing.T) {
 		mustUpload(t, c, "chan ged/ü", "1", nil)
 		mustUpload(t, c, "whatever", "1", nil)
 		batch, err := c.NewBatchBuilder()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, item := range []struct{ name, match string }{
 			{"known", string(*known.ETag)},
 			{"chan ged/ü", `"0x8D0000000000001"`},
@@ -54,15 +52,11 @@ func TestBatchDelete(t *testing.T) {
 			if item.match != "" {
 				o.AccessConditions = conditions(item.match, "")
 			}
-			if err := batch.Delete(item.name, o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, batch.Delete(item.name, o))
 		}
 		s.ResetRequests()
 		resp, err := c.SubmitBatch(t.Context(), batch, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := codes(t, resp.Responses)
 		if wanted := []string{"", "412 ConditionNotMet", "404 BlobNotFound", "412 ConditionNotMet", ""}; !slices.Equal(got, wanted) {
 			t.Errorf("got %q, want %q", got, wanted)
@@ -84,18 +78,12 @@ func TestBatchOfService(t *testing.T) {
 	s.Put("two-two", "b", nil, nil)
 	c := newClient(t, s.Transport()).ServiceClient()
 	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range [][2]string{{"one-one", "a"}, {"two-two", "b"}, {"none", "c"}} {
-		if err := batch.Delete(path[0], path[1], nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, batch.Delete(path[0], path[1], nil))
 	}
 	resp, err := c.SubmitBatch(t.Context(), batch, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := codes(t, resp.Responses); !slices.Equal(got, []string{"", "", "404 ContainerNotFound"}) {
 		t.Errorf("got %q", got)
 	}

@@ -57,9 +57,7 @@ func TestBlobRoundTrip(t *testing.T) {
 		}
 
 		head, err := c.NewBlobClient(name).GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if *head.ContentLength != int64(len(body)) || *head.ETag != *put.ETag || *head.BlobType != blob.BlobTypeBlockBlob ||
 			*head.LeaseState != "available" || *head.LeaseStatus != "unlocked" ||
 			!*head.IsServerEncrypted || head.CreationTime.IsZero() || *head.AccessTier != "Cool" {
@@ -95,9 +93,7 @@ func TestSetMetadataReplaces(t *testing.T) {
 	onBothWires(t, func(t *testing.T, _ *emulator.Server, c *container.Client) {
 		put := mustUpload(t, c, "a", "body", &blockblob.UploadOptions{Metadata: map[string]*string{"old": to.Ptr("1")}})
 		set, err := c.NewBlobClient("a").SetMetadata(t.Context(), map[string]*string{"new": to.Ptr("2")}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if *set.ETag == *put.ETag {
 			t.Error("the ETag is the same")
 		}
@@ -154,9 +150,7 @@ func TestRangeMD5(t *testing.T) {
 		Range:              blob.HTTPRange{Offset: 2, Count: 3},
 		RangeGetContentMD5: to.Ptr(true),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	part, whole := md5.Sum([]byte("234")), md5.Sum([]byte("0123456789"))
 	if !bytes.Equal(resp.ContentMD5, part[:]) || !bytes.Equal(resp.BlobContentMD5, whole[:]) {
 		t.Errorf("MD5 of the range is %x, of the blob %x", resp.ContentMD5, resp.BlobContentMD5)
@@ -249,9 +243,7 @@ func TestVersionsAndTimes(t *testing.T) {
 		time.Sleep(90*time.Second + 700*time.Millisecond)
 		mustUpload(t, c, "a", "same", nil)
 		last, err := c.NewBlobClient("a").GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := last.LastModified.Sub(*first.LastModified); d != 90*time.Second {
 			t.Errorf("Last-Modified went on by %s", d)
 		}
@@ -268,23 +260,17 @@ func TestVersionsAndTimes(t *testing.T) {
 func raw(t testing.TB, s *emulator.Server, method, path, body string, header map[string]string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/devstoreaccount1"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Authorization", "Bearer token")
 	req.Header.Set("x-ms-version", "2026-12-06")
 	for k, v := range header {
 		req.Header.Set(k, v)
 	}
 	resp, err := s.Transport().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp, string(text)
 }
 

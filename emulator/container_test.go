@@ -21,13 +21,9 @@ func TestContainers(t *testing.T) {
 		want(t, err, http.StatusConflict, "ContainerAlreadyExists")
 
 		set, err := c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"Layout": to.Ptr("1")}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := c.GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if *got.ETag != *set.ETag || *got.Metadata["Layout"] != "1" || *got.LeaseState != "available" {
 			t.Errorf("properties are %+v", got)
 		}
@@ -153,9 +149,7 @@ func TestListContainers(t *testing.T) {
 		Prefix: to.Ptr("prod-"), MaxResults: to.Ptr(int32(2)), Include: service.ListContainersInclude{Metadata: true},
 	}); pager.More(); pages++ {
 		page, err := pager.NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, item := range page.ContainerItems {
 			got = append(got, *item.Name)
 			if *item.Metadata["layout"] != *item.Name || item.Properties.LastModified == nil {

@@ -179,9 +179,7 @@ func (c *comparison) must(t *testing.T, m *memory, a *ask) *verdict {
 		t.Error(v)
 	}
 	if v.diverged() {
-		if err := c.realign(t.Context(), m, a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.realign(t.Context(), m, a))
 	}
 	return v
 }

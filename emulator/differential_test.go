@@ -49,9 +49,7 @@ func TestDifferential(t *testing.T) {
 	requests, used := 0, make(map[string]int)
 	for i := uint64(0); requests < wanted && !t.Failed(); i++ {
 		if i > 0 {
-			if err := azuriteServer.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, azuriteServer.Close())
 		}
 		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
 			requests += runSection(t, seed+i, min(wanted-requests, section), used)

@@ -301,9 +301,7 @@ func TestFaultOnBatchItem(t *testing.T) {
 	both := emulator.On(emulator.BatchItem).Path("b/01").Do(emulator.Answer(500, "InternalError").Applied())
 	s.Inject(rule, both)
 	resp, err := deleteBatch(t, c, "a/00", "b/00", "b/01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := strings.Join(codes(t, resp.Responses), ","); got != "503 ServerBusy,,500 InternalError" {
 		t.Errorf("got %s", got)
 	}

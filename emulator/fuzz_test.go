@@ -65,9 +65,7 @@ func checkAnswer(t *testing.T, method string, resp *http.Response) {
 	t.Helper()
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if resp.StatusCode < 200 || resp.StatusCode > 599 || resp.Header.Get("x-ms-request-id") == "" || resp.Header.Get("Date") == "" {
 		t.Errorf("status %d with %v", resp.StatusCode, resp.Header)
 	}
@@ -106,9 +104,7 @@ func checkXML(t *testing.T, text string) {
 func checkParts(t *testing.T, kind, text string) {
 	t.Helper()
 	_, params, err := mime.ParseMediaType(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for r := multipart.NewReader(strings.NewReader(text), params["boundary"]); ; n++ {
 		part, err := r.NextPart()

@@ -77,18 +77,14 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 	s := emulator.New()
 	s.PutContainer("plans", nil)
 	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	l.Inject(emulator.On().Do(emulator.Foreign(418, "", "")))
 	if _, err := upload(t.Context(), plans(t, s.Transport()), "a", "body", nil); err != nil {
 		t.Error(err)
 	}
 	resp, err := http.Get(l.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != 418 {
 		t.Errorf("got %d", resp.StatusCode)

@@ -70,9 +70,7 @@ func TestListBlobsShowsProperties(t *testing.T) {
 		page, err := c.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
 			Include: container.ListBlobsInclude{Metadata: true, Tags: true, UncommittedBlobs: true},
 		}).NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a, b := page.Segment.BlobItems[0], page.Segment.BlobItems[1]
 		if `"`+string(*a.Properties.ETag)+`"` != string(*put.ETag) {
 			t.Errorf("ETag is %s in the listing and %s in the answer to put", *a.Properties.ETag, *put.ETag)
@@ -127,9 +125,7 @@ func TestListWhileWriting(t *testing.T) {
 	s.Put("plans", "a/10x", nil, nil) // after the marker
 	s.Remove("plans", "a/10")         // the first item of the next page
 	page, err := pager.NextPage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, item := range page.Segment.BlobItems[:2] {
 		got = append(got, *item.Name)
@@ -161,9 +157,7 @@ func TestListByDelimiter(t *testing.T) {
 			Prefix: &tc.prefix, MaxResults: &tc.max,
 		}); pager.More(); {
 			page, err := pager.NextPage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var items []string
 			for _, p := range page.Segment.BlobPrefixes {
 				items = append(items, *p.Name+"*")
@@ -196,9 +190,7 @@ func TestListOddNames(t *testing.T) {
 			Text    string `xml:",chardata"`
 		} `xml:"Blobs>Blob>Name"`
 	}
-	if err := xml.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal([]byte(body), &list))
 	var got []string
 	for _, name := range list.Names {
 		text := name.Text

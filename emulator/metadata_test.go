@@ -28,9 +28,7 @@ func TestMetadataIsKept(t *testing.T) {
 			continue // no request could carry it
 		}
 		p, err := c.NewBlobClient(name).GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := map[string]string{}
 		for k, v := range p.Metadata {
 			got[strings.ToLower(k)] = *v

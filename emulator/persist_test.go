@@ -32,9 +32,7 @@ import (
 func open(t testing.TB, path string, opts ...emulator.Option) *emulator.Server {
 	t.Helper()
 	s, err := emulator.Open(path, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { shut(t, s) })
 	return s
 }
@@ -153,9 +151,7 @@ func testEverythingComesBack(t *testing.T) {
 	c := plans(t, s.Transport())
 	old, _ := s.Blob("plans", "twice")
 	resp, err := upload(t.Context(), c, "twice", "third", &blockblob.UploadOptions{AccessConditions: conditions(old.ETag, "")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if tag := strings.Trim(string(*resp.ETag), `"`); tag <= newest.ETag {
 		t.Errorf("the new ETag %s is not newer than %s", tag, newest.ETag)
 	}
@@ -290,23 +286,17 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	foreign := filepath.Join(dir, "foreign")
 	db, err := bbolt.Open(foreign, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("accounts"))
 		return err
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	for _, tc := range []struct{ name, path, want string }{
 		{"no path", "", "the path is empty"},
 		{"a directory", dir, "is a directory"},
@@ -344,18 +334,14 @@ func testDamagedFile(t *testing.T) {
 	before := shown(t, s)
 	shut(t, s)
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	noticed := 0
 	tries := 0
 	try := func(what string, damaged []byte) {
 		tries++
 		path := fmt.Sprint(path, tries) // bbolt may still have the previous file open
 		defer os.Remove(path)
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, damaged, 0o600))
 		s, err := emulator.Open(path)
 		if err != nil {
 			noticed++
@@ -511,16 +497,10 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killedWriter+"="+path, killedWriter+"_STEPS="+strings.Trim(fmt.Sprint(steps), "[]"))
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		// The output before the end is still in the pipe.
 		kill := 60 + 7*round
 		for lines, n := bufio.NewScanner(stdout), 1; lines.Scan(); n++ {
@@ -530,9 +510,7 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 			}
 			steps[id]++
 			if n == kill {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Process.Kill())
 			}
 		}
 		_ = cmd.Wait() // it was killed

@@ -20,6 +20,13 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // noRetries returns options for clients that return every answer.
 func noRetries(t policy.Transporter) *azblob.ClientOptions {
 	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{
@@ -32,9 +39,7 @@ func noRetries(t policy.Transporter) *azblob.ClientOptions {
 func newClient(t testing.TB, tr *emulator.Transport) *azblob.Client {
 	t.Helper()
 	c, err := azblob.NewClientFromConnectionString(tr.Server().ConnectionString(), noRetries(tr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -64,9 +69,7 @@ func onBothWires(t *testing.T, test func(*testing.T, *emulator.Server, *containe
 func plansOnSocket(t *testing.T, s *emulator.Server) *container.Client {
 	t.Helper()
 	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	transport := &http.Transport{}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -75,9 +78,7 @@ func plansOnSocket(t *testing.T, s *emulator.Server) *container.Client {
 		}
 	})
 	c, err := azblob.NewClientFromConnectionString(l.ConnectionString(), noRetries(&http.Client{Transport: transport}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.PutContainer("plans", nil)
 	return c.ServiceClient().NewContainerClient("plans")
 }
@@ -89,9 +90,7 @@ func upload(ctx context.Context, c *container.Client, name, body string, o *bloc
 func mustUpload(t testing.TB, c *container.Client, name, body string, o *blockblob.UploadOptions) blockblob.UploadResponse {
 	t.Helper()
 	resp, err := upload(t.Context(), c, name, body, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp
 }
 
@@ -99,13 +98,9 @@ func mustUpload(t testing.TB, c *container.Client, name, body string, o *blockbl
 func deleteBatch(t testing.TB, c *container.Client, names ...string) (container.SubmitBatchResponse, error) {
 	t.Helper()
 	batch, err := c.NewBatchBuilder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
-		if err := batch.Delete(name, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, batch.Delete(name, nil))
 	}
 	return c.SubmitBatch(t.Context(), batch, nil)
 }
@@ -159,9 +154,7 @@ func names(t testing.TB, c *container.Client, o *container.ListBlobsFlatOptions)
 	t.Helper()
 	for pager := c.NewListBlobsFlatPager(o); pager.More(); pages++ {
 		page, err := pager.NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, item := range page.Segment.BlobItems {
 			all = append(all, *item.Name)
 		}

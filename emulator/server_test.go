@@ -139,9 +139,7 @@ func TestCancelledContext(t *testing.T) {
 	mustUpload(t, c, "a", "body", nil)
 	ctx, cancel = context.WithCancel(t.Context())
 	resp, err := c.NewBlobClient("a").DownloadStream(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cancel()
 	if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("reading the body: %v", err)
@@ -391,9 +389,7 @@ func TestBodyOfAnotherLength(t *testing.T) {
 	s.PutContainer("plans", nil)
 	for _, n := range []int64{3, 5} {
 		req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://localhost/devstoreaccount1/plans/a", strings.NewReader("body"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.ContentLength = n
 		req.Header.Set("Authorization", "Bearer x")
 		req.Header.Set("x-ms-blob-type", "BlockBlob")
@@ -499,9 +495,7 @@ func TestHandler(t *testing.T) {
 func TestListener(t *testing.T) {
 	s := emulator.New()
 	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l.URL() != "http://"+l.Addr().String()+"/devstoreaccount1" || !strings.Contains(l.ConnectionString(), "BlobEndpoint="+l.URL()) {
 		t.Errorf("got %s, %s", l.URL(), l.ConnectionString())
 	}
@@ -521,9 +515,7 @@ func TestListenerCloseEndsSilence(t *testing.T) {
 	s := emulator.New()
 	s.Inject(emulator.On().Do(emulator.Silence()))
 	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error)
 	go func() {
 		resp, err := http.Get(l.URL())

@@ -362,9 +362,7 @@ func services(t *testing.T, opts ...emulator.Option) [2]*endpoint {
 	real := azuriteServer.Get(t)
 	s := emulator.New(append([]emulator.Option{emulator.WithoutLog()}, opts...)...)
 	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Azurite closes idle connections after 5 s.
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 4 * time.Second, DisableCompression: true}
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
