@@ -9,10 +9,10 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -236,27 +236,43 @@ func (d *deletion) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errNoBatches, err)
 }
 
-// deleteEach removes blobs one by one, as many at a time as there are slots. worked reports whether at least
-// one of them was not refused. The error is the worst one, as defined by worse.
+// deleteEach removes blobs one by one, as many at a time as there are slots. worked reports whether at least one
+// of them was not refused. The error is the worst one, as defined by worse.
 func (c *Client) deleteEach(ctx context.Context, containerName string, targets []Target) (worked bool, err error) {
-	var (
-		wg   sync.WaitGroup
-		done atomic.Bool
-		errs = make([]error, len(targets))
-	)
+	errs := each(targets, func(t Target) error {
+		return c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, t.condition())
+	})
+	return slices.ContainsFunc(errs, answered), worst(errs)
+}
+
+// changed finds out which of the blobs that did not match their versions exist in another version. A missing blob
+// does not match either: Azurite then answers 412, and the answer of the service is not documented.
+func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
+	return worst(each(unmatched, func(t Target) error {
+		_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
+		switch {
+		case err == nil:
+			return &Error{Reason: Mismatch, Err: fmt.Errorf("%s has another version", t.Name)}
+		case Is(err, Absent, AbsentContainer):
+			return absence(t)
+		}
+		return err
+	}))
+}
+
+// each calls do for all targets concurrently and returns the errors in the order of the targets.
+func each(targets []Target, do func(Target) error) []error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(targets))
 	for i, t := range targets {
-		wg.Go(func() {
-			errs[i] = c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, t.condition())
-			if answered(errs[i]) {
-				done.Store(true)
-			}
-		})
+		wg.Go(func() { errs[i] = do(t) })
 	}
 	wg.Wait()
-	for _, e := range errs {
-		err = worse(err, e)
-	}
-	return done.Load(), err
+	return errs
+}
+
+func absence(t Target) error {
+	return &Error{Reason: Absent, Err: fmt.Errorf("%s does not exist", t.Name)}
 }
 
 // answered reports whether a delete was executed, was not needed, or met another version.
@@ -266,6 +282,14 @@ func answered(err error) bool { return err == nil || Is(err, Absent, AbsentConta
 func throttled(err error) bool {
 	var answer *azcore.ResponseError
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusServiceUnavailable || answer.StatusCode == http.StatusTooManyRequests)
+}
+
+// worst returns the worst of several errors, as defined by worse.
+func worst(errs []error) (err error) {
+	for _, e := range errs {
+		err = worse(err, e)
+	}
+	return err
 }
 
 // worse returns the error that decides the outcome of several deletes: any other error before a Mismatch, and

@@ -28,7 +28,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
-	"golang.org/x/sync/errgroup"
 )
 
 // Limits of the service that the client relies on.
@@ -380,39 +379,6 @@ func (t Target) condition() Condition {
 		return Always
 	}
 	return IfMatch(t.ETag)
-}
-
-func absence(t Target) error {
-	return &Error{Reason: Absent, Err: fmt.Errorf("%s does not exist", t.Name)}
-}
-
-// changed finds out which of the blobs that did not match their versions exist in another version. A missing
-// blob does not match either: Azurite then answers 412, and the answer of the service is not documented.
-func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
-	var (
-		g      errgroup.Group
-		absent atomic.Pointer[Target]
-	)
-	for _, t := range unmatched {
-		g.Go(func() error {
-			_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
-			switch {
-			case err == nil:
-				return &Error{Reason: Mismatch, Err: fmt.Errorf("%s has another version", t.Name)}
-			case Is(err, Absent, AbsentContainer):
-				absent.Store(&t)
-				return nil
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	if t := absent.Load(); t != nil {
-		return absence(*t)
-	}
-	return nil
 }
 
 // CreateContainer creates a container. It succeeds if the container already exists.
