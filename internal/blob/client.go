@@ -268,12 +268,8 @@ type Properties struct {
 // have taken effect.
 func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, err error) {
 	sum := md5.Sum(body)
-	values := make(map[string]*string, len(metadata))
-	for name, value := range metadata {
-		values[name] = &value
-	}
 	opts := &blockblob.UploadOptions{
-		Metadata:                values,
+		Metadata:                pointers(metadata),
 		TransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),
 		HTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr("application/json"), BlobContentMD5: sum[:]},
 		AccessConditions:        cond.sdk(),
@@ -384,18 +380,13 @@ func (t Target) condition() Condition {
 // CreateContainer creates a container. It succeeds if the container already exists.
 func (c *Client) CreateContainer(ctx context.Context, name string, metadata map[string]string) error {
 	ref := Ref{Container: name}
-	values := make(map[string]*string, len(metadata))
-	for name, value := range metadata {
-		values[name] = &value
-	}
-	err := c.do(ctx, call{op: "create container", ref: ref, write: true}, func(ctx context.Context) error {
-		_, err := c.container(ref).Create(ctx, &container.CreateOptions{Metadata: values})
+	return c.do(ctx, call{op: "create container", ref: ref, write: true}, func(ctx context.Context) error {
+		_, err := c.container(ref).Create(ctx, &container.CreateOptions{Metadata: pointers(metadata)})
 		if bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
 			return nil
 		}
 		return err
 	})
-	return err
 }
 
 // Item is a blob in a listing.
@@ -555,6 +546,15 @@ func properties(etag *azcore.ETag, modified, seen *time.Time, metadata map[strin
 // normal removes the quotes of an ETag. The service writes them in headers and omits them in listings.
 func normal(etag *azcore.ETag) string {
 	return strings.Trim(string(deref(etag)), `"`)
+}
+
+// pointers returns the metadata in the form that the SDK takes.
+func pointers(metadata map[string]string) map[string]*string {
+	m := make(map[string]*string, len(metadata))
+	for name, value := range metadata {
+		m[name] = &value
+	}
+	return m
 }
 
 // lower returns the metadata with names in lower case. HTTP and Go change the case of headers; listings keep
