@@ -83,6 +83,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
+	return c, c.check(f)
+}
+
+// check returns an error for arguments and combinations of flags that make no sense.
+func (c config) check(f *flag.FlagSet) error {
 	targets := 0
 	f.Visit(func(f *flag.Flag) {
 		if f.Name == "endpoint" || f.Name == "connection-string" || f.Name == "azurite" && c.azurite {
@@ -91,23 +96,23 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	})
 	switch {
 	case f.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
 	case targets > 1:
-		return c, errors.New("-endpoint, -connection-string and -azurite are mutually exclusive")
+		return errors.New("-endpoint, -connection-string and -azurite are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":
-		return c, errors.New("-msi needs -endpoint")
+		return errors.New("-msi needs -endpoint")
 	case len(c.prefix) > longestPrefix:
-		return c, fmt.Errorf("-prefix is longer than %d characters, which leaves no room for the prefixes of cases", longestPrefix)
+		return fmt.Errorf("-prefix is longer than %d characters, which leaves no room for the prefixes of cases", longestPrefix)
 	case c.grace != 0 && c.grace < time.Second:
-		return c, errors.New("-grace is less than 1s, the resolution of the service's times")
+		return errors.New("-grace is less than 1s, the resolution of the service's times")
 	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
-		return c, fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
+		return fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
 	case c.grace != 0 && c.soak == 0:
-		return c, errors.New("-grace needs -soak")
+		return errors.New("-grace needs -soak")
 	case c.soak > 0 && c.picks != nil:
-		return c, errors.New("-run and -soak are mutually exclusive")
+		return errors.New("-run and -soak are mutually exclusive")
 	case c.all && (c.soak > 0 || c.picks != nil):
-		return c, errors.New("-all excludes -run and -soak")
+		return errors.New("-all excludes -run and -soak")
 	}
-	return c, nil
+	return nil
 }

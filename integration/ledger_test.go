@@ -66,45 +66,54 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
+// told is an operation that the ledger notes.
+type told struct {
+	op   string
+	fate fate
+}
+
+// comparison is what a client was told about a plan, and what compare must find.
+type comparison struct {
+	name  string
+	said  []told
+	there func(plan *workflow.Plan) *workflow.Plan // nil when it is not
+	want  []string
+	size  int // of the ledger
+}
+
+func comparisons(to stamp) []comparison {
 	const created, deleted, updated = "create", "delete", "update"
-	to := newStamp(1, workflow.Running)
-	type said struct {
-		op   string
-		fate fate
-	}
-	for _, test := range []struct {
-		name  string
-		said  []said
-		there func(plan *workflow.Plan) *workflow.Plan // nil when it is not
-		want  []string
-		size  int // of the ledger
-	}{
-		{"created", []said{{created, unknown}, {created, done}}, whole, nil, 1},
-		{"created, and gone", []said{{created, unknown}, {created, done}}, nil, []string{lost}, 1},
-		{"perhaps created, and gone", []said{{created, unknown}}, nil, nil, 1},
-		{"perhaps created, and there", []said{{created, unknown}}, whole, nil, 1},
-		{"not created", []said{{created, unknown}, {created, failed}}, nil, nil, 1},
-		{"not created, and there", []said{{created, unknown}, {created, failed}}, whole, []string{leftOver}, 1},
+	return []comparison{
+		{"created", []told{{created, unknown}, {created, done}}, whole, nil, 1},
+		{"created, and gone", []told{{created, unknown}, {created, done}}, nil, []string{lost}, 1},
+		{"perhaps created, and gone", []told{{created, unknown}}, nil, nil, 1},
+		{"perhaps created, and there", []told{{created, unknown}}, whole, nil, 1},
+		{"not created", []told{{created, unknown}, {created, failed}}, nil, nil, 1},
+		{"not created, and there", []told{{created, unknown}, {created, failed}}, whole, []string{leftOver}, 1},
 		{"created by nobody", nil, whole, []string{leftOver}, 0},
-		{"deleted", []said{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, nil, nil, 0},
-		{"deleted, and there", []said{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, whole, []string{leftOver}, 0},
-		{"perhaps deleted, and gone", []said{{created, done}, {deleted, unknown}}, nil, nil, 1},
-		{"perhaps deleted, and there", []said{{created, done}, {deleted, unknown}}, whole, nil, 1},
-		{"deleted before its Create was told", []said{{created, unknown}, {deleted, unknown}, {deleted, done}, {created, done}}, nil, nil, 0},
-		{"deleted before its Create was begun", []said{{deleted, unknown}, {deleted, done}, {created, unknown}, {created, done}}, nil, nil, 0},
-		{"updated", []said{{created, done}, {updated, unknown}, {updated, done}}, func(p *workflow.Plan) *workflow.Plan { stamped(p, to); return p }, nil, 1},
-		{"updated, and lost", []said{{created, done}, {updated, unknown}, {updated, done}}, whole, []string{lost}, 1},
-		{"updated after it was deleted", []said{{created, done}, {deleted, done}, {updated, unknown}, {updated, failed}}, nil, nil, 0},
-		{"half", []said{{created, done}}, func(p *workflow.Plan) *workflow.Plan { p.Blocks = nil; return p }, []string{half, half, half}, 1},
-		{"more than was created", []said{{created, done}}, func(p *workflow.Plan) *workflow.Plan {
+		{"deleted", []told{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, nil, nil, 0},
+		{"deleted, and there", []told{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, whole, []string{leftOver}, 0},
+		{"perhaps deleted, and gone", []told{{created, done}, {deleted, unknown}}, nil, nil, 1},
+		{"perhaps deleted, and there", []told{{created, done}, {deleted, unknown}}, whole, nil, 1},
+		{"deleted before its Create was told", []told{{created, unknown}, {deleted, unknown}, {deleted, done}, {created, done}}, nil, nil, 0},
+		{"deleted before its Create was begun", []told{{deleted, unknown}, {deleted, done}, {created, unknown}, {created, done}}, nil, nil, 0},
+		{"updated", []told{{created, done}, {updated, unknown}, {updated, done}}, func(p *workflow.Plan) *workflow.Plan { stamped(p, to); return p }, nil, 1},
+		{"updated, and lost", []told{{created, done}, {updated, unknown}, {updated, done}}, whole, []string{lost}, 1},
+		{"updated after it was deleted", []told{{created, done}, {deleted, done}, {updated, unknown}, {updated, failed}}, nil, nil, 0},
+		{"half", []told{{created, done}}, func(p *workflow.Plan) *workflow.Plan { p.Blocks = nil; return p }, []string{half, half, half}, 1},
+		{"more than was created", []told{{created, done}}, func(p *workflow.Plan) *workflow.Plan {
 			more := plantest.Small()
 			driver.Complete(more)
 			p.Blocks = append(p.Blocks, more.Blocks...)
 			return p
 		}, []string{half, half, half}, 1},
-		{"unreadable", []said{{created, done}}, func(*workflow.Plan) *workflow.Plan { return nil }, nil, 1}, // readAll reports it
-	} {
+		{"unreadable", []told{{created, done}}, func(*workflow.Plan) *workflow.Plan { return nil }, nil, 1}, // readAll reports it
+	}
+}
+
+func TestCompare(t *testing.T) {
+	to := newStamp(1, workflow.Running)
+	for _, test := range comparisons(to) {
 		plan := plantest.Small()
 		driver.Complete(plan)
 		e := event{Plan: plan.ID, Object: plan.ID, To: to}

@@ -139,19 +139,12 @@ func onConnectionString(connectionString string, connect func() policy.Transport
 	if err != nil {
 		return nil, err
 	}
-	return &target{
-		title:     "the account at " + withoutQuery(client.URL()),
-		connect:   connect,
-		transport: transport,
-		service:   client,
-		reach:     reachedBy(order{ConnectionString: connectionString}),
-		dial: func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
-		},
-		wait:        sleep,
-		casesAtOnce: 4,
-		close:       func() error { return nil },
-	}, nil
+	t := newTarget(client, connect, transport)
+	t.reach = reachedBy(order{ConnectionString: connectionString})
+	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
+	}
+	return t, nil
 }
 
 func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() policy.Transporter) (*target, error) {
@@ -160,18 +153,18 @@ func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() pol
 	if err != nil {
 		return nil, err
 	}
+	t := newTarget(client, connect, transport)
+	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.New(ctx, prefix, endpoint, cred, plantest.Register(), opts...)
+	}
+	return t, nil
+}
+
+func newTarget(client *service.Client, connect func() policy.Transporter, transport policy.Transporter) *target {
 	return &target{
-		title:     "the account at " + withoutQuery(client.URL()),
-		connect:   connect,
-		transport: transport,
-		service:   client,
-		dial: func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-			return azblob.New(ctx, prefix, endpoint, cred, plantest.Register(), opts...)
-		},
-		wait:        sleep,
-		casesAtOnce: 4,
-		close:       func() error { return nil },
-	}, nil
+		title: "the account at " + withoutQuery(client.URL()), connect: connect, transport: transport, service: client,
+		wait: sleep, casesAtOnce: 4, close: func() error { return nil },
+	}
 }
 
 // reachedBy returns a target's reach for a service that other processes reach as this one does.

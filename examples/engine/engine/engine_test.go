@@ -203,16 +203,20 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// The groups of checks, in the order of workflow.ChecksOf.
+const bypass, pre, cont, post, deferred = 0, 1, 2, 3, 4
+
+type checksTest struct {
+	name   string
+	group  int
+	fails  bool
+	reason workflow.FailureReason // of a plan; a block has failed if it is a failure
+	ran    []string
+}
+
 // TestChecks lets each group of checks succeed and fail, of a plan and of a block.
 func TestChecks(t *testing.T) {
-	const bypass, pre, cont, post, deferred = 0, 1, 2, 3, 4
-	for _, test := range []struct {
-		name   string
-		group  int
-		fails  bool
-		reason workflow.FailureReason // of a plan; a block has failed if it is a failure
-		ran    []string
-	}{
+	for _, test := range []checksTest{
 		{"bypass passes", bypass, false, workflow.NoFailure, []string{"check"}},
 		{"bypass fails", bypass, true, workflow.NoFailure, []string{"check", "work", "more"}},
 		{"pre passes", pre, false, workflow.NoFailure, []string{"check", "work", "more"}},
@@ -226,44 +230,47 @@ func TestChecks(t *testing.T) {
 	} {
 		for _, ofBlock := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, of a block %v", test.name, ofBlock), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStage(t)
-					p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
-					var of workflow.Object = p
-					if ofBlock {
-						of = p.Blocks[0]
-					}
-					c := checks(do(job{Name: "check", For: time.Second}))
-					if test.fails {
-						c = checks(bad("check"))
-					}
-					*workflow.ChecksOf(of)[test.group] = c
-					// Deferred checks must run however the work ends.
-					ran := slices.Clone(test.ran)
-					if test.group != deferred {
-						*workflow.ChecksOf(of)[deferred] = checks(second("last"))
-						ran = append(ran, "last")
-					}
-					got := s.play(p)
-					names := s.names()
-					slices.Sort(names)
-					want := slices.Sorted(slices.Values(ran))
-					if !slices.Equal(names, want) {
-						t.Errorf("ran %q, want %q", names, want)
-					}
-					reason, status := test.reason, workflow.Completed
-					if reason != workflow.NoFailure {
-						status = workflow.Failed
-						if ofBlock {
-							reason = workflow.BlockFailed
-						}
-					}
-					if got.Reason != reason || got.State.Status != status || ofBlock && got.Blocks[0].State.Status != status {
-						t.Errorf("%s, %s, want %s, %s:\n%s", got.State.Status, got.Reason, status, reason, outline(got))
-					}
-				})
+				synctest.Test(t, func(t *testing.T) { test.try(t, ofBlock) })
 			})
 		}
+	}
+}
+
+// try runs a plan with checks of the plan or of its block.
+func (test checksTest) try(t *testing.T, ofBlock bool) {
+	s := newStage(t)
+	p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
+	var of workflow.Object = p
+	if ofBlock {
+		of = p.Blocks[0]
+	}
+	c := checks(do(job{Name: "check", For: time.Second}))
+	if test.fails {
+		c = checks(bad("check"))
+	}
+	*workflow.ChecksOf(of)[test.group] = c
+	// Deferred checks must run however the work ends.
+	ran := slices.Clone(test.ran)
+	if test.group != deferred {
+		*workflow.ChecksOf(of)[deferred] = checks(second("last"))
+		ran = append(ran, "last")
+	}
+	got := s.play(p)
+	names := s.names()
+	slices.Sort(names)
+	want := slices.Sorted(slices.Values(ran))
+	if !slices.Equal(names, want) {
+		t.Errorf("ran %q, want %q", names, want)
+	}
+	reason, status := test.reason, workflow.Completed
+	if reason != workflow.NoFailure {
+		status = workflow.Failed
+		if ofBlock {
+			reason = workflow.BlockFailed
+		}
+	}
+	if got.Reason != reason || got.State.Status != status || ofBlock && got.Blocks[0].State.Status != status {
+		t.Errorf("%s, %s, want %s, %s:\n%s", got.State.Status, got.Reason, status, reason, outline(got))
 	}
 }
 
