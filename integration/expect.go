@@ -57,7 +57,7 @@ func seen(ctx context.Context, v *azblob.Vault, id uuid.UUID, want ...*workflow.
 		return err
 	}
 	if there != (len(want) > 0) {
-		return fmt.Errorf("Exists returns %t", there)
+		return fmt.Errorf("the vault returns %t from Exists", there)
 	}
 	found, err := v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}})
 	if err != nil {
