@@ -91,14 +91,16 @@ func TestCases(t *testing.T) {
 	server.Put("mine-s12-2026-01-02", "theirs", nil, nil) // s12 is not s1
 	var out strings.Builder
 	s := newStage(config{prefix: "mine"}, target, &people{w: &out})
-	err := s.playCases(t.Context(), mixed)
+	tooLong := creates(strings.TrimPrefix(long[0], "suite/"), func(t storagetest.T, _ storagetest.Store) { t.Fatalf("played") })
+	err := s.playCases(t.Context(), append([]storagetest.Case{tooLong}, mixed...))
 	if err == nil || !strings.HasPrefix(err.Error(), "2 cases, such as suite/a/fails: it fails") {
 		t.Errorf("the error is %v", err)
 	}
 	s.out.end(s.verdict(err))
 	for _, want := range []string{
 		"request", "  suite/a/fine\n", "suite/a/fails\n      before\n      it fails\n", "suite/b/panics\n      panic: oh\n",
-		"suite/b/skips: no reason\n", "\n4 cases, 2 failed, 1 skipped\n", "\nFAIL: 2 cases, such as suite/a/fails: it fails\n",
+		"suite/b/skips: no reason\n", "\n4 cases, 2 failed, 1 skipped\n",
+		"\nLeft out: 1 long case of the suite; -all plays them too.\n", "\nFAIL: 2 cases, such as suite/a/fails: it fails\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
