@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 		{"all that were lost", map[stamp]write{a: {0, done}}, 0, "returned nil"},
 		{"one that was overwritten unseen", map[stamp]write{a: {0, done}, b: {0, done}}, b, "returned nil"},
 		{"one that failed, and was applied", map[stamp]write{a: {0, failed}}, a, "its call failed"},
-		{"one of nobody", map[stamp]write{a: {0, done}}, b, "no client made"},
+		{"an unknown write", map[stamp]write{a: {0, done}}, b, "no client made"},
 		{"a ring", map[stamp]write{a: {b, done}, b: {a, done}}, a, "follows itself"},
 	} {
 		got := explain(test.writes, test.last, test.last.status())
@@ -90,7 +90,7 @@ func comparisons(to stamp) []comparison {
 		{"perhaps created, and there", []told{{created, unknown}}, whole, nil, 1},
 		{"not created", []told{{created, unknown}, {created, failed}}, nil, nil, 1},
 		{"not created, and there", []told{{created, unknown}, {created, failed}}, whole, []string{leftOver}, 1},
-		{"created by nobody", nil, whole, []string{leftOver}, 0},
+		{"never created", nil, whole, []string{leftOver}, 0},
 		{"deleted", []told{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, nil, nil, 0},
 		{"deleted, and there", []told{{created, unknown}, {created, done}, {deleted, unknown}, {deleted, done}}, whole, []string{leftOver}, 0},
 		{"perhaps deleted, and gone", []told{{created, done}, {deleted, unknown}}, nil, nil, 1},

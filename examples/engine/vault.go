@@ -182,7 +182,7 @@ func (o *opened) openData(ctx context.Context, c config) error {
 	if err != nil {
 		return openErr // no other process owns the folder
 	}
-	o.title, o.beside = fmt.Sprintf("the folder %s (by way of the process that works on it), prefix %s", c.data, c.prefix), true
+	o.title, o.beside = fmt.Sprintf("the folder %s (through the process that owns it), prefix %s", c.data, c.prefix), true
 	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
 	if err != nil {
 		return errors.Join(openErr, err)
@@ -191,7 +191,7 @@ func (o *opened) openData(ctx context.Context, c config) error {
 	defer cancel()
 	if _, err := o.Exists(ctx, workflow.NewV7()); err != nil {
 		_ = o.Vault.Close(ctx)
-		return fmt.Errorf("%w (and nobody answers at the address in the folder: %w)", openErr, err)
+		return fmt.Errorf("%w (and no process answers at the address in the folder: %w)", openErr, err)
 	}
 	return nil
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestEquivalentChangesFit sees that each change that is called equivalent still has its place in the code,
-// and a reason.
+// TestEquivalentChangesFit checks that each equivalent change has its place in the code and a reason.
 func TestEquivalentChangesFit(t *testing.T) {
 	there := map[string]bool{}
 	loaded := programs(t, vault.mutated)
@@ -145,8 +144,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestSampleSurvivesEdits sees that an edit leaves the order of all other changes as it is, and that seeds
-// differ.
+// TestSampleSurvivesEdits checks that an edit keeps the order of all other changes, and that seeds differ.
 func TestSampleSurvivesEdits(t *testing.T) {
 	var all []change
 	for i := range 100 {
@@ -172,7 +170,7 @@ func TestSampleSurvivesEdits(t *testing.T) {
 	}
 }
 
-// TestTryAll tries changes of a module whose tests see one half of it.
+// TestTryAll tries changes of a module whose tests check one half of it.
 func TestTryAll(t *testing.T) {
 	dir := small(t, map[string]string{"go.mod": goMod, "code.go": `package small
 

@@ -133,7 +133,7 @@ func TestHTTP(t *testing.T) {
 	}
 	server.Close()
 	if _, err := (plugins.HTTP{}).Run(t.Context(), action, plugins.HTTPRequest{URL: server.URL}); err == nil || failure(err).Permanent {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }
 
