@@ -29,7 +29,7 @@ type method struct {
 	call   func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error
 }
 
-// methods are all that ask the service.
+// methods returns every method that sends requests.
 func methods() []method {
 	drain := func(seq func(func(storage.Stream[storage.ListResult]) bool), err error) error {
 		if err != nil {
@@ -82,8 +82,8 @@ func eachMethod(t *testing.T, test func(t *testing.T, m method, server *emulator
 	}
 }
 
-// TestAnswersOfProxies puts a portal in the service's place for all of a call: no method believes it, and the error names the
-// host and what it answered.
+// TestAnswersOfProxies lets a portal answer in place of the service for a whole call. No method believes it,
+// and the error names the host and its answer.
 func TestAnswersOfProxies(t *testing.T) {
 	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
 		for _, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
@@ -107,7 +107,8 @@ func TestAnswersOfProxies(t *testing.T) {
 	})
 }
 
-// TestWriteWithoutETagIsNotDurable: a 201 that somebody else gave says nothing.
+// TestWriteWithoutETagIsNotDurable checks that a 201 without an ETag, from somebody other than the service,
+// does not count as a write.
 func TestWriteWithoutETagIsNotDurable(t *testing.T) {
 	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
 		if !m.writes {
@@ -121,7 +122,8 @@ func TestWriteWithoutETagIsNotDurable(t *testing.T) {
 	})
 }
 
-// TestCreateKeepsToMaxElapsed: the grace period is no deadline of the caller's.
+// TestCreateKeepsToMaxElapsed checks that the grace period does not replace MaxElapsed as a deadline of the
+// caller would.
 func TestCreateKeepsToMaxElapsed(t *testing.T) {
 	for n := 1; n <= 7; n++ { // the requests of a Create of a small plan
 		inBubble(t, fmt.Sprintf("from request %d", n), func(t *testing.T, server *emulator.Server) {
@@ -138,7 +140,8 @@ func TestCreateKeepsToMaxElapsed(t *testing.T) {
 	}
 }
 
-// TestOutageUnderADeadline: such an error is the deadline's and the outage's both.
+// TestOutageUnderADeadline checks that an outage under a deadline is reported as both: the context's error
+// and ErrUnavailable.
 func TestOutageUnderADeadline(t *testing.T) {
 	for _, effect := range []emulator.Effect{
 		emulator.Answer(503, "ServerBusy"), emulator.LostRequest(), emulator.Silence(), emulator.Foreign(502, "text/html", portal),
@@ -154,7 +157,8 @@ func TestOutageUnderADeadline(t *testing.T) {
 	}
 }
 
-// TestOutagesAreToldOfAtOnce: whoever watches sees the first failure of a host that is not there, before the first wait.
+// TestOutagesAreToldOfAtOnce checks that the observer sees the first failure of an unreachable host before
+// the first wait.
 func TestOutagesAreToldOfAtOnce(t *testing.T) {
 	var told []azblob.Retried
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,8 +171,8 @@ func TestOutagesAreToldOfAtOnce(t *testing.T) {
 	}
 }
 
-// TestErrorsAreOneLine walks errors of all kinds: what their text must not have is line breaks, monotonic times and secrets,
-// and where the service was asked it names the account's host.
+// TestErrorsAreOneLine checks errors of all kinds. Their text has no line breaks, monotonic times or secrets.
+// Where a request was sent, the text names the account's host.
 func TestErrorsAreOneLine(t *testing.T) {
 	oneLine := func(t *testing.T, err error, asked bool) {
 		t.Helper()
@@ -235,7 +239,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 	})
 }
 
-// TestNewTellsNoSecret looks at the errors of endpoints and connection strings that hold one.
+// TestNewTellsNoSecret checks the errors about endpoints and connection strings that contain a secret.
 func TestNewTellsNoSecret(t *testing.T) {
 	const secret = "c2VjcmV0LWtleQ"
 	for _, endpoint := range []string{
@@ -261,7 +265,8 @@ func TestNewTellsNoSecret(t *testing.T) {
 	}
 }
 
-// TestNewWithAReplacedDefaultTransport: programs put their own transport into net/http.
+// TestNewWithAReplacedDefaultTransport checks that New works in a program that has replaced
+// http.DefaultTransport.
 func TestNewWithAReplacedDefaultTransport(t *testing.T) {
 	old := http.DefaultTransport
 	defer func() { http.DefaultTransport = old }()
@@ -271,7 +276,7 @@ func TestNewWithAReplacedDefaultTransport(t *testing.T) {
 	}
 }
 
-// TestDeleteWhereBatchesAreRefused: a shared access signature may lack the right.
+// TestDeleteWhereBatchesAreRefused deletes with a shared access signature that has no permission for batches.
 func TestDeleteWhereBatchesAreRefused(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Answer(403, "AuthorizationPermissionMismatch"), emulator.Foreign(500, "", "")} {
 		inBubble(t, effect.String(), func(t *testing.T, server *emulator.Server) {
@@ -298,7 +303,8 @@ func TestDeleteWhereBatchesAreRefused(t *testing.T) {
 	}
 }
 
-// TestSharedAccessSignatureOnAzurite: Azurite answers 500 to the batches of one.
+// TestSharedAccessSignatureOnAzurite deletes with a shared access signature. Azurite answers its batches with
+// 500.
 func TestSharedAccessSignatureOnAzurite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: the emulator does the same in TestDeleteWhereBatchesAreRefused")

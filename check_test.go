@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// remedy is what the comment of a kind of problem says that helps.
+// remedy is the remedy that the comment of a ProblemKind recommends.
 type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
@@ -28,7 +28,7 @@ func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
 
 func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
 
-// TestCheckFindsWhatIsBroken breaks each invariant in turn, and then does what is said to help.
+// TestCheckFindsWhatIsBroken breaks each invariant in turn, and then applies the documented remedy.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	type store struct {
 		*emulator.Server
@@ -158,7 +158,8 @@ func rewriteStatus(server *emulator.Server, container string, plan *workflow.Pla
 	server.Put(container, b.Name, []byte(string(b.Body[:i])+strings.Replace(string(b.Body[i:]), "Completed", status, 1)), b.Metadata)
 }
 
-// TestCheckBesideWork checks again and again while plans are created, run and deleted: it finds nothing.
+// TestCheckBesideWork checks the store repeatedly while plans are created, run and deleted. Check finds
+// nothing.
 func TestCheckBesideWork(t *testing.T) {
 	inBubbleOf(t, emulator.New(emulator.WithLatency(7*time.Millisecond)), func(t *testing.T, server *emulator.Server) {
 		var wg sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// clockWorld is a service whose clock is another than that of the vaults, which is the bubble's. Its clients have tokens,
-// because signatures of another time are refused.
+// clockWorld returns worlds in which the service's clock differs from the vaults' clock, which is the
+// bubble's. The vaults use tokens, because signatures with a wrong time are refused.
 func clockWorld(clock func() time.Time, opts ...emulator.Option) func() world {
 	return func() world {
 		return world{server: emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(clock))...), open: withToken}
@@ -26,13 +26,14 @@ func skewed(by time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(by) }
 }
 
-// backwards is a clock that goes back for ten seconds, again and again, and still keeps the hours.
+// backwards is a clock that runs backwards for ten seconds, again and again, and never leaves the hour.
 func backwards() time.Time {
 	now := time.Now()
 	return now.Add(-2 * (time.Duration(now.UnixNano()) % (10 * time.Second)))
 }
 
-// atMidnight has the call of a scenario begin so shortly before midnight UTC that its first request is under way then.
+// atMidnight starts the call of a scenario shortly before midnight UTC, with its first request under way at
+// midnight.
 func atMidnight(s scenario, latency time.Duration) scenario {
 	prepare := s.prepare
 	s.prepare = func(t *testing.T, w world, shape shape) func() *call {
@@ -44,7 +45,7 @@ func atMidnight(s scenario, latency time.Duration) scenario {
 	return s
 }
 
-// representative are the scenarios that are tried again under the nth clock: a third of those listed here.
+// representative returns the scenarios for the nth clock: a third of those listed here.
 func representative(nth int) (chosen []scenario) {
 	for i, s := range []scenario{
 		creations[0], completions[0],
@@ -61,8 +62,9 @@ func representative(nth int) (chosen []scenario) {
 	return chosen
 }
 
-// TestClocks tries crashes and faults while the service's clock and the vaults' disagree, and while the day changes: no clock of a
-// client takes part in anything, so nothing is different.
+// TestClocks tries crashes and faults while the clocks of the service and the vaults disagree, and while the
+// day changes. The outcome is the same as with equal clocks, because the protocol uses the service's clock
+// alone.
 func TestClocks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: these are crashes and faults once more, ten times over")
@@ -85,7 +87,7 @@ func TestClocks(t *testing.T) {
 			return w
 		}, creations)
 	}
-	// With latency, so that it goes on between requests.
+	// With latency, so that the clock moves between requests.
 	try("the service's goes back", clockWorld(backwards, emulator.WithLatency(time.Second)), representative(1))
 
 	const latency = 2 * time.Second
@@ -98,7 +100,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestSkewRefused signs requests with a key while the clocks are too far apart: each call fails, says why, and changes nothing.
+// TestSkewRefused signs requests with a key while the clocks are too far apart. Each call fails with the
+// reason and changes nothing.
 func TestSkewRefused(t *testing.T) {
 	newWorld := func() world {
 		skew := &atomic.Int64{} // none while the scenario is prepared

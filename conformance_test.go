@@ -24,8 +24,9 @@ import (
 // slowCases matches the cases of the suite that take a third of its time.
 var slowCases = regexp.MustCompile(`5,000 actions|of 1 MB|dies at any request is finished|two nodes at once leave`)
 
-// TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite. The slow cases and the random
-// operations run on Azurite only with PLANVAULT_LONG; the race pass leaves the slow cases out.
+// TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite. The slow
+// cases and the random operations run on Azurite only with PLANVAULT_LONG; the race pass leaves the slow
+// cases out.
 func TestConformance(t *testing.T) {
 	slow := 0
 	for _, c := range storagetest.Cases() {

@@ -92,10 +92,10 @@ func readOne(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
 	return err
 }
 
-// listed is how many sub-objects of three kinds are more cheaply listed than read: the price of three listings, twice.
+// listed is the number of sub-objects of three kinds from which listing them is cheaper than reading them.
 const parseMetadata = 2 * 3 * 125 / 10
 
-// changed prepares a running plan of which up to n actions were updated since it was created.
+// changed prepares a running plan of which up to n actions were updated after its creation.
 func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
 	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
 		p = stored1(workflow.Running)(t, v, p)
@@ -110,7 +110,7 @@ func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Pl
 	}
 }
 
-// stored1 prepares a plan of a status.
+// stored1 prepares a plan with a status.
 func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
 	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
 		if err := v.Create(t.Context(), p); err != nil {
@@ -125,14 +125,14 @@ func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.P
 	}
 }
 
-// sizes are the plans that costs are counted for.
+// sizes are the plans on which costs are counted.
 var sizes = []func() *workflow.Plan{
 	plantest.Small,
 	func() *workflow.Plan { return plantest.Sized(4, 4, 4) },
 	func() *workflow.Plan { return plantest.Sized(2, 10, 13) },
 }
 
-// TestCost holds the requests of each operation, and in virtual time the round trips, against the table.
+// TestCost compares the requests of each operation, and its round trips in virtual time, with the table.
 func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: requests are the same under the race detector")
@@ -178,7 +178,7 @@ func subObjects(p *workflow.Plan) (list []workflow.Object) {
 	return list
 }
 
-// BenchmarkOperations reports, and asserts, the requests of each operation beside its time and memory in this process.
+// BenchmarkOperations reports and checks the requests of each operation, beside its time and memory.
 func BenchmarkOperations(b *testing.B) {
 	for _, op := range operations {
 		b.Run(op.name, func(b *testing.B) {
@@ -212,7 +212,7 @@ func BenchmarkOperations(b *testing.B) {
 	}
 }
 
-// TestCostOfListings counts what listings and recovery ask for as the vault grows.
+// TestCostOfListings counts the requests of listings and recovery as the vault grows.
 func TestCostOfListings(t *testing.T) {
 	inBubble(t, "14 days", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -256,8 +256,8 @@ func TestCostOfListings(t *testing.T) {
 	})
 }
 
-// fill puts n final plans into a store, at equal distances within the span before now, and k running ones evenly among them:
-// only what listings and recovery look at. It returns the IDs, oldest first.
+// fill puts n final plans into a store, at equal distances within the span before now, and k running ones
+// evenly among them: only what listings and recovery look at. It returns the IDs, oldest first.
 func fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (ids, open []uuid.UUID) {
 	t.Helper()
 	mould := emulator.New()
@@ -300,8 +300,8 @@ func fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (
 	return ids, open
 }
 
-// TestCostOfManyPlans counts what listings and recovery ask for in a vault of many plans, in one day and in fourteen: a few
-// requests, and a few round trips, whatever the number.
+// TestCostOfManyPlans counts the requests of listings and recovery in a vault of many plans, on one day and
+// on fourteen. They need few requests and few round trips, whatever the number of plans.
 func TestCostOfManyPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: requests are the same under the race detector, and filling the days takes a minute")

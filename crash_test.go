@@ -23,13 +23,13 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// pastGrace is long enough for Recovery to touch what was left at its beginning.
+// pastGrace is long enough for Recovery to act on remains from before it.
 const pastGrace = 15 * time.Minute
 
 // shape makes a plan of one form.
 type shape func() *workflow.Plan
 
-// shapes are the plans that crashes and faults are tried on.
+// shapes are the plans on which crashes and faults are tried.
 var shapes = map[string]shape{
 	"empty":    func() *workflow.Plan { return &workflow.Plan{Name: "empty"} },
 	"small":    plantest.Small,
@@ -68,71 +68,74 @@ func deferredOnly() *workflow.Plan {
 	return &workflow.Plan{Name: "deferred", DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch}}}
 }
 
-// world is a service, and how vaults are opened on it.
+// world is a service and a way to open vaults on it.
 type world struct {
 	server *emulator.Server
 	open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
 	skew   *atomic.Int64 // nanoseconds by which the service's clock is ahead; nil for a clock that a test doesn't change
 }
 
-// worldOf is a service whose vaults are opened as onEmulator does.
+// worldOf returns a world whose vaults are opened with onEmulator.
 func worldOf(server *emulator.Server) world { return world{server: server, open: onEmulator} }
 
-// plainWorld is a new service with nothing unusual in it.
+// plainWorld returns a new service with default settings.
 func plainWorld() world { return worldOf(emulator.New(emulator.WithoutLog())) }
 
-// vault opens a vault, as each process has its own.
+// vault opens a vault. Each process has its own.
 func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	return w.open(t, w.server, opts...)
 }
 
-// clone is the same world with a store of its own.
+// clone returns the world with a copy of the store.
 func (w world) clone() world {
 	w.server = w.server.Clone()
 	return w
 }
 
-// dies runs do on a vault that dies at the request the rule says, before it takes effect.
+// dies runs do on a vault whose process dies at the request that the rule matches, before the request takes
+// effect.
 func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault)) {
 	t.Helper()
 	dying := w.server.Transport()
 	dying.Inject(at.Do(emulator.Crash()))
-	// One request at a time, so that the same is left each time.
+	// One request at a time, so that the remains are always the same.
 	do(w.vault(t, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})))
 	if !dying.Crashed() {
 		t.Fatalf("the process did not die: %v", at)
 	}
 }
 
-// dies is world.dies where there is nothing unusual.
+// dies runs do on a vault whose process dies at the request that the rule matches, before the request takes
+// effect.
 func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault)) {
 	t.Helper()
 	worldOf(server).dies(t, at, do)
 }
 
-// scenario is a store in some state and one call on it, which tests let fail in every way.
+// scenario is a store in some state and one call on it. Tests make the call fail in every way.
 type scenario struct {
 	name string
-	// prepare brings a store into its state on healthy vaults. What it returns makes the call anew for each run on a clone of
-	// the store, and is nil where a plan of the shape can't have such a call.
+	// prepare brings a store into its state, using healthy vaults. It returns a function that makes the call
+	// anew for each run on a clone of the store, or nil if a plan of this shape has no such call.
 	prepare func(t *testing.T, w world, shape shape) func() *call
 }
 
-// call is a call of a vault, and what it may change.
+// call is a call of a vault, and its possible outcomes.
 type call struct {
 	do   func(ctx context.Context, t *testing.T, v *azblob.Vault) error
 	plan *workflow.Plan // has the ID of the plan it is about, when it returns
-	// before and after are what readers find when it had no effect, and when it had its effect: nil is no plan.
+	// before and after are the plans that readers find if the call had no effect, and if it had its effect.
+	// Nil stands for no plan.
 	before, after *workflow.Plan
-	// done is what the same call returns when it is made once more and had its effect before, nil as a rule; blocked is what it
-	// returns, if anything, where remains of the first are in the way.
+	// done is the error of the same call if the first one took effect. It is usually nil. blocked is the
+	// error, if any, of the same call while remains of the first are in its way.
 	done, blocked error
-	// untouched, if not nil, is what is stored before a call that must write nothing.
+	// untouched, if not nil, is the content of the store before a call that must write nothing.
 	untouched map[string]string
 }
 
-// The scenarios, all calls of a vault on stores in all states that matter to them.
+// The scenarios are all calls of a vault on stores in all states that matter to them.
 var (
 	creations = []scenario{{"Create", func(_ *testing.T, _ world, shape shape) func() *call {
 		return func() *call {
@@ -188,7 +191,7 @@ var (
 	}
 )
 
-// updateOf is the update of a plan's first object of one type, while the plan is Running.
+// updateOf updates the first object of one type in a Running plan.
 func updateOf[T any, O interface {
 	*T
 	workflow.Object
@@ -248,7 +251,7 @@ func recovery(of string, in state) scenario {
 	}}
 }
 
-// reading asks all that can be asked.
+// reading calls every method that reads.
 func reading(of string, in state) scenario {
 	return scenario{"reads of a plan that is " + of, func(t *testing.T, w world, shape shape) func() *call {
 		plan, shown := in(t, w, shape())
@@ -262,7 +265,7 @@ func reading(of string, in state) scenario {
 	}}
 }
 
-// readAll reads a store of one plan in every way. It stops at the first error; whatever is read must be right.
+// readAll reads a store of one plan in every way and checks the results. It stops at the first error.
 func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan) error {
 	t.Helper()
 	got, err := v.Read(ctx, plan.ID)
@@ -304,7 +307,7 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 	return errors.Join(err, dryErr)
 }
 
-// state brings a store into a state. It returns the plan that it is about, and what readers find of it.
+// state brings a store into a state. It returns the plan concerned, and the plan that readers find.
 type state func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan)
 
 func notStarted(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
@@ -329,7 +332,7 @@ func final(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 	return after, after
 }
 
-// createBroken is what a Create leaves that dies before its nth write of a path.
+// createBroken leaves the remains of a Create that dies before its nth write to a path.
 func createBroken(path string, n int) state {
 	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		t.Helper()
@@ -338,7 +341,7 @@ func createBroken(path string, n int) state {
 	}
 }
 
-// completionBroken is what a completion leaves that dies before a request, when its entry is written.
+// completionBroken leaves the remains of a completion that dies before a request, with its entry written.
 func completionBroken(op emulator.Op, path string) state {
 	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		t.Helper()
@@ -351,7 +354,7 @@ func completionBroken(op emulator.Op, path string) state {
 	}
 }
 
-// deleteBroken is what a Delete leaves that dies before a request.
+// deleteBroken leaves the remains of a Delete that dies before a request.
 func deleteBroken(op emulator.Op, path string) state {
 	return func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		t.Helper()
@@ -366,7 +369,7 @@ func deleteBroken(op emulator.Op, path string) state {
 	}
 }
 
-// find returns what readers find, which must be as before or as after.
+// find returns the plan that readers find. It must be the plan before or after the call.
 func (c *call) find(t *testing.T, v *azblob.Vault) *workflow.Plan {
 	t.Helper()
 	wanted := slices.DeleteFunc([]*workflow.Plan{c.before, c.after}, func(p *workflow.Plan) bool { return p == nil })
@@ -380,8 +383,8 @@ func (c *call) find(t *testing.T, v *azblob.Vault) *workflow.Plan {
 	return found
 }
 
-// judge holds what a call left, and what it returned, against what it may: nil means durable, an error no effect or ErrUnknown,
-// and Recovery changes nothing that is seen. The store is judged as a new process finds it.
+// judge checks the store and the returned error. Nil means durable; an error means no effect, or it is
+// ErrUnknown; and Recovery changes nothing that readers see. A new process reads the store.
 func (c *call) judge(t *testing.T, w world, err error) {
 	t.Helper()
 	if c.untouched != nil {
@@ -408,7 +411,7 @@ func (c *call) judge(t *testing.T, w world, err error) {
 	c.recovered(t, v, early)
 }
 
-// recovered holds the store against what it must be when the grace period is over and Recovery has run.
+// recovered checks the store after the grace period and a Recovery.
 func (c *call) recovered(t *testing.T, v *azblob.Vault, early *workflow.Plan) {
 	t.Helper()
 	report := settled(t, v)
@@ -421,7 +424,8 @@ func (c *call) recovered(t *testing.T, v *azblob.Vault, early *workflow.Plan) {
 	}
 }
 
-// boundaries are the requests to try something at: all of n, or where they are many the first, the last and some between.
+// boundaries returns the requests of n at which to try something: all, or the first, the last and some
+// between.
 func boundaries(n int) (chosen []int) {
 	many := effort.Pick(8, 40, math.MaxInt)
 	for i := 1; i <= n; i++ {
@@ -432,7 +436,7 @@ func boundaries(n int) (chosen []int) {
 	return chosen
 }
 
-// stage is a scenario that was prepared for plans of one shape.
+// stage is a scenario prepared for one shape.
 type stage struct {
 	world
 	at       time.Time
@@ -440,7 +444,7 @@ type stage struct {
 	requests int          // of the call without any fault
 }
 
-// on prepares a scenario, and makes its call once without any fault, which must succeed.
+// on prepares a scenario, and makes its call once without a fault. That call must succeed.
 func (s scenario) on(t *testing.T, newWorld func() world, shape shape) (st stage) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -465,7 +469,7 @@ func (s scenario) on(t *testing.T, newWorld func() world, shape shape) (st stage
 	return st
 }
 
-// run runs a test on a clone of the stage, in virtual time that goes on from where it was prepared.
+// run runs a test on a clone of the stage. Virtual time continues from the preparation.
 func (st stage) run(t *testing.T, name string, test func(t *testing.T, w world, c *call)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -478,7 +482,8 @@ func (st stage) run(t *testing.T, name string, test func(t *testing.T, w world, 
 	})
 }
 
-// everywhere runs a test on each scenario for each shape that can have it. It logs how many runs the tests report.
+// everywhere runs a test on each scenario for each shape that can have it. It logs how many runs the tests
+// report.
 func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape, test func(t *testing.T, st stage) (runs int)) {
 	t.Helper()
 	var runs atomic.Int64
@@ -495,23 +500,23 @@ func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shape
 	}
 }
 
-// sampled reports whether a run belongs to an even sample of a space of two dimensions: of n×n neighbouring runs n are tried,
-// one in each row and column. PLANVAULT_LONG tries all of them.
+// sampled reports whether a run belongs to an even sample of a space of two dimensions: n of each n×n
+// neighbouring runs, with one in each row and column. With PLANVAULT_LONG every run does.
 func sampled(n, row, column int) bool {
 	return effort.Long() || (row+column)%n == 0
 }
 
-// crashes are the ways to die at a request: before it took effect, and after.
+// crashes are the ways to die at a request: before it takes effect, and after.
 var crashes = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
 
-// dying makes a call in a process that dies at its nth request. It tells whether there was an nth.
+// dying makes a call in a process that dies at its nth request. It reports whether there was an nth request.
 func (w world) dying(t *testing.T, n int, crash emulator.Effect, do func(ctx context.Context, t *testing.T, v *azblob.Vault) error) (died bool, err error) {
 	t.Helper()
 	transport := w.server.Transport()
 	transport.Inject(emulator.On().Nth(n).Do(crash))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	// The dead need not try again.
+	// A dead process does not retry.
 	err = do(ctx, t, w.vault(t, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{InitialInterval: 20 * time.Minute})))
 	if died = transport.Crashed(); died && err == nil {
 		t.Error("the call of a process that died returned nil")
@@ -519,7 +524,7 @@ func (w world) dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 	return died, err
 }
 
-// crashAt runs a test for each crash before and after each request of the call.
+// crashAt runs a test with a crash before and after each request of the call.
 func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, err error)) (runs int) {
 	t.Helper()
 	for _, crash := range crashes {
@@ -540,7 +545,7 @@ func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, e
 	return runs
 }
 
-// crashEverywhere lets the process die before and after each request of each scenario.
+// crashEverywhere crashes the process before and after each request of each scenario.
 func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape) {
 	t.Helper()
 	shapes = effort.Pick(smallOnly, shapes, shapes)
@@ -564,7 +569,7 @@ func TestCrashInRecovery(t *testing.T) {
 	}
 }
 
-// settled is what every store must be after the grace period and a Recovery.
+// settled waits for the grace period, runs Recovery, and checks that the store is sound.
 func settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 	t.Helper()
 	time.Sleep(pastGrace)
@@ -578,7 +583,8 @@ func settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 	return report
 }
 
-// wholeOrGone reads a plan and fails the test unless it is one of the wanted ones, or absent where that is nil.
+// wholeOrGone reads a plan. It returns the one of the wanted plans that it found, or nil if the plan is
+// absent, and fails the test for anything else.
 func wholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found *workflow.Plan) {
 	t.Helper()
 	id := wanted[0].ID
@@ -620,7 +626,8 @@ func wholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found
 	return nil
 }
 
-// running prepares a plan that is about to end: Running, with all its parts finished. It returns the plan as it will be.
+// running prepares a plan that is about to end: the plan is Running and all its sub-objects have finished.
+// after is the plan with its final state.
 func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after *workflow.Plan) {
 	t.Helper()
 	ctx := t.Context()
@@ -649,7 +656,7 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 	return plan, &finished
 }
 
-// TestDeleteAgain finishes a Delete that died by calling it again, without any Recovery.
+// TestDeleteAgain calls a Delete that died again, without a Recovery in between.
 func TestDeleteAgain(t *testing.T) {
 	everywhere(t, plainWorld, deletions, shapes, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
@@ -664,7 +671,8 @@ func TestDeleteAgain(t *testing.T) {
 	})
 }
 
-// TestCrashInThoroughRecovery lets a Recovery die that rewrites what was lost from outside: the next one goes on.
+// TestCrashInThoroughRecovery crashes a Recovery that rewrites lost blobs. The next Recovery finishes the
+// work.
 func TestCrashInThoroughRecovery(t *testing.T) {
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
 		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
@@ -693,7 +701,8 @@ func TestCrashInThoroughRecovery(t *testing.T) {
 	})
 }
 
-// TestCrashTwice lets the Recovery of every crash die everywhere, too.
+// TestCrashTwice crashes the process, and then crashes the Recovery of what that left at each of its
+// requests.
 func TestCrashTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: it takes a minute under the race detector")
@@ -731,7 +740,7 @@ func TestCrashTwice(t *testing.T) {
 	})
 }
 
-// TestCrashOfTwoBatches is about plans with more sub-objects than one batch deletes.
+// TestCrashOfTwoBatches uses plans with more sub-objects than one batch deletes.
 func TestCrashOfTwoBatches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: it takes a minute under the race detector")

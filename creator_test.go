@@ -34,7 +34,7 @@ func inBubble(t *testing.T, name string, test func(t *testing.T, server *emulato
 	})
 }
 
-// faulty opens a vault that meets faults.
+// faulty opens a vault whose requests meet faults.
 func faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azblob.Vault {
 	t.Helper()
 	transport := server.Transport()
@@ -42,7 +42,7 @@ func faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azb
 	return onEmulator(t, server, azblob.WithTransport(transport))
 }
 
-// stored counts what is stored in all containers.
+// stored counts the blobs in all containers.
 func stored(server *emulator.Server) (n int) {
 	for c := range server.Containers() {
 		n += server.Len(c)
@@ -86,7 +86,7 @@ func TestCreateFillsInWhatTheAuthorLeftOut(t *testing.T) {
 	})
 }
 
-// TestCreateLostAnswers loses the answer of each request of a Create in turn: it is taken for what it is.
+// TestCreateLostAnswers loses the answer to each request of a Create in turn. The Create still succeeds.
 func TestCreateLostAnswers(t *testing.T) {
 	for _, effect := range []emulator.Effect{
 		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset(), emulator.Reset().Applied(),
@@ -125,7 +125,7 @@ func TestCreateLostAnswers(t *testing.T) {
 	}
 }
 
-// TestCreateOfATakenID meets a plan, or what is left of one.
+// TestCreateOfATakenID creates a plan whose ID belongs to a plan, or to remains of one.
 func TestCreateOfATakenID(t *testing.T) {
 	again := func(plan *workflow.Plan) *workflow.Plan {
 		other := plantest.Small()
@@ -193,8 +193,8 @@ func TestCreateOfATakenID(t *testing.T) {
 	})
 }
 
-// TestCreateCancelled ends the context at each request, before and after it took effect: the outcome is ErrUnknown, and the same
-// plan can be given to Create again.
+// TestCreateCancelled ends the context at each request, before and after its effect. The outcome is
+// ErrUnknown, and the caller can pass the same plan to Create again.
 func TestCreateCancelled(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied(), emulator.Silence().Late(1)} {
 		for n := 1; n <= 7; n++ {
@@ -244,7 +244,7 @@ func TestCreateCancelledBefore(t *testing.T) {
 	}
 }
 
-// TestCreateUndoesItself fails for certain before the object was sent: nothing is left.
+// TestCreateUndoesItself makes Create fail for certain before it sends the object. Nothing is left.
 func TestCreateUndoesItself(t *testing.T) {
 	for _, path := range []string{"blocks/", "sequences/", "actions/"} {
 		inBubble(t, path, func(t *testing.T, server *emulator.Server) {
@@ -280,13 +280,13 @@ func TestCreateUndoesItself(t *testing.T) {
 	})
 }
 
-// TestUndoBesideACreate undoes a Create that was refused, beside another of the same ID which succeeds: what is the other's
-// stays.
+// TestUndoBesideACreate undoes a refused Create beside a successful one with the same ID. The blobs of the
+// successful one stay.
 func TestUndoBesideACreate(t *testing.T) {
 	refused := func() *emulator.Rule {
 		return emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
 	}
-	// The first writes its marker, then the second its own, and undoes itself up to the marker; then the first goes on.
+	// Both write the marker, the second undoes itself up to the marker, and then the first continues.
 	inBubble(t, "the marker of both", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), plantest.Small()
 		driver.Complete(plan)
@@ -316,7 +316,7 @@ func TestUndoBesideACreate(t *testing.T) {
 		same(t, onEmulator(t, server), plan)
 		sound(t, onEmulator(t, server))
 	})
-	// The undo comes so late that Recovery has done it already, and the same plan was created again.
+	// The undo comes after Recovery has removed everything and the same plan was created again.
 	inBubble(t, "the sub-objects of a later one", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
 		driver.Complete(plan)
@@ -338,7 +338,8 @@ func TestUndoBesideACreate(t *testing.T) {
 	})
 }
 
-// TestCreateLeavesWhatIsUncertain is refused after a try whose fate is open: the first copy may still come.
+// TestCreateLeavesWhatIsUncertain has a write refused after a try with an unknown outcome. The first copy may
+// still arrive, so the Create leaves its remains.
 func TestCreateLeavesWhatIsUncertain(t *testing.T) {
 	inBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		v := faulty(t, server,
@@ -356,7 +357,8 @@ func TestCreateLeavesWhatIsUncertain(t *testing.T) {
 	})
 }
 
-// TestCreateBeyondTheGracePeriod is too slow: it takes itself back, because Recovery may have begun to remove it.
+// TestCreateBeyondTheGracePeriod makes a Create slower than its grace period. It takes itself back, because
+// Recovery may have begun to remove it.
 func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	inBubble(t, "before the object is sent", func(t *testing.T, server *emulator.Server) {
 		transport := slow{server.Transport(), "/actions/", 11 * time.Minute}
@@ -391,14 +393,14 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	})
 }
 
-// slow holds up requests for a path before they are sent, as long as their context lets it.
+// slow delays requests for a path before they are sent, unless their context ends.
 type slow struct {
 	*emulator.Transport
 	path string
 	by   time.Duration
 }
 
-// frozen holds up the answers to writes of a path.
+// frozen delays the answers to writes to a path.
 type frozen struct {
 	*emulator.Transport
 	path string
@@ -464,13 +466,14 @@ func (f frozen) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// inBubbleOf runs a test in virtual time, on a server that was made to be.
+// inBubbleOf runs a test in virtual time on the given server.
 func inBubbleOf(t *testing.T, server *emulator.Server, test func(t *testing.T, server *emulator.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, server) })
 }
 
-// TestContainersAreCreatedOnce creates many plans at once, and then in a vault that has seen its containers.
+// TestContainersAreCreatedOnce creates many plans at once, and then more in a vault that knows its
+// containers.
 func TestContainersAreCreatedOnce(t *testing.T) {
 	inBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
 		asked := func() (n int) {
@@ -517,7 +520,8 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 	})
 }
 
-// TestCreateThatMayNotTakeAMarkerOver meets the marker of another Create of its ID, and is refused to write it.
+// TestCreateThatMayNotTakeAMarkerOver lets a Create find the marker of another one with its ID. The service
+// refuses to let it write that marker.
 func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()

@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestDeleteOrder is the order of writes of a Delete.
+// TestDeleteOrder checks the order of the writes of a Delete.
 func TestDeleteOrder(t *testing.T) {
 	inBubble(t, "600 sub-objects", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -104,7 +104,7 @@ func TestDeleteLostAnswers(t *testing.T) {
 	}
 }
 
-// TestDeleteCancelled ends the context at each request of a Delete: the same call again settles it.
+// TestDeleteCancelled ends the context at each request of a Delete. The same call again finishes it.
 func TestDeleteCancelled(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 		for n := 2; n <= 6; n++ {
@@ -127,7 +127,7 @@ func TestDeleteCancelled(t *testing.T) {
 	}
 }
 
-// TestDeleteBesideOthers deletes twice at once, and beside a completion.
+// TestDeleteBesideOthers runs two Deletes at once, and a Delete beside a completion.
 func TestDeleteBesideOthers(t *testing.T) {
 	inBubble(t, "many deletes", func(t *testing.T, server *emulator.Server) {
 		plan := created(t, onEmulator(t, server), plantest.Full())
@@ -171,7 +171,7 @@ func TestDeleteBesideOthers(t *testing.T) {
 	})
 }
 
-// TestDeleteDamaged removes a plan whose object can't tell what belongs to it; one of a newer schema is left untouched.
+// TestDeleteDamaged deletes a plan whose object is unreadable. A plan with a newer schema stays untouched.
 func TestDeleteDamaged(t *testing.T) {
 	for name, damage := range map[string]func(s string) string{"corrupt": func(s string) string { return s[1:] }, "newer": func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":2`, 1) }} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
@@ -196,8 +196,8 @@ func TestDeleteDamaged(t *testing.T) {
 	}
 }
 
-// TestDeleteCantConfirm loses the answer to the removal of the object, and fails the looks that follow the retry's 404: a Delete
-// whose plan may be gone says ErrUnknown.
+// TestDeleteCantConfirm loses the answer to the removal of the object, and fails the requests that follow the
+// retry's 404. The plan may be gone, so Delete returns ErrUnknown.
 func TestDeleteCantConfirm(t *testing.T) {
 	lost := func() *emulator.Rule {
 		return emulator.On(emulator.DeleteBlob).Path("-object.json").Nth(1).Do(emulator.LostAnswer())
@@ -244,7 +244,7 @@ func TestDeleteCantConfirm(t *testing.T) {
 	})
 }
 
-// TestDeleteWithoutListing deletes for an identity that may not list blobs, and loses each answer in turn.
+// TestDeleteWithoutListing deletes with an identity that may not list blobs, and loses each answer in turn.
 func TestDeleteWithoutListing(t *testing.T) {
 	denied := func() *emulator.Rule {
 		return emulator.On(emulator.ListBlobs).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
@@ -292,8 +292,8 @@ func TestDeleteWithoutListing(t *testing.T) {
 	}
 }
 
-// TestDeleteOfWhatLostItsObject follows Recovery's advice about a plan whose object was lost from outside: Delete removes the
-// rest of it, and the ID is free again.
+// TestDeleteOfWhatLostItsObject follows Recovery's advice for a plan whose object was lost. Delete removes
+// the rest, and the ID is free again.
 func TestDeleteOfWhatLostItsObject(t *testing.T) {
 	loses := func(t *testing.T, server *emulator.Server, in state) *workflow.Plan {
 		plan, _ := in(t, worldOf(server), eachKind())
@@ -362,8 +362,8 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 	})
 }
 
-// TestDeleteMarkersThatTakeTooLong delays each delete marker beyond the grace period: Delete gives up before its commit, and
-// says that it was too slow.
+// TestDeleteMarkersThatTakeTooLong delays each delete marker beyond the grace period. Delete gives up before
+// its commit and says that it was too slow.
 func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan := created(t, onEmulator(t, server), plantest.Small())
@@ -376,7 +376,7 @@ func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
 	})
 }
 
-// slowMarkers is a connection on which the answers to delete markers come late.
+// slowMarkers is a transport that delays the answers to delete markers.
 type slowMarkers struct{ *emulator.Transport }
 
 func (s slowMarkers) Do(req *http.Request) (*http.Response, error) {

@@ -12,7 +12,7 @@ var (
 	no     = []bool{false}
 )
 
-// verdictRow is a row of the table of decisions. Nil stands for anything.
+// verdictRow is a row of the decision table. Nil matches everything.
 type verdictRow struct {
 	entry, object                                                           []blobStatus
 	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both []bool // both: entry and object are there
@@ -41,7 +41,7 @@ func (r verdictRow) matches(s signs) bool {
 	return (r.entry == nil || slices.Contains(r.entry, s.entry)) && (r.object == nil || slices.Contains(r.object, s.object))
 }
 
-// table is docs/protocol.md's, row by row: the first that matches counts.
+// table is the table of docs/protocol.md. The first row that matches applies.
 var table = []verdictRow{
 	{both: no, young: yes, want: tooRecent},
 	{entry: []blobStatus{absent, notStarted}, object: []blobStatus{absent}, want: remains},
@@ -68,7 +68,7 @@ var table = []verdictRow{
 	{want: openPlan},
 }
 
-// everySign yields each combination.
+// everySign yields every combination of signs.
 func everySign(yield func(signs) bool) {
 	for _, entry := range sights {
 		for _, object := range sights {
@@ -82,8 +82,8 @@ func everySign(yield func(signs) bool) {
 	}
 }
 
-// TestDiagnose holds every combination of what can be seen of a plan against the table, and the table against what must never
-// be: nothing is removed that may be a whole plan, or a writer's at work.
+// TestDiagnose compares the diagnosis of every combination of signs with the table, and checks the table: it
+// never removes a plan that may be whole or that a writer may be working on.
 func TestDiagnose(t *testing.T) {
 	used := make([]bool, len(table))
 	n := 0
@@ -118,7 +118,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestFindingsSayWhatIsWrong wants words for each finding that is acted on or reported.
+// TestFindingsSayWhatIsWrong checks that each finding that leads to an action or a report has a text.
 func TestFindingsSayWhatIsWrong(t *testing.T) {
 	quiet := []finding{finalPlan, openPlan, tooRecent, unverified}
 	seen := map[string]finding{}

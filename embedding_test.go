@@ -18,7 +18,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// These are tests of an engine, as docs/embedding.md tells its authors to write them. The engine is that of the examples.
+// These are tests of an engine, as docs/embedding.md tells its authors to write them. The engine is that of
+// the examples.
 
 // threeActions is a plan whose actions must be done in order.
 func threeActions() *workflow.Plan { return plantest.Sized(1, 1, 3) }
@@ -31,8 +32,8 @@ func (d *diary) act(_ context.Context, action *workflow.Action) (any, error) {
 	return nil, nil
 }
 
-// resume goes on with everything that is open, as an engine does at its start. What can't be mended or read does not keep it
-// from the rest; an engine logs what resume returns.
+// resume goes on with everything that is open, as an engine does at its start. What can't be mended or read
+// does not keep it from the rest; an engine logs what resume returns.
 func resume(ctx context.Context, vault storage.Vault, do act) error {
 	var errs []error
 	if err := vault.Recovery(ctx); err != nil {
@@ -58,8 +59,8 @@ func resume(ctx context.Context, vault storage.Vault, do act) error {
 	return errors.Join(errs...)
 }
 
-// wantDone wants that a plan is Completed in all its parts, and that its actions were done in order, each once or, where the
-// engine died around it, twice.
+// wantDone wants that a plan is Completed in all its parts, and that its actions were done in order, each
+// once or, where the engine died around it, twice.
 func wantDone(t *testing.T, vault storage.Vault, plan *workflow.Plan, done diary, deaths int) {
 	t.Helper()
 	stored, err := vault.Read(t.Context(), plan.ID)
@@ -80,7 +81,8 @@ func wantDone(t *testing.T, vault storage.Vault, plan *workflow.Plan, done diary
 	}
 }
 
-// TestEngineInMemory is a unit test: a vault in memory, and another on its store for the engine that starts again.
+// TestEngineInMemory is a unit test: a vault in memory, and another on its store for the engine that starts
+// again.
 func TestEngineInMemory(t *testing.T) {
 	store := memvault.NewStore()
 	plan := threeActions()
@@ -124,8 +126,8 @@ func TestEngineRidesOutFaults(t *testing.T) {
 	}
 }
 
-// TestEngineDiesAtEachRequest lets an engine die at its first request, at its second and so on, before and after that took
-// effect. The next engine must bring the plan to its end.
+// TestEngineDiesAtEachRequest lets an engine die at its first request, at its second and so on, before and
+// after that took effect. The next engine must bring the plan to its end.
 func TestEngineDiesAtEachRequest(t *testing.T) {
 	const never = 1 << 30
 	var all int
@@ -175,8 +177,9 @@ func engineDies(t *testing.T, n int, crash emulator.Effect) (requests int) {
 	return death.Seen()
 }
 
-// TestTakeover lets one engine take a plan over from another that is still alive: it stores the plan and what it runs again
-// as they are, with the versions that it has read. From then on the other one's updates of these are conflicts.
+// TestTakeover lets one engine take a plan over from another that is still alive: it stores the plan and what
+// it runs again as they are, with the versions that it has read. From then on the other one's updates of
+// these are conflicts.
 func TestTakeover(t *testing.T) {
 	server := emulator.New()
 	vault := onEmulator(t, server)
@@ -211,7 +214,8 @@ func TestTakeover(t *testing.T) {
 	wantDone(t, vault, plan, done, 1)
 }
 
-// TestEngineGoesOnBesideADamagedPlan starts an engine where a part of a plan was lost. It is told, and runs the other plans.
+// TestEngineGoesOnBesideADamagedPlan starts an engine where a part of a plan was lost. It is told, and runs
+// the other plans.
 func TestEngineGoesOnBesideADamagedPlan(t *testing.T) {
 	server := emulator.New()
 	vault := onEmulator(t, server)

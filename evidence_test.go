@@ -23,8 +23,9 @@ import (
 // absences are the answers that say that a blob is not there.
 var absences = []emulator.Effect{emulator.Answer(404, "BlobNotFound"), emulator.Answer(404, "ContainerNotFound"), emulator.Answer(404, "")}
 
-// TestRecoveryBelievesNoFalse404 answers requests of Recovery for entry, object and markers of healthy plans with 404, each of
-// them once and for ever: nothing is removed or changed, and the other plans are served.
+// TestRecoveryBelievesNoFalse404 answers Recovery's requests for the entry, object and markers of healthy
+// plans with 404, each once and then always. Recovery removes and changes nothing, and handles the other
+// plans.
 func TestRecoveryBelievesNoFalse404(t *testing.T) {
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
 		for _, role := range []string{"entry", "object"} {
@@ -81,8 +82,8 @@ func of(all map[string]string, plan *workflow.Plan) map[string]string {
 	return all
 }
 
-// TestDeleteBelievesNoFalse404 answers each request of a Delete with 404, once and for ever. Whenever Delete returns nil the
-// plan is gone, with all its blobs.
+// TestDeleteBelievesNoFalse404 answers each request of a Delete with 404, once and then always. Whenever
+// Delete returns nil, the plan and all its blobs are gone.
 func TestDeleteBelievesNoFalse404(t *testing.T) {
 	rules := map[string]func() *emulator.Rule{
 		"object, read":     func() *emulator.Rule { return emulator.On(emulator.GetBlob).Path("-object.json") },
@@ -135,7 +136,7 @@ func TestDeleteBelievesNoFalse404(t *testing.T) {
 	}
 }
 
-// object is the name under which contents has a plan's object.
+// object is the name of a plan's object in contents.
 func object(server *emulator.Server, plan *workflow.Plan) string {
 	for c := range server.Containers() {
 		return c + "/plans/" + plan.ID.String() + "-object.json"
@@ -143,7 +144,7 @@ func object(server *emulator.Server, plan *workflow.Plan) string {
 	return ""
 }
 
-// shortLister is a connection whose listings leave out blobs of some names, so many times.
+// shortLister is a transport whose listings omit blobs with certain names, a limited number of times.
 type shortLister struct {
 	*emulator.Transport
 	name  string
@@ -177,8 +178,8 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// TestRecoveryBesideAShortListing leaves sub-objects out of the listing before their removal: what leads to them stays, and
-// another Recovery removes all.
+// TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal. The blobs that
+// lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {
 	for name, in := range map[string]state{"a create": createBroken("plans/*-object.json", 1), "a delete": deleteBroken(emulator.BatchDelete, "")} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
@@ -213,8 +214,8 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 	})
 }
 
-// TestRecoveryBesideADelete deletes a Running plan at each request of a Recovery, as a whole and up to each of its requests:
-// nothing is taken for lost, and nothing is left.
+// TestRecoveryBesideADelete runs a Delete at each request of a Recovery, in whole and up to each of its own
+// requests. Recovery reports no loss and leaves nothing behind.
 func TestRecoveryBesideADelete(t *testing.T) {
 	for upTo := 3; upTo <= 7; upTo++ { // at the first two there is nothing to see; 7 is to the end
 		for n := 1; ; n++ {
@@ -247,10 +248,10 @@ func TestRecoveryBesideADelete(t *testing.T) {
 	}
 }
 
-// TestRecoveryBesideADeleteThatEnds removes a final plan's object between Recovery's looks at entry and object, and the rest
-// after them: the entry that was seen is no sign of a loss.
+// TestRecoveryBesideADeleteThatEnds removes a final plan's object after Recovery has read the entry, and the
+// other blobs after Recovery has looked for the object. Recovery does not report a loss.
 func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
-	// An open plan shows by its marker that it is gone, a final one has none.
+	// The missing marker shows that an open plan is gone. A final plan has no marker.
 	inBubble(t, "between the looks", func(t *testing.T, server *emulator.Server) {
 		plan, _ := final(t, worldOf(server), plantest.Small())
 		time.Sleep(pastGrace)

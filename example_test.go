@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// greet is a plugin as engines have them; a vault needs only its name and its types.
+// greet is a plugin. A vault needs only its name and its types.
 type greet struct{}
 
 type greetRequest struct{ Whom string }
@@ -26,7 +26,7 @@ func (greet) Name() string  { return "greet" }
 func (greet) Request() any  { return greetRequest{} }
 func (greet) Response() any { return greetResponse{} }
 
-// hello is a plan as an author builds it: names and work, nothing else.
+// hello returns a plan as an author builds it, with names and work only.
 func hello(whom string) *workflow.Plan {
 	return &workflow.Plan{
 		Name: "hello " + whom,
@@ -43,7 +43,7 @@ func hello(whom string) *workflow.Plan {
 // account is a storage account for the examples: an emulator in this process.
 func account() *emulator.Server { return emulator.New() }
 
-// openExample opens a vault in it. A service calls azblob.New with its endpoint and credential.
+// openExample opens a vault in the account. A service calls azblob.New with its endpoint and a credential.
 func openExample(ctx context.Context, server *emulator.Server) *azblob.Vault {
 	reg := registry.New()
 	if err := reg.Register(greet{}); err != nil {
@@ -56,19 +56,20 @@ func openExample(ctx context.Context, server *emulator.Server) *azblob.Vault {
 	return vault
 }
 
-// act is what an engine does for an action. It may come a second time with the same ID, which is for the other side to know
-// it by.
+// act performs an action. It may be called twice with the same ID, which lets the other side recognise the
+// repetition.
 type act func(ctx context.Context, action *workflow.Action) (response any, err error)
 
-// sayHello is the work of the examples.
+// sayHello performs the actions of the examples.
 func sayHello(_ context.Context, action *workflow.Action) (any, error) {
 	said := "hello " + action.Req.(greetRequest).Whom
 	fmt.Println(said)
 	return greetResponse{said}, nil
 }
 
-// runPlan takes a plan from where it stands to its end. Each object is Running in the vault before anything is done for it, and
-// what came of it is in the vault before anything builds on that. (Checks, retries and failures of actions are left out.)
+// runPlan runs a plan from its current state to its end. It stores each object as Running before any work on
+// it starts, and stores each result before anything depends on it. Checks, retries and failures of actions
+// are left out.
 func runPlan(ctx context.Context, vault storage.Updater, plan *workflow.Plan, do act) error {
 	if err := begin(ctx, vault, plan); err != nil {
 		return err
@@ -97,7 +98,8 @@ func runPlan(ctx context.Context, vault storage.Updater, plan *workflow.Plan, do
 	return end(ctx, vault, plan)
 }
 
-// runAction runs an action that has no end yet: one that is Running may have been done, or not, so it is done again.
+// runAction runs an action that has not ended. An action that is Running may have been done already, and is
+// done again.
 func runAction(ctx context.Context, vault storage.Updater, action *workflow.Action, do act) error {
 	if action.State.Status.Final() {
 		return nil
@@ -133,8 +135,8 @@ func end(ctx context.Context, vault storage.Updater, o workflow.Object) error {
 	return save(ctx, vault, o)
 }
 
-// save stores an object. A shutdown, which ends ctx, does not cut it off. What is unknown is asked for again, as it is. A
-// conflict is for the caller: the plan is somebody else's.
+// save stores an object, even while a shutdown ends ctx. It repeats a call with an unknown outcome. It
+// returns a conflict to the caller, because another engine has the plan.
 func save(ctx context.Context, vault storage.Updater, o workflow.Object) (err error) {
 	for range 3 {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -147,7 +149,8 @@ func save(ctx context.Context, vault storage.Updater, o workflow.Object) (err er
 	return err
 }
 
-// A service starts: it opens its vault, lets Recovery clear up, finds what was open, and goes on where it stood.
+// A service starts. It opens its vault, runs Recovery, finds the open plans, and continues each where it
+// stopped.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -191,8 +194,8 @@ func Example() {
 	// hello moon
 }
 
-// A plan is run. Before and after each act the vault is told, so that whoever comes later knows what was begun and what is
-// done. Another engine that has an older version learns of it by ErrConflict, and lets go.
+// An engine runs a plan. It stores the state before and after each action, so that a later engine knows which
+// actions have started and which are done. Another engine with an older version gets ErrConflict and stops.
 func Example_running() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -223,8 +226,8 @@ func Example_running() {
 	// the other one: true
 }
 
-// A service ends: it takes no new work, ends what is under way or waits for it, and closes the vault, with a deadline for
-// each. What did not come to its end is Running in the vault, for the next start.
+// A service shuts down. It accepts no new work, waits for the work under way, and closes the vault, each with
+// a deadline. Unfinished work is Running in the vault for the next start.
 func Example_shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -267,8 +270,8 @@ func Example_shutdown() {
 	// hello world
 }
 
-// The outcome of an update is not known when its context ends while it is under way. The same object, stored again, settles
-// it: here the vault finds that its first write had taken effect.
+// The outcome of an update is unknown when its context ends while it is under way. Storing the same object
+// again settles it: here the vault finds that its first write took effect.
 func ExampleVault_UpdateAction_unknown() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -292,7 +295,7 @@ func ExampleVault_UpdateAction_unknown() {
 	// <nil>
 }
 
-// The parts of a plan are written as they go on, and the plan last.
+// An engine stores the sub-objects of a plan as they progress, and the plan last.
 func ExampleVault_UpdatePlan() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -322,7 +325,7 @@ func ExampleVault_UpdatePlan() {
 	// Completed hello
 }
 
-// Two writers hold the same version: the second learns that it does.
+// Two writers have the same version. The second one gets ErrConflict.
 func ExampleVault_UpdatePlan_conflict() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -350,7 +353,7 @@ func ExampleVault_UpdatePlan_conflict() {
 	// Running
 }
 
-// Pages for a web page: the next one begins below the last plan of the one before.
+// A web page shows pages of plans. Each page starts below the last plan of the previous one.
 func ExampleVault_Search() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -382,7 +385,7 @@ func ExampleVault_Search() {
 	// [hello a]
 }
 
-// Check reads everything and says what is broken; Recover says what it did about it.
+// Check reads everything and reports what is broken. Recover reports what it did.
 func ExampleVault_Check() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -401,7 +404,8 @@ func ExampleVault_Check() {
 	// 1 open, 0 to mend
 }
 
-// An emulator in the process tests an engine against any fault: here the answer to the commit of a plan is lost.
+// An emulator in the process tests an engine against any fault. Here the answer to the commit of a plan is
+// lost.
 func ExampleWithTransport() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

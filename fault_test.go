@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// rideable are faults of one request that a vault rides out.
+// rideable are faults of one request that retries overcome.
 var rideable = []emulator.Effect{
 	emulator.LostRequest(),
 	emulator.LostAnswer(),
@@ -50,7 +50,8 @@ var rideable = []emulator.Effect{
 // smallOnly is enough for most faults.
 var smallOnly = map[string]shape{"small": plantest.Small}
 
-// eachFaulty runs a test on all scenarios: on small plans, and updates on one that has an object of each kind.
+// eachFaulty runs a test on all scenarios with small plans, and on updates with a plan that has an object of
+// each kind.
 func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
 	t.Helper()
 	switch {
@@ -64,12 +65,12 @@ func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
 	}
 }
 
-// everything is all scenarios.
+// everything returns all scenarios.
 func everything() []scenario {
 	return slices.Concat(creations, updates, completions, deletions, recoveries, readings)
 }
 
-// faultsAt lets each fault befall each request of the call: it is ridden out.
+// faultsAt makes each fault hit requests of the call. The call overcomes it.
 func faultsAt(t *testing.T, st stage, effects []emulator.Effect) (runs int) {
 	t.Helper()
 	for i, effect := range effects {
@@ -102,8 +103,8 @@ func TestFaults(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, rideable) })
 }
 
-// TestCancelled ends the context at each request of each call: the call has had no effect, or says ErrUnknown, and then both
-// Recovery and the same call again settle it.
+// TestCancelled ends the context at each request of each call. The call had no effect or returns ErrUnknown;
+// then Recovery settles it, and so does the same call again.
 func TestCancelled(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
 		for i, when := range []ending{beforeEffect, afterEffect, withAnswer} {
@@ -142,7 +143,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// ending says when a context ends.
+// ending is the moment at which a context ends.
 type ending string
 
 const (
@@ -181,8 +182,8 @@ func (e *ender) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestLateDuplicates delivers a second copy of each request of each call: some requests later, when the call has returned, and
-// when all is settled. What it does, if anything, Recovery mends.
+// TestLateDuplicates delivers a second copy of each request of each call: some requests later, after the
+// call, and after the grace period and a Recovery. Recovery repairs any effect that the copy has.
 func TestLateDuplicates(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
 		if st.call().untouched != nil {
@@ -221,8 +222,9 @@ func TestLateDuplicates(t *testing.T) {
 	})
 }
 
-// TestLateDuplicatesOfALife delivers a second copy of each request of a plan's life when that is over. After a Delete this is
-// the one thing that can leave debris, of writes of the Create alone: no reader shows it, and Check names it.
+// TestLateDuplicatesOfALife delivers a second copy of each request of a plan's life after its end. After a
+// Delete, only copies of the Create's writes can leave debris. No reader shows the debris, and Check reports
+// it.
 func TestLateDuplicatesOfALife(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		debris, runs := 0, 0
@@ -280,7 +282,7 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 				return
 			}
 		}
-		// Of a Create those that make the entry, the three sub-objects and the object.
+		// Copies of the entry, the three sub-objects and the object of a Create leave debris.
 		if want := map[bool]int{true: 5}[deleted]; debris != want {
 			t.Errorf("deleted %v: %d duplicates left debris, want %d", deleted, debris, want)
 		}
@@ -288,8 +290,8 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 	}
 }
 
-// TestLateObjectIsNoPlan is about the one piece of such debris that a reader could take for a plan. Exists alone does: one
-// request can't tell.
+// TestLateObjectIsNoPlan delivers the one late copy that a reader could take for a plan. Exists does so,
+// because it sends one request.
 func TestLateObjectIsNoPlan(t *testing.T) {
 	inBubble(t, "Read and List", func(t *testing.T, server *emulator.Server) {
 		v := faulty(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.Duplicate(1<<20)))
@@ -318,9 +320,9 @@ func TestLateObjectIsNoPlan(t *testing.T) {
 	})
 }
 
-// TestLateObjectIsNotRestored delivers a copy of a Create's last request when the plan has been deleted. A thorough Recovery must
-// not take it for a plan that lost its entry, in a container without planvaultlayout either: there a plan may lack its marker,
-// but not its sub-objects.
+// TestLateObjectIsNotRestored delivers a copy of a Create's last request after the plan was deleted. A
+// thorough Recovery must not take it for a plan that lost its entry. That includes containers without
+// planvaultlayout, where a plan may lack its marker but not its sub-objects.
 func TestLateObjectIsNotRestored(t *testing.T) {
 	for _, marked := range []bool{true, false} {
 		inBubble(t, fmt.Sprintf("marked %t", marked), func(t *testing.T, server *emulator.Server) {

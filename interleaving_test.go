@@ -38,40 +38,42 @@ var (
 	interleaveSchedule = flag.String("interleave.schedule", "", "run this one schedule, as a failure prints it, in the space that -run names")
 )
 
-// interleaveSeed is what the random runs of a space follow that is too large to be explored.
+// interleaveSeed seeds the random runs of a space that is too large to be explored.
 const interleaveSeed = 1
 
-// space is a set of runs: some actors on one store, in every order of their requests, with every crash.
+// space is a set of runs: actors on one store, in every order of their requests, with every crash.
 type space struct {
 	name string
-	// prepare makes the store that each run begins with.
+	// prepare makes the store with which each run begins.
 	prepare func(t *testing.T, server *emulator.Server)
 	actors  []actor
-	// clock is time that passes, one piece after the other, each at any moment: whoever has a request under way then is
-	// frozen that long.
+	// clock is time that passes in pieces, each at any moment. It freezes the actors whose requests are under
+	// way.
 	clock []time.Duration
-	// effects are what may befall a request of an actor that writes, once in a run; crashes unless it is set.
+	// effects are the faults that may hit a request of a writing actor, once in a run. The default is
+	// crashes.
 	effects []emulator.Effect
-	// judge looks at the store when all actors have ended.
+	// judge checks the store when all actors have ended.
 	judge func(r *run, v *azblob.Vault)
-	// pages is how many items a page of a listing has; 0 for as many as there are.
+	// pages is the number of items on a page of a listing; 0 means no limit.
 	pages int
-	// replaced says that a plan of the same ID takes the target's place.
+	// replaced says that another plan with the same ID takes the target's place.
 	replaced bool
-	// mortal says that those that were frozen may be killed, too.
+	// mortal says that actors that were frozen may be killed too.
 	mortal bool
 }
 
-// actor is a process with a vault of its own, that makes one call or some.
+// actor is a process with its own vault, which makes one or more calls.
 type actor struct {
 	name string
-	// after names an actor that must have ended, in whatever way, before this one begins.
+	// after names an actor that must have ended before this one begins.
 	after string
-	// concurrency of its vault; 0 is 1, where parallel requests would only multiply the space.
+	// concurrency is that of the actor's vault. The default is 1, because parallel requests would only
+	// multiply the space.
 	concurrency int
-	// grace is its vault's grace period; 0 is the default.
+	// grace is the grace period of the actor's vault; 0 means the default.
 	grace time.Duration
-	// reads says that it writes nothing. Its crash is nothing to the others.
+	// reads says that the actor writes nothing. Its crash does not matter to the others.
 	reads bool
 	do    func(ctx context.Context, a *acting, v *azblob.Vault) error
 }
@@ -92,10 +94,10 @@ type acting struct {
 	answers []answered
 }
 
-// answered is what an actor was told: all that it does depends on that.
+// answered is a request of an actor and its answer. Everything that an actor does depends on its answers.
 type answered struct{ request, answer string }
 
-// dead says whether it has crashed.
+// dead reports whether the actor has crashed.
 func (a *acting) dead() bool { return a.transport.Crashed() }
 
 // Do implements policy.Transporter.
@@ -125,8 +127,8 @@ func (a *acting) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// note adds to the history. What times out again and again while time passes is one entry, so that the number of tries,
-// which is left to chance, does not count.
+// note adds to the history. Requests that time out repeatedly while time passes make one entry, because the
+// number of tries is random.
 func (a *acting) note(request, answer string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,7 +169,7 @@ const (
 	lateArrives = "late"
 )
 
-// step is a choice that a run has made, and those that it might have made.
+// step is the choice that a run made, with the alternatives.
 type step struct {
 	options []choice
 	taken   int
@@ -176,17 +178,18 @@ type step struct {
 
 func (s step) choice() choice { return s.options[s.taken] }
 
-// explore runs the space. It goes through the tree of choices depth first: each run makes a store anew, repeats what led to
-// the last choice that is not exhausted, takes the next one there, and goes on with the first of each until nothing is left
-// to choose or it comes to a state that was seen before.
+// explore runs the space. It walks the tree of choices depth first. Each run starts with a new store, repeats
+// the choices up to the last one that has alternatives left, takes the next alternative, and continues with
+// the first alternative of each choice until there is none or the run reaches a state seen before.
 //
-// Two states are the same when everything that what follows can depend on is the same: what is stored, with the times, what
-// each living actor has been told and asks for, how the others ended, and what may still befall. Actors do nothing but what
-// follows from the answers they get. ETags, writeids and other random names are only ever compared with one another, so they
-// count by where they first appear. An actor's answers are sorted by request: the goroutines of one call meet only when all
-// are done, and a call that sends one request at a time has but one order for them. So nothing is lost where a run stops
-// at a state that was seen: whatever follows has been judged. What is judged on the way, when an observer's call returns,
-// depends on what was there when it began, and that is part of the state.
+// Two states are the same if they agree in everything that can affect what follows: the stored blobs and
+// their times, the answers and pending requests of each living actor, the results of the others, and the
+// faults and time still to come. Actors depend only on the answers that they get. ETags, writeids and other
+// random names are only compared with one another, so they are replaced by the order of their first
+// appearance. The answers of an actor are sorted by request: the goroutines of one call meet only when all are
+// done, and a call that sends one request at a time has only one order. A run that stops at a known state
+// therefore loses nothing, because everything that can follow has been checked. The results of an observer
+// depend on what was stored when its call began, and that is part of the state.
 func (s space) explore(t *testing.T) {
 	began := time.Now()
 	opts := []emulator.Option{emulator.WithoutLog()}
@@ -210,7 +213,7 @@ func (s space) explore(t *testing.T) {
 	}()
 	seen := map[[sha256.Size]byte]bool{}
 	runs, pruned := 0, 0
-	// once makes the choices of path, then those of next, and is back when the run is over.
+	// once makes the choices of path, then those of next, and returns when the run is over.
 	once := func(next func(r *run, options []choice) (taken int, more bool)) {
 		runs++
 		synctest.Test(t, func(t *testing.T) {
@@ -265,7 +268,7 @@ func (s space) explore(t *testing.T) {
 		seen[key] = true
 		return 0, true
 	}
-	// So many runs in their order, and where that is not all of them, so many more at random.
+	// Explore so many runs in order, and if that is not all of them, so many more at random.
 	limit, sampledRuns := cmp.Or(*interleaveRuns, effort.Pick(6, 80, 5000)), effort.Pick(3, 50, 1000)
 	for runs < limit {
 		once(unseen)
@@ -286,7 +289,7 @@ func (s space) explore(t *testing.T) {
 		path = nil
 		once(func(r *run, options []choice) (int, bool) {
 			seen[r.key()] = true
-			// Mostly without a fault, which otherwise would come at once: there are more of them than of other choices.
+			// Choose a fault rarely. There are more faults than other choices, and they would all come early.
 			plain := slices.IndexFunc(options, func(c choice) bool { return c.effect != nil })
 			if plain < 0 || random.IntN(16) == 0 {
 				plain = len(options)
@@ -301,7 +304,7 @@ func (s space) explore(t *testing.T) {
 		s.name, runs, sampledRuns, interleaveSeed, len(seen), pruned, time.Since(began).Seconds())
 }
 
-// report says what was done, and how to do it again.
+// report describes the schedule and how to run it again.
 func (s space) report(path []step) string {
 	var w strings.Builder
 	var choices []string
@@ -313,7 +316,7 @@ func (s space) report(path []step) string {
 	return named(w.String())
 }
 
-// begin starts the actors, whose first requests are held.
+// begin starts the actors. Their first requests are held.
 func (s space) begin(t *testing.T, server *emulator.Server) *run {
 	strict(t, server)
 	r := &run{T: t, server: server, clock: s.clock, effects: s.effects, faults: 1, replaced: s.replaced, mortal: s.mortal}
@@ -332,7 +335,7 @@ func (s space) begin(t *testing.T, server *emulator.Server) *run {
 	return r
 }
 
-// rest waits until every actor has come to its next request, or to its end.
+// rest waits until every actor has reached its next request or its end.
 func (r *run) rest() {
 	for range 100 {
 		// A wait between two tries is shorter than this.
@@ -355,7 +358,7 @@ func (r *run) rest() {
 
 func (a *acting) begin() {
 	a.started = true
-	// With a token, because signing and verifying would be a tenth of the work.
+	// With a token, because signing and verifying would take a tenth of the time.
 	v := withToken(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)), azblob.WithGracePeriod(cmp.Or(a.grace, 10*time.Minute)),
 		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond, MaxElapsed: time.Hour}))
 	ctx, cancel := context.WithCancel(a.run.Context())
@@ -369,7 +372,7 @@ func (a *acting) begin() {
 	}()
 }
 
-// end lets all actors go without another request.
+// end ends all actors without another request.
 func (r *run) end() {
 	for _, a := range r.actors {
 		a.transport.Crash()
@@ -384,12 +387,12 @@ func (r *run) actor(name string) *acting {
 	return r.actors[slices.IndexFunc(r.actors, func(a *acting) bool { return a.name == name })]
 }
 
-// turns are the requests of an actor that are held.
+// turns returns the held requests of an actor.
 func (r *run) turns(a *acting) []*schedule.Turn {
 	return slices.DeleteFunc(r.schedule.Held(), func(turn *schedule.Turn) bool { return turn.Request.Client != a.name })
 }
 
-// options are what can come next.
+// options returns the choices for the next step.
 func (r *run) options() (list []choice) {
 	var faults []choice
 	for i, a := range r.actors {
@@ -424,7 +427,7 @@ func (r *run) options() (list []choice) {
 	return append(list, faults...)
 }
 
-// do takes a step, and says what came of it.
+// do takes a step and describes its effect.
 func (r *run) do(c choice) (text string) {
 	defer r.rest()
 	switch c.what {
@@ -465,10 +468,10 @@ func (r *run) do(c choice) (text string) {
 // inFlight kills a process whose request takes effect later.
 var inFlight = emulator.Crash().Late(1 << 30)
 
-// listedMD5 is of bodies with ETags in them, which are made up.
+// listedMD5 matches sums of bodies that contain random ETags.
 var listedMD5 = regexp.MustCompile(`<Content-MD5>[^<]*`)
 
-// anonymous replaces what is made up in a text, ETags and random UUIDs, by numbers in the order of their first appearance.
+// anonymous replaces ETags and random UUIDs with numbers, in the order of their first appearance.
 func anonymous(text string) string {
 	var w strings.Builder
 	names := map[string]int{}
@@ -498,7 +501,7 @@ func anonymous(text string) string {
 	return w.String()
 }
 
-// key says in what state a run is: see explore.
+// key identifies the state of a run, as described at explore.
 func (r *run) key() [sha256.Size]byte {
 	var w strings.Builder
 	for c := range r.server.Containers() {
@@ -527,13 +530,13 @@ func (r *run) key() [sha256.Size]byte {
 	return sha256.Sum256([]byte(anonymous(w.String())))
 }
 
-// kinds are the contract's errors.
+// kinds are the errors of the contract.
 var kinds = []error{
 	storage.ErrNotFound, storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrSchema, storage.ErrCorrupt,
 	storage.ErrDenied, storage.ErrUnavailable, storage.ErrUnknown, storage.ErrClosed,
 }
 
-// kindsOf says which of the contract's errors an error is; "other" for one that is none, "" for nil.
+// kindsOf names the errors of the contract that err matches: "" for nil, and "other" if there are none.
 func kindsOf(err error) string {
 	var is []string
 	for _, kind := range kinds {
@@ -547,10 +550,10 @@ func kindsOf(err error) string {
 	return strings.Join(is, ", ")
 }
 
-// numberedPrefix begins the IDs that are the same in each run: UUIDv7 of the time at which a bubble begins.
+// numberedPrefix starts the IDs that are the same in each run: UUIDv7 of the time at which a bubble begins.
 const numberedPrefix = "00dc6acf-ac00-7000-8000-"
 
-// numbered gives everything in a plan an ID that is the same each time.
+// numbered sets all IDs of a plan to values that depend on n alone.
 func numbered(plan *workflow.Plan, n int) *workflow.Plan {
 	i := 0
 	id := func() uuid.UUID {
@@ -568,10 +571,10 @@ func numbered(plan *workflow.Plan, n int) *workflow.Plan {
 	return plan
 }
 
-// target is the ID of the plan that a space is about.
+// target is the ID of the plan that the actors share.
 var target = numbered(&workflow.Plan{}, 1).ID
 
-// small returns the plan that a space is about, always the same.
+// small returns the plan that the actors share. It is the same in each run.
 func small(name string) *workflow.Plan {
 	plan := plantest.Small()
 	plan.Name, plan.Blocks[0].Name = name, name // in two blobs, so that a mixture of two plans is neither
@@ -580,7 +583,7 @@ func small(name string) *workflow.Plan {
 	return plan
 }
 
-// glance is how the target stands at a moment, by what is stored.
+// glance is the stored state of the target at one moment.
 type glance struct {
 	whole  bool
 	status workflow.Status
@@ -602,7 +605,7 @@ func (r *run) glance() (g glance) {
 	return g
 }
 
-// atEnd settles the store after a run, and returns which of the wanted plans is there; nil for none.
+// atEnd settles the store after a run and returns the wanted plan that is there, or nil.
 func (r *run) atEnd(v *azblob.Vault, wanted ...*workflow.Plan) *workflow.Plan {
 	r.Helper()
 	r.server.DeliverLate()
@@ -624,7 +627,7 @@ func (r *run) atEnd(v *azblob.Vault, wanted ...*workflow.Plan) *workflow.Plan {
 	return late
 }
 
-// returned says whether an actor lived to return nil. It fails the test unless any other error is one of the wanted kinds.
+// returned reports whether an actor lived to return nil. Any error must match one of the wanted ones.
 func (r *run) returned(name string, wanted ...error) bool {
 	r.Helper()
 	a := r.actor(name)
@@ -637,7 +640,7 @@ func (r *run) returned(name string, wanted ...error) bool {
 	return false
 }
 
-// creator creates the plan under a name that tells whose it is.
+// creator creates the plan with a name that identifies the creator.
 func creator(name, plan string) actor {
 	return actor{name: name, do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
 		began := time.Now()
@@ -649,7 +652,7 @@ func creator(name, plan string) actor {
 	}}
 }
 
-// creators judges creators of the same ID: at most one succeeds, and its plan is the one that is there.
+// creators checks creators of the same ID: at most one succeeds, and its plan is stored.
 func (r *run) creators(v *azblob.Vault, plans map[string]*workflow.Plan, wanted ...error) {
 	r.Helper()
 	there := r.atEnd(v, slices.Collect(maps.Values(plans))...)
@@ -670,7 +673,7 @@ func (r *run) creators(v *azblob.Vault, plans map[string]*workflow.Plan, wanted 
 	}
 }
 
-// observer looks twice, and holds what it shows against what is stored when the call begins and when it is over.
+// observer reads twice, and compares each result with the store before and after the call.
 func observer(name string, look func(ctx context.Context, v *azblob.Vault, t *testing.T) (seen bool, status workflow.Status, err error)) actor {
 	return actor{name: name, concurrency: 2, reads: true, do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
 		for range 2 {
@@ -697,10 +700,10 @@ func observer(name string, look func(ctx context.Context, v *azblob.Vault, t *te
 	}}
 }
 
-// unsaid is the status of a plan of which an observer does not learn it.
+// unsaid is the status that an observer reports if it does not learn it.
 const unsaid workflow.Status = -1
 
-// reader reads the plan, which must be one of those that it may be.
+// reader reads the plan, which must equal one of the states.
 func reader(states ...**workflow.Plan) actor {
 	return observer("reader", func(ctx context.Context, v *azblob.Vault, t *testing.T) (bool, workflow.Status, error) {
 		got, err := v.Read(ctx, target)
@@ -721,7 +724,7 @@ func reader(states ...**workflow.Plan) actor {
 	})
 }
 
-// prober asks whether the plan exists.
+// prober calls Exists.
 func prober() actor {
 	return observer("prober", func(ctx context.Context, v *azblob.Vault, _ *testing.T) (bool, workflow.Status, error) {
 		exists, err := v.Exists(ctx, target)
@@ -729,24 +732,25 @@ func prober() actor {
 	})
 }
 
-// lister lists all plans, among them one that is there throughout.
+// lister lists all plans, one of which exists throughout.
 func lister() actor {
 	return observer("lister", func(ctx context.Context, v *azblob.Vault, t *testing.T) (bool, workflow.Status, error) {
 		return inListing(ctx, v, t, storage.Filters{}, target, steady)
 	})
 }
 
-// searcher looks for the plan by its ID.
+// searcher searches for the plan by its ID.
 func searcher() actor {
 	return observer("searcher", func(ctx context.Context, v *azblob.Vault, t *testing.T) (bool, workflow.Status, error) {
 		return inListing(ctx, v, t, storage.Filters{ByIDs: []uuid.UUID{target}}, target)
 	})
 }
 
-// steady is the ID of a plan that nobody touches.
+// steady is the ID of a plan that no actor touches.
 var steady = numbered(&workflow.Plan{}, 2).ID
 
-// inListing says whether and as what a listing shows the first of these plans. It must show the others, and none twice.
+// inListing reports whether a listing shows the first of the plans, and with which status. The listing must
+// show the others, and none twice.
 func inListing(ctx context.Context, v *azblob.Vault, t *testing.T, f storage.Filters, ids ...uuid.UUID) (seen bool, status workflow.Status, err error) {
 	list, err := v.List(ctx, 0)
 	if len(f.ByIDs) > 0 {
@@ -794,7 +798,7 @@ func recoverer(name string) actor {
 	return actor{name: name, do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return v.Recovery(ctx) }}
 }
 
-// then lets an actor begin when another has ended.
+// then makes an actor begin after another has ended.
 func (a actor) then(name string) actor {
 	a.after = name
 	return a
@@ -806,7 +810,7 @@ func (a actor) within(grace time.Duration) actor {
 	return a
 }
 
-// wide gives an actor's vault two requests at a time.
+// wide lets an actor's vault send two requests at a time.
 func (a actor) wide() actor {
 	a.concurrency = 2
 	return a
@@ -821,7 +825,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// writing is what writers do to the plan, and what observers may see of it.
+// writing is what writers do to the plan, and what observers may see.
 type writing struct {
 	name     string
 	prepare  func(t *testing.T, server *emulator.Server)
@@ -831,7 +835,7 @@ type writing struct {
 	judge    func(r *run, v *azblob.Vault)
 }
 
-// writings are all kinds of writers, by themselves.
+// writings returns all kinds of writers without rivals.
 func writings() []writing {
 	first, second := small("first"), small("second")
 	var notStarted, started, before, part, after *workflow.Plan
@@ -995,14 +999,14 @@ func spaces() (list []space) {
 	return list
 }
 
-// grace is time in pieces: to the end of the grace period, past it, and past the margin. No sum of them is a multiple of the
-// time limit of a try, so that none ends while a request is chosen.
+// grace is time in pieces: to the end of the grace period, past it, and past the margin. No sum of them is a
+// multiple of the time limit of a try, so no try ends while a request is chosen.
 var grace = []time.Duration{9*time.Minute + 55*time.Second, 10 * time.Second, 5*time.Minute + 5*time.Second}
 
-// long is time to freeze beyond grace and margin, and likewise.
+// long is time beyond grace period and margin, chosen in the same way.
 var long = []time.Duration{15*time.Minute + 10*time.Second}
 
-// recoverySpaces are the spaces of Recovery, beside those that it may disturb and on all that they leave.
+// recoverySpaces returns the spaces of Recovery: beside other calls, and on their remains.
 func recoverySpaces() (list []space) {
 	first, second := small("first"), small("second")
 	var plan *workflow.Plan
@@ -1099,7 +1103,7 @@ func recoverySpaces() (list []space) {
 		},
 	)
 
-	// What is left when a call is broken off at its nth request.
+	// The remains of a call that is broken off at its nth request.
 	remains := []struct {
 		name     string
 		from, to int
@@ -1208,7 +1212,7 @@ func recoverySpaces() (list []space) {
 	return list
 }
 
-// slowDeleter judges one that may have been frozen, and a recovery beside it.
+// slowDeleter checks a Delete that may have been frozen, and a recovery beside it.
 func (r *run) slowDeleter(v *azblob.Vault, plan *workflow.Plan) {
 	r.Helper()
 	there := r.atEnd(v, plan)
@@ -1218,7 +1222,7 @@ func (r *run) slowDeleter(v *azblob.Vault, plan *workflow.Plan) {
 	r.returned("recovery")
 }
 
-// deleters judges some that delete the plan, which was one of these.
+// deleters checks several Deletes of a plan, which had one of the given states.
 func (r *run) deleters(v *azblob.Vault, plans []*workflow.Plan, names ...string) {
 	r.Helper()
 	there := r.atEnd(v, plans...)
@@ -1229,7 +1233,7 @@ func (r *run) deleters(v *azblob.Vault, plans []*workflow.Plan, names ...string)
 	}
 }
 
-// rivalSpaces are writers of the same plan, that each do what the others know nothing of.
+// rivalSpaces returns spaces of writers of the same plan that do not know of each other.
 func rivalSpaces() (list []space) {
 	var before, part, after, other *workflow.Plan
 	first := small("first")
@@ -1301,8 +1305,8 @@ func rivalSpaces() (list []space) {
 	)
 }
 
-// TestReadBesideAnotherCreation deletes a plan and creates another one of its ID, one after the other, between the two requests
-// of a Read: it is to show the one or the other.
+// TestReadBesideAnotherCreation deletes a plan and creates another one with the same ID between the two
+// requests of a Read, which must return one of the two.
 func TestReadBesideAnotherCreation(t *testing.T) {
 	inBubble(t, "after a deletion", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -1326,7 +1330,7 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 	})
 }
 
-// otherParts is a plan of the target's ID, all of whose parts have other IDs.
+// otherParts returns a plan with the target's ID whose sub-objects have other IDs.
 func otherParts() *workflow.Plan {
 	plan := numbered(plantest.Small(), 3)
 	plan.ID, plan.Name, plan.Blocks[0].Name = target, "second", "second"

@@ -21,15 +21,15 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// ofMicrosoft is a UUID of version 7 and another variant.
+// ofMicrosoft returns a UUID of version 7 and Microsoft's variant.
 func ofMicrosoft() uuid.UUID {
 	id := workflow.NewV7()
 	id[8] = 0xc0
 	return id
 }
 
-// wantRefusal holds the error of a call with bad input against the contract: it is ErrInvalid of that method, names the
-// field, and nothing was sent.
+// wantRefusal checks the error of a call with bad input: it is ErrInvalid of that method and names the field,
+// and no request was sent.
 func wantRefusal(t *testing.T, what string, server *emulator.Server, op, field string, err error) {
 	t.Helper()
 	if n := len(server.Requests()); n > 0 {
@@ -73,7 +73,7 @@ func TestCreateRefusesBadPlans(t *testing.T) {
 	}
 }
 
-// asText is all that a plan holds, and what keeps it from being JSON.
+// asText returns everything that a plan holds as JSON, or the error that prevents that.
 func asText(p *workflow.Plan) string {
 	text, err := json.Marshal(p)
 	return fmt.Sprint(string(text), err)
@@ -92,7 +92,7 @@ func TestCreateNamesAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// unfit is a plugin whose types can't all be written as JSON.
+// unfit is a plugin whose types can't always be encoded as JSON.
 type unfit struct{}
 
 type unfitRequest struct {
@@ -114,7 +114,7 @@ func cycleOfMaps() any {
 	return m
 }
 
-// levels is a list that is nested so deep.
+// levels returns a list nested n levels deep.
 func levels(n int) any {
 	var v any = 1
 	for range n {
@@ -178,7 +178,7 @@ func TestWhatCantBeEncodedIsRefused(t *testing.T) {
 			t.Errorf("%s: of the plan that was refused is left %s", what, asText(p))
 		}
 
-		// The same in what an update would write.
+		// The same values in an update.
 		last.Req = nil
 		if err := v.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestPlansAtTheEdgeAreTaken(t *testing.T) {
 	sound(t, v)
 }
 
-// TestIDsThatNoPlanCanHave: they are no plan's, which needs no request.
+// TestIDsThatNoPlanCanHave passes IDs that are no UUIDv7. No plan has them, so no request is needed.
 func TestIDsThatNoPlanCanHave(t *testing.T) {
 	server := emulator.New()
 	v := onEmulator(t, server)
@@ -271,7 +271,8 @@ func TestIDsThatNoPlanCanHave(t *testing.T) {
 	}
 }
 
-// TestPlansOfAClockAhead: a plan that a clock three days ahead has created is listed, so it can be read, updated and deleted.
+// TestPlansOfAClockAhead creates a plan with a clock that is three days ahead. The plan is listed, and can be
+// read, updated and deleted.
 func TestPlansOfAClockAhead(t *testing.T) {
 	type stored struct {
 		container string
@@ -322,7 +323,7 @@ func TestPlansOfAClockAhead(t *testing.T) {
 	})
 }
 
-// planInVault creates a plan and reads it, then forgets the requests.
+// planInVault creates a plan, reads it, and clears the log of requests.
 func planInVault(t *testing.T, v *azblob.Vault, server *emulator.Server) *workflow.Plan {
 	t.Helper()
 	p := plantest.Full()
@@ -348,7 +349,7 @@ func firstOf(p *workflow.Plan) map[workflow.Kind]workflow.Object {
 	return first
 }
 
-// updateOp names the method that updates a kind.
+// updateOp returns the name of the method that updates a kind.
 func updateOp(k workflow.Kind) string {
 	name := k.String()
 	return "Update" + strings.ToUpper(name[:1]) + name[1:]
@@ -401,7 +402,7 @@ func TestUpdatesRefuseBadHeaders(t *testing.T) {
 	}
 }
 
-// childless takes away an object's children, so that its own fields alone can be wrong.
+// childless removes an object's children, so that only its own fields can be wrong.
 func childless(o workflow.Object) {
 	for _, c := range workflow.ChecksOf(o) {
 		*c = nil
@@ -499,7 +500,8 @@ func TestUpdatesOfPartsRefuseBadFields(t *testing.T) {
 	}
 }
 
-// TestStatesOnlyMoveForward tries every move of every kind of object: plans only move forward, parts anywhere.
+// TestStatesOnlyMoveForward tries every change of status of every kind of object. Plans only move forward;
+// sub-objects may move anywhere.
 func TestStatesOnlyMoveForward(t *testing.T) {
 	forward := map[workflow.Status][]workflow.Status{
 		workflow.NotStarted: {workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped},
@@ -538,7 +540,8 @@ func TestStatesOnlyMoveForward(t *testing.T) {
 	}
 }
 
-// TestMovesAreSeenAfterAReadToo: the version that a read gives carries the status as one that a write gave does.
+// TestMovesAreSeenAfterAReadToo checks that the version from a Read contains the status, as the version from
+// an update does.
 func TestMovesAreSeenAfterAReadToo(t *testing.T) {
 	server := emulator.New()
 	v := onEmulator(t, server)
@@ -556,7 +559,8 @@ func TestMovesAreSeenAfterAReadToo(t *testing.T) {
 	wantRefusal(t, "a plan", server, "UpdatePlan", "State.Status", v.UpdatePlan(t.Context(), p))
 }
 
-// TestPartsOfAnyStatusEndWithTheirPlan: a final UpdatePlan stores the parts as they are given, whatever was stored of them.
+// TestPartsOfAnyStatusEndWithTheirPlan checks that a final UpdatePlan stores the sub-objects as given,
+// whatever was stored before.
 func TestPartsOfAnyStatusEndWithTheirPlan(t *testing.T) {
 	inBubble(t, "parts that were reset", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -610,7 +614,8 @@ func TestListingsRefuseBadArguments(t *testing.T) {
 	}
 }
 
-// TestNegativeLimitIsNamedBesideOneFilter: the two must not add up to filters that choose nothing.
+// TestNegativeLimitIsNamedBesideOneFilter checks that a negative Limit beside one filter is not taken for
+// empty filters.
 func TestNegativeLimitIsNamedBesideOneFilter(t *testing.T) {
 	server := emulator.New()
 	v := onEmulator(t, server)

@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// The IDs of the examples: a plan of 2026-01-02 and a part of it.
+// The IDs of the examples: a plan of 2026-01-02 and a sub-object of it.
 var (
 	examplePlan = uuid.MustParse("019b7c5a-1c80-7000-8000-00000000000a")
 	examplePart = uuid.MustParse("019b7c5a-1c80-7000-8000-00000000000b")
@@ -86,7 +86,7 @@ func Example_parseName() {
 	// Output: true true block 019b7c5a-1c80-7000-8000-00000000000a 019b7c5a-1c80-7000-8000-00000000000b
 }
 
-// rebuild is the name that the builders give to what a name was parsed to.
+// rebuild returns the name that the builders make from a parsed name.
 func rebuild(p parsed) string {
 	k := keys{"any", p.plan}
 	switch p.role {
@@ -268,7 +268,7 @@ func TestDaysChangeAtMidnightUTC(t *testing.T) {
 	}
 }
 
-// idAt is a UUIDv7 of a time, the nth of its millisecond.
+// idAt returns the nth UUIDv7 of a millisecond.
 func idAt(at time.Time, n byte) uuid.UUID {
 	id := uuid.UUID{6: 0x70, 8: 0x80, 15: n}
 	ms := at.UnixMilli()
@@ -281,7 +281,7 @@ func idAt(at time.Time, n byte) uuid.UUID {
 func TestPrefixCheck(t *testing.T) {
 	for _, test := range []struct {
 		prefix prefix
-		// problem is part of what is said; "" for a good one.
+		// problem is part of the error; "" for a valid prefix.
 		problem string
 	}{
 		{"p", ""},

@@ -23,7 +23,7 @@ import (
 
 const module = "github.com/planvault/azblob"
 
-// pkg is what `go list` tells of a package.
+// pkg is the output of `go list` for a package.
 type pkg struct {
 	ImportPath, Name, Dir string
 	GoFiles, CgoFiles     []string
@@ -39,7 +39,7 @@ func (p pkg) rel() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// packages lists the module's packages, those without production files left out.
+// packages lists the module's packages that have production files.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	list, err := goList()
@@ -72,7 +72,7 @@ var goList = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// within gives the paths within the module of those imports that lie in it.
+// within returns the imports that lie in the module, as paths within it.
 func within(imports []string) []string {
 	var list []string
 	for _, i := range imports {
@@ -83,7 +83,7 @@ func within(imports []string) []string {
 	return list
 }
 
-// TestImportsRunOneWay says what each package may import of the module, and so what it may not.
+// TestImportsRunOneWay lists the imports that each package may have within the module.
 func TestImportsRunOneWay(t *testing.T) {
 	may := map[string][]string{
 		"plugins":           {},
@@ -96,12 +96,12 @@ func TestImportsRunOneWay(t *testing.T) {
 		"emulator":          {},
 		"emulator/schedule": {"emulator"},
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
-		// An engine is written against the contract, not against this vault.
+		// An engine depends on the contract, not on this vault.
 		"examples/engine/engine":  {"plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"plugins"},
 		"examples/engine/view":    {"examples/engine/engine", "workflow"},
 	}
-	// What stands apart from the vault or above it may import more, but is imported by nothing below.
+	// These packages may import more, and nothing below imports them.
 	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "integration", "bench", "examples", "cmd"}
 	isAbove := func(rel string) bool {
 		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
@@ -119,7 +119,7 @@ func TestImportsRunOneWay(t *testing.T) {
 				t.Errorf("%s imports %s, which stands above it", rel, i)
 			}
 		}
-		// What is imported by way of others counts, too.
+		// Indirect imports count too.
 		if rel == "." {
 			for _, i := range within(p.Deps) {
 				if isAbove(i) {
@@ -150,7 +150,8 @@ func TestConformanceSuiteKnowsNoVault(t *testing.T) {
 	}
 }
 
-// TestStorageSDKIsImportedInOneRoom: only internal/blob talks to the service; tools may use the SDK to clean up.
+// TestStorageSDKIsImportedInOneRoom checks that only internal/blob uses the SDK to store. Tools may use it to
+// clean up.
 func TestStorageSDKIsImportedInOneRoom(t *testing.T) {
 	const sdk = "github.com/Azure/azure-sdk-for-go/sdk/storage/"
 	used := false
@@ -203,7 +204,8 @@ func parse(t *testing.T, file string, mode parser.Mode) *ast.File {
 	return f
 }
 
-// TestExportedNamesAreExplained wants a comment at each exported name of the public packages; names in a group may share one.
+// TestExportedNamesAreExplained requires a comment on each exported name of the public packages. Names in a
+// group may share one.
 func TestExportedNamesAreExplained(t *testing.T) {
 	for _, p := range packages(t) {
 		rel := p.rel()
@@ -224,7 +226,7 @@ func TestExportedNamesAreExplained(t *testing.T) {
 	}
 }
 
-// unexplained names what a file exports without a comment.
+// unexplained returns the exported names of a file that have no comment.
 func unexplained(f *ast.File) (names []string) {
 	note := func(name string, docs ...*ast.CommentGroup) {
 		if !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return strings.TrimSpace(d.Text()) != "" }) {
@@ -257,7 +259,7 @@ func unexplained(f *ast.File) (names []string) {
 	return names
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -299,7 +301,7 @@ const (
 	}
 }
 
-// TestPagesNameTestsThatExist holds the names of tests in the docs against the tests.
+// TestPagesNameTestsThatExist checks that the tests named in the docs exist.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	var tests strings.Builder
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

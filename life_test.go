@@ -67,7 +67,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestCloseOfAnIdleVault: where nothing is waited for, it does not matter that the context has ended.
+// TestCloseOfAnIdleVault closes an idle vault with an ended context. Close has nothing to wait for and
+// succeeds.
 func TestCloseOfAnIdleVault(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -82,7 +83,7 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 	}
 }
 
-// same holds what the vault shows of a plan against the plan.
+// same compares what the vault shows of a plan with the plan.
 func same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	t.Helper()
 	got, err := v.Read(t.Context(), plan.ID)
@@ -118,7 +119,7 @@ func same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	}
 }
 
-// sound fails the test if Check finds anything.
+// sound fails the test if Check finds a problem.
 func sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 	t.Helper()
 	report, err := v.Check(t.Context(), azblob.CheckOptions{})

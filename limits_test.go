@@ -7,7 +7,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestBatchesAreFull deletes as many sub-objects by one request as the service takes.
+// TestBatchesAreFull deletes as many sub-objects in one request as the service accepts.
 func TestBatchesAreFull(t *testing.T) {
 	for parts, want := range map[int]int{256: 1, 257: 2} {
 		inBubble(t, "", func(t *testing.T, server *emulator.Server) {

@@ -20,8 +20,8 @@ import (
 
 var modelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
 
-// unsteadily runs the model on vaults on the emulator, in virtual time. The service takes a while to answer, now more and now
-// less, listings come in small pages, and about every fifth request of a faulty vault meets a fault.
+// unsteadily runs the model on vaults on the emulator, in virtual time. The latency of the service varies,
+// pages are small, and about every fifth request of a faulty vault meets a fault.
 type unsteadily struct {
 	mu    sync.Mutex
 	fired int // faults
@@ -61,8 +61,8 @@ func passingFaults(seed uint64) *emulator.Rule {
 	)
 }
 
-// unsteady makes each request take a while before it is sent and after it was answered, so that those of several clients
-// overlap in every way.
+// unsteady delays each request before it is sent and after it is answered, so that requests of several
+// clients overlap in every way.
 type unsteady struct {
 	policy.Transporter
 	mu   sync.Mutex
@@ -99,7 +99,7 @@ func TestModel(t *testing.T) {
 		sum.Operations, seeds, *modelSeed, sum.Faulty, u.fired, sum.Deaths, sum.Unknown)
 }
 
-// TestModelHistories looks for an order that explains what concurrent clients saw.
+// TestModelHistories looks for a sequential order that explains the results of concurrent clients.
 func TestModelHistories(t *testing.T) {
 	var sum metamorphic.Figures
 	u := &unsteadily{}

@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// notes is an observer that keeps what it is told.
+// notes is an observer that records its calls.
 type notes struct {
 	mu        sync.Mutex
 	requests  []Request
@@ -46,7 +46,7 @@ func (n *notes) observer() Observer {
 	}
 }
 
-// observed runs a test in virtual time with a vault that tells notes.
+// observed runs a test in virtual time with a vault that notes observes.
 func observed(t *testing.T, server func() *emulator.Server, test func(t *testing.T, v *Vault, server *emulator.Server, n *notes)) {
 	t.Helper()
 	n := new(notes)
@@ -213,7 +213,7 @@ func TestObserverIsToldOfRepairs(t *testing.T) {
 	})
 }
 
-// logged returns what a log observer of a level writes when it is told.
+// logged returns what a log observer of a level writes for the given calls.
 func logged(level slog.Level, tell func(o Observer)) string {
 	var b bytes.Buffer
 	tell(LogObserver(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: level}))))
@@ -257,7 +257,7 @@ func TestLogObserverWritesWhatItIsTold(t *testing.T) {
 	}
 }
 
-// TestLogsHaveNoSecrets has requests fail in all ways, with a connection string that has a signature.
+// TestLogsHaveNoSecrets makes requests fail in every way, with a connection string that contains a signature.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	for what, fail := range map[string]func(*http.Request) (*http.Response, error){
 		"broken connection": func(req *http.Request) (*http.Response, error) {
@@ -321,7 +321,7 @@ func TestTeeTellsAll(t *testing.T) {
 	o.Repair(RecoveredPlan{})
 }
 
-// TestVaultWithoutObserver runs what would be told of.
+// TestVaultWithoutObserver makes calls that an observer would see, without one.
 func TestVaultWithoutObserver(t *testing.T) {
 	for _, observer := range []Observer{{}, Tee(), Tee(Observer{})} {
 		inTime(t, newServer, func(s *emulator.Server) []Option {

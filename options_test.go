@@ -69,7 +69,7 @@ func TestBadOptionsAreAllNamed(t *testing.T) {
 	}
 }
 
-// checkNamed holds an error against ErrInvalid and what it must name; there must be none where that is nothing.
+// checkNamed checks that an error is ErrInvalid and contains a name. Without a name there must be no error.
 func checkNamed(t *testing.T, err error, want []string) {
 	t.Helper()
 	if len(want) == 0 {
@@ -89,7 +89,7 @@ func checkNamed(t *testing.T, err error, want []string) {
 	}
 }
 
-// token is a credential for a service that looks into no token.
+// token is a credential for a service that does not look at tokens.
 type token struct{}
 
 func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -166,7 +166,7 @@ func TestNewFromConnectionStringNamesEachFault(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAConnectionStringAreJoined: "all of it at once" holds for this constructor, too.
+// TestFaultsOfAConnectionStringAreJoined checks that this constructor also reports all problems at once.
 func TestFaultsOfAConnectionStringAreJoined(t *testing.T) {
 	_, err := NewFromConnectionString(t.Context(), "Prod", "nonsense", nil, WithConcurrency(0))
 	checkNamed(t, err, []string{"prefix", "WithConcurrency", "connectionString"})
@@ -193,7 +193,7 @@ func TestNewSendsNoRequest(t *testing.T) {
 	}
 }
 
-// credentialFunc is a credential that tells when it is asked.
+// credentialFunc is a credential that calls a function.
 type credentialFunc func()
 
 func (f credentialFunc) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -214,7 +214,7 @@ func TestNewWithAContextThatEnded(t *testing.T) {
 	}
 }
 
-// TestNewOutlivesItsContext: the context is for New alone.
+// TestNewOutlivesItsContext checks that the vault works after the context of New has ended.
 func TestNewOutlivesItsContext(t *testing.T) {
 	server := emulator.New()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -242,7 +242,7 @@ func TestNewTakesTokens(t *testing.T) {
 	}
 }
 
-// transportFunc is a transport that is one function.
+// transportFunc is a transport that calls a function.
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
@@ -302,7 +302,7 @@ func TestWithGracePeriod(t *testing.T) {
 		{[]Option{WithGracePeriod(20 * time.Second)}, 5 * time.Second, false},
 	} {
 		inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(test.paces / 10)) }, func(s *emulator.Server) []Option {
-			// A try may take 30s, so a slow service is one that answers in the end.
+			// A try may take 30s, so the slow service answers in the end.
 			s.Inject(emulator.On(emulator.CreateContainer, emulator.PutBlob).Where(notTriedYet()).Do(emulator.Answer(503, "ServerBusy").RetryAfter(test.paces * 8 / 10)))
 			return test.opts
 		}, func(t *testing.T, v *Vault, _ *emulator.Server) {
@@ -319,7 +319,7 @@ func TestWithGracePeriod(t *testing.T) {
 	}
 }
 
-// notTriedYet chooses the first request for each path.
+// notTriedYet matches the first request for each path.
 func notTriedYet() func(emulator.Request) bool {
 	var mu sync.Mutex
 	seen := map[string]bool{}

@@ -12,7 +12,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestFailuresEndWhatIsParallel counts the requests that a call still begins after one of its requests has failed.
+// TestFailuresEndWhatIsParallel counts the requests that a call still sends after one of its requests has
+// failed.
 func TestFailuresEndWhatIsParallel(t *testing.T) {
 	const atOnce = 4
 	count := func(server *emulator.Server, op emulator.Op) (n int) {

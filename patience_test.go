@@ -20,10 +20,10 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// What is slow, refused for good, or tried again and again.
+// This file tests slow services, lasting refusals, and calls that are repeated many times.
 
-// TestDeleteEndsAtALastingRefusal has the service refuse the removal of the object for good: Delete sends a few requests, and
-// not requests until its context ends.
+// TestDeleteEndsAtALastingRefusal refuses the removal of the object permanently. Delete sends a few requests
+// and then gives up, without waiting for its context to end.
 func TestDeleteEndsAtALastingRefusal(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -56,8 +56,8 @@ func TestDeleteEndsAtALastingRefusal(t *testing.T) {
 	}
 }
 
-// TestRecoveryReportsSnapshots meets blobs that can't be removed because they have snapshots. They are reported each time,
-// neither taken for young nor for removed.
+// TestRecoveryReportsSnapshots runs Recovery on blobs that can't be removed because they have snapshots. Each
+// Recovery reports them, and takes them neither for recent nor for removed.
 func TestRecoveryReportsSnapshots(t *testing.T) {
 	snapshots := emulator.Answer(409, "SnapshotsPresent")
 	for name, c := range map[string]struct {
@@ -92,7 +92,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 	}
 }
 
-// TestRecoveryReportsNoRemovalThatDidNotHappen lets a marker change before its removal.
+// TestRecoveryReportsNoRemovalThatDidNotHappen changes a marker just before its removal.
 func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 	inBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {
 		plan, _ := completionBroken(emulator.DeleteBlob, "open/")(t, worldOf(server), plantest.Small())
@@ -109,8 +109,8 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 	})
 }
 
-// TestCreateUntilItSucceeds calls a Create that was broken off again and again, every five minutes and without any Recovery:
-// soon after the grace period of the first it succeeds.
+// TestCreateUntilItSucceeds repeats a Create that was broken off, every five minutes and without Recovery. It
+// succeeds soon after the grace period of the first attempt.
 func TestCreateUntilItSucceeds(t *testing.T) {
 	for _, broken := range []string{"plans/*-entry.json", "blocks/", "plans/*-object.json"} {
 		inBubble(t, "broken off at "+broken, func(t *testing.T, server *emulator.Server) {
@@ -143,7 +143,7 @@ func TestCreateUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// diesAtOnce breaks a Create off, and takes no time for it.
+// diesAtOnce breaks a Create off without letting time pass.
 func diesAtOnce(t *testing.T, server *emulator.Server, at *emulator.Rule, plan *workflow.Plan) {
 	t.Helper()
 	dies(t, server, at, func(v *azblob.Vault) {
@@ -153,7 +153,7 @@ func diesAtOnce(t *testing.T, server *emulator.Server, at *emulator.Rule, plan *
 	})
 }
 
-// TestCreateSaysWhenToCallAgain takes the error at its word.
+// TestCreateSaysWhenToCallAgain calls Create again at the time that its error names.
 func TestCreateSaysWhenToCallAgain(t *testing.T) {
 	inBubble(t, "after remains", func(t *testing.T, server *emulator.Server) {
 		plan := eachKind()
@@ -185,7 +185,7 @@ func TestCreateSaysWhenToCallAgain(t *testing.T) {
 	})
 }
 
-// TestCreateLeavesNoMarkerOnAPlanThatIsThere creates a plan again that is final, and so has no marker.
+// TestCreateLeavesNoMarkerOnAPlanThatIsThere creates a final plan again. A final plan has no marker.
 func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
 	inBubble(t, "final", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -202,7 +202,8 @@ func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
 	})
 }
 
-// TestCreateRefusedAtItsObject is refused for good at its last request: nothing is left, or the error says so.
+// TestCreateRefusedAtItsObject refuses a Create permanently at its last request. Nothing is left, or the
+// error says so.
 func TestCreateRefusedAtItsObject(t *testing.T) {
 	refused := func() *emulator.Rule {
 		return emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
@@ -238,8 +239,8 @@ func TestCreateRefusedAtItsObject(t *testing.T) {
 	})
 }
 
-// TestUndoMeetsALaterEntry freezes the undoing of a refused Create before it removes its entry, until Recovery has done all of
-// it and the same plan was created again: that one's entry stays.
+// TestUndoMeetsALaterEntry freezes the undo of a refused Create before it removes its entry. Meanwhile
+// Recovery removes everything and the same plan is created again. The later entry stays.
 func TestUndoMeetsALaterEntry(t *testing.T) {
 	inBubble(t, "of the same ID", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
@@ -262,8 +263,8 @@ func TestUndoMeetsALaterEntry(t *testing.T) {
 	})
 }
 
-// TestCreateThatIsTakenBackBesideAnUpdate moves a plan on between its object, which came too late, and its withdrawal, which
-// then dies: Recovery takes what is left for what it is.
+// TestCreateThatIsTakenBackBesideAnUpdate updates a plan between its late object and the Create's withdrawal
+// of it, which then dies. Recovery handles the remains correctly.
 func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 	inBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
@@ -290,8 +291,8 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 	})
 }
 
-// sleeper is a connection on which the first request that removes an object comes late, as from a process that was frozen or
-// a machine that slept.
+// sleeper is a transport that delays the first removal of an object, as in a process that was frozen or on a
+// machine that slept.
 type sleeper struct {
 	*emulator.Transport
 	do func()
@@ -307,8 +308,8 @@ func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
 	return s.Transport.Do(req)
 }
 
-// TestSlowDelete freezes a Delete between its marker and its commit until Recovery has taken the delete marker away, and kills
-// it after the commit: nothing is left that no marker leads to.
+// TestSlowDelete freezes a Delete between its marker and its commit until Recovery has removed the delete
+// marker, and kills it after the commit. A marker leads to everything that is left.
 func TestSlowDelete(t *testing.T) {
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork, "final": final} {
 		for _, dies := range []bool{false, true} {
@@ -372,7 +373,7 @@ func TestSlowDelete(t *testing.T) {
 	})
 }
 
-// TestDeleteOfAnObjectThatKeepsChanging rewrites the object before each removal: Delete gives up, and says so.
+// TestDeleteOfAnObjectThatKeepsChanging rewrites the object before each removal. Delete gives up and says so.
 func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 	inBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
 		plan := created(t, onEmulator(t, server), plantest.Small())
@@ -396,8 +397,8 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 	})
 }
 
-// TestCreateOfAMarkerThatKeepsChanging rewrites the marker of a broken Create before each attempt to take it over: Create gives
-// up, and says so.
+// TestCreateOfAMarkerThatKeepsChanging rewrites the marker of a broken Create before each attempt to take it
+// over. Create gives up and says so.
 func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 	inBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
@@ -420,7 +421,7 @@ func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 	})
 }
 
-// gateOf is called before each request, with it.
+// gateOf is a gate that calls a function with each request.
 type gateOf func(emulator.Request)
 
 func (g gateOf) Enter(_ context.Context, r emulator.Request) error {
@@ -430,10 +431,12 @@ func (g gateOf) Enter(_ context.Context, r emulator.Request) error {
 
 func (g gateOf) Leave(emulator.Request) {}
 
-// TestGracePeriodsThatDiffer lets a vault of a short grace period recover, create and check beside one of a long one.
+// TestGracePeriodsThatDiffer lets a vault with a short grace period recover, create and check beside one with
+// a long grace period.
 func TestGracePeriodsThatDiffer(t *testing.T) {
 	const short = time.Second
-	// At each request of a Create, Recovery of the other vault runs long after its own grace period and before the Create's.
+	// At each request of a Create, Recovery of the other vault runs, after its own grace period and before
+	// the Create's.
 	for n := 1; ; n++ {
 		asked := 0
 		inBubble(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server) {
@@ -466,8 +469,8 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		}
 	}
 	inBubble(t, "Recovery beside a marker taken over", func(t *testing.T, server *emulator.Server) {
-		// The Create of the long grace period stands at its entry; another one of the short period comes, takes the marker
-		// over and dies there.
+		// The Create with the long grace period is at its entry. Another one with the short period takes the
+		// marker over and dies there.
 		plan := eachKind()
 		driver.Complete(plan)
 		other := *plan
@@ -514,8 +517,8 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 	})
 }
 
-// TestMarginIsAQuarter pins the margin from both sides: what is as old as grace period and margin is left alone, and what is
-// a second older is not.
+// TestMarginIsAQuarter pins the margin from both sides: Recovery leaves alone what is as old as grace period
+// and margin, and acts on what is a second older.
 func TestMarginIsAQuarter(t *testing.T) {
 	for _, grace := range []time.Duration{10 * time.Minute, 40 * time.Second} {
 		inBubble(t, grace.String(), func(t *testing.T, server *emulator.Server) {
@@ -537,8 +540,8 @@ func TestMarginIsAQuarter(t *testing.T) {
 	}
 }
 
-// TestCallersDeadlineIsNotTheGracePeriods ends a Create by its caller's deadline while nothing is wrong with the service: it
-// is not reported as unavailable.
+// TestCallersDeadlineIsNotTheGracePeriods ends a Create by its caller's deadline while the service works. The
+// error is not ErrUnavailable.
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	inBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
@@ -563,7 +566,8 @@ func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	})
 }
 
-// TestRecoveryOfADayThatCantBeListed goes on with the other days, and with nothing else.
+// TestRecoveryOfADayThatCantBeListed fails the listing of one day. Recovery continues with the other days,
+// and does nothing on that one.
 func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 	for _, thorough := range []bool{false, true} {
 		inBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
@@ -598,7 +602,8 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 	}
 }
 
-// TestCheckBesideADroppedDay drops the day before each request of a Check that has found something: it is no error.
+// TestCheckBesideADroppedDay drops a day before each request of a Check that has found something. Check
+// returns no error.
 func TestCheckBesideADroppedDay(t *testing.T) {
 	for n := 1; ; n++ {
 		asked := 0
@@ -630,16 +635,16 @@ func TestCheckBesideADroppedDay(t *testing.T) {
 	}
 }
 
-// copyOf is a plan of the same ID that is submitted by somebody else.
+// copyOf returns another plan with the same ID.
 func copyOf(plan *workflow.Plan) *workflow.Plan {
 	other := eachKind()
 	other.ID = plan.ID
 	return other
 }
 
-// TestCreateBesideALatePart refuses a Create for good, which then undoes itself, and delivers a copy of one of its sub-objects
-// after that. No marker leads to it, and the next Create finds it in its way: it removes it once that is old enough, whether
-// Recovery runs or not, and with a marker that another Create left.
+// TestCreateBesideALatePart delivers a late copy of a sub-object after a refused Create has undone itself. No
+// marker leads to the copy. The next Create removes it once it is old enough, with or without Recovery, and
+// also beside a marker of another Create.
 func TestCreateBesideALatePart(t *testing.T) {
 	for _, marker := range []bool{false, true} {
 		for _, recovers := range []bool{false, true} {
@@ -691,8 +696,8 @@ func TestCreateBesideALatePart(t *testing.T) {
 	}
 }
 
-// TestCreateRemovesNoPartsOfAPlan meets a sub-object where there is none to be expected, because the service denies the plan that
-// it belongs to. One wrong answer takes nothing from that.
+// TestCreateRemovesNoPartsOfAPlan lets Create find a sub-object of a plan that the service denies. One wrong
+// answer is not enough to remove it.
 func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
 	inBubble(t, "whose object alone is left", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -708,7 +713,7 @@ func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
 		if !maps.Equal(before, contents(server)) {
 			t.Error("it changed something")
 		}
-		// Beside a young marker it does not wait for the plan's age.
+		// Beside a recent marker it does not wait for the plan's age.
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), d.plan)
 		before = contents(server)
 		lies := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(404, "BlobNotFound"))
@@ -721,8 +726,8 @@ func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
 	})
 }
 
-// TestCreateThatCantLookTakesNoMarker is refused the look at the plan whose marker is there: it must not take that for a marker
-// of nothing, and write it anew.
+// TestCreateThatCantLookTakesNoMarker refuses a Create's request for the plan whose marker exists. Create
+// must not conclude that there is no plan and rewrite the marker.
 func TestCreateThatCantLookTakesNoMarker(t *testing.T) {
 	inBubble(t, "of a plan that is there", func(t *testing.T, server *emulator.Server) {
 		plan := created(t, onEmulator(t, server), plantest.Small())

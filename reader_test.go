@@ -24,7 +24,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestReadsNeverWrite asks for everything in a store that has everything that crashes leave.
+// TestReadsNeverWrite calls every reading method on a store with all possible remains.
 func TestReadsNeverWrite(t *testing.T) {
 	inBubble(t, "all reads", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -76,7 +76,7 @@ func TestReadsNeverWrite(t *testing.T) {
 	})
 }
 
-// TestReadRunning sees every update of every part.
+// TestReadRunning reads after every update of every sub-object.
 func TestReadRunning(t *testing.T) {
 	inBubble(t, "each part", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -108,7 +108,7 @@ func TestReadRunning(t *testing.T) {
 	})
 }
 
-// many is a plan of so many parts that Read lists them.
+// many returns a plan with so many sub-objects that Read lists them.
 func many() *workflow.Plan { return plantest.Sized(2, 5, 10) }
 
 // actionsOf lists a plan's actions.
@@ -121,7 +121,7 @@ func actionsOf(plan *workflow.Plan) (list []*workflow.Action) {
 	return list
 }
 
-// TestReadOfMany asks for nothing that has not changed, and shows all that has.
+// TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
 	inBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -250,7 +250,7 @@ func TestReadOfMany(t *testing.T) {
 	})
 }
 
-// forgetful is a service whose listings miss the blobs with an ID in their names.
+// forgetful is a transport whose listings omit the blobs with an ID in their names.
 type forgetful struct {
 	policy.Transporter
 	id string
@@ -269,7 +269,7 @@ func (f forgetful) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// nth returns the nth object of a plan, nil when there are not so many.
+// nth returns the nth object of a plan, or nil.
 func nth(plan *workflow.Plan, n int) workflow.Object {
 	for o := range workflow.Walk(plan) {
 		if n == 0 {
@@ -280,7 +280,7 @@ func nth(plan *workflow.Plan, n int) workflow.Object {
 	return nil
 }
 
-// TestReadBesideACompletion reads while the plan is completed, between any two of its requests.
+// TestReadBesideACompletion reads a plan while it is completed, between any two requests of the Read.
 func TestReadBesideACompletion(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		inBubble(t, fmt.Sprintf("between request %d and %d of Read", n, n+1), func(t *testing.T, server *emulator.Server) {
@@ -308,7 +308,7 @@ func TestReadBesideACompletion(t *testing.T) {
 	}
 }
 
-// gate is called before each request.
+// gate is a gate that calls a function before each request.
 type gate func()
 
 func (g gate) Enter(context.Context, emulator.Request) error {
@@ -318,7 +318,7 @@ func (g gate) Enter(context.Context, emulator.Request) error {
 
 func (g gate) Leave(emulator.Request) {}
 
-// TestReadDamage damages each blob of a plan in each way: never a panic, never a wrong plan.
+// TestReadDamage damages each blob of a plan in each way. Read never panics and never returns a wrong plan.
 func TestReadDamage(t *testing.T) {
 	type damage struct {
 		name string
@@ -380,7 +380,7 @@ func TestReadDamage(t *testing.T) {
 	}
 }
 
-// TestReadRidesOutBadAnswers gets short and flipped bodies on the way: they are asked for again.
+// TestReadRidesOutBadAnswers shortens and flips bodies in transit. Read requests them again.
 func TestReadRidesOutBadAnswers(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.CutBody(0), emulator.CutBody(1), emulator.CutBody(100), emulator.FlipBit(0), emulator.FlipBit(999), emulator.Reset()} {
 		for n := 1; n <= 5; n++ {
@@ -398,7 +398,7 @@ func TestReadRidesOutBadAnswers(t *testing.T) {
 	}
 }
 
-// TestReadTypes reads with other registries than the plan was written with.
+// TestReadTypes reads with other registries than the one the plan was written with.
 func TestReadTypes(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		_, plan := running(t, onEmulator(t, server), plantest.Full())

@@ -15,7 +15,7 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// readmeBlocks returns the blocks of Go in README.md.
+// readmeBlocks returns the Go blocks of README.md.
 func readmeBlocks(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -29,7 +29,7 @@ func readmeBlocks(t *testing.T) []string {
 	return blocks
 }
 
-// TestReadmeProgram runs the program in README.md as a reader would, and holds what it prints against the comment in it.
+// TestReadmeProgram runs the program in README.md and compares its output with the comment in it.
 func TestReadmeProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: it compiles programs")
@@ -75,7 +75,8 @@ func main() {
 }
 `
 
-// TestReadmeFunctions compiles the other blocks of README.md, runs the functions in them, and the test with them.
+// TestReadmeFunctions compiles the other blocks of README.md, and runs their functions and the test among
+// them.
 func TestReadmeFunctions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: it compiles programs")
@@ -94,7 +95,7 @@ func TestReadmeFunctions(t *testing.T) {
 	if got := goCommand(t, files, "run"); got != "found\n" {
 		t.Errorf("got %q", got)
 	}
-	// The folder of the package does not exist, so a test can be compiled there, and run elsewhere.
+	// The package's directory exists only in the overlay, so the test is compiled there and run elsewhere.
 	tests := filepath.Join(t.TempDir(), "readme.test")
 	goCommand(t, files, "test", "-c", "-vet=off", "-o", tests)
 	out, err := exec.CommandContext(t.Context(), tests, "-test.v").CombinedOutput()
@@ -103,7 +104,7 @@ func TestReadmeFunctions(t *testing.T) {
 	}
 }
 
-// withImports adds the imports that a file needs, as an editor does.
+// withImports adds the imports that a file needs.
 func withImports(source string) string {
 	var imports []string
 	for _, path := range []string{
@@ -119,7 +120,7 @@ func withImports(source string) string {
 	return strings.Replace(source, "package main\n", "package main\n\nimport (\n"+strings.Join(imports, "\n")+"\n)\n", 1)
 }
 
-// goCommand runs a go command on a package of this module whose files exist for the compiler alone.
+// goCommand runs a go command on a package of this module whose files exist only in an overlay.
 func goCommand(t *testing.T, files map[string]string, command ...string) string {
 	t.Helper()
 	root, err := filepath.Abs(".")

@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// contents is a picture of everything stored: names and bodies.
+// contents returns the names and bodies of all stored blobs.
 func contents(server *emulator.Server) map[string]string {
 	all := map[string]string{}
 	for c := range server.Containers() {
@@ -32,7 +32,8 @@ func contents(server *emulator.Server) map[string]string {
 	return all
 }
 
-// wreck makes a store with one plan in each state that a crash leaves, and says what Recovery is to find of each.
+// wreck makes a store with one plan in each state that a crash can leave, and returns what Recovery is to
+// find of each.
 func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, whole []*workflow.Plan) {
 	t.Helper()
 	v := onEmulator(t, server)
@@ -79,7 +80,7 @@ func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 	return found, append(whole, p)
 }
 
-// TestRecovery mends everything that a crash leaves, and nothing else.
+// TestRecovery checks that Recovery repairs everything that a crash can leave, and changes nothing else.
 func TestRecovery(t *testing.T) {
 	inBubble(t, "each state", func(t *testing.T, server *emulator.Server) {
 		found, whole := wreck(t, server)
@@ -176,7 +177,7 @@ func TestRecovery(t *testing.T) {
 				}
 			}
 		}
-		// What only markers led to is debris here: take it away by hand.
+		// Remove the debris that only markers led to.
 		time.Sleep(pastGrace)
 		v := onEmulator(t, other)
 		if err := v.Recovery(t.Context()); err != nil {
@@ -197,11 +198,12 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestRecoveryLeavesTheYoungAlone waits out grace period and margin, by the service's clock and by no other.
+// TestRecoveryLeavesTheYoungAlone waits for grace period and margin, by the service's clock alone.
 func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 	for _, skew := range []time.Duration{0, 24 * time.Hour, -24 * time.Hour, 15 * time.Minute} {
 		t.Run(fmt.Sprintf("with a clock %v off", skew), func(t *testing.T) {
-			// The clients' clock is the bubble's; the service's is off. Signatures would be refused, so tokens are used.
+			// The vaults use the bubble's clock, and the service's clock is off. They use tokens, because
+			// signatures would be refused.
 			inBubbleOf(t, emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(skew) })), func(t *testing.T, server *emulator.Server) {
 				open := func() *azblob.Vault { return withToken(t, server) }
 				transport := server.Transport()
@@ -232,11 +234,11 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 	}
 }
 
-// TestRecoveryOfLostParts reports what was lost from outside, and rewrites it only when told to.
+// TestRecoveryOfLostParts reports lost blobs, and rewrites them only when asked to.
 func TestRecoveryOfLostParts(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
-		// In whatever order Recovery goes, there is another plan behind the one that it can't mend.
+		// Another plan follows the one that Recovery can't repair, in whatever order it works.
 		others := []*workflow.Plan{eachKind(), eachKind()}
 		broken := func(plan *workflow.Plan) {
 			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
@@ -285,8 +287,8 @@ func TestRecoveryOfLostParts(t *testing.T) {
 	})
 }
 
-// TestRecoveryBesideACreate lets a Create of the same ID begin while Recovery removes the remains of an earlier one: at every
-// point of it.
+// TestRecoveryBesideACreate starts a Create of the same ID at every point of a Recovery that removes the
+// remains of an earlier one.
 func TestRecoveryBesideACreate(t *testing.T) {
 	for _, left := range []string{"plans/*-entry.json", "plans/*-object.json"} {
 		for n := 1; ; n++ {
@@ -333,7 +335,8 @@ func TestRecoveryBesideACreate(t *testing.T) {
 	}
 }
 
-// TestRecoveryLooksTwice lets much happen between Recovery's two looks at a plan: what it then finds is not what it listed.
+// TestRecoveryLooksTwice changes a plan between Recovery's listing and its second look. Recovery acts on what
+// it finds then.
 func TestRecoveryLooksTwice(t *testing.T) {
 	inBubble(t, "the plan is created, and grows old", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
@@ -374,7 +377,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 	})
 }
 
-// TestRecoveryBesideAnUpdate updates a part of a plan that is being removed, between Recovery's listing and its removal: the part
+// TestRecoveryBesideAnUpdate updates a sub-object between Recovery's listing and its removal. The sub-object
 // is not left behind without anything that leads to it.
 func TestRecoveryBesideAnUpdate(t *testing.T) {
 	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
@@ -401,8 +404,8 @@ func TestRecoveryBesideAnUpdate(t *testing.T) {
 	})
 }
 
-// TestEntrySetBack finds a final object beside an entry that is not, as after a failover that lost the newest write of one
-// blob: nobody guesses which of the two is right.
+// TestEntrySetBack gives Recovery a final object beside an entry that is not final, as after a failover that
+// lost the newest write of one blob. Recovery does not guess which one is right.
 func TestEntrySetBack(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -428,8 +431,8 @@ func TestEntrySetBack(t *testing.T) {
 	})
 }
 
-// TestRecoveryBesideACompletion completes and deletes a plan while Recovery looks at it, before each of its requests: it reports
-// nothing, since nothing is wrong.
+// TestRecoveryBesideACompletion completes and deletes a plan before each request of a Recovery. Recovery
+// reports nothing, because nothing is wrong.
 func TestRecoveryBesideACompletion(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
 		for n := 1; ; n++ {
@@ -468,8 +471,8 @@ func TestRecoveryBesideACompletion(t *testing.T) {
 	}
 }
 
-// TestRecoveryConfirmsNothingWithoutAnAnswer denies a healthy plan for ever, and fails the listing that is asked for a second
-// opinion.
+// TestRecoveryConfirmsNothingWithoutAnAnswer denies a healthy plan permanently, and fails the listing that
+// would confirm it.
 func TestRecoveryConfirmsNothingWithoutAnAnswer(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		_, plan := running(t, onEmulator(t, server), plantest.Full())
@@ -490,7 +493,8 @@ func TestRecoveryConfirmsNothingWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestRecoveryMeetsEachPlanOnce is about containers that the vault did not make, where Recovery lists markers and plans.
+// TestRecoveryMeetsEachPlanOnce recovers containers that the vault did not make, where Recovery lists markers
+// and plans.
 func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		server.PutContainer("test-"+time.Now().UTC().Format(time.DateOnly), nil)
@@ -506,7 +510,8 @@ func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
 	})
 }
 
-// TestRecoveryConfirmsNothingThatIsRefused refuses the second request for an object that is not there: one answer is not enough.
+// TestRecoveryConfirmsNothingThatIsRefused refuses the second request for a missing object. One answer is not
+// enough to conclude that it is gone.
 func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		createBroken("plans/*-object.json", 1)(t, worldOf(server), plantest.Small())
@@ -522,8 +527,8 @@ func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestRecoveryNamesWhatItCantExamine fails the looks at one plan: the report and the observer name it, and the other plan is
-// mended.
+// TestRecoveryNamesWhatItCantExamine fails the requests for one plan. The report and the observer name it,
+// and Recovery repairs the other plan.
 func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 	setBack := func(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		before, after := running(t, w.vault(t), plan)

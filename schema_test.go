@@ -29,7 +29,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// goldenPlan is a plan in which at least one object of each kind has every field set, and in which nothing is left to chance.
+// goldenPlan returns a plan in which at least one object of each kind has every field set, with no random
+// values.
 func goldenPlan() *workflow.Plan {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	n := byte(0)
@@ -91,7 +92,7 @@ func goldenPlan() *workflow.Plan {
 	return plan
 }
 
-// goldenParts are the first objects of each kind but the plan in goldenPlan.
+// goldenParts returns the first sub-object of each kind in goldenPlan.
 func goldenParts(plan *workflow.Plan) map[workflow.Kind]workflow.Object {
 	parts := map[workflow.Kind]workflow.Object{}
 	for o := range workflow.Walk(plan) {
@@ -102,7 +103,7 @@ func goldenParts(plan *workflow.Plan) map[workflow.Kind]workflow.Object {
 	return parts
 }
 
-// TestGoldenPlanSetsEveryField makes a new field of the model show in the golden files.
+// TestGoldenPlanSetsEveryField fails when a new field of the model is not in the golden files.
 func TestGoldenPlanSetsEveryField(t *testing.T) {
 	set := map[string]bool{}
 	note := func(v reflect.Value) {
@@ -192,7 +193,7 @@ func readGolden(t testing.TB, name string) []byte {
 	return body
 }
 
-// TestGoldenDocumentsAreRead reads what a program of schema 1 has stored.
+// TestGoldenDocumentsAreRead reads the documents that programs with schema 1 have stored.
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	plan := goldenPlan()
 	reg := plantest.Register()
@@ -252,7 +253,8 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// TestOlderDocumentsAreRead reads documents from before some fields were added to schema 1: what they lack is zero.
+// TestOlderDocumentsAreRead reads documents that lack the fields added to schema 1 later. Those fields are
+// zero.
 func TestOlderDocumentsAreRead(t *testing.T) {
 	want := goldenPlan()
 	want.State.ETag, want.RuntimeUpdate = "", time.Time{}
@@ -288,12 +290,12 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// planWith is a plan around one action.
+// planWith returns a plan around one action.
 func planWith(a *workflow.Action) *workflow.Plan {
 	return &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}}
 }
 
-// dropEmptyLists makes of lists without elements nil, as JSON does.
+// dropEmptyLists replaces empty lists with nil, as JSON does.
 func dropEmptyLists(o workflow.Object) workflow.Object {
 	v := reflect.ValueOf(o).Elem()
 	for i := range v.NumField() {
@@ -409,7 +411,8 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 	}
 }
 
-// TestNewerSchemasMayHaveAnyForm: of a document that newer code wrote nothing is known but where its schema stands.
+// TestNewerSchemasMayHaveAnyForm checks that the decoders read only the schema of a document that newer code
+// wrote.
 func TestNewerSchemasMayHaveAnyForm(t *testing.T) {
 	id := goldenPlan().ID
 	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":3}`, `{"schema":2,"data":null}`} {
@@ -418,7 +421,7 @@ func TestNewerSchemasMayHaveAnyForm(t *testing.T) {
 	}
 }
 
-// TestObjectsThatMakeNoSense are well-formed but can't be plans.
+// TestObjectsThatMakeNoSense decodes well-formed documents that can't be plans.
 func TestObjectsThatMakeNoSense(t *testing.T) {
 	other := idAt(time.UnixMilli(1), 1)
 	for _, test := range []struct {
@@ -512,7 +515,8 @@ func TestEveryKindHasOneRow(t *testing.T) {
 
 var objectType = reflect.TypeFor[workflow.Object]()
 
-// fillIn sets every field below v, children too, to a value of its own. A type that holds its own kind does so once.
+// fillIn sets every field below v, children included, to a different value. A type that contains its own kind
+// is filled in once.
 func fillIn(v reflect.Value, n *int, within ...reflect.Type) {
 	*n++
 	switch v.Kind() {
@@ -553,7 +557,7 @@ func fillIn(v reflect.Value, n *int, within ...reflect.Type) {
 	}
 }
 
-// filled is an object in which all is set; two calls with different seeds have nothing in common.
+// filled returns an object with every field set. Two calls with different seeds have no value in common.
 func filled(row kind, seed int) workflow.Object {
 	o := row.empty()
 	fillIn(reflect.ValueOf(o).Elem(), &seed)
@@ -566,7 +570,7 @@ func isChildren(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Implements(objectType)
 }
 
-// onlyID says whether a child is nothing but an ID.
+// onlyID reports whether a child has only an ID.
 func onlyID(child, of reflect.Value) bool {
 	want := reflect.New(of.Type().Elem())
 	*want.Interface().(workflow.Object).Header().ID = *of.Interface().(workflow.Object).Header().ID
@@ -612,7 +616,7 @@ func TestAloneKeepsOwnFieldsAndIDsOfChildren(t *testing.T) {
 	}
 }
 
-// withNilChildren is an object whose lists of children have a nil element.
+// withNilChildren returns an object whose lists of children have a nil element.
 func withNilChildren(row kind) workflow.Object {
 	o := row.empty()
 	v := reflect.ValueOf(o).Elem()
@@ -670,7 +674,7 @@ func TestEncodedTextSurvives(t *testing.T) {
 	}
 }
 
-// checkEncoded holds what a text is encoded to against what headers allow, and reads it back.
+// checkEncoded checks that an encoded text is valid in a header, and decodes it.
 func checkEncoded(t *testing.T, s string) {
 	t.Helper()
 	e := encodeText(s)
@@ -683,7 +687,7 @@ func checkEncoded(t *testing.T, s string) {
 	}
 }
 
-// fitForHeader says whether a value is visible ASCII, with single blanks within only.
+// fitForHeader reports whether a value is visible ASCII with single inner blanks only.
 func fitForHeader(s string) bool {
 	return !strings.Contains(s, "  ") && strings.Trim(s, " ") == s && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
@@ -731,7 +735,7 @@ func TestPlanMetadataFits(t *testing.T) {
 	}
 }
 
-// textOf repeats an alphabet up to a size in bytes, in whole characters.
+// textOf repeats an alphabet up to a size in bytes, without cutting a character.
 func textOf(alphabet string, size int) string {
 	s := strings.Repeat(alphabet, size/len(alphabet)+1)[:size]
 	for !utf8.ValidString(s) {
@@ -740,7 +744,7 @@ func textOf(alphabet string, size int) string {
 	return s
 }
 
-// checkPlanMetadata makes a plan's metadata and holds it against the service's limit and the plan.
+// checkPlanMetadata checks a plan's metadata against the service's limit and the plan.
 func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	t.Helper()
 	m, err := planMetadata(plan, typeObject, strings.Repeat("f", 36))
@@ -837,7 +841,7 @@ func TestPartMetadataCountsAttempts(t *testing.T) {
 	}
 }
 
-// types is a plugin with any types of request and response.
+// types is a plugin with given types of request and response.
 type types struct {
 	name      string
 	req, resp any
@@ -901,7 +905,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 	}
 }
 
-// TestBindFindsEveryAction binds actions wherever a plan can have them.
+// TestBindFindsEveryAction binds actions in every place of a plan.
 func TestBindFindsEveryAction(t *testing.T) {
 	object, err := decodeObject(readGolden(t, "object"), goldenPlan().ID)
 	must(t, err)
@@ -925,7 +929,7 @@ func TestBindFindsEveryAction(t *testing.T) {
 	}
 }
 
-// TestRandomPlansRoundTrip encodes plans as they are stored and puts them together again.
+// TestRandomPlansRoundTrip encodes plans as they are stored and decodes them.
 func TestRandomPlansRoundTrip(t *testing.T) {
 	reg := plantest.Register()
 	for seed := range uint64(50) {
@@ -1062,8 +1066,8 @@ func fuzzDocument(f *testing.F, names ...string) {
 	f.Add(byte(0), []byte(`{"schema":1,"type":"entry","data":null}`))
 }
 
-// checkDecoded holds an error of a decoder against those that there may be. What was read must be encoded to what is read
-// as the same again.
+// checkDecoded checks the error of a decoder. A document that was read must encode to one that reads the
+// same.
 func checkDecoded(t *testing.T, o workflow.Object, err error, again func() (workflow.Object, error)) {
 	t.Helper()
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// azurite is shared by all tests of the package; each has a prefix of its own.
+// azurite is shared by all tests of the package. Each test has its own prefix.
 var azurite azuritetest.Holder
 
 func TestMain(m *testing.M) { os.Exit(azurite.Run(m)) }
 
-// onServices runs a test against the emulator, and against Azurite where it is installed.
+// onServices runs a test on the emulator, and on Azurite where it is installed.
 func onServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault)) {
 	t.Run("emulator", func(t *testing.T) {
 		server := emulator.New()
@@ -59,7 +59,7 @@ func openVault(t *testing.T, prefix, connectionString string, opts ...azblob.Opt
 	return v
 }
 
-// withToken opens a vault on an emulator in this process with a made-up token, as a service does with its identity.
+// withToken opens a vault on an emulator in this process with a made-up token.
 func withToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
@@ -70,7 +70,7 @@ func withToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *az
 	return v
 }
 
-// token is a credential that the emulator takes.
+// token is a credential that the emulator accepts.
 type token struct{}
 
 func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {

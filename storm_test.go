@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// storms are what a service in trouble does to the requests that it hits.
+// storms are the effects of a service in trouble on the requests that it hits.
 var storms = map[string][]emulator.Effect{
 	"503":    {emulator.Answer(503, "ServerBusy")},
 	"429":    {emulator.Answer(429, "TooManyRequests")},
@@ -36,7 +36,7 @@ func storm(effects []emulator.Effect, share float64, until time.Time) *emulator.
 	return emulator.Random(share, 1, effects...).Where(func(emulator.Request) bool { return time.Now().Before(until) })
 }
 
-// live takes a plan through its life: do is given each of its calls. It stops at the first error.
+// live takes a plan through its life, and passes each call to do. It stops at the first error.
 func live(v *azblob.Vault, plan *workflow.Plan, deleted bool, do func(what string, call func(ctx context.Context) error) error) error {
 	b := plan.Blocks[0]
 	s := b.Sequences[0]
@@ -85,8 +85,8 @@ func live(v *azblob.Vault, plan *workflow.Plan, deleted bool, do func(what strin
 	return nil
 }
 
-// TestStorms lets plans live through storms. No call fails whose deadline leaves time for one more try after the storm: the
-// longest wait between two is 20s, changed by up to half.
+// TestStorms runs plans through storms. No call fails if its deadline leaves time for one more try after the
+// storm. The longest wait between two tries is 20s, changed by up to half.
 func TestStorms(t *testing.T) {
 	const workers = 4
 	runs := 0
@@ -103,7 +103,7 @@ func TestStorms(t *testing.T) {
 						strict(t, server)
 						end := time.Now().Add(length)
 						server.Inject(storm(effects, share, end))
-						// The grace period would end a Create that a storm holds up.
+						// The grace period would end a Create that is delayed by the storm.
 						open := func() *azblob.Vault {
 							return openVault(t, "test", server.ConnectionString(), azblob.WithTransport(server.Transport()), azblob.WithRetry(azblob.Retry{}), azblob.WithGracePeriod(time.Hour))
 						}
@@ -147,7 +147,7 @@ func TestStorms(t *testing.T) {
 	t.Logf("space: %d runs", runs)
 }
 
-// TestStormAmplification counts what is sent into a storm against what calm weather needs.
+// TestStormAmplification compares the number of requests sent in a storm with the number needed without one.
 func TestStormAmplification(t *testing.T) {
 	lives := effort.Pick(50, 150, 150)
 	send := func(share float64) (sent int64) {
@@ -173,7 +173,8 @@ func TestStormAmplification(t *testing.T) {
 	t.Logf("%d requests needed, %d sent: %.3f", needed, sent, amplification)
 }
 
-// TestStormConcurrency counts requests in flight while many plans live through a storm: as many as the vault may have, never more.
+// TestStormConcurrency counts the requests in flight while many plans run through a storm. The vault uses all
+// its slots, and never more.
 func TestStormConcurrency(t *testing.T) {
 	for _, limit := range []int{1, 3, 64} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestStormConcurrency(t *testing.T) {
 	}
 }
 
-// meter counts requests: those sent, and the most that were in flight at once.
+// meter counts the requests sent, and the most that were in flight at once.
 type meter struct {
 	policy.Transporter
 	sent, now, most atomic.Int64

@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestStraysOnAnyService checks a store on services that know where a listing should begin and on older ones. Both find the
-// same strays, by as many requests.
+// TestStraysOnAnyService checks a store on services that support startFrom and on older ones. Both find the
+// same strays with the same number of requests.
 func TestStraysOnAnyService(t *testing.T) {
 	strays := []string{"0", "blocks", "notes.txt", "plans.bak", "old/1", "old/2", "old/deeper/3", "zz/1"}
 	for _, names := range [][]string{nil, strays} {
@@ -65,7 +65,7 @@ func TestStraysOnAnyService(t *testing.T) {
 	}
 }
 
-// TestCheckFailsWhereAListingFails refuses each listing of a check in turn.
+// TestCheckFailsWhereAListingFails refuses each listing of a Check in turn.
 func TestCheckFailsWhereAListingFails(t *testing.T) {
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -99,7 +99,8 @@ func TestCheckFailsWhereAListingFails(t *testing.T) {
 	})
 }
 
-// TestListingsThatBreakOff fails the second page of each directory in turn. What was seen until then is not all that there is.
+// TestListingsThatBreakOff fails the second page of each directory in turn. Check must not take the first
+// page for everything.
 func TestListingsThatBreakOff(t *testing.T) {
 	inBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)

@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// damaged is a store of one plan that was damaged from outside.
+// damaged is a store with one plan that was damaged from outside.
 type damaged struct {
 	*emulator.Server
 	container string
@@ -28,7 +28,7 @@ func (d damaged) name(role string) string {
 }
 func (d damaged) marker() string { return "open/" + d.plan.ID.String() }
 
-// parts are the names of the plan's sub-objects.
+// parts returns the names of the plan's sub-objects.
 func (d damaged) parts() (names []string) {
 	for b := range d.Blobs(d.container) {
 		if strings.Contains(b.Name, d.plan.ID.String()+"/") {
@@ -44,7 +44,7 @@ func (d damaged) remove(names ...string) {
 	}
 }
 
-// atOne is a plan that is Running, and whose first action alone has moved.
+// atOne prepares a plan that is Running with only its first action changed.
 func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.Plan) {
 	t.Helper()
 	v := w.vault(t)
@@ -60,8 +60,8 @@ func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 	return plan, plan
 }
 
-// TestThoroughRecovery damages a plan from outside. A thorough Recovery mends what can be, and the default one touches nothing of
-// it; neither changes anything in a dry run, or while it may be under way.
+// TestThoroughRecovery damages a plan from outside. A thorough Recovery repairs what it can, and the default
+// one leaves the damage alone. Neither changes anything in a dry run, or while a writer may be at work.
 func TestThoroughRecovery(t *testing.T) {
 	shownAs := func(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
 		return func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
@@ -161,8 +161,8 @@ func TestThoroughRecovery(t *testing.T) {
 	}
 }
 
-// TestRecoveryLeavesLossesAlone loses one blob of an open plan from outside. No crash of a vault leaves that, so the other
-// blobs stay, and the error says what helps, which does.
+// TestRecoveryLeavesLossesAlone removes one blob of an open plan. No crash of a vault leaves that, so
+// Recovery leaves the other blobs, and its error names the remedy, which works.
 func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
 		inBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
@@ -264,8 +264,8 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	})
 }
 
-// TestRecoveryReadsWhatItCompletes meets an entry whose metadata says Completed and whose content says Running: it is reported,
-// and neither the object nor the marker is touched.
+// TestRecoveryReadsWhatItCompletes gives Recovery an entry whose metadata says Completed and whose content
+// says Running. Recovery reports it, and touches neither the object nor the marker.
 func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
@@ -291,7 +291,7 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 	})
 }
 
-// TestRecoveryLeavesANewerObjectAlone meets an old delete marker on a plan that newer code wrote.
+// TestRecoveryLeavesANewerObjectAlone puts an old delete marker on a plan that newer code wrote.
 func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 	inBubble(t, "with a delete marker", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
@@ -310,7 +310,7 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 	})
 }
 
-// TestThoroughRecoveryNamesStrays finds blobs that are none of the vault's, and leaves them alone.
+// TestThoroughRecoveryNamesStrays checks that Recovery reports strays and leaves them alone.
 func TestThoroughRecoveryNamesStrays(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -328,7 +328,8 @@ func TestThoroughRecoveryNamesStrays(t *testing.T) {
 	})
 }
 
-// TestThoroughRecoveryBesideWork runs while plans are created, completed and deleted: it mends nothing, since nothing is wrong.
+// TestThoroughRecoveryBesideWork runs while plans are created, completed and deleted. It repairs nothing,
+// because nothing is wrong.
 func TestThoroughRecoveryBesideWork(t *testing.T) {
 	for n := 1; ; n++ {
 		asked := 0
@@ -360,8 +361,8 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 	}
 }
 
-// TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the Recovery that restores
-// it: the plan is whole afterwards, or gone.
+// TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the
+// Recovery that restores it. Afterwards the plan is whole or gone.
 func TestRestoredEntryBesideOthers(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, server *emulator.Server, ending *workflow.Plan){
 		"a Delete": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
@@ -404,8 +405,8 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 	}
 }
 
-// TestTakenMarkerIsNobodysAlone takes another Create's marker over, while the answer to that is lost and then a lie: the undo
-// of the second Create leaves the marker to the first.
+// TestTakenMarkerIsNobodysAlone lets a Create take over another Create's marker with a lost answer and a
+// false 404. Its undo leaves the marker to the first Create.
 func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), plantest.Small()
@@ -432,9 +433,9 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 	})
 }
 
-// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and has a thorough Recovery rewrite them. The
-// versions that a Read returns then are those that updates want. It is so, too, when the Recovery dies at any of its writes, or
-// works beside another, once the next has run.
+// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and lets a thorough Recovery
+// rewrite them. Updates accept the versions that a Read returns afterwards. The same holds after a Recovery
+// that died at one of its writes, or that worked beside another, once the next one has run.
 func TestRewrittenPartsAreUpdated(t *testing.T) {
 	thorough := azblob.RecoverOptions{Thorough: true}
 	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {

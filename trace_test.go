@@ -20,8 +20,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestTraces holds the requests of each operation against testdata/traces.txt, which is documentation too: what is asked,
-// in which order, under which condition. The vault sends one request at a time here, so that the order is the same each time.
+// TestTraces compares the requests of each operation with testdata/traces.txt, which is also documentation.
+// The vault sends one request at a time here, so that their order is always the same.
 func TestTraces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()
@@ -109,7 +109,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// named replaces each ID by a letter, so that a trace is the same each time.
+// named replaces each ID with a letter, so that a trace is always the same.
 func named(trace string) string {
 	letters := map[string]string{}
 	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllStringFunc(trace, func(id string) string {
@@ -123,7 +123,8 @@ func named(trace string) string {
 // dayContainer matches the name of a day of the prefix "test".
 var dayContainer = regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
 
-// strict fails the test, at its end, on any request that no vault of the prefix "test" may send, whatever happens.
+// strict makes the test fail at its end if a vault with the prefix "test" sent a request that it must never
+// send.
 func strict(t storagetest.T, server *emulator.Server) {
 	server.Forbid(func(r emulator.Request) error {
 		if r.Op == emulator.ListContainers {

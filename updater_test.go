@@ -44,7 +44,8 @@ func moved(plan *workflow.Plan, to workflow.Status) {
 	}
 }
 
-// TestUpdateWritesOneBlob updates every object of a full plan: one request each, under the version that was read.
+// TestUpdateWritesOneBlob updates every object of a full plan. Each update is one request with the version
+// that was read.
 func TestUpdateWritesOneBlob(t *testing.T) {
 	inBubble(t, "each object", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -70,7 +71,7 @@ func TestUpdateWritesOneBlob(t *testing.T) {
 	})
 }
 
-// TestUpdateKnowsItsVersion meets versions that it does not know.
+// TestUpdateKnowsItsVersion updates with versions that are not the stored ones.
 func TestUpdateKnowsItsVersion(t *testing.T) {
 	inBubble(t, "the second of two writers loses", func(t *testing.T, server *emulator.Server) {
 		v, other := onEmulator(t, server), onEmulator(t, server)
@@ -205,7 +206,7 @@ func TestUpdateLostAnswers(t *testing.T) {
 	}
 }
 
-// TestUpdateUnknown ends the context while an update is under way: the same call again settles it.
+// TestUpdateUnknown ends the context while an update is under way. The same call again settles the outcome.
 func TestUpdateUnknown(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 		for n := 1; n <= 3; n++ {
@@ -263,7 +264,7 @@ func TestUpdateUnknown(t *testing.T) {
 	})
 }
 
-// between is a gate that does something before the first request of one kind about blobs of some name.
+// between is a gate that calls a function before the first request of one kind for certain blobs.
 type between struct {
 	op   emulator.Op
 	blob string // a part of the blob's name, or of the prefix of a listing
@@ -281,8 +282,8 @@ func (b *between) Enter(_ context.Context, r emulator.Request) error {
 
 func (b *between) Leave(emulator.Request) {}
 
-// TestUpdateOfAnUnfinishedPlan updates a plan whose Create was broken off, without a version: there is no such plan, and no search
-// takes its entry for one that runs.
+// TestUpdateOfAnUnfinishedPlan updates a plan without a version after its Create was broken off. There is no
+// such plan, and no search takes its entry for a running plan.
 func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
 	inBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
@@ -306,7 +307,8 @@ func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
 	})
 }
 
-// TestUpdateBesideItsParts updates objects while their parts are worked on, as engines do; the race detector watches.
+// TestUpdateBesideItsParts updates objects while their sub-objects are changed, as engines do. The race
+// detector watches.
 func TestUpdateBesideItsParts(t *testing.T) {
 	inBubble(t, "all at once", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -328,8 +330,8 @@ func TestUpdateBesideItsParts(t *testing.T) {
 	})
 }
 
-// TestUpdateTwiceAtOnce makes the same update from two goroutines: one of them learns that it was not the first, because
-// engines decide by it which of them goes on.
+// TestUpdateTwiceAtOnce makes the same update from two goroutines. One of them learns that it was second, so
+// that only one engine goes on.
 func TestUpdateTwiceAtOnce(t *testing.T) {
 	inBubble(t, "of one vault", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -348,7 +350,7 @@ func TestUpdateTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestCompletion is the order of writes of a final update.
+// TestCompletion checks the order of the writes of a final update.
 func TestCompletion(t *testing.T) {
 	for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
 		inBubble(t, status.String(), func(t *testing.T, server *emulator.Server) {
@@ -375,9 +377,9 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionAgain breaks the update of a plan to a final status off at each of its requests, of a plan that runs and of one
-// that is final already. The same call again completes it: with the plan as it was given and as it is now, and also when
-// Recovery has completed it in between.
+// TestCompletionAgain breaks off a final update at each of its requests, for a running plan and for a final
+// one. The same call again completes it, with the plan as given or as it is now, and also after Recovery has
+// completed it.
 func TestCompletionAgain(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 		for n := 1; n <= 3; n++ {
@@ -426,10 +428,10 @@ func TestCompletionAgain(t *testing.T) {
 	}
 }
 
-// TestTwoCompletions lets somebody complete a plan again, or Recovery complete it, between the entry and the object of a
-// completion. What was written last is what stays.
+// TestTwoCompletions lets somebody else, or Recovery, complete a plan between the entry and the object of a
+// completion. The last write wins.
 func TestTwoCompletions(t *testing.T) {
-	// complete completes a plan, and does something before the request of that number for its object.
+	// complete completes a plan, and calls a function before the request for its object.
 	complete := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, do func()) error {
 		t.Helper()
 		transport := server.Transport()
@@ -606,8 +608,8 @@ func TestTwoCompletions(t *testing.T) {
 	})
 }
 
-// TestUpdateBesideADelete is the promise to updates of parts: while a Delete is under way they may return nil, which nobody
-// sees, and after it has returned they are ErrNotFound.
+// TestUpdateBesideADelete checks what updates of sub-objects return beside a Delete. While the Delete is
+// under way they may return nil, with no visible effect. After it they return ErrNotFound.
 func TestUpdateBesideADelete(t *testing.T) {
 	inBubble(t, "before the parts go", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -640,7 +642,7 @@ func TestUpdateBesideADelete(t *testing.T) {
 	})
 }
 
-// before is a gate that does something before each request.
+// before is a gate that calls a function before each request.
 type before func(emulator.Request)
 
 func (b before) Enter(_ context.Context, r emulator.Request) error {
@@ -662,7 +664,7 @@ func objectBlob(t *testing.T, server *emulator.Server, plan *workflow.Plan) emul
 	return emulator.Blob{}
 }
 
-// rewrite stores the object of a plan once more, which gives it another version.
+// rewrite stores the object of a plan again, which changes its version.
 func rewrite(t *testing.T, server *emulator.Server, plan *workflow.Plan, b emulator.Blob) {
 	t.Helper()
 	for c := range server.Containers() {
