@@ -527,8 +527,11 @@ func (w world) dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 // crashAt runs a test with a crash before and after each request of the call.
 func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, err error)) (runs int) {
 	t.Helper()
-	for _, crash := range crashes {
+	for i, crash := range crashes {
 		for _, n := range boundaries(st.requests) {
+			if !sampled(effort.Pick(2, 1, 1), i, n) {
+				continue
+			}
 			runs++
 			st.run(t, fmt.Sprintf("%v at %d", crash, n), func(t *testing.T, w world, c *call) {
 				died, err := w.dying(t, n, crash, c.do)
@@ -658,7 +661,7 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 
 // TestDeleteAgain calls a Delete that died again, without a Recovery in between.
 func TestDeleteAgain(t *testing.T) {
-	everywhere(t, plainWorld, deletions, shapes, func(t *testing.T, st stage) int {
+	everywhere(t, plainWorld, deletions, effort.Pick(smallOnly, shapes, shapes), func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
 			v := w.vault(t)
 			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {

@@ -269,7 +269,7 @@ func (s space) explore(t *testing.T) {
 		return 0, true
 	}
 	// Explore so many runs in order, and if that is not all of them, so many more at random.
-	limit, sampledRuns := cmp.Or(*interleaveRuns, effort.Pick(6, 80, 5000)), effort.Pick(3, 50, 1000)
+	limit, sampledRuns := cmp.Or(*interleaveRuns, effort.Pick(3, 60, 5000)), effort.Pick(1, 40, 1000)
 	for runs < limit {
 		once(unseen)
 		if t.Failed() {
