@@ -720,8 +720,11 @@ func TestCrashTwice(t *testing.T) {
 		crashAt(t, st, func(t *testing.T, first world, c *call, _ error) {
 			early := c.find(t, first.vault(t))
 			time.Sleep(pastGrace)
-			for _, crash := range crashes {
+			for i, crash := range crashes {
 				for n := 1; ; n++ {
+					if !sampled(2, i, n) {
+						continue
+					}
 					second := first.clone()
 					died, err := second.dying(t, n, crash, recovery)
 					if !died {

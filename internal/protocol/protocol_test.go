@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/internal/effort"
 )
 
-var full = flag.Bool("protocol.full", false, "with PLANVAULT_LONG: explore the large situations too, which takes gigabytes")
+var full = flag.Bool("protocol.full", false, "explore the medium and large situations, which takes gigabytes; PLANVAULT_LONG explores the medium ones")
 
 func of(rs ...role) []role { return rs }
 
@@ -126,10 +126,10 @@ var (
 
 func TestPromises(t *testing.T) {
 	list := smallSituations
-	if effort.Long() {
+	if effort.Long() || *full {
 		list = slices.Concat(list, mediumSituations)
 	}
-	if effort.Long() && *full {
+	if *full {
 		list = slices.Concat(list, largeSituations)
 	}
 	var states, steps atomic.Int64
@@ -273,7 +273,7 @@ func TestRules(t *testing.T) {
 
 // TestSpareRules checks that nothing goes wrong without the rules that the table calls spare.
 func TestSpareRules(t *testing.T) {
-	if !effort.Long() {
+	if !effort.Long() && !*full {
 		t.Skip("explores the small situations once per rule; run with PLANVAULT_LONG=1")
 	}
 	for r, is := range spare {
