@@ -67,15 +67,15 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		want   azblob.ProblemKind
 		remedy remedy
 	}{
-		"nothing":            {func(store) {}, "", nil},
-		"the object is gone": {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.IncompletePlan, recovers},
-		"the entry is gone":  {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing, thorough},
-		"markers of no plan": {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.IncompletePlan, recovers},
-		"a part is gone":     {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing, thorough},
-		"a part too many": {func(s store) {
+		"nothing":              {func(store) {}, "", nil},
+		"the object is gone":   {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.IncompletePlan, recovers},
+		"the entry is gone":    {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing, thorough},
+		"markers of no plan":   {func(s store) { s.Put(s.container, "open/"+idAt(time.Now()).String(), nil, nil) }, azblob.IncompletePlan, recovers},
+		"a sub-object is gone": {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing, thorough},
+		"a sub-object too many": {func(s store) {
 			s.Put(s.container, "blocks/"+s.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
 		}, azblob.Orphan, thorough},
-		"parts of no plan": {func(s store) {
+		"sub-objects of no plan": {func(s store) {
 			id := idAt(time.Now()).String()
 			s.Put(s.container, "blocks/"+id+"/"+id+".json", []byte("{}"), nil)
 		}, azblob.Orphan, thorough},
@@ -98,7 +98,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 				return strings.Replace(b, s.plan.Blocks[0].ID.String(), s.plan.Blocks[1].ID.String(), 1)
 			}, nothing)
 		}, azblob.Disagreement, deletes},
-		"a part with other children": {func(s store) {
+		"a sub-object with other children": {func(s store) {
 			seq := s.plan.Blocks[0].Sequences[0]
 			rewrite(s, "sequences/"+s.plan.ID.String()+"/"+seq.ID.String()+".json", func(b string) string {
 				return strings.Replace(b, seq.Actions[0].ID.String(), workflow.NewV7().String(), 1)

@@ -341,7 +341,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			}
 		})
 	}
-	inBubble(t, "young", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "recent", func(t *testing.T, server *emulator.Server) {
 		plan := loses(t, server, atWork)
 		before := stored(server)
 		if err := onEmulator(t, server).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "call again in") || stored(server) != before {

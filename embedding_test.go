@@ -59,7 +59,7 @@ func resume(ctx context.Context, vault storage.Vault, do act) error {
 	return errors.Join(errs...)
 }
 
-// wantDone wants that a plan is Completed in all its parts, and that its actions were done in order, each
+// wantDone checks that a plan and all its sub-objects are Completed, and that its actions were done in order, each
 // once or, where the engine died around it, twice.
 func wantDone(t *testing.T, vault storage.Vault, plan *workflow.Plan, done diary, deaths int) {
 	t.Helper()
@@ -214,7 +214,7 @@ func TestTakeover(t *testing.T) {
 	wantDone(t, vault, plan, done, 1)
 }
 
-// TestEngineGoesOnBesideADamagedPlan starts an engine where a part of a plan was lost. It is told, and runs
+// TestEngineGoesOnBesideADamagedPlan starts an engine where a sub-object of a plan was lost. It is told, and runs
 // the other plans.
 func TestEngineGoesOnBesideADamagedPlan(t *testing.T) {
 	server := emulator.New()

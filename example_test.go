@@ -305,7 +305,7 @@ func ExampleVault_UpdatePlan() {
 	check(vault.Create(ctx, plan))
 
 	plan.State.Status, plan.State.Start = workflow.Running, time.Now()
-	check(vault.UpdatePlan(ctx, plan)) // before any part of it
+	check(vault.UpdatePlan(ctx, plan)) // before any sub-object
 
 	action := plan.Blocks[0].Sequences[0].Actions[0]
 	action.State.Status, action.State.Start = workflow.Running, time.Now()

@@ -887,7 +887,7 @@ func writings() []writing {
 			judge:   end("updater", &notStarted, &started),
 		},
 		{
-			name: "an update of a part",
+			name: "an update of a sub-object",
 			prepare: func(t *testing.T, server *emulator.Server) {
 				prepareRunning(t, server)
 				part = withAction(before)
@@ -966,7 +966,7 @@ func spaces() (list []space) {
 		judge:  creators,
 	})
 	add(space{
-		name: "two creators of one ID with parts of their own",
+		name: "two creators of one ID with sub-objects of their own",
 		actors: []actor{creator("first", "first"), {name: "second", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
 			return v.Create(ctx, otherParts())
 		}}},
@@ -1264,7 +1264,7 @@ func rivalSpaces() (list []space) {
 			plan.State.Status = workflow.Running
 			started = &plan
 		}, completer("updater", &started), []**workflow.Plan{&notStarted, &started}},
-		{"an update of a part", prepare, partUpdater, []**workflow.Plan{&before, &part}},
+		{"an update of a sub-object", prepare, partUpdater, []**workflow.Plan{&before, &part}},
 		{"a completion", prepare, completer("updater", &after), []**workflow.Plan{&before, &after}},
 	} {
 		judge := func(r *run, v *azblob.Vault) {

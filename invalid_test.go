@@ -562,7 +562,7 @@ func TestMovesAreSeenAfterAReadToo(t *testing.T) {
 // TestPartsOfAnyStatusEndWithTheirPlan checks that a final UpdatePlan stores the sub-objects as given,
 // whatever was stored before.
 func TestPartsOfAnyStatusEndWithTheirPlan(t *testing.T) {
-	inBubble(t, "parts that were reset", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "sub-objects that were reset", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, p := running(t, v, plantest.Full())
 		moved(p, workflow.Completed)

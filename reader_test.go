@@ -78,7 +78,7 @@ func TestReadsNeverWrite(t *testing.T) {
 
 // TestReadRunning reads after every update of every sub-object.
 func TestReadRunning(t *testing.T) {
-	inBubble(t, "each part", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "each sub-object", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, plantest.Full())
 		plan.State.Status = workflow.Running

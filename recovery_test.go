@@ -198,8 +198,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestRecoveryLeavesTheYoungAlone waits for grace period and margin, by the service's clock alone.
-func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
+// TestRecoveryLeavesRecentBlobsAlone waits for grace period and margin, by the service's clock alone.
+func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 	for _, skew := range []time.Duration{0, 24 * time.Hour, -24 * time.Hour, 15 * time.Minute} {
 		t.Run(fmt.Sprintf("with a clock %v off", skew), func(t *testing.T) {
 			// The vaults use the bubble's clock, and the service's clock is off. They use tokens, because
@@ -221,7 +221,7 @@ func TestRecoveryLeavesTheYoungAlone(t *testing.T) {
 						t.Fatalf("%+v, %v", report, err)
 					}
 					if !maps.Equal(before, contents(server)) {
-						t.Fatal("Recovery touched what is young")
+						t.Fatal("Recovery touched recent blobs")
 					}
 				}
 				time.Sleep(40 * time.Second)
@@ -279,7 +279,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 		if err := v.UpdatePlan(t.Context(), plan); err != nil {
 			t.Fatal(err)
 		}
-		for o := range workflow.Walk(reread(t, v, plan)) { // the versions are those of the rewritten parts
+		for o := range workflow.Walk(reread(t, v, plan)) { // the versions are those of the rewritten sub-objects
 			if err := updateObject(t, v, o); err != nil {
 				t.Error(err)
 			}
@@ -380,7 +380,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 // TestRecoveryBesideAnUpdate updates a sub-object between Recovery's listing and its removal. The sub-object
 // is not left behind without anything that leads to it.
 func TestRecoveryBesideAnUpdate(t *testing.T) {
-	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan, _ := running(t, v, plantest.Small())
 		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })

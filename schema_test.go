@@ -144,7 +144,7 @@ func TestGoldenDocuments(t *testing.T) {
 		golden(t, strings.ToLower(kind.String()), body, err)
 	}
 	if len(parts) != len(kinds) {
-		t.Errorf("%d kinds of parts are in the plan, there are %d", len(parts), len(kinds))
+		t.Errorf("the plan has %d kinds of sub-objects, want %d", len(parts), len(kinds))
 	}
 	if !reflect.DeepEqual(plan, before) {
 		t.Error("encoding has changed the plan")

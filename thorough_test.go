@@ -100,24 +100,24 @@ func TestThoroughRecovery(t *testing.T) {
 		young  bool   // it waits for grace period and margin
 		then   func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
 	}{
-		"marker of a plan not started": {notStarted, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.NotStarted)},
-		"marker of a running plan":     {atOne, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.Running)},
-		"entry of a plan not started":  {notStarted, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
-		"entry of a running plan":      {atOne, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
-		"entry of a final plan":        {final, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Completed", true, true, shownAs(workflow.Completed)},
-		"parts of a plan not started":  {notStarted, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", false, false, shownAs(workflow.NotStarted)},
-		"parts of a running plan":      {atOne, func(d damaged) { d.remove(d.parts()...) }, "they may run again", true, false, partsNotStarted},
-		"parts of a final plan":        {final, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.Completed)},
-		"entry and a part":             {atOne, func(d damaged) { d.remove(d.name("entry"), d.parts()[0]) }, "restored the entry", false, true, nil},
-		"a part of a plan that was being completed": {completionBroken(emulator.PutBlob, "-object.json"), func(d damaged) { d.remove(d.parts()[0]) }, "rewrote them from the object", false, false, func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		"marker of a plan not started":      {notStarted, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.NotStarted)},
+		"marker of a running plan":          {atOne, func(d damaged) { d.remove(d.marker()) }, "restored the marker", true, false, shownAs(workflow.Running)},
+		"entry of a plan not started":       {notStarted, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
+		"entry of a running plan":           {atOne, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
+		"entry of a final plan":             {final, func(d damaged) { d.remove(d.name("entry")) }, "restored the entry from the object, as Completed", true, true, shownAs(workflow.Completed)},
+		"sub-objects of a plan not started": {notStarted, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", false, false, shownAs(workflow.NotStarted)},
+		"sub-objects of a running plan":     {atOne, func(d damaged) { d.remove(d.parts()...) }, "they may run again", true, false, partsNotStarted},
+		"sub-objects of a final plan":       {final, func(d damaged) { d.remove(d.parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.Completed)},
+		"entry and a sub-object":            {atOne, func(d damaged) { d.remove(d.name("entry"), d.parts()[0]) }, "restored the entry", false, true, nil},
+		"a sub-object of a plan that was being completed": {completionBroken(emulator.PutBlob, "-object.json"), func(d damaged) { d.remove(d.parts()[0]) }, "rewrote them from the object", false, false, func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 			t.Helper()
 			if got := reread(t, v, plan); !got.State.Status.Final() {
 				t.Errorf("the plan is %s", got.State.Status)
 			}
 		}},
-		"all but a part":    {notStarted, func(d damaged) { d.remove(append(d.parts()[1:], d.marker(), d.name("entry"), d.name("object"))...) }, "removed what was left", true, true, gone},
-		"object and marker": {notStarted, func(d damaged) { d.remove(d.marker(), d.name("object")) }, "removed what was left", true, true, gone},
-		"nothing, and a part too many": {atOne, func(d damaged) {
+		"all but a sub-object": {notStarted, func(d damaged) { d.remove(append(d.parts()[1:], d.marker(), d.name("entry"), d.name("object"))...) }, "removed what was left", true, true, gone},
+		"object and marker":    {notStarted, func(d damaged) { d.remove(d.marker(), d.name("object")) }, "removed what was left", true, true, gone},
+		"nothing, and a sub-object too many": {atOne, func(d damaged) {
 			d.Put(d.container, "blocks/"+d.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
 		}, "removed them", true, true, shownAs(workflow.Running)},
 	} {
@@ -247,7 +247,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 			t.Errorf("Delete: %v, %d blobs are left", err, stored(server))
 		}
 	})
-	inBubble(t, "a part", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		d := damaged{Server: server}
 		d.plan, _ = atWork(t, worldOf(server), plantest.Full())
 		for d.container = range server.Containers() {

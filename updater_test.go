@@ -611,7 +611,7 @@ func TestTwoCompletions(t *testing.T) {
 // TestUpdateBesideADelete checks what updates of sub-objects return beside a Delete. While the Delete is
 // under way they may return nil, with no visible effect. After it they return ErrNotFound.
 func TestUpdateBesideADelete(t *testing.T) {
-	inBubble(t, "before the parts go", func(t *testing.T, server *emulator.Server) {
+	inBubble(t, "before the removal of the sub-objects", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, plantest.Full())
 		transport := server.Transport()
