@@ -76,7 +76,7 @@ func firstID(t time.Time) uuid.UUID {
 	case t.After(time.UnixMilli(last)):
 		ms = last
 	case t.After(time.UnixMilli(0)):
-		ms = uint64(t.UnixMilli()) //nolint:gosec // after 1970
+		ms = uint64(t.UnixMilli())
 	}
 	return idOf(ms * aMillisecond)
 }
