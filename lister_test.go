@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -581,4 +583,130 @@ func TestLimitsSaveRequests(t *testing.T) {
 			}
 		}
 	})
+}
+
+// metered counts the bytes of answers.
+type metered struct {
+	policy.Transporter
+	bytes *atomic.Int64
+}
+
+func (m metered) Do(req *http.Request) (*http.Response, error) {
+	resp, err := m.Transporter.Do(req)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(resp.Body, m), resp.Body}
+	}
+	return resp, err
+}
+
+func (m metered) Write(p []byte) (int, error) {
+	m.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// put stores the entries and objects of final plans of these times, and the containers of their days.
+func put(t *testing.T, server *emulator.Server, times []time.Time) {
+	t.Helper()
+	mould := emulator.New()
+	v := onEmulator(t, mould)
+	plan := created(t, v, &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max})
+	plan.State.Status = workflow.Completed
+	if err := v.UpdatePlan(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	metadata := map[string]map[string]string{}
+	for c := range mould.Containers() {
+		for _, tail := range []string{"-entry.json", "-object.json"} {
+			b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
+			metadata[tail] = b.Metadata
+		}
+	}
+	for _, at := range times {
+		container := "test-" + at.UTC().Format(time.DateOnly)
+		if !slices.Contains(slices.Collect(server.Containers()), container) {
+			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+		}
+		id := idAt(at).String()
+		for tail, m := range metadata {
+			m = maps.Clone(m)
+			m["planid"] = id
+			server.Put(container, "plans/"+id+tail, nil, m)
+		}
+	}
+}
+
+// TestListOfTen lists the ten newest plans of vaults whose plans lie in time in every way, and holds requests, round trips
+// and the bytes of the answers against budgets.
+func TestListOfTen(t *testing.T) {
+	const minute = 1 << 16 * time.Millisecond // what the first digits of an ID tell
+	now := time.Date(2000, 6, 15, 15, 0, 0, 0, time.UTC)
+	midnight := now.Truncate(24 * time.Hour)
+	every := func(before time.Time, d time.Duration, n int) (times []time.Time) {
+		for i := range n {
+			times = append(times, before.Add(-time.Duration(i)*d-time.Millisecond))
+		}
+		return times
+	}
+	random := func(from time.Time, span time.Duration, n int) (times []time.Time) {
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		for range n {
+			times = append(times, from.Add(time.Duration(r.Int64N(int64(span)))))
+		}
+		return times
+	}
+	burst := now.Add(-time.Hour).Truncate(minute)
+	for _, c := range []struct {
+		name                   string
+		now                    time.Time
+		plans                  []time.Time
+		requests, trips, bytes int
+	}{
+		{"no plans", now, nil, 2, 1, 2_000},
+		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
+		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
+		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 7, 60_000},
+		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 3, 2, 60_000},
+		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 60_000},
+		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 4, 3, 60_000},
+		{"a million a day", now, slices.Concat(every(now.Add(-3*minute), minute, 800), random(now.Add(-3*minute), 3*minute, 2280)), 4, 3, 110_000},
+		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 200_000},
+		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 60_000},
+		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 9, 8, 130_000},
+		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 60_000},
+		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 60_000},
+		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 5, 4, 180_000},
+	} {
+		inBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
+			time.Sleep(time.Until(c.now))
+			put(t, server, c.plans)
+			var bytes atomic.Int64
+			v := onEmulator(t, server, azblob.WithTransport(metered{delayed{server.Transport()}, &bytes}))
+			server.ResetRequests()
+			started := time.Now()
+			got := collect(t, v, storage.Filters{Limit: 10})
+			requests, trips := len(server.Requests()), int(time.Since(started)/time.Second)
+			want := slices.SortedFunc(slices.Values(c.plans), func(a, b time.Time) int { return b.Compare(a) })
+			want = want[:min(10, len(want))]
+			if !slices.EqualFunc(got, want, func(r storage.ListResult, at time.Time) bool {
+				return workflow.Time(r.ID).Equal(at.Truncate(time.Millisecond))
+			}) {
+				t.Errorf("got %d plans, not the newest %d", len(got), len(want))
+			}
+			t.Logf("%d requests, %d round trips, %d bytes", requests, trips, bytes.Load())
+			if requests > c.requests || trips > c.trips || int(bytes.Load()) > c.bytes {
+				t.Errorf("%d requests, %d round trips, %d bytes; %d, %d, %d are the budget", requests, trips, bytes.Load(), c.requests, c.trips, c.bytes)
+			}
+		})
+	}
+}
+
+// delayed answers each request after a second.
+type delayed struct{ policy.Transporter }
+
+func (d delayed) Do(req *http.Request) (*http.Response, error) {
+	time.Sleep(time.Second)
+	return d.Transporter.Do(req)
 }

@@ -109,12 +109,12 @@ func (w window) overlap(g group) float64 {
 	return float64(to - from)
 }
 
-// part is how much of a minute lies in the window and before now.
-func (w window) part(g group, now time.Time) float64 {
-	if present := firstID(now); less(idOf(g.from), present) && less(present, w.to) {
+// elapsed returns the window, cut off at now if now lies in the group.
+func (w window) elapsed(g group, now time.Time) window {
+	if present := firstID(now); less(idOf(g.from), present) && less(present, w.end(g)) && less(w.from, present) {
 		w.to = present
 	}
-	return w.overlap(g) / float64(g.size)
+	return w
 }
 
 // within returns those of the groups that reach into the window.
@@ -322,9 +322,9 @@ func (s *scan) cut(i int, wanted float64) (w window, ask bool) {
 		if len(segment.groups)-1-j == most || sum >= aim {
 			break
 		}
-		n := segment.expect(g)
+		n := segment.expect(g, s.now)
 		if math.IsInf(n, 1) {
-			if g.own == nil && j > 0 && segment.part(g, s.now) < 0.5 {
+			if g.own == nil && j > 0 && segment.elapsed(g, s.now).overlap(g) < aMinute/2 {
 				g = segment.groups[j-1] // has more to tell
 			}
 			w = segment.window
@@ -333,11 +333,12 @@ func (s *scan) cut(i int, wanted float64) (w window, ask bool) {
 		}
 		from = idOf(g.from)
 		if sum+n > aim && (g.size == aMinute || g.own != nil) {
-			part := (aim - sum) / n * segment.overlap(g)
+			elapsed := segment.elapsed(g, s.now)
+			part := (aim - sum) / n * elapsed.overlap(g)
 			if segment.densityOf(g).missed {
-				part = max(part, segment.overlap(g)/2)
+				part = max(part, elapsed.overlap(g)/2)
 			}
-			from, n = idOf(keyOf(segment.end(g))-uint64(max(1, part))), aim-sum
+			from, n = idOf(keyOf(elapsed.end(g))-uint64(max(1, part))), aim-sum
 		}
 		sum += n
 	}
@@ -366,11 +367,11 @@ func (w window) end(g group) uuid.UUID {
 }
 
 // expect says how many blobs a group should have in a segment.
-func (segment *segment) expect(g group) float64 {
+func (segment *segment) expect(g group, now time.Time) float64 {
 	if g.size == aMillisecond && g.own == nil {
 		return 2 * segment.overlap(g) / aMillisecond
 	}
-	return segment.densityOf(g).perMinute * segment.overlap(g) / aMinute
+	return segment.densityOf(g).perMinute * segment.elapsed(g, now).overlap(g) / aMinute
 }
 
 func (segment *segment) densityOf(g group) *density {
@@ -504,7 +505,7 @@ func (s *scan) crowd(g group, segment *segment, r reading) float64 {
 	blobs := float64(r.blobs)
 	for _, other := range read.within(segment.groups) {
 		if other.from != g.from {
-			blobs -= read.expect(other)
+			blobs -= read.expect(other, s.now)
 		}
 	}
 	return max(blobs, float64(r.blobs)/2) / read.overlap(g) * aMinute
