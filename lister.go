@@ -345,8 +345,8 @@ func (d directory) groups(ctx context.Context, w window) (groups []group, err er
 			return nil, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
 		}
 		for _, name := range names {
-			if g, ok := parseGroup(d.dir, name); ok {
-				groups = append(groups, g)
+			if from, size, ok := parseGroup(d.dir, name); ok {
+				groups = append(groups, group{from: from, size: size})
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -50,21 +49,6 @@ type group struct {
 	from, size uint64
 	// own is the group's density, if it is known to differ from that of its day.
 	own *density
-}
-
-// A key is the first half of an ID: 48 bits of milliseconds and 16 others. A minute is what the first 8 digits of an ID tell,
-// 65.5 seconds.
-const (
-	aMillisecond = 1 << 16
-	aMinute      = 1 << 32
-	aDay         = 24 * 60 * 60 * 1000 * aMillisecond
-)
-
-func keyOf(id uuid.UUID) uint64 { return binary.BigEndian.Uint64(id[:8]) }
-
-func idOf(key uint64) (id uuid.UUID) {
-	binary.BigEndian.PutUint64(id[:8], key)
-	return id
 }
 
 // firstID returns an ID that sorts before those of a time, and after those of earlier milliseconds. The nearest time that a

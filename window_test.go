@@ -472,16 +472,16 @@ func TestParseGroup(t *testing.T) {
 		"plans/019aa0b3-":      {from: 0x019aa0b3 << 32, size: aMinute},
 		"plans/019aa0b3-12ef-": {from: 0x019aa0b312ef << 16, size: aMillisecond},
 	} {
-		if got, ok := parseGroup(plansDir, name); !ok || got != want {
-			t.Errorf("%q is %v, %v", name, got, ok)
+		if from, size, ok := parseGroup(plansDir, name); !ok || from != want.from || size != want.size {
+			t.Errorf("%q is %d, %d, %v", name, from, size, ok)
 		}
 	}
 	for _, name := range []string{
 		"open/019aa0b3-", "019aa0b3-", "plans/019aa0b3", "plans/019AA0B3-", "plans/019aa0-", "plans/019aa0b3ff-", "plans/019aa0bx-", "plans/019aa0b-", "plans/-", "",
 		"plans/019aa0b3-12e-", "plans/019aa0b3-12ef", "plans/019aa0b3-12eg-", "plans/019aa0b3-12ef-7", "plans/019aa0b312ef--",
 	} {
-		if got, ok := parseGroup(plansDir, name); ok {
-			t.Errorf("%q is %v", name, got)
+		if from, size, ok := parseGroup(plansDir, name); ok {
+			t.Errorf("%q is %d, %d", name, from, size)
 		}
 	}
 }
