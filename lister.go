@@ -36,14 +36,6 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters)
 }
 
-// candidate is a plan that a listing leads to, before it is known to be one.
-type candidate struct {
-	planBlobs
-	result    storage.ListResult
-	truncated bool  // name and description are too long for metadata: the entry has them whole
-	err       error // why the plan can't be read
-}
-
 // stream yields what the filters choose.
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	end, err := v.begin()

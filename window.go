@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/planvault/azblob/storage"
 )
 
 // The service lists names in ascending order, and listings want the newest plan first. Names sort by the IDs in them, and IDs
@@ -24,6 +25,14 @@ type window struct {
 	// limit is the size of the page to ask for. A window that holds more is read up to there, unless it is unbounded.
 	limit     int
 	unbounded bool
+}
+
+// candidate is a plan that a listing leads to, before it is known to be one.
+type candidate struct {
+	planBlobs
+	result    storage.ListResult
+	truncated bool  // name and description are too long for metadata: the entry has them whole
+	err       error // why the plan can't be read
 }
 
 // reading is what was read of a window.
