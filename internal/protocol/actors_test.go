@@ -504,7 +504,7 @@ func (c *call) update() result {
 			switch {
 			case a.code == ok:
 				now[object] = a.seen[object]
-				c.at("settled", now)
+				c.at("finalized", now)
 				return done
 			case a.code == ended:
 				return unknown
@@ -563,7 +563,7 @@ func (c *call) update() result {
 		if a := update("update plan", entry, final); a.code != ok {
 			return failed(a)
 		}
-		c.at("settle", now)
+		c.at("finalize", now)
 		steps := []func() result{finalize, removeMarker}
 		if c.without(ruleFinalizeMarkerLast) {
 			slices.Reverse(steps)
