@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/conformance"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
 			New: func(t storagetest.T) storagetest.Store {
-				return emulated(t, effort.Pick(false, true, true))
+				return emulated(t, efforttest.Pick(false, true, true))
 			},
 			Around: synctest.Test,
 		}, metamorphic.Cases()...)
@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 		}
 		connectionString := azurite.Get(t).ConnectionString()
 		var more []storagetest.Case
-		if effort.Long() {
+		if efforttest.Long() {
 			more = metamorphic.Cases()
 		}
 		storagetest.Run(t, storagetest.Harness{
@@ -89,7 +89,7 @@ func onConnections(server *emulator.Server, dial func() policy.Transporter) conf
 
 // onAzurite is a store on Azurite under a prefix of its own.
 func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
-	skipSlow(t, effort.Long())
+	skipSlow(t, efforttest.Long())
 	prefix := "t" + uuid.NewString()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {

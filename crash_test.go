@@ -17,7 +17,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -427,7 +427,7 @@ func (c *call) recovered(t *testing.T, v *azblob.Vault, early *workflow.Plan) {
 // boundaries returns the requests of n at which to try something: all, or the first, the last and some
 // between.
 func boundaries(n int) (chosen []int) {
-	many := effort.Pick(8, 40, math.MaxInt)
+	many := efforttest.Pick(8, 40, math.MaxInt)
 	for i := 1; i <= n; i++ {
 		if n <= many || i <= 3 || i > n-3 || i%(n/4) == 0 {
 			chosen = append(chosen, i)
@@ -503,7 +503,7 @@ func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shape
 // sampled reports whether a run belongs to an even sample of a space of two dimensions: n of each n×n
 // neighbouring runs, with one in each row and column. With PLANVAULT_LONG every run does.
 func sampled(n, row, column int) bool {
-	return effort.Long() || (row+column)%n == 0
+	return efforttest.Long() || (row+column)%n == 0
 }
 
 // crashes are the ways to die at a request: before it takes effect, and after.
@@ -529,7 +529,7 @@ func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, e
 	t.Helper()
 	for i, crash := range crashes {
 		for _, n := range boundaries(st.requests) {
-			if !sampled(effort.Pick(2, 1, 1), i, n) {
+			if !sampled(efforttest.Pick(2, 1, 1), i, n) {
 				continue
 			}
 			runs++
@@ -551,7 +551,7 @@ func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, e
 // crashEverywhere crashes the process before and after each request of each scenario.
 func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, shapes map[string]shape) {
 	t.Helper()
-	shapes = effort.Pick(smallOnly, shapes, shapes)
+	shapes = efforttest.Pick(smallOnly, shapes, shapes)
 	everywhere(t, newWorld, scenarios, shapes, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, err error) { c.judge(t, w, err) })
 	})
@@ -661,7 +661,7 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 
 // TestDeleteAgain calls a Delete that died again, without a Recovery in between.
 func TestDeleteAgain(t *testing.T) {
-	everywhere(t, plainWorld, deletions, effort.Pick(smallOnly, shapes, shapes), func(t *testing.T, st stage) int {
+	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, shapes, shapes), func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
 			v := w.vault(t)
 			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {
@@ -712,7 +712,7 @@ func TestCrashTwice(t *testing.T) {
 	}
 	// A Delete is the same whatever the plan's status.
 	scenarios, few := slices.Concat(creations, completions, deletions[1:2]), map[string]shape{"empty": shapes["empty"], "small": plantest.Small}
-	if effort.Long() {
+	if efforttest.Long() {
 		scenarios, few = slices.Concat(creations, updates, completions, deletions), shapes
 	}
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -55,7 +55,7 @@ var smallOnly = map[string]shape{"small": plantest.Small}
 func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
 	t.Helper()
 	switch {
-	case effort.Long():
+	case efforttest.Long():
 		everywhere(t, plainWorld, everything(), shapes, test)
 	case testing.Short():
 		everywhere(t, plainWorld, slices.Concat(creations, completions), smallOnly, test)

@@ -26,7 +26,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/emulator/schedule"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -269,7 +269,7 @@ func (s space) explore(t *testing.T) {
 		return 0, true
 	}
 	// Explore so many runs in order, and if that is not all of them, so many more at random.
-	limit, sampledRuns := cmp.Or(*interleaveRuns, effort.Pick(3, 60, 5000)), effort.Pick(1, 40, 1000)
+	limit, sampledRuns := cmp.Or(*interleaveRuns, efforttest.Pick(3, 60, 5000)), efforttest.Pick(1, 40, 1000)
 	for runs < limit {
 		once(unseen)
 		if t.Failed() {
@@ -322,7 +322,7 @@ func (s space) begin(t *testing.T, server *emulator.Server) *run {
 	r := &run{T: t, server: server, clock: s.clock, effects: s.effects, faults: 1, replaced: s.replaced, mortal: s.mortal}
 	if r.effects == nil {
 		r.effects = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
-		r.faults = effort.Pick(1, 1, 2)
+		r.faults = efforttest.Pick(1, 1, 2)
 	}
 	var transports []*emulator.Transport
 	for _, actor := range s.actors {

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
@@ -87,9 +87,9 @@ func (s *unsteady) wait() {
 func TestModel(t *testing.T) {
 	var sum metamorphic.Figures
 	u := &unsteadily{}
-	seeds := effort.Pick(1, 2, 100)
+	seeds := efforttest.Pick(1, 2, 100)
 	for i := range seeds {
-		m := metamorphic.Model{Seed: *modelSeed + uint64(i), Ops: effort.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
+		m := metamorphic.Model{Seed: *modelSeed + uint64(i), Ops: efforttest.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
@@ -103,7 +103,7 @@ func TestModel(t *testing.T) {
 func TestModelHistories(t *testing.T) {
 	var sum metamorphic.Figures
 	u := &unsteadily{}
-	histories := effort.Pick(6, 36, 3000)
+	histories := efforttest.Pick(6, 36, 3000)
 	for i := range histories {
 		hist := metamorphic.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })

@@ -17,7 +17,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -137,7 +137,7 @@ func TestReadOfMany(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if i%effort.Pick(10, 3, 1) != 0 {
+			if i%efforttest.Pick(10, 3, 1) != 0 {
 				continue
 			}
 			server.ResetRequests()

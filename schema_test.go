@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
@@ -728,7 +728,7 @@ func TestPlanMetadataFits(t *testing.T) {
 		}
 	}
 	// Around the limit, byte by byte: without name, without descr, and with both.
-	for n := 7000; n < 8192; n += effort.Pick(13, 1, 1) {
+	for n := 7000; n < 8192; n += efforttest.Pick(13, 1, 1) {
 		plan.Name, plan.Descr = "", strings.Repeat("d", n)
 		checkPlanMetadata(t, fmt.Sprintf("descr of %d bytes", n), plan)
 		plan.Name, plan.Descr = strings.Repeat("n", n), ""

@@ -14,7 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -93,7 +93,7 @@ func TestStorms(t *testing.T) {
 	for name, effects := range storms {
 		for i, share := range []float64{0.01, 0.1, 0.5, 1} {
 			for j, length := range []time.Duration{time.Second, time.Minute, 8 * time.Minute, 30 * time.Minute} {
-				if !sampled(effort.Pick(4, 2, 1), i, j) {
+				if !sampled(efforttest.Pick(4, 2, 1), i, j) {
 					continue
 				}
 				runs++
@@ -149,7 +149,7 @@ func TestStorms(t *testing.T) {
 
 // TestStormAmplification compares the number of requests sent in a storm with the number needed without one.
 func TestStormAmplification(t *testing.T) {
-	lives := effort.Pick(50, 150, 150)
+	lives := efforttest.Pick(50, 150, 150)
 	send := func(share float64) (sent int64) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithoutLog())

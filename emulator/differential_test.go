@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 var (
@@ -45,7 +45,7 @@ func TestDifferential(t *testing.T) {
 		seed = rand.Uint64N(1 << 32)
 	}
 	began := time.Now()
-	wanted := cmp.Or(*differentialN, effort.Pick(1000, 1000, 200_000))
+	wanted := cmp.Or(*differentialN, efforttest.Pick(1000, 1000, 200_000))
 	requests, used := 0, make(map[string]int)
 	for i := uint64(0); requests < wanted && !t.Failed(); i++ {
 		if i > 0 {

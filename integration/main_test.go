@@ -17,7 +17,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Parallel()
 	sample := []string{"-run", sampled}
-	args := effort.Pick(sample, sample, nil)
+	args := efforttest.Pick(sample, sample, nil)
 	cfg, err := parse(args, t.Output())
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func TestSurvive(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
 		s := newSurvival(t)
-		s.survive(effort.Pick(15, 15, 100))
+		s.survive(efforttest.Pick(15, 15, 100))
 	})
 	t.Run("azurite", func(t *testing.T) {
 		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())

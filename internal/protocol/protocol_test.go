@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/planvault/azblob/internal/effort"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 var full = flag.Bool("protocol.full", false, "explore the medium and large situations, which takes gigabytes; PLANVAULT_LONG explores the medium ones")
@@ -126,7 +126,7 @@ var (
 
 func TestPromises(t *testing.T) {
 	list := smallSituations
-	if effort.Long() || *full {
+	if efforttest.Long() || *full {
 		list = slices.Concat(list, mediumSituations)
 	}
 	if *full {
@@ -273,7 +273,7 @@ func TestRules(t *testing.T) {
 
 // TestSpareRules checks that nothing goes wrong without the rules that the table calls spare.
 func TestSpareRules(t *testing.T) {
-	if !effort.Long() && !*full {
+	if !efforttest.Long() && !*full {
 		t.Skip("explores the small situations once per rule; run with PLANVAULT_LONG=1")
 	}
 	for r, is := range spare {

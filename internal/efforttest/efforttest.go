@@ -1,6 +1,6 @@
-// Package effort says how much of a space a test explores. There are three levels: `go test -short`, which the race pass uses;
+// Package efforttest says how much of a space a test explores. There are three levels: `go test -short`, which the race pass uses;
 // plain `go test`; and `PLANVAULT_LONG=1 go test`, which explores whole spaces and takes hours.
-package effort
+package efforttest
 
 import (
 	"os"
