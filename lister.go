@@ -233,7 +233,7 @@ func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []
 	if !ok || !s.aimed {
 		return v.days(ctx)
 	}
-	early := asked{reader: s.reader, window: w.tail(s.now)}
+	early := asked{reader: s.reader, window: w}
 	err = v.parallel(2, func(i int) (err error) {
 		if i == 0 {
 			days, err = v.days(ctx)
@@ -350,9 +350,6 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 	got := reading{to: w.to}
 	opts := d.options(w)
 	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
-	if w.unbounded {
-		opts.MaxResults = blob.MaxPage
-	}
 	from, to := d.dir+w.from.String(), d.dir+w.to.String()
 	var plan candidate // its blobs are neighbours, but may be on two pages
 	plans := 0
@@ -385,9 +382,7 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 			}
 			if n.plan != plan.keys.plan {
 				finish()
-				if plans++; plans == 1 {
-					got.first = n.plan
-				}
+				plans++
 				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: w.marked}}
 			}
 			plan.add(n, item)

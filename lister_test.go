@@ -445,10 +445,10 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 			want     []uuid.UUID
 			requests int
 		}{
-			{storage.Filters{Limit: n + 1}, ids, 1 + 2 + 1 + 660}, // a page, the minutes, a window in vain, and each minute
-			{storage.Filters{Limit: 10}, ids[:10], 1 + 6},
+			{storage.Filters{Limit: n + 1}, ids, 1 + 2 + 1 + 4},   // a page, the minutes, a window in vain, the day
+			{storage.Filters{Limit: 10}, ids[:10], 1 + 2 + 1 + 4}, // minutes and milliseconds, a window in vain, the day
 			{storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 1 + 6},
-			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 4},
+			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 1 + 4},
 		} {
 			server.ResetRequests()
 			got := collect(t, v, c.filters)
@@ -667,17 +667,17 @@ func TestListOfTen(t *testing.T) {
 		{"no plans", now, nil, 2, 1, 2_000},
 		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
 		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
-		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 7, 60_000},
+		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 3, 40_000},
 		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 3, 2, 60_000},
-		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 60_000},
-		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 4, 3, 60_000},
-		{"a million a day", now, slices.Concat(every(now.Add(-3*minute), minute, 800), random(now.Add(-3*minute), 3*minute, 2280)), 4, 3, 110_000},
+		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 90_000},
+		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 4, 3, 90_000},
+		{"a million a day", now, slices.Concat(every(now.Add(-3*minute), minute, 800), random(now.Add(-3*minute), 3*minute, 2280)), 4, 3, 100_000},
 		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 200_000},
-		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 60_000},
-		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 9, 8, 130_000},
-		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 60_000},
-		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 60_000},
-		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 5, 4, 180_000},
+		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 80_000},
+		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 110_000},
+		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 90_000},
+		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 80_000},
+		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 4, 3, 180_000},
 	} {
 		inBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
 			time.Sleep(time.Until(c.now))
