@@ -42,7 +42,8 @@ func TestConformance(t *testing.T) {
 			New: func(t storagetest.T) storagetest.Store {
 				return emulated(t, efforttest.Pick(false, true, true))
 			},
-			Around: synctest.Test,
+			Around:   synctest.Test,
+			Parallel: true,
 		}, metamorphic.Cases()...)
 	})
 	t.Run("azurite", func(t *testing.T) {
