@@ -520,6 +520,29 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 	})
 }
 
+// TestCreateBesideADayBeingDeleted creates a plan of today while a Create of another day waits for the service to
+// finish deleting that day's container.
+func TestCreateBesideADayBeingDeleted(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(409, "ContainerBeingDeleted").RetryAfter(8 * time.Minute))
+		v := faulty(t, server, rule)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			old := &workflow.Plan{ID: idAt(time.Now().AddDate(0, 0, -2)), Name: "two days ago"}
+			if err := v.Create(t.Context(), old); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		started := time.Now()
+		created(t, v, plantest.Small())
+		if waited := time.Since(started); waited > time.Minute {
+			t.Errorf("a plan of today waits %v for the container of another day", waited)
+		}
+		wg.Wait()
+	})
+}
+
 // TestCreateThatMayNotTakeAMarkerOver lets a Create find the marker of another one with its ID. The service
 // refuses to let it write that marker.
 func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {

@@ -58,12 +58,13 @@ func (u *unknownWrites) keep(w write, id string) {
 type containers struct {
 	mu    sync.Mutex
 	known map[string]bool
-	// turn is held by the call that creates a container; the other calls wait for it, or for their contexts.
-	turn chan struct{}
+	// turns are held by the calls that create containers, one for each name. Other calls for the same container
+	// wait for it, or for their contexts.
+	turns map[string]chan struct{}
 }
 
 func newContainers() *containers {
-	return &containers{known: map[string]bool{}, turn: make(chan struct{}, 1)}
+	return &containers{known: map[string]bool{}, turns: map[string]chan struct{}{}}
 }
 
 // ensure calls create unless the container is known. Concurrent calls wait for the first one and then need
@@ -72,9 +73,10 @@ func (c *containers) ensure(ctx context.Context, name string, create func() erro
 	if c.knows(name) {
 		return nil
 	}
+	turn := c.turn(name)
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -92,6 +94,15 @@ func (c *containers) knows(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[name]
+}
+
+func (c *containers) turn(name string) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[name] == nil {
+		c.turns[name] = make(chan struct{}, 1)
+	}
+	return c.turns[name]
 }
 
 func (c *containers) learn(name string) {
