@@ -128,12 +128,12 @@ func (v *Vault) Close(ctx context.Context) error {
 	select {
 	case <-v.idle:
 		return nil
-	default:
+	case <-ctx.Done():
 	}
 	select {
-	case <-v.idle:
+	case <-v.idle: // ready as well
 		return nil
-	case <-ctx.Done():
+	default:
 		return opError("Close", uuid.Nil, ctx.Err())
 	}
 }

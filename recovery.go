@@ -418,6 +418,7 @@ func (r *recovery) fail(keys keys, found string, err error) error {
 }
 
 func (r *recovery) note(p RecoveredPlan) {
+	p.Err = opError("", p.ID, p.Err)
 	r.mu.Lock()
 	r.report.Plans = append(r.report.Plans, p)
 	r.mu.Unlock()

@@ -585,6 +585,10 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 				if p.Found == "" || failed != (p.Err != nil) || failed != (p.Did == "") || told[p.ID].Found != p.Found {
 					t.Errorf("the report says %+v, the observer was told %+v", p, told[p.ID])
 				}
+				var e *storage.Error
+				if failed && (!errors.As(p.Err, &e) || e.Plan != plan.ID) {
+					t.Errorf("the error in the report does not name the plan: %v", p.Err)
+				}
 			}
 		})
 	}

@@ -676,7 +676,7 @@ func rewrite(t *testing.T, server *emulator.Server, plan *workflow.Plan, b emula
 	t.Fatalf("plan %s has no object", plan.ID)
 }
 
-// TestUpdateAfterATransientFailureOfEverything rides out a storm within its deadline.
+// TestStorm rides out a storm within its deadline.
 func TestStorm(t *testing.T) {
 	inBubble(t, "half an hour of 503", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)

@@ -130,6 +130,8 @@ var mutants = []mutant{
 	{"list: oldest first", "window.go", "for _, p := range slices.Backward(t.got.plans) {", "for _, p := range t.got.plans {", "TestSearch"},
 	{"list: cut texts stay cut", "lister.go", "if p.truncated && p.err == nil {", "if false {", "TestStrange"},
 	{"list: a text that can't be completed is shown cut", "lister.go", "p.result.Name, p.result.Descr = entry.Name, entry.Descr\n\t}\n\treturn err", "p.result.Name, p.result.Descr = entry.Name, entry.Descr\n\t}\n\treturn nil", "TestCutTexts"},
+	{"create: a day's container delays another day", "memory.go", "turn := c.turn(name)", "turn := c.turn(\"\")", "TestCreateBesideADayBeingDeleted"},
+	{"recovery: the report's errors name no plan", "recovery.go", "p.Err = opError(\"\", p.ID, p.Err)", "p.Err = opError(\"\", uuid.Nil, p.Err)", "TestRecoveryNames"},
 	{"list: an overflow is left out", "window.go", "\tif t.got.to != t.to {\n", "\tif false {\n", "TestWindows"},
 	{"list: a failed day goes on", "window.go", "\t\ts.over = t.container\n\t\treturn s.yield(candidate{}, t.err)\n", "\t\treturn s.yield(candidate{}, t.err)\n", "TestWindowErrors"},
 	{"list: a service without startFrom ends a day", "window.go", "whole.from, whole.limit, whole.unbounded = firstID(t.date), blob.MaxPage, true", "whole.from, whole.limit, whole.unbounded = firstID(t.date), blob.MaxPage, false", "TestServiceWithoutStartFrom"},
