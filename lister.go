@@ -298,13 +298,13 @@ type directory struct {
 	take func(*candidate) bool
 }
 
-// withinMinute reports whether the names in a window have the digits of a minute in common.
-func (w window) withinMinute() bool {
+// inOne reports whether all IDs of the window are of one minute, or of one millisecond, so that their names begin alike.
+func (w window) inOne(size uint64) bool {
 	last := keyOf(w.to)
 	if w.to == idOf(last) {
 		last--
 	}
-	return keyOf(w.from)/aMinute == last/aMinute
+	return keyOf(w.from)/size == last/size
 }
 
 // options are of a listing of a window, or of its minutes.
@@ -314,7 +314,7 @@ func (d directory) options(w window) blob.ListOptions {
 	if w.wholeDay() {
 		o.StartFrom = ""
 	}
-	if w.withinMinute() {
+	if w.inOne(aMinute) {
 		o.Prefix += from[:len("01234567-")]
 	}
 	return o
@@ -324,7 +324,7 @@ func (d directory) groups(ctx context.Context, w window) (groups []group, err er
 	opts := d.options(w)
 	if opts.StartFrom != "" {
 		digits := len("01234567")
-		if w.withinMinute() {
+		if w.inOne(aMinute) {
 			digits = len("01234567-89ab")
 		}
 		opts.StartFrom = opts.StartFrom[:len(d.dir)+digits]
@@ -351,6 +351,9 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 	opts := d.options(w)
 	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
 	from, to := d.dir+w.from.String(), d.dir+w.to.String()
+	if w.inOne(aMillisecond) {
+		opts.Prefix = from[:len(d.dir)+len("01234567-89ab-")]
+	}
 	var plan candidate // its blobs are neighbours, but may be on two pages
 	plans := 0
 	finish := func() {
@@ -367,7 +370,7 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 		}
 		for _, item := range page.Items {
 			if item.Name < from { // a service from before version 2026-02-06, or a stray
-				if w.wholeDay() || w.withinMinute() {
+				if w.wholeDay() || w.inOne(aMinute) {
 					continue
 				}
 				return reading{ignored: true}, nil

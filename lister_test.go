@@ -677,6 +677,7 @@ func TestListOfTen(t *testing.T) {
 		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 110_000},
 		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 90_000},
 		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 80_000},
+		{"2,000 in one millisecond", now, slices.Repeat([]time.Time{now.Add(-time.Hour)}, 2000), 5, 4, 5_000_000},
 		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 4, 3, 180_000},
 	} {
 		inBubble(t, c.name, func(t *testing.T, server *emulator.Server) {

@@ -26,8 +26,8 @@ type window struct {
 	day
 	from, to uuid.UUID // to is the first ID after the window
 	start    uuid.UUID // where the part of the day begins that is wanted at all
-	// limit is the size of the page to ask for. A window that holds more is read up to there, or page by
-	// page if it is unbounded.
+	// limit is the size of a page. A window is read for about one page, and the rest is another window's. An unbounded
+	// window is read to its end, in pages of this size.
 	limit     int
 	unbounded bool
 }
@@ -124,7 +124,7 @@ func (w window) until(g group, now time.Time) window {
 	return w
 }
 
-// scan reads windows of days, each of another day, and yields their plans: the last plan of the first window first.
+// scan reads parts of days, at most one of each day, and yields their plans, newest first.
 type scan struct {
 	reader
 	page  int // how many blobs a window should hold
@@ -141,9 +141,12 @@ type scan struct {
 	turns   chan struct{} // one for each request under way
 	used    int           // windows
 	yielded int           // plans
+	vain    int           // windows and days without plans
 	perDay  float64       // how many blobs a day is expected to hold; infinite if unknown
-	over    string        // a container of which nothing more is read: its listing has failed, or it was read as a whole
-	ignored bool          // the service does not know where to begin a listing
+	// over is the container whose rest is skipped, because a listing of it failed or all of it was read. One is enough:
+	// days are finished one after the other.
+	over    string
+	ignored bool // the service does not know where to begin a listing
 }
 
 // task is a window that is read.
@@ -159,6 +162,8 @@ type task struct {
 }
 
 const (
+	// perPlan is how many blobs a plan has in plans/: an entry and an object.
+	perPlan = 2
 	// reserve is the part of a page that a window should fill, because pages may hold a little more than expected.
 	reserve = 0.93
 	// spare is how many pages a window may fill that has others around it.
@@ -181,8 +186,9 @@ func (s *scan) run(ctx context.Context, days []window) iter.Seq2[candidate, erro
 	}
 }
 
-// each reads windows, some of them ahead of their turn, and yields their plans. It returns false when no more plans are
-// wanted.
+// each reads windows, some of them ahead of their turn, and yields their plans. What does not fit on the page of a window
+// is read by an each of its own, before the window's plans are yielded; the windows ahead wait meanwhile, and hold what
+// they have read. It returns false when no more plans are wanted.
 func (s *scan) each(ctx context.Context, tasks iter.Seq[*task]) bool {
 	next, stop := iter.Pull(tasks)
 	defer stop()
@@ -215,7 +221,7 @@ func (s *scan) more(ahead []*task) bool {
 	case len(ahead) >= s.ahead:
 		return false
 	case s.aimed:
-		wanted := 2 * float64(s.limit-s.yielded)
+		wanted := perPlan * float64(s.limit-s.yielded+s.vain)
 		for _, t := range ahead {
 			wanted -= t.expected
 		}
@@ -226,7 +232,7 @@ func (s *scan) more(ahead []*task) bool {
 
 func (s *scan) start(ctx context.Context, t *task) {
 	t.done = make(chan struct{})
-	if t.err != nil || t.container == s.over {
+	if t.err != nil {
 		close(t.done)
 		return
 	}
@@ -257,6 +263,9 @@ func (s *scan) finish(ctx context.Context, t *task) bool {
 		}
 	}
 	s.learn(t)
+	if len(t.got.plans) == 0 {
+		s.vain++
+	}
 	for _, p := range slices.Backward(t.got.plans) {
 		s.yielded++
 		if !s.yield(p, nil) {
@@ -272,18 +281,22 @@ func (s *scan) readWhole(ctx context.Context, t *task) {
 	s.ignored, s.over = true, t.container
 	whole := t.window
 	whole.from, whole.limit, whole.unbounded = firstID(t.date), blob.MaxPage, true
+	s.turns <- struct{}{}
 	t.got, t.err = s.read(ctx, whole)
+	<-s.turns
 	t.got.plans = slices.DeleteFunc(t.got.plans, func(p candidate) bool { return less(p.keys.plan, t.start) })
 }
 
-// days yields the first windows of each day. A day is read without asking for its minutes if it should fit on a page, or
-// if no page of it is in vain.
+// days yields the first windows of each day.
 func (s *scan) days(ctx context.Context, days []window) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		for _, d := range days {
-			d.start, d.limit, d.unbounded = d.from, s.page, s.ignored
+			d.start, d.limit = d.from, s.page
+			if s.ignored {
+				d.limit, d.unbounded = blob.MaxPage, true
+			}
 			tasks := s.whole
-			if !s.fits(d) {
+			if !s.unmapped(d) {
 				tasks = s.mapped
 			}
 			for t := range tasks(ctx, d) {
@@ -295,14 +308,15 @@ func (s *scan) days(ctx context.Context, days []window) iter.Seq[*task] {
 	}
 }
 
-// fits reports whether a window is read without asking for its minutes.
-func (s *scan) fits(w window) bool {
+// unmapped reports whether a day is read without asking for its minutes: because it should fit on a page, or because all
+// of its plans may be wanted anyway.
+func (s *scan) unmapped(w window) bool {
 	return !s.aimed || s.ignored || s.perDay*w.share(s.now)*surplus <= float64(s.page)
 }
 
 // whole yields a window that fits.
 func (s *scan) whole(_ context.Context, w window) iter.Seq[*task] {
-	return slices.Values([]*task{{window: w, density: &density{}, expected: max(2, s.perDay*w.share(s.now))}})
+	return slices.Values([]*task{{window: w, density: &density{}, expected: max(perPlan, s.perDay*w.share(s.now))}})
 }
 
 // mapped asks for the minutes of a day, and yields the windows that they are cut into, or the day as a whole if they say
@@ -312,13 +326,18 @@ func (s *scan) mapped(ctx context.Context, w window) iter.Seq[*task] {
 	if err != nil {
 		return slices.Values([]*task{{window: w, err: err}})
 	}
+	if len(groups) == 0 {
+		if s.vain++; s.vain > 1 { // not only today has none
+			s.perDay = 0
+		}
+	}
 	d := &density{perMinute: estimate(groups, w, 4*s.limit)}
 	if d.perMinute > 0 {
-		if s.perDay = d.expect(w, groups...) / w.share(s.now); s.fits(w) {
+		if s.perDay = d.expect(w, groups...) / w.share(s.now); s.unmapped(w) {
 			return s.whole(ctx, w)
 		}
 	} else if len(groups) < 3 { // a day that has just begun
-		d.perMinute = 2
+		d.perMinute = perPlan
 	}
 	return s.cut(ctx, w, groups, d)
 }
@@ -348,8 +367,10 @@ func (s *scan) cut(ctx context.Context, w window, groups []group, d *density) it
 			}
 			t.from, t.expected = s.begin(w, groups, d)
 			t.groups = t.within(groups)
-			t.unbounded = len(t.groups) == 1 && t.groups[0].fine()
 			w.to = t.from
+			if len(t.groups) == 1 && t.groups[0].fine() {
+				t.to, t.limit, t.unbounded = t.end(t.groups[0]), blob.MaxPage, true
+			}
 			groups = w.within(groups)
 			if !yield(t) {
 				return
@@ -362,12 +383,13 @@ func (s *scan) cut(ctx context.Context, w window, groups []group, d *density) it
 func (s *scan) begin(w window, groups []group, d *density) (from uuid.UUID, expected float64) {
 	aim := reserve * float64(s.page)
 	if s.aimed {
-		aim = min(aim, 2*(surplus*float64(max(1, s.limit-s.yielded))+1)) // the last plan of the range may lie behind it
+		// One more, because the range may end before the plan of its last group.
+		aim = min(aim, perPlan*(surplus*float64(max(1, s.limit-s.yielded))+1))
 	}
 	for _, g := range slices.Backward(groups) {
 		n := d.expect(w, g)
 		switch {
-		case g.fine() && expected > 0 && expected+n > aim:
+		case expected >= aim, g.fine() && expected > 0 && expected+n > aim:
 			return from, expected
 		case !g.fine() && expected+n > aim:
 			passed := w.until(g, s.now)
@@ -405,16 +427,13 @@ func (s *scan) learn(t *task) {
 	case t.groups == nil:
 		s.perDay = float64(t.got.blobs) / t.share(s.now)
 	case s.aimed && t.got.blobs == 0:
-		*t.density = density{} // a part of a minute, and not the right one
+		*t.density = density{} // the plans of the minute lie elsewhere in it: its milliseconds will tell
 	default:
 		t.density.learn(read, t.groups, t.got.blobs)
 	}
 }
 
 func (s *scan) groupsOf(ctx context.Context, w window) ([]group, error) {
-	if w.container == s.over {
-		return nil, nil
-	}
 	s.turns <- struct{}{}
 	defer func() { <-s.turns }()
 	groups, err := s.reader.groups(ctx, w)
@@ -437,7 +456,7 @@ type density struct{ perMinute, perMillisecond float64 }
 func (d *density) expect(w window, groups ...group) (n float64) {
 	for _, g := range groups {
 		if g.fine() {
-			n += max(2, d.perMillisecond) * w.overlap(g) / aMillisecond
+			n += max(perPlan, d.perMillisecond) * w.overlap(g) / aMillisecond
 		} else {
 			n += d.perMinute * w.overlap(g) / aMinute
 		}
@@ -461,17 +480,17 @@ func estimate(groups []group, w window, latest int) (perMinute float64) {
 	if n >= minutes {
 		return 0
 	}
-	return -2 * math.Log(1-n/minutes) * minutes / n
+	return -perPlan * math.Log(1-n/minutes) * minutes / n
 }
 
 // count takes in the milliseconds of a minute that have plans. The last of them tells how much of the minute has passed,
-// or how much of it was wanted, unless there are very few.
+// or was wanted if a filter cuts it, unless there are very few.
 func (d *density) count(g group, fine []group) {
 	passed := float64(aMinute)
 	if n := len(fine); n > 2 {
 		passed = float64(fine[n-1].from + aMillisecond - g.from)
 	}
-	d.perMinute = max(2, 2*float64(len(fine))*aMinute/passed)
+	d.perMinute = max(perPlan, perPlan*float64(len(fine))*aMinute/passed)
 }
 
 // learn takes in how many blobs the groups of a window hold.
@@ -488,7 +507,7 @@ func (d *density) learn(w window, groups []group, blobs int) {
 	case milliseconds > 0:
 		d.perMillisecond = float64(blobs) / milliseconds
 	case minutes > 0:
-		now := max(2, float64(blobs)/minutes)
+		now := max(perPlan, float64(blobs)/minutes)
 		if was := d.perMinute; was > 0 {
 			now = min(max(now, was/growth), was*growth)
 		}

@@ -3,6 +3,7 @@ package azblob
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,7 +61,7 @@ func (s *shelf) read(ctx context.Context, w window) (reading, error) {
 	if err := s.request(ctx); err != nil {
 		return reading{}, err
 	}
-	if s.startless && !w.wholeDay() && !w.withinMinute() {
+	if s.startless && !w.wholeDay() && !w.inOne(aMinute) {
 		return reading{ignored: true}, nil
 	}
 	got := reading{to: w.to}
@@ -75,6 +76,7 @@ func (s *shelf) read(ctx context.Context, w window) (reading, error) {
 		got.plans = append(got.plans, p)
 	}
 	got.blobs = 2 * len(ids)
+	s.requests.Add(int64(max(0, got.blobs-1) / max(4, min(w.limit, fullPage)))) // further pages
 	return got, nil
 }
 
@@ -83,7 +85,7 @@ func (s *shelf) groups(ctx context.Context, w window) (groups []group, err error
 		return nil, err
 	}
 	size := uint64(aMinute)
-	if w.withinMinute() {
+	if w.inOne(aMinute) {
 		size = aMillisecond
 	}
 	w.from = idOf(keyOf(w.from) / size * size)
@@ -209,8 +211,8 @@ func TestWindows(t *testing.T) {
 									t.Errorf("%s: %d requests at once", what, most)
 								}
 								budget := budgetOf(name, n, page, limit, aimed)
-								if startless { // learned by one request in vain
-									budget++
+								if startless { // learned by one request in vain, and then the whole day
+									budget += 1 + 2*n/fullPage
 								}
 								if requests := int(s.requests.Load()); requests > budget {
 									t.Errorf("%s: %d requests, want at most %d", what, requests, budget)
@@ -248,6 +250,62 @@ func budgetOf(density string, n, page, limit int, aimed bool) int {
 		budget += n / page / 8
 	}
 	return budget
+}
+
+// TestWindowsOfManyDays counts round trips and what is under way at once where most days are empty, and where the service
+// ignores where a listing should begin.
+func TestWindowsOfManyDays(t *testing.T) {
+	for name, c := range map[string]struct {
+		days, plans  int // in each of the last three days; the others are empty
+		startless    bool
+		limit, most  int
+		trips, asked int
+	}{
+		"empty days before ten plans":          {days: 60, plans: 10, limit: 10, most: 64, trips: 6, asked: 64},
+		"empty days before one plan":           {days: 60, plans: 1, limit: 1, most: 64, trips: 10, asked: 64},
+		"all plans of a service without begin": {days: 3, plans: 3000, startless: true, most: 4, trips: 12, asked: 16},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 1))
+			many := shelves{}
+			var days []window
+			for i := range c.days {
+				n := 0
+				if i >= c.days-3 {
+					n = c.plans
+				}
+				s := newShelf(n, random, densities["uniform"](n, random))
+				s.container, s.date = fmt.Sprint(i), s.date.AddDate(0, 0, -i)
+				for j, id := range s.ids {
+					binary.BigEndian.PutUint64(s.ids[j][:], keyOf(id)-uint64(i)*aDay)
+				}
+				s.startless, s.latency = c.startless, time.Second
+				many[s.container], days = s, append(days, s.whole())
+			}
+			page := fullPage
+			if c.limit > 0 {
+				page = 4 * (c.limit + 1)
+			}
+			scan := &scan{reader: many, page: page, ahead: c.most, limit: c.limit, aimed: c.limit > 0, now: days[0].date.AddDate(0, 0, 1)}
+			started, got := time.Now(), 0
+			for _, err := range scan.run(t.Context(), days) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got++; got == c.limit {
+					break
+				}
+			}
+			asked, most := 0, 0
+			for _, s := range many {
+				asked, most = asked+int(s.requests.Load()), max(most, int(s.most.Load()))
+			}
+			trips := int(time.Since(started) / time.Second)
+			if trips > c.trips || asked > c.asked || most > c.most {
+				t.Errorf("%s: %d plans in %d round trips and %d requests, %d at once", name, got, trips, asked, most)
+			}
+		})
+	}
 }
 
 // FuzzWindows reads days of any density, by windows of any size and with any number ahead, from any place to any other.
