@@ -295,11 +295,11 @@ func TestUndoBesideACreate(t *testing.T) {
 		second := server.Transport()
 		second.Inject(refused())
 		signal := sync.OnceFunc(func() { close(undone) })
-		second.SetGate(&between{emulator.DeleteBlob, "open/", func() { signal(); <-created }})
+		second.SetGate(&between{op: emulator.DeleteBlob, blob: "open/", do: func() { signal(); <-created }})
 		first := server.Transport()
 		var loser error
 		var both sync.WaitGroup
-		first.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
+		first.SetGate(&between{op: emulator.PutBlob, blob: "-entry.json", do: func() {
 			both.Go(func() {
 				loser = onEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other)
 				signal()
@@ -323,7 +323,7 @@ func TestUndoBesideACreate(t *testing.T) {
 		again := *plan
 		frozen := server.Transport()
 		frozen.Inject(refused())
-		frozen.SetGate(&between{emulator.BatchDelete, "", func() {
+		frozen.SetGate(&between{op: emulator.BatchDelete, blob: "", do: func() {
 			settled(t, onEmulator(t, server))
 			if err := onEmulator(t, server).Create(t.Context(), &again); err != nil {
 				t.Error(err)

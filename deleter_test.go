@@ -157,7 +157,7 @@ func TestDeleteBesideOthers(t *testing.T) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, plantest.Full())
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.DeleteBlob, "", func() {
+		transport.SetGate(&between{op: emulator.DeleteBlob, blob: "", do: func() {
 			if err := v.UpdatePlan(t.Context(), plan); err != nil {
 				t.Error(err)
 			}

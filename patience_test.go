@@ -97,7 +97,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 	inBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {
 		plan, _ := completionBroken(emulator.DeleteBlob, "open/")(t, worldOf(server), plantest.Small())
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.DeleteBlob, "open/", func() {
+		transport.SetGate(&between{op: emulator.DeleteBlob, blob: "open/", do: func() {
 			for c := range server.Containers() {
 				server.Put(c, "open/"+plan.ID.String(), nil, nil)
 			}
@@ -248,7 +248,7 @@ func TestUndoMeetsALaterEntry(t *testing.T) {
 		again := *plan
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		transport.SetGate(&between{emulator.DeleteBlob, "-entry.json", func() {
+		transport.SetGate(&between{op: emulator.DeleteBlob, blob: "-entry.json", do: func() {
 			settled(t, onEmulator(t, server))
 			if err := onEmulator(t, server).Create(t.Context(), &again); err != nil {
 				t.Error(err)
@@ -272,7 +272,7 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 		transport.Inject(
 			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
 			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
-		transport.SetGate(&between{emulator.DeleteBlob, "-object.json", func() {
+		transport.SetGate(&between{op: emulator.DeleteBlob, blob: "-object.json", do: func() {
 			v := onEmulator(t, server)
 			now := reread(t, v, plan)
 			now.State.Status = workflow.Running
@@ -475,7 +475,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		driver.Complete(plan)
 		other := *plan
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
+		transport.SetGate(&between{op: emulator.PutBlob, blob: "-entry.json", do: func() {
 			dying := server.Transport()
 			dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
 			_ = onEmulator(t, server, azblob.WithTransport(dying), azblob.WithGracePeriod(short), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), &other)
@@ -545,7 +545,7 @@ func TestMarginIsAQuarter(t *testing.T) {
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	inBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }})
+		transport.SetGate(&between{op: emulator.HeadBlob, blob: "", do: func() { time.Sleep(20 * time.Second) }})
 		v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
 		plan := created(t, onEmulator(t, server), plantest.Small())
 		busy := make(chan struct{})

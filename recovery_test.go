@@ -344,7 +344,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
 		time.Sleep(pastGrace)
 		slow := server.Transport()
-		slow.SetGate(&between{emulator.HeadBlob, "-object.json", func() {
+		slow.SetGate(&between{op: emulator.HeadBlob, blob: "-object.json", do: func() {
 			if err := onEmulator(t, server).Create(t.Context(), plan); err != nil {
 				t.Error(err)
 			}
@@ -363,7 +363,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		plan, again := created(t, v, eachKind()), eachKind()
 		again.ID = plan.ID
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.HeadBlob, "blocks/", func() {
+		transport.SetGate(&between{op: emulator.HeadBlob, blob: "blocks/", do: func() {
 			if err := errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)); err != nil {
 				t.Error(err)
 			}
@@ -387,7 +387,7 @@ func TestRecoveryBesideAnUpdate(t *testing.T) {
 		time.Sleep(pastGrace)
 		action := plan.Blocks[0].Sequences[0].Actions[0]
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.BatchDelete, "", func() {
+		transport.SetGate(&between{op: emulator.BatchDelete, blob: "", do: func() {
 			action.Descr = "written late"
 			if err := v.UpdateAction(t.Context(), action); err != nil {
 				t.Error(err)

@@ -420,7 +420,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(emulator.Answer(404, "BlobNotFound")),
 			emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
 		first := server.Transport()
-		first.SetGate(&between{emulator.PutBlob, "-entry.json", func() {
+		first.SetGate(&between{op: emulator.PutBlob, blob: "-entry.json", do: func() {
 			if err := onEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other); !errors.Is(err, storage.ErrDenied) {
 				t.Errorf("the second: %v", err)
 			}
@@ -474,7 +474,7 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 		},
 		"by two": func(t *testing.T, server *emulator.Server) {
 			transport := server.Transport()
-			transport.SetGate(&between{emulator.PutBlob, "actions/", func() {
+			transport.SetGate(&between{op: emulator.PutBlob, blob: "actions/", do: func() {
 				if _, err := onEmulator(t, server).Recover(t.Context(), thorough); err != nil {
 					t.Error(err)
 				}

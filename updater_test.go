@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -250,7 +251,7 @@ func TestUpdateUnknown(t *testing.T) {
 		plan.State.Status = workflow.Running
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
-		transport.SetGate(&between{emulator.HeadBlob, "", func() {
+		transport.SetGate(&between{op: emulator.HeadBlob, blob: "", do: func() {
 			theirs := reread(t, other, plan)
 			theirs.Name = "theirs"
 			if err := other.UpdatePlan(t.Context(), theirs); err != nil {
@@ -269,13 +270,12 @@ type between struct {
 	op   emulator.Op
 	blob string // a part of the blob's name, or of the prefix of a listing
 	do   func()
+	done atomic.Bool
 }
 
 func (b *between) Enter(_ context.Context, r emulator.Request) error {
-	if r.Op == b.op && strings.Contains(r.Blob+r.Prefix, b.blob) && b.do != nil {
-		do := b.do
-		b.do = nil
-		do()
+	if r.Op == b.op && strings.Contains(r.Blob+r.Prefix, b.blob) && !b.done.Swap(true) {
+		b.do()
 	}
 	return nil
 }
@@ -435,7 +435,7 @@ func TestTwoCompletions(t *testing.T) {
 	complete := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, do func()) error {
 		t.Helper()
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.PutBlob, "-object.json", do})
+		transport.SetGate(&between{op: emulator.PutBlob, blob: "-object.json", do: do})
 		return onEmulator(t, server, azblob.WithTransport(transport)).UpdatePlan(t.Context(), plan)
 	}
 	inBubble(t, "a later completion keeps its object", func(t *testing.T, server *emulator.Server) {
@@ -615,7 +615,7 @@ func TestUpdateBesideADelete(t *testing.T) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, plantest.Full())
 		transport := server.Transport()
-		transport.SetGate(&between{emulator.BatchDelete, "", func() {
+		transport.SetGate(&between{op: emulator.BatchDelete, blob: "", do: func() {
 			if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("Read beside the Delete: %v", err)
 			}
