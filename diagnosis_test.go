@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/planvault/azblob/internal/blob"
 )
 
 var (
@@ -114,6 +117,26 @@ func TestDiagnose(t *testing.T) {
 	for i, u := range used {
 		if !u {
 			t.Errorf("no combination comes to row %d", i)
+		}
+	}
+}
+
+// TestEachRecentBlobCounts makes one blob of a plan recent at a time: whichever it is, its writer may still be at work.
+func TestEachRecentBlobCounts(t *testing.T) {
+	const grace = 10 * time.Minute
+	seen := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	old, fresh := seen.Add(-time.Hour), seen.Add(-time.Minute)
+	for i, name := range []string{"none", "marker", "delete marker", "entry", "object", "sub-object"} {
+		at := func(blobOf int) *blob.Item {
+			item := &blob.Item{Properties: blob.Properties{LastModified: old}}
+			if blobOf == i {
+				item.LastModified = fresh
+			}
+			return item
+		}
+		d := diagnosis{planBlobs: planBlobs{marker: at(1), deleteMarker: at(2), entry: at(3), object: at(4), parts: []blob.Item{*at(5)}, partsListed: true, seen: seen}, grace: grace}
+		if s := d.signs(false); s.recent != (i > 0) || s.recentDelete != (i == 2) {
+			t.Errorf("with a recent %s: recent %v, recentDelete %v", name, s.recent, s.recentDelete)
 		}
 	}
 }
