@@ -101,7 +101,7 @@ var mutants = []mutant{
 	{"grace: by the client's clock", "writes.go", "at.Sub(item.LastModified)-margin(grace) <= grace", "time.Since(item.LastModified)-margin(grace) <= grace", "TestRecoveryLeaves"},
 	{"grace: no margin", "writes.go", "at.Sub(item.LastModified)-margin(grace) <= grace", "at.Sub(item.LastModified) <= grace", "TestRecoveryLeaves"},
 	{"grace: the entry's age does not count", "diagnosis.go", "range d.all() {\n\t\ts.recent", "range (planBlobs{marker: d.marker, deleteMarker: d.deleteMarker, parts: d.parts}).all() {\n\t\ts.recent", "TestEachRecentBlobCounts"},
-	{"grace: by the time of the request", "diagnosis.go", "s.recent = s.recent || recent(item, d.seen, d.grace)", "s.recent = s.recent || recent(item, item.Seen, d.grace)", "TestRecoveryLooks"},
+	{"grace: by the time of the request", "diagnosis.go", "s.recent = s.recent || recent(item, d.seen, d.grace)", "s.recent = s.recent || recent(item, item.Seen, d.grace)", "TestEachRecentBlobCounts"},
 	{"grace: Recovery removes blobs that were written since it looked", "remains.go", "if item.LastModified.Before(d.seen) {", "if true {", "TestRecoveryBeside"},
 	{"grace: a late Create succeeds", "creator.go", "if time.Since(started) > c.v.grace {", "if false {", "TestCreateBeyond"},
 	{"grace: a Create never gives up", "writes.go", "deadline := started.Add(v.grace)", "deadline := started.Add(1000 * v.grace)", "TestCreateBeyond"},
