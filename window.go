@@ -238,10 +238,15 @@ func (s *scan) start(ctx context.Context, t *task) {
 	}
 	s.readers.Go(func() {
 		defer close(t.done)
-		s.turns <- struct{}{}
-		defer func() { <-s.turns }()
-		t.got, t.err = s.read(ctx, t.window)
+		t.got, t.err = s.inTurn(ctx, t.window)
 	})
+}
+
+// inTurn reads a window when fewer requests are under way than may be.
+func (s *scan) inTurn(ctx context.Context, w window) (reading, error) {
+	s.turns <- struct{}{}
+	defer func() { <-s.turns }()
+	return s.read(ctx, w)
 }
 
 // finish yields the plans of a window. What did not fit on its page comes first.
@@ -281,9 +286,7 @@ func (s *scan) readWhole(ctx context.Context, t *task) {
 	s.ignored, s.over = true, t.container
 	whole := t.window
 	whole.from, whole.limit, whole.unbounded = firstID(t.date), blob.MaxPage, true
-	s.turns <- struct{}{}
-	t.got, t.err = s.read(ctx, whole)
-	<-s.turns
+	t.got, t.err = s.inTurn(ctx, whole)
 	t.got.plans = slices.DeleteFunc(t.got.plans, func(p candidate) bool { return less(p.keys.plan, t.start) })
 }
 
