@@ -45,7 +45,7 @@ type writeCall struct {
 	bad bool
 	// cut means that the call may have been interrupted: the process may have died, or the context ended.
 	cut bool
-	// again means that the call repeats one that was cut.
+	// again means that the call repeats an interrupted call.
 	again bool
 	// faulty means that the call met temporary faults.
 	faulty bool
