@@ -1,0 +1,58 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Members keeps who works on a store, so that several engines can share it. Package fleet is built on it. A
+// vault that implements Members keeps the records beside its plans. All methods are safe for concurrent use.
+//
+// The errors are those of [Vault]. After [ErrUnknown], the same call may be repeated on the same vault.
+type Members interface {
+	// AddMember stores the record of a new member, its ID, Name and Started, and returns its version. The ID
+	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means
+	// that the ID is taken. On a vault that accepts updates without versions, AddMember returns ErrInvalid.
+	AddMember(ctx context.Context, m Member) (version string, err error)
+	// RenewMember stores the record again, if it still has the version m.Version, and returns its new version.
+	// ErrConflict and ErrNotFound mean that somebody else has changed or removed the record.
+	RenewMember(ctx context.Context, m Member) (version string, err error)
+	// FindMember returns the record of a member, or ErrNotFound.
+	FindMember(ctx context.Context, id uuid.UUID) (Member, error)
+	// Roster returns all members, and the requests to stop plans.
+	Roster(ctx context.Context) (Roster, error)
+	// RemoveMember removes a record that has this version. It returns ErrConflict if the record has another
+	// version, and ErrNotFound if there is none.
+	RemoveMember(ctx context.Context, id uuid.UUID, version string) error
+	// RequestStop asks the owner of a plan to stop it. It returns nil if the request is stored, also if an
+	// earlier one was. It does not look at the plan.
+	RequestStop(ctx context.Context, plan uuid.UUID) error
+	// RemoveStop removes a request that has this version. It returns nil if there is none, and ErrConflict if
+	// it has another version.
+	RemoveStop(ctx context.Context, plan uuid.UUID, version string) error
+}
+
+// Member is the record of a process that works on a store.
+type Member struct {
+	ID      uuid.UUID
+	Name    string    // for people
+	Started time.Time // by the member's own clock, for people
+	Renewed time.Time // when the record was last stored, by the store's clock
+	Version string
+}
+
+// StopRequest asks the owner of a plan to stop it.
+type StopRequest struct {
+	Plan      uuid.UUID
+	Requested time.Time // by the store's clock
+	Version   string
+}
+
+// Roster is what a store knows of a fleet at one time.
+type Roster struct {
+	Members []Member
+	Stops   []StopRequest
+	Now     time.Time // the store's clock
+}
