@@ -51,8 +51,8 @@ type Plan struct {
 	// RuntimeUpdate is when the engine last worked on the plan. Only the engine uses it; the vault stores it
 	// unchanged.
 	RuntimeUpdate time.Time `json:"runtimeUpdate,omitzero"`
-	// Owner is the node that runs the plan, uuid.Nil for none. Epoch counts the owners of the plan: it grows
-	// by one with each claim and takeover, and is 0 until the first. Package fleet sets both.
+	// Owner is the ID of the node that runs the plan, a UUIDv7, or uuid.Nil for none. Epoch counts the claims
+	// and takeovers of the plan, and is 0 until the first. Package fleet sets both.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	Epoch int64     `json:"epoch,omitzero"`
 }

@@ -186,7 +186,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 			}
 		case map[string]any:
 			objects++
-			for _, name := range []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate"} {
+			for _, name := range []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate", "owner", "epoch"} {
 				v[name] = 1
 				text, err := json.Marshal(whole)
 				if err != nil {

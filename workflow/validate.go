@@ -135,6 +135,7 @@ func (v *validator) fields(at *place, o Object) {
 		c.time("SubmitTime", o.SubmitTime)
 		c.time("RuntimeUpdate", o.RuntimeUpdate)
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
+		c.owner(o)
 	case *Checks:
 		c.duration("Delay", o.Delay)
 	case *Block:
@@ -177,6 +178,20 @@ func (c fieldChecks) action(a *Action) {
 		c.time(field+"Start", attempt.Start)
 		c.time(field+"End", attempt.End)
 		c.wrapped(field+"Err", attempt.Err)
+	}
+}
+
+// owner checks that a plan has an owner exactly if it has an epoch. An owner's ID is a UUIDv7.
+func (c fieldChecks) owner(p *Plan) {
+	switch {
+	case p.Epoch < 0:
+		c.bad(c.at, "Epoch", "%d is negative", p.Epoch)
+	case p.Owner == uuid.Nil && p.Epoch > 0:
+		c.bad(c.at, "Owner", "is nil in epoch %d", p.Epoch)
+	case p.Owner != uuid.Nil && p.Epoch == 0:
+		c.bad(c.at, "Epoch", "is 0, but the plan has an owner")
+	case p.Owner != uuid.Nil && !IsV7(p.Owner):
+		c.bad(c.at, "Owner", "%s is not a UUIDv7", p.Owner)
 	}
 }
 

@@ -29,7 +29,7 @@ func CheckID(id uuid.UUID) error {
 }
 
 // CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
-// [workflow.Validate] finds, IDs too far ahead, statuses and attempts of a plan that has begun, and, if reg
+// [workflow.Validate] finds, IDs too far ahead, statuses, attempts and owner of a plan that has begun, and, if reg
 // is not nil, plugins that it lacks and requests that do not fit their plugins.
 func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
@@ -152,8 +152,15 @@ func asAuthored(o workflow.Object, bad func(field, problem string)) {
 	if s := o.Header().State.Status; s != workflow.NotStarted {
 		bad("State.Status", "is "+s.String()+": all statuses of a new plan are NotStarted")
 	}
-	if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
-		bad("Attempts", "is not empty: a new plan has no attempts")
+	switch o := o.(type) {
+	case *workflow.Action:
+		if len(o.Attempts) > 0 {
+			bad("Attempts", "is not empty: a new plan has no attempts")
+		}
+	case *workflow.Plan:
+		if o.Owner != uuid.Nil {
+			bad("Owner", "is set: a new plan has no owner")
+		}
 	}
 }
 

@@ -235,9 +235,10 @@ func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
 func (s *stage) agrees(name string, p *workflow.Plan, r storage.ListResult) {
 	s.Helper()
 	if r.ID != p.ID || r.GroupID != p.GroupID || r.Name != p.Name || r.Descr != p.Descr || !r.SubmitTime.Equal(p.SubmitTime) ||
+		r.Owner != p.Owner || r.Epoch != p.Epoch ||
 		r.State.Status != p.State.Status || !r.State.Start.Equal(p.State.Start) || !r.State.End.Equal(p.State.End) {
-		s.Errorf("%s returns %+.200v\nfor the plan %s of group %s, %.60q, %.60q, submitted %v, %+v",
-			name, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
+		s.Errorf("%s returns %+.200v\nfor the plan %s of group %s, %.60q, %.60q, submitted %v, of owner %s in epoch %d, %+v",
+			name, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.Owner, p.Epoch, p.State)
 	}
 }
 
@@ -343,6 +344,9 @@ func start(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 
 // moment is a time with nanoseconds and a zone, which are easily lost.
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+
+// node is an owner.
+var node = uuid.MustParse("019b7ca9-8f2e-7000-8000-00000000f1ee")
 
 // finishParts gives all sub-objects of a running plan their last states, and stores them concurrently.
 func finishParts(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {

@@ -37,6 +37,10 @@ func BadFields() []BadPlan {
 		{"Reason", "there is no failure reason 99", func(p *workflow.Plan) { p.Reason = 99 }},
 		{"SubmitTime", "the year 10000 ", func(p *workflow.Plan) { p.SubmitTime = afterAll }},
 		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},
+		{"Epoch", "-1 is negative", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), -1 }},
+		{"Epoch", "is 0, but the plan has an owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 0 }},
+		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.Nil, 1 }},
+		{"Owner", "is not a UUIDv7", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.New(), 1 }},
 		{"State.Status", "there is no status 99", func(p *workflow.Plan) { p.State.Status = 99 }},
 		{"State.Start", "the year -1 ", func(p *workflow.Plan) { p.State.Start = beforeAll }},
 		{"PreChecks.Delay", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
@@ -131,14 +135,15 @@ func BadTrees() []BadPlan {
 	}
 }
 
-// BadNewPlans returns plans that are wrong only when they are new: they have begun, or their IDs are too far
-// ahead.
+// BadNewPlans returns plans that are wrong only when they are new: they have begun, they have an owner, or
+// their IDs are too far ahead.
 func BadNewPlans() []BadPlan {
 	ahead := func() uuid.UUID { return workflow.NewV7At(time.Now().Add(25 * time.Hour)) }
 	const tooFar = "lies more than a day ahead"
 	list := []BadPlan{
 		{"ID", tooFar, func(p *workflow.Plan) { setID(p, ahead()) }},
 		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
+		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
 		{"PreChecks.Actions[0].Attempts", "a new plan has no attempts", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},
