@@ -10,7 +10,8 @@ import (
 // Members keeps who works on a store, so that several engines can share it. Package fleet is built on it. A
 // vault that implements Members keeps the records beside its plans. All methods are safe for concurrent use.
 //
-// The errors are those of [Vault]. After [ErrUnknown], the same call may be repeated on the same vault.
+// The errors are those of [Vault]. A name of more than 1,000 bytes, an ID that is not a UUIDv7, and an empty
+// version are [ErrInvalid]. After [ErrUnknown], the same call may be repeated on the same vault.
 type Members interface {
 	// AddMember stores the record of a new member, its ID, Name and Started, and returns its version. The ID
 	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means
@@ -21,7 +22,7 @@ type Members interface {
 	RenewMember(ctx context.Context, m Member) (version string, err error)
 	// FindMember returns the record of a member, or ErrNotFound.
 	FindMember(ctx context.Context, id uuid.UUID) (Member, error)
-	// Roster returns all members, and the requests to stop plans.
+	// Roster returns all members and all requests to stop plans, each in the order of the IDs.
 	Roster(ctx context.Context) (Roster, error)
 	// RemoveMember removes a record that has this version. It returns ErrConflict if the record has another
 	// version, and ErrNotFound if there is none.

@@ -7,7 +7,8 @@
 //   - Create: [CheckNew], [Complete], and [Version] for every object;
 //   - updates: [CheckUpdate], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];
-//   - List and Search: [CheckFilters], [ChooseID] and [Choose].
+//   - List and Search: [CheckFilters], [ChooseID] and [Choose];
+//   - the methods of [storage.Members]: [CheckNewMember], [CheckRenewedMember] and [CheckRecordVersion].
 //
 // Package storage/storagetest proves that the vault keeps the contract.
 package driver

@@ -2,8 +2,8 @@
 // their unit tests. It also answers questions that the words of the contract leave open.
 //
 // A plan is stored as JSON, so nothing is shared with callers. Each call takes effect at one instant: there
-// are no unfinished creates or deletes, and ErrUnknown is never returned. Everything is lost when the process
-// ends.
+// are no unfinished creates or deletes, and ErrUnknown is never returned. The store's clock is that of the
+// process. Everything is lost when the process ends.
 package memvault
 
 import (
@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 
 	"github.com/google/uuid"
@@ -22,11 +21,14 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store holds plans. Several vaults can share it, as several processes share an account.
+// Store holds plans, members and stop requests. Several vaults can share it, as several processes share an
+// account.
 type Store struct {
 	mu       sync.Mutex // held by every call from start to end
 	plans    map[uuid.UUID]*record
-	versions int // the number of versions so far; none is used twice
+	members  map[uuid.UUID]storage.Member
+	stops    map[uuid.UUID]storage.StopRequest // by plan
+	versions int                               // the number of versions so far; none is used twice
 }
 
 // record is a stored plan.
@@ -47,7 +49,13 @@ type part struct {
 }
 
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{plans: map[uuid.UUID]*record{}} }
+func NewStore() *Store {
+	return &Store{
+		plans:   map[uuid.UUID]*record{},
+		members: map[uuid.UUID]storage.Member{},
+		stops:   map[uuid.UUID]storage.StopRequest{},
+	}
+}
 
 // Open returns a vault on the store: another node, or the same node after a restart. The registry has the
 // types of requests and responses; if it is nil, they are read as json.RawMessage.
@@ -66,7 +74,7 @@ type Option func(*Vault)
 // overwrite whatever is stored. Default: such an update is ErrInvalid.
 func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
-// Vault is a storage.Vault in memory.
+// Vault is a [storage.Vault] with [storage.Members] in memory.
 type Vault struct {
 	store       *Store
 	reg         *registry.Register
@@ -300,8 +308,7 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 
 // encode makes a new version of an object.
 func (s *Store) encode(o workflow.Object) (part, error) {
-	s.versions++
-	version := driver.Version(strconv.Itoa(s.versions), o)
+	version := driver.Version(s.version(), o)
 	o = withoutChildren(o)
 	o.Header().State.ETag = version
 	text, err := json.Marshal(o)

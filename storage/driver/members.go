@@ -1,0 +1,70 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// MaxMemberName is how many bytes the name of a member may have.
+const MaxMemberName = 1000
+
+// CheckNewMember returns [storage.ErrInvalid] with every wrong field of a new member's record: an ID that is
+// not a UUIDv7, a name that is too long or not valid UTF-8, or a version. unversioned says that the vault
+// accepts updates without versions. Such a vault has no members, because those updates would take effect
+// after a takeover.
+func CheckNewMember(m storage.Member, unversioned bool) error {
+	errs := memberErrors(m)
+	if m.Version != "" {
+		errs = append(errs, Invalid("Member.Version", "%.100q is set: a new record has no version", m.Version))
+	}
+	if unversioned {
+		errs = append(errs, fmt.Errorf("%w: the vault accepts updates without versions, which nothing can fence: open it without WithUnversionedUpdates", storage.ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckRenewedMember returns [storage.ErrInvalid] with every wrong field of a record that is to replace the
+// one with its version.
+func CheckRenewedMember(m storage.Member) error {
+	return errors.Join(append(memberErrors(m), CheckRecordVersion(m.Version))...)
+}
+
+func memberErrors(m storage.Member) (errs []error) {
+	if !workflow.IsV7(m.ID) {
+		errs = append(errs, Invalid("Member.ID", "%s is not a UUIDv7", m.ID))
+	}
+	switch {
+	case !utf8.ValidString(m.Name):
+		errs = append(errs, Invalid("Member.Name", "is not valid UTF-8"))
+	case len(m.Name) > MaxMemberName:
+		errs = append(errs, Invalid("Member.Name", "has %d bytes, at most %d are allowed", len(m.Name), MaxMemberName))
+	}
+	if y := m.Started.UTC().Year(); y < 1 || y > 9999 {
+		errs = append(errs, Invalid("Member.Started", "the year %d can't be written as RFC 3339", y))
+	}
+	return errs
+}
+
+// CheckRecordVersion returns [storage.ErrInvalid] for what can't be the version of a member or a stop
+// request: it is empty, or has other characters than visible ASCII.
+func CheckRecordVersion(version string) error {
+	if version == "" {
+		return Invalid("Version", "is empty: give the version that was read or stored last")
+	}
+	for _, c := range []byte(version) {
+		if c <= ' ' || c > '~' {
+			return Invalid("Version", "%.100q is not a version of this vault", version)
+		}
+	}
+	return nil
+}
+
+// OldestFirst compares IDs in the order of a [storage.Roster]: UUIDv7s sort by time.
+func OldestFirst(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
