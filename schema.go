@@ -145,6 +145,8 @@ const (
 	metaSchema     = "schema"
 	metaAttempts   = "attempts"
 	metaCut        = "cut" // the fields that were too long, separated by commas; the entry has them whole
+	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
+	metaEpoch      = "epoch"
 	metaLayout     = "planvaultlayout"
 	metaGrace      = "grace" // of a marker: its writer's grace period
 )
@@ -165,6 +167,9 @@ func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string,
 	}
 	if p.GroupID != uuid.Nil {
 		m[metaGroupID] = p.GroupID.String()
+	}
+	if p.Epoch != 0 {
+		m[metaOwner], m[metaEpoch] = p.Owner.String(), strconv.FormatInt(p.Epoch, 10)
 	}
 	room := blob.MaxMetadata - len(metaName) - len(metaDescr)
 	for name, value := range m {
@@ -257,10 +262,28 @@ func parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage
 	if r.State, err = parseState(m); err != nil {
 		return r, nil, err
 	}
+	if r.Owner, r.Epoch, err = parseOwner(m); err != nil {
+		return r, nil, err
+	}
 	if text := m[metaCut]; text != "" {
 		cut = strings.Split(text, ",")
 	}
 	return r, cut, nil
+}
+
+// parseOwner parses the owner and the epoch in a plan's metadata, which has both or neither.
+func parseOwner(m map[string]string) (owner uuid.UUID, epoch int64, err error) {
+	ownerText, owned := m[metaOwner]
+	epochText, counted := m[metaEpoch]
+	if !owned && !counted {
+		return uuid.Nil, 0, nil
+	}
+	owner, ok := parseID(ownerText)
+	epoch, err = strconv.ParseInt(epochText, 10, 64)
+	if !ok || !workflow.IsV7(owner) || err != nil || epoch < 1 {
+		return uuid.Nil, 0, fmt.Errorf("%w: metadata %s is %q and %s is %q: they should be a UUIDv7 and a number from 1", storage.ErrCorrupt, metaOwner, ownerText, metaEpoch, epochText)
+	}
+	return owner, epoch, nil
 }
 
 func parseState(m map[string]string) (s workflow.State, err error) {

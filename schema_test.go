@@ -45,7 +45,7 @@ func goldenPlan() *workflow.Plan {
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
-		RuntimeUpdate: at.Add(time.Hour),
+		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3,
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -167,6 +167,7 @@ func TestGoldenMetadata(t *testing.T) {
 		m, e := partMetadata(o, "write-3")
 		note(kind.String(), m, e)
 	}
+	plan.Owner, plan.Epoch = uuid.Nil, 0
 	plan.GroupID, plan.Name, plan.Descr = uuid.Nil, strings.Repeat("name ", 2000), strings.Repeat("описание ", 2000)
 	m, e = planMetadata(plan, typeEntry, "write-4")
 	note("cut entry", m, e)
@@ -245,7 +246,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	}
 	for _, docType := range []string{typeEntry, typeObject} {
 		r, cut, err := parseMetadata(all[docType], plan.ID, docType)
-		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State}
+		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
 		want.State.ETag = ""
 		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
 			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)
@@ -257,7 +258,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 // zero.
 func TestOlderDocumentsAreRead(t *testing.T) {
 	want := goldenPlan()
-	want.State.ETag, want.RuntimeUpdate = "", time.Time{}
+	want.State.ETag, want.RuntimeUpdate, want.Owner, want.Epoch = "", time.Time{}, uuid.Nil, 0
 	for o := range workflow.Walk(want) {
 		switch o := o.(type) {
 		case *workflow.Action:
@@ -790,7 +791,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
 		}
 	}
-	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID {
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch {
 		t.Errorf("%s: %+v is listed", what, r)
 	}
 }
@@ -811,6 +812,14 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		{"no document", metaPlanType, "", storage.ErrCorrupt},
 		{"bad group", metaGroupID, "x", storage.ErrCorrupt},
 		{"empty group", metaGroupID, "", storage.ErrCorrupt},
+		{"bad owner", metaOwner, "x", storage.ErrCorrupt},
+		{"no owner", metaOwner, uuid.Nil.String(), storage.ErrCorrupt},
+		{"an owner that is no node", metaOwner, uuid.NewString(), storage.ErrCorrupt},
+		{"an owner in another form", metaOwner, strings.ToUpper(plan.Owner.String()), storage.ErrCorrupt},
+		{"bad epoch", metaEpoch, "3.5", storage.ErrCorrupt},
+		{"no epoch", metaEpoch, "", storage.ErrCorrupt},
+		{"epoch 0", metaEpoch, "0", storage.ErrCorrupt},
+		{"an epoch that is too large", metaEpoch, "9223372036854775808", storage.ErrCorrupt},
 		{"bad time", metaSubmitTime, "2026-02-30T00:00:00Z", storage.ErrCorrupt},
 		{"no time", metaSubmitTime, "", storage.ErrCorrupt},
 		{"no state", metaState, "", storage.ErrCorrupt},
@@ -1031,14 +1040,15 @@ func FuzzListed(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(m[metaSchema], m[metaPlanID], m[metaGroupID], m[metaName], m[metaDescr], m[metaSubmitTime], m[metaState], m[metaPlanType], m[metaCut])
+		f.Add(m[metaSchema], m[metaPlanID], m[metaGroupID], m[metaName], m[metaDescr], m[metaSubmitTime], m[metaState], m[metaPlanType], m[metaCut], m[metaOwner], m[metaEpoch])
 	}
-	f.Add("2", "", "", "", "", "", "null", "", "name,descr")
-	f.Add("1", plan.ID.String(), plan.GroupID.String(), "=?", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "{}", typeEntry, ",,")
-	f.Fuzz(func(t *testing.T, schemaText, id, group, name, descr, submitted, state, docType, cutText string) {
+	f.Add("2", "", "", "", "", "", "null", "", "name,descr", "", "1")
+	f.Add("1", plan.ID.String(), plan.GroupID.String(), "=?", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "{}", typeEntry, ",,", uuid.Nil.String(), "-1")
+	f.Fuzz(func(t *testing.T, schemaText, id, group, name, descr, submitted, state, docType, cutText, owner, epoch string) {
 		m := map[string]string{
 			metaSchema: schemaText, metaPlanID: id, metaGroupID: group, metaName: name, metaDescr: descr,
 			metaSubmitTime: submitted, metaState: state, metaPlanType: docType, metaCut: cutText,
+			metaOwner: owner, metaEpoch: epoch,
 		}
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
 		r, _, err := parseMetadata(m, plan.ID, typeEntry)
@@ -1048,7 +1058,7 @@ func FuzzListed(f *testing.F) {
 			}
 			return
 		}
-		if r.ID != plan.ID || id != plan.ID.String() || docType != typeEntry || !r.State.Status.Valid() {
+		if r.ID != plan.ID || id != plan.ID.String() || docType != typeEntry || !r.State.Status.Valid() || workflow.IsV7(r.Owner) != (r.Epoch > 0) || r.Epoch < 0 {
 			t.Errorf("%q is listed as %+v", m, r)
 		}
 		for _, text := range []string{r.Name, r.Descr} {
