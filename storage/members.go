@@ -13,8 +13,8 @@ import (
 // The errors are those of [Vault]. A name of more than 1,000 bytes, an ID that is not a UUIDv7, and an empty
 // version are [ErrInvalid]. After [ErrUnknown], the same call may be repeated on the same vault.
 type Members interface {
-	// AddMember stores the record of a new member, its ID, Name and Started, and returns its version. The ID
-	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means
+	// AddMember stores the record of a new member, its ID, Name, Started and TTL, and returns its version. The
+	// ID is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means
 	// that the ID is taken. On a vault that accepts updates without versions, AddMember returns ErrInvalid.
 	AddMember(ctx context.Context, m Member) (version string, err error)
 	// RenewMember stores the record again, if it still has the version m.Version, and returns its new version.
@@ -41,6 +41,8 @@ type Member struct {
 	Name    string    // for people
 	Started time.Time // by the member's own clock, for people
 	Renewed time.Time // when the record was last stored, by the store's clock
+	// TTL is how long the member may go without renewing its record. Nobody removes the record sooner.
+	TTL     time.Duration
 	Version string
 }
 
