@@ -96,7 +96,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"emulator":          {},
 		"emulator/schedule": {"emulator"},
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
-		// An engine depends on the contract, not on this vault.
+		// A fleet and an engine depend on the contract, not on this vault.
+		"fleet":                   {"storage", "storage/driver", "workflow"},
 		"examples/engine/engine":  {"plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"plugins"},
 		"examples/engine/view":    {"examples/engine/engine", "workflow"},

@@ -1,0 +1,45 @@
+// Package fleet lets several engine processes share a vault. Each running plan has one owner. If the owner
+// dies or freezes, another process takes the plan over within 45 seconds, and the store refuses all later
+// writes of the former owner. A fleet needs nothing but the store: no coordinator, no locks, no clocks that
+// agree.
+//
+// A process calls [Join] and becomes a [Node]. It ranges over [Node.Plans] and runs what it gets:
+//
+//	node, err := fleet.Join(ctx, vault, fleet.Options{Name: hostname})
+//	if err != nil {
+//		return err
+//	}
+//	for plan, err := range node.Plans(ctx) {
+//		if err != nil {
+//			log.Print(err) // the plan that can't be read, or the failed search; the loop continues
+//			continue
+//		}
+//		running.Go(func() {
+//			work, done := node.Work(plan.ID)
+//			defer done()
+//			run(work, plan) // store with versions, as always; the context is for the plugins
+//		})
+//	}
+//	running.Wait()
+//	err = node.Leave(context.WithoutCancel(ctx))
+//
+// # Updates of an owned plan
+//
+// The owner updates the plan and its sub-objects through the vault, as docs/embedding.md says. When an update
+// returns [storage.ErrConflict], the plan may have been taken over. The owner lets its requests in flight end
+// and calls [Node.Take]. If Take returns the plan, the owner goes on from that plan and forgets its old one.
+// If Take returns [ErrFenced], it lets the plan go. There is no other way to go on: reading the plan again is
+// not enough. After [storage.ErrUnknown] the owner repeats the same call, as always.
+//
+// # What a fence can't stop
+//
+// A fence stops writes to the store. A plugin of a frozen owner may still be at work outside. Give plugins the
+// action's ID as idempotency key and the plan's Epoch as fencing token: a later owner has a higher one.
+//
+// # Several settings
+//
+// Each record says its node's TTL, and nobody removes it sooner: a judge uses the longer one of its own TTL and
+// that of the record. Nodes with different settings can therefore share a fleet. A plan of a node with a long
+// TTL takes that long to be taken over. Nothing but the time to a takeover depends on these settings: a node
+// whose record is removed while it works loses its plans, and no update is lost.
+package fleet

@@ -1,0 +1,16 @@
+package fleet
+
+import "errors"
+
+// The errors of a fleet, for errors.Is. They come together with the errors of package storage.
+var (
+	// ErrFenced means that the plan, or all plans of the node, belong to somebody else now. What the caller
+	// has in memory is out of date. It lets the plan go.
+	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
+	// ErrOwned means that another member works on the plan.
+	ErrOwned = errors.New("another member works on the plan")
+	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop].
+	ErrStopRequested = errors.New("the plan was asked to stop")
+	// ErrLeft means that the node has left the fleet.
+	ErrLeft = errors.New("the node has left the fleet")
+)
