@@ -31,7 +31,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/term"
 
-	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/view"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"

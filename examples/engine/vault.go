@@ -15,7 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/examples/engine/engine"
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/workflow"
 )
 

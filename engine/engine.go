@@ -1,4 +1,4 @@
-// Package engine is a small durable engine. It runs the plans of a vault. An engine that was killed at any
+// Package engine is a durable engine. It runs the plans of a vault. An engine that was killed at any
 // moment continues its plans when it is started again.
 //
 // # Order of writes
