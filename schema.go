@@ -144,7 +144,7 @@ const (
 	metaPlanType   = "plantype"
 	metaSchema     = "schema"
 	metaAttempts   = "attempts"
-	metaCut        = "cut" // the fields that were too long, separated by commas; the entry has them whole
+	metaCut        = "cut"   // the fields that were too long, separated by commas; the entry has them whole
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
 	metaLayout     = "planvaultlayout"

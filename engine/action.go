@@ -110,7 +110,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error) {
 			failure.Message = strings.ToValidUTF8(failure.Message, "\uFFFD") // the vault requires UTF-8
 		}
 	}()
-	resp, err = plugin.Run(ctx, a.ID, a.Req)
+	resp, err = plugin.Run(ctx, Call{Action: a.ID, Plan: r.plan.ID, Epoch: r.plan.Epoch, Attempt: len(a.Attempts)}, a.Req)
 	if err == nil {
 		return resp, nil
 	}

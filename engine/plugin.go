@@ -2,24 +2,69 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/plugins"
 )
 
-// Plugin is a plugin that the engine can run.
+// Plugin is a plugin that the engine can run. [Func] makes one from a function.
 type Plugin interface {
 	plugins.Plugin
 	// Run makes one attempt at an action. It must be safe for concurrent use, and must return soon after ctx
-	// ends. ctx ends at the attempt's timeout, and when the engine gives the plan up. The engine waits for
-	// Run.
+	// ends. ctx ends at the attempt's timeout, and when the engine gives the plan up; context.Cause tells why.
+	// The engine waits for Run.
 	//
-	// An action runs at least once: an action that was running when the engine died is rerun. Its ID is
-	// unique and stays the same; use it as an idempotency key.
+	// An action runs at least once: an action that was running when the engine died is rerun.
 	//
-	// req has the type of Request, and resp must have the type of Response or be nil. An error that is or
-	// wraps a *plugins.Error is stored as it is; of any other error the text is stored. A Permanent error is
-	// not retried.
-	Run(ctx context.Context, action uuid.UUID, req any) (resp any, err error)
+	// req has the type of Request or is nil, and resp must have the type of Response or be nil. An error that
+	// is or wraps a *plugins.Error is stored as it is; of any other error the text is stored. A Permanent
+	// error is not retried.
+	Run(ctx context.Context, call Call, req any) (resp any, err error)
+}
+
+// Call says on whose behalf a plugin runs.
+type Call struct {
+	// Action is the action's ID. It is unique, and the same in each attempt: use it as an idempotency key.
+	Action uuid.UUID
+	// Plan is the ID of the action's plan.
+	Plan uuid.UUID
+	// Epoch grows each time a node takes the plan over. It is a fencing token: a service that remembers the
+	// largest epoch of a plan can refuse calls with a smaller one, which come from a former owner. It is 0 if
+	// the plan has no owner, because the engine is not part of a fleet.
+	Epoch int64
+	// Attempt counts the attempts that the action keeps, including this one. It is 1 in the first.
+	Attempt int
+}
+
+// Func returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,
+// which encoding/json must be able to encode and decode; they can't be interface types. The rules of
+// [Plugin.Run] apply to run. An action without a request passes the zero value of Req. A zero Resp is not
+// stored beside an error.
+//
+// The method of a value that holds what the plugin needs is a function too:
+//
+//	engine.Func("deploy", deployer.Run)
+func Func[Req, Resp any](name string, run func(ctx context.Context, call Call, req Req) (Resp, error)) Plugin {
+	return function[Req, Resp]{plugins.Typed[Req, Resp](name), run}
+}
+
+// function is the plugin that Func returns.
+type function[Req, Resp any] struct {
+	plugins.Typed[Req, Resp]
+	run func(context.Context, Call, Req) (Resp, error)
+}
+
+func (f function[Req, Resp]) Run(ctx context.Context, call Call, req any) (any, error) {
+	typed, ok := req.(Req)
+	if !ok && req != nil {
+		return nil, &plugins.Error{Message: fmt.Sprintf("plugin %q takes a %T, not a %T", f.Name(), typed, req), Permanent: true}
+	}
+	resp, err := f.run(ctx, call, typed)
+	if err != nil && reflect.ValueOf(&resp).Elem().IsZero() {
+		return nil, err
+	}
+	return resp, err
 }

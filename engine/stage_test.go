@@ -62,7 +62,7 @@ func (s *stage) Request() any  { return job{} }
 func (s *stage) Response() any { return "" }
 
 // Run runs a job. It checks that the vault shows the action and its parents as Running.
-func (s *stage) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
+func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error) {
 	j := req.(job)
 	s.mu.Lock()
 	s.ran[j.Name]++
@@ -76,7 +76,7 @@ func (s *stage) Run(ctx context.Context, action uuid.UUID, req any) (any, error)
 		s.now--
 		s.mu.Unlock()
 	}()
-	s.isRunning(action, j.Name)
+	s.isRunning(call.Action, j.Name)
 
 	timer := time.NewTimer(j.For)
 	defer timer.Stop()

@@ -17,6 +17,23 @@ type Plugin interface {
 	Response() any
 }
 
+// Typed is a [Plugin] that is its name and two types, for a vault alone:
+//
+//	reg.Register(plugins.Typed[Greet, Greeting]("greet"))
+//
+// Req and Resp must not be interface types, which encoding/json can't decode. Package engine adds a function
+// that runs the plugin.
+type Typed[Req, Resp any] string
+
+// Name returns the string.
+func (t Typed[Req, Resp]) Name() string { return string(t) }
+
+// Request returns the zero value of Req.
+func (Typed[Req, Resp]) Request() any { return *new(Req) }
+
+// Response returns the zero value of Resp.
+func (Typed[Req, Resp]) Response() any { return *new(Resp) }
+
 // Error is a plugin's own error. It is stored with the attempt.
 type Error struct {
 	// Code is a number whose meaning is up to the plugin.

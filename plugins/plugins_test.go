@@ -2,6 +2,7 @@ package plugins_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/planvault/azblob/plugins"
@@ -19,4 +20,13 @@ func TestErrorIncludesWrapped(t *testing.T) {
 	if err := errors.Unwrap(inner); err != nil {
 		t.Errorf("an error that wraps nothing unwraps to %v", err)
 	}
+}
+
+func ExampleTyped() {
+	type Greet struct{ Whom string }
+	type Greeting struct{ Said string }
+
+	var p plugins.Plugin = plugins.Typed[Greet, *Greeting]("greet")
+	fmt.Printf("%s: %T, %T\n", p.Name(), p.Request(), p.Response())
+	// Output: greet: plugins_test.Greet, *plugins_test.Greeting
 }

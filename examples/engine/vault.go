@@ -107,7 +107,12 @@ func (o *opened) registerPlugins(data string) error {
 
 // pluginsIn returns the plugins that plans may use. They work in a folder and reach the service.
 func pluginsIn(dir string, root *os.Root, service string) []engine.Plugin {
-	return []engine.Plugin{plugins.Command{Dir: dir}, plugins.File{Root: root}, plugins.HTTP{Base: service}, plugins.Sleep{}}
+	return []engine.Plugin{
+		engine.Func("command", plugins.Command{Dir: dir}.Run),
+		engine.Func("file", plugins.File{Root: root}.Run),
+		engine.Func("http", plugins.HTTP{Base: service}.Run),
+		engine.Func("sleep", plugins.Sleep{}.Run),
+	}
 }
 
 // requestOf returns an empty request of a plugin.

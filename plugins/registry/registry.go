@@ -21,6 +21,18 @@ func New() *Register {
 	return &Register{}
 }
 
+// Must returns a register of plugins. It panics where Register returns an error, because a program that lists
+// its plugins in its source has a bug then.
+func Must(all ...plugins.Plugin) *Register {
+	r := New()
+	for _, p := range all {
+		if err := r.Register(p); err != nil {
+			panic(err)
+		}
+	}
+	return r
+}
+
 // Register adds a plugin. It returns an error if the plugin is nil or has no name, or if the name is taken.
 func (r *Register) Register(p plugins.Plugin) error {
 	if p == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 )
 
@@ -33,6 +34,22 @@ func TestRegister(t *testing.T) {
 	if err := reg.Register(nil); err == nil {
 		t.Error("Register accepted a nil plugin")
 	}
+}
+
+func TestMust(t *testing.T) {
+	defer func() {
+		if err, _ := recover().(error); err == nil || err.Error() != `registry: a plugin named "echo" is registered already` {
+			t.Errorf("Must panicked with %v", err)
+		}
+	}()
+	registry.Must(echo{"echo"}, echo{"other"}, echo{"echo"})
+}
+
+func ExampleMust() {
+	reg := registry.Must(plugins.Typed[string, int]("length"))
+	_, known := reg.Plugin("length")
+	fmt.Println(known)
+	// Output: true
 }
 
 func ExampleRegister() {

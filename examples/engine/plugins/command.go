@@ -3,13 +3,13 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/plugins"
 )
 
@@ -21,7 +21,8 @@ type Command struct {
 
 // CommandRequest is the request of [Command].
 type CommandRequest struct {
-	// Run is passed to sh -c. The environment variable ACTION_ID holds the action's ID.
+	// Run is passed to sh -c. The environment variable ACTION_ID holds the action's ID, and
+	// PLAN_EPOCH the epoch of its plan.
 	Run string `json:"run"`
 }
 
@@ -31,25 +32,15 @@ type CommandResponse struct {
 	Output string `json:"output,omitempty"`
 }
 
-// Name returns "command".
-func (Command) Name() string { return "command" }
-
-// Request returns a CommandRequest.
-func (Command) Request() any { return CommandRequest{} }
-
-// Response returns a CommandResponse.
-func (Command) Response() any { return CommandResponse{} }
-
 // Run runs the command, and kills it and its children when ctx ends. If the engine itself is killed, the
 // command continues beside its rerun. An exit code other than 0 is a failure with that code.
-func (c Command) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
-	r, ok := req.(CommandRequest)
-	if !ok || strings.TrimSpace(r.Run) == "" {
-		return nil, permanent(`command: "run" is missing in the request`)
+func (c Command) Run(ctx context.Context, call engine.Call, r CommandRequest) (CommandResponse, error) {
+	if strings.TrimSpace(r.Run) == "" {
+		return CommandResponse{}, permanent(`command: "run" is missing in the request`)
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.Run)
 	cmd.Dir = c.Dir
-	cmd.Env = append(os.Environ(), "ACTION_ID="+action.String())
+	cmd.Env = append(os.Environ(), "ACTION_ID="+call.Action.String(), fmt.Sprint("PLAN_EPOCH=", call.Epoch))
 	cmd.WaitDelay = time.Second // a child that left the group may hold the outputs
 	apart(cmd)
 	var out tail

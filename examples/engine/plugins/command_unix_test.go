@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/plugins"
 )
 
 // TestCommandIsApart checks that a signal to the command's group does not reach this process.
 func TestCommandIsApart(t *testing.T) {
-	resp, err := plugins.Command{}.Run(t.Context(), uuid.New(), plugins.CommandRequest{Run: `trap "" INT; kill -INT 0; echo alive`})
-	if err != nil || resp.(plugins.CommandResponse).Output != "alive\n" {
+	resp, err := plugins.Command{}.Run(t.Context(), engine.Call{}, plugins.CommandRequest{Run: `trap "" INT; kill -INT 0; echo alive`})
+	if err != nil || resp.Output != "alive\n" {
 		t.Errorf("%+v, %v", resp, err)
 	}
 }
@@ -36,7 +35,7 @@ func TestCommandEnds(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	_, err := plugins.Command{Dir: dir}.Run(ctx, uuid.New(), plugins.CommandRequest{Run: "sleep 1000 & touch started; sleep 1000"})
+	_, err := plugins.Command{Dir: dir}.Run(ctx, engine.Call{}, plugins.CommandRequest{Run: "sleep 1000 & touch started; sleep 1000"})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

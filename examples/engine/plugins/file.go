@@ -9,6 +9,8 @@ import (
 	"path"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
 )
 
 // File writes files within a folder.
@@ -31,32 +33,22 @@ type FileResponse struct {
 	Bytes int `json:"bytes"`
 }
 
-// Name returns "file".
-func (File) Name() string { return "file" }
-
-// Request returns a FileRequest.
-func (File) Request() any { return FileRequest{} }
-
-// Response returns a FileResponse.
-func (File) Response() any { return FileResponse{} }
-
 // Run writes the file and returns when it is on disk. Whenever the process dies, a replaced file has the old
 // content or the new.
-func (f File) Run(_ context.Context, action uuid.UUID, req any) (any, error) {
-	r, ok := req.(FileRequest)
-	if !ok || r.Path == "" {
-		return nil, permanent(`file: "path" is missing in the request`)
+func (f File) Run(_ context.Context, call engine.Call, r FileRequest) (FileResponse, error) {
+	if r.Path == "" {
+		return FileResponse{}, permanent(`file: "path" is missing in the request`)
 	}
 	if err := f.Root.MkdirAll(path.Dir(r.Path), 0o755); err != nil {
-		return nil, permanent("file: %v", err)
+		return FileResponse{}, permanent("file: %v", err)
 	}
 	write := f.replace
 	if r.Append {
-		r.Content = action.String() + " " + r.Content + "\n"
+		r.Content = call.Action.String() + " " + r.Content + "\n"
 		write = f.add
 	}
-	if err := write(r.Path, r.Content, action); err != nil {
-		return nil, fmt.Errorf("file: %w", err)
+	if err := write(r.Path, r.Content, call.Action); err != nil {
+		return FileResponse{}, fmt.Errorf("file: %w", err)
 	}
 	return FileResponse{Bytes: len(r.Content)}, nil
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
-
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/plugins"
 )
 
@@ -22,7 +22,8 @@ type HTTP struct {
 	Client *http.Client
 }
 
-// HTTPRequest is the request of [HTTP]. The header Idempotency-Key carries the action's ID.
+// HTTPRequest is the request of [HTTP]. The header Idempotency-Key carries the action's ID, and
+// Fencing-Token the epoch of its plan.
 type HTTPRequest struct {
 	// Method is the method; empty means GET.
 	Method string `json:"method,omitempty"`
@@ -41,45 +42,36 @@ type HTTPResponse struct {
 	Body string `json:"body,omitempty"`
 }
 
-// Name returns "http".
-func (HTTP) Name() string { return "http" }
-
-// Request returns an HTTPRequest.
-func (HTTP) Request() any { return HTTPRequest{} }
-
-// Response returns an HTTPResponse.
-func (HTTP) Response() any { return HTTPResponse{} }
-
 // Run sends the request. An unexpected response is a failure with its status as the code.
-func (h HTTP) Run(ctx context.Context, action uuid.UUID, req any) (any, error) {
-	r, ok := req.(HTTPRequest)
-	if !ok || r.URL == "" {
-		return nil, permanent(`http: "url" is missing in the request`)
+func (h HTTP) Run(ctx context.Context, call engine.Call, r HTTPRequest) (HTTPResponse, error) {
+	if r.URL == "" {
+		return HTTPResponse{}, permanent(`http: "url" is missing in the request`)
 	}
 	address, err := h.address(r.URL)
 	if err != nil {
-		return nil, err
+		return HTTPResponse{}, err
 	}
-	call, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), address, strings.NewReader(r.Body))
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), address, strings.NewReader(r.Body))
 	if err != nil {
-		return nil, permanent("http: %v", err)
+		return HTTPResponse{}, permanent("http: %v", err)
 	}
-	call.Header.Set("Idempotency-Key", action.String())
-	answer, err := cmp.Or(h.Client, http.DefaultClient).Do(call)
+	request.Header.Set("Idempotency-Key", call.Action.String())
+	request.Header.Set("Fencing-Token", strconv.FormatInt(call.Epoch, 10))
+	answer, err := cmp.Or(h.Client, http.DefaultClient).Do(request)
 	if err != nil {
-		return nil, err
+		return HTTPResponse{}, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxOutput))
 	if err != nil {
-		return nil, err
+		return HTTPResponse{}, err
 	}
 	resp := HTTPResponse{Status: answer.StatusCode, Body: strings.ToValidUTF8(string(body), "\uFFFD")}
 	if r.Status != resp.Status && (r.Status != 0 || resp.Status < 200 || resp.Status > 299) {
-		return resp, &plugins.Error{Code: resp.Status, Message: fmt.Sprintf("http: %s %s: %s", call.Method, r.URL, answer.Status)}
+		return resp, &plugins.Error{Code: resp.Status, Message: fmt.Sprintf("http: %s %s: %s", request.Method, r.URL, answer.Status)}
 	}
 	if !strings.Contains(resp.Body, r.Contains) {
-		return resp, &plugins.Error{Code: resp.Status, Message: fmt.Sprintf("http: %s %s: the answer does not contain %q", call.Method, r.URL, r.Contains)}
+		return resp, &plugins.Error{Code: resp.Status, Message: fmt.Sprintf("http: %s %s: the answer does not contain %q", request.Method, r.URL, r.Contains)}
 	}
 	return resp, nil
 }

@@ -15,14 +15,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	base "github.com/planvault/azblob/plugins"
 )
 
-// runner is a plugin that the engine can run.
-type runner interface {
-	base.Plugin
-	Run(ctx context.Context, action uuid.UUID, req any) (any, error)
+// run runs a plugin as the engine does.
+func run[Req, Resp any](plugin func(context.Context, engine.Call, Req) (Resp, error), req any) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := engine.Func("test", plugin).Run(ctx, engine.Call{Action: uuid.New()}, req)
+		return err
+	}
 }
 
 // failure returns the plugin's own error in err.
@@ -38,24 +41,23 @@ func failure(err error) base.Error {
 func TestBadRequests(t *testing.T) {
 	root := folder(t)
 	for name, test := range map[string]struct {
-		plugin runner
-		req    any
-		want   string
+		run  func(context.Context) error
+		want string
 	}{
-		"command, none":      {plugins.Command{}, nil, `"run" is missing`},
-		"command, blank":     {plugins.Command{}, plugins.CommandRequest{Run: " "}, `"run" is missing`},
-		"http, none":         {plugins.HTTP{}, nil, `"url" is missing`},
-		"http, no host":      {plugins.HTTP{}, plugins.HTTPRequest{URL: "/x"}, "names no host"},
-		"http, another kind": {plugins.HTTP{}, plugins.HTTPRequest{URL: "ftp://x/"}, "not an http or https URL"},
-		"http, no address":   {plugins.HTTP{}, plugins.HTTPRequest{URL: "http://x/%zz"}, "invalid URL"},
-		"http, a method":     {plugins.HTTP{}, plugins.HTTPRequest{URL: "http://x/", Method: "a b"}, "invalid method"},
-		"file, none":         {plugins.File{Root: root}, nil, `"path" is missing`},
-		"file, outside":      {plugins.File{Root: root}, plugins.FileRequest{Path: "../x/y"}, "escapes"},
-		"sleep, none":        {plugins.Sleep{}, nil, `"for" must be`},
-		"sleep, backwards":   {plugins.Sleep{}, plugins.SleepRequest{For: "-1s"}, `"for" must be`},
+		"command, none":      {run(plugins.Command{}.Run, nil), `"run" is missing`},
+		"command, blank":     {run(plugins.Command{}.Run, plugins.CommandRequest{Run: " "}), `"run" is missing`},
+		"http, none":         {run(plugins.HTTP{}.Run, nil), `"url" is missing`},
+		"http, no host":      {run(plugins.HTTP{}.Run, plugins.HTTPRequest{URL: "/x"}), "names no host"},
+		"http, another kind": {run(plugins.HTTP{}.Run, plugins.HTTPRequest{URL: "ftp://x/"}), "not an http or https URL"},
+		"http, no address":   {run(plugins.HTTP{}.Run, plugins.HTTPRequest{URL: "http://x/%zz"}), "invalid URL"},
+		"http, a method":     {run(plugins.HTTP{}.Run, plugins.HTTPRequest{URL: "http://x/", Method: "a b"}), "invalid method"},
+		"file, none":         {run(plugins.File{Root: root}.Run, nil), `"path" is missing`},
+		"file, outside":      {run(plugins.File{Root: root}.Run, plugins.FileRequest{Path: "../x/y"}), "escapes"},
+		"sleep, none":        {run(plugins.Sleep{}.Run, nil), `"for" must be`},
+		"sleep, backwards":   {run(plugins.Sleep{}.Run, plugins.SleepRequest{For: "-1s"}), `"for" must be`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := test.plugin.Run(t.Context(), uuid.New(), test.req)
+			err := test.run(t.Context())
 			if f := failure(err); !f.Permanent || !strings.Contains(f.Message, test.want) {
 				t.Errorf("%v, %+v", err, f)
 			}
@@ -88,11 +90,11 @@ func TestCommand(t *testing.T) {
 		{"i=0; while [ $i -lt 4000 ]; do echo 12345; i=$((i+1)); done; echo end", "", 0, ""},
 	} {
 		t.Run(test.run, func(t *testing.T) {
-			resp, err := plugins.Command{Dir: dir}.Run(t.Context(), action, plugins.CommandRequest{Run: test.run})
+			resp, err := plugins.Command{Dir: dir}.Run(t.Context(), engine.Call{Action: action}, plugins.CommandRequest{Run: test.run})
 			if f := failure(err); f.Code != test.code || !strings.Contains(f.Message, test.message) || (err == nil) != (test.code == 0) {
 				t.Errorf("%v", err)
 			}
-			output := resp.(plugins.CommandResponse).Output
+			output := resp.Output
 			if test.output != "" && output != test.output {
 				t.Errorf("output %q", output)
 			}
@@ -126,13 +128,13 @@ func TestHTTP(t *testing.T) {
 		{plugins.HTTPRequest{URL: "/", Contains: "GET"}, "GET  " + action.String(), 0},
 		{plugins.HTTPRequest{URL: "/", Contains: "nothing of the kind"}, "GET  " + action.String(), 200},
 	} {
-		resp, err := plugins.HTTP{Base: server.URL}.Run(t.Context(), action, test.req)
-		if r := resp.(plugins.HTTPResponse); r.Body != test.body || failure(err).Code != test.code || (err == nil) != (test.code == 0) {
-			t.Errorf("%+v: %+v, %v", test.req, r, err)
+		resp, err := plugins.HTTP{Base: server.URL}.Run(t.Context(), engine.Call{Action: action}, test.req)
+		if resp.Body != test.body || failure(err).Code != test.code || (err == nil) != (test.code == 0) {
+			t.Errorf("%+v: %+v, %v", test.req, resp, err)
 		}
 	}
 	server.Close()
-	if _, err := (plugins.HTTP{}).Run(t.Context(), action, plugins.HTTPRequest{URL: server.URL}); err == nil || failure(err).Permanent {
+	if _, err := (plugins.HTTP{}).Run(t.Context(), engine.Call{Action: action}, plugins.HTTPRequest{URL: server.URL}); err == nil || failure(err).Permanent {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -145,7 +147,7 @@ func TestFile(t *testing.T) {
 		{Path: "log", Content: "x", Append: true},
 		{Path: "log", Content: "y", Append: true},
 	} {
-		if _, err := (plugins.File{Root: root}).Run(t.Context(), action, r); err != nil {
+		if _, err := (plugins.File{Root: root}).Run(t.Context(), engine.Call{Action: action}, r); err != nil {
 			t.Error(err)
 		}
 	}
@@ -162,12 +164,12 @@ func TestFile(t *testing.T) {
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if _, err := (plugins.Sleep{}).Run(t.Context(), uuid.New(), plugins.SleepRequest{For: "90s"}); err != nil || time.Since(began) != 90*time.Second {
+		if _, err := (plugins.Sleep{}).Run(t.Context(), engine.Call{}, plugins.SleepRequest{For: "90s"}); err != nil || time.Since(began) != 90*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := (plugins.Sleep{}).Run(ctx, uuid.New(), plugins.SleepRequest{For: "90s"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := (plugins.Sleep{}).Run(ctx, engine.Call{}, plugins.SleepRequest{For: "90s"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/planvault/azblob/engine"
 )
 
 // Sleep waits.
@@ -19,21 +19,11 @@ type SleepRequest struct {
 // SleepResponse is the response of [Sleep].
 type SleepResponse struct{}
 
-// Name returns "sleep".
-func (Sleep) Name() string { return "sleep" }
-
-// Request returns a SleepRequest.
-func (Sleep) Request() any { return SleepRequest{} }
-
-// Response returns a SleepResponse.
-func (Sleep) Response() any { return SleepResponse{} }
-
 // Run waits for the whole time, even in a rerun. If ctx ends first, its error is returned.
-func (Sleep) Run(ctx context.Context, _ uuid.UUID, req any) (any, error) {
-	r, _ := req.(SleepRequest)
+func (Sleep) Run(ctx context.Context, _ engine.Call, r SleepRequest) (SleepResponse, error) {
 	d, err := time.ParseDuration(r.For)
 	if err != nil || d < 0 {
-		return nil, permanent(`sleep: "for" must be a time like "1m30s", not %q`, r.For)
+		return SleepResponse{}, permanent(`sleep: "for" must be a time like "1m30s", not %q`, r.For)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -41,6 +31,6 @@ func (Sleep) Run(ctx context.Context, _ uuid.UUID, req any) (any, error) {
 	case <-timer.C:
 		return SleepResponse{}, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return SleepResponse{}, ctx.Err()
 	}
 }

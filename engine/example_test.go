@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Greet is the request of the plugin, and Greeting its response.
+type (
+	Greet    struct{ Whom string }
+	Greeting struct{ Said string }
+)
+
+// greet is a plugin. An action may run more than once; call.Action would tell the other side.
+var greet = engine.Func("greet", func(_ context.Context, _ engine.Call, g Greet) (Greeting, error) {
+	return Greeting{"hello " + g.Whom}, nil
+})
+
+// A program submits a plan and runs it. If the process dies on the way, its next start runs the rest.
+func Example() {
+	ctx := context.Background()
+	reg := registry.Must(greet)
+	vault := memvault.NewStore().Open(reg) // a service opens an azblob.Vault
+	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
+	if err := e.Submit(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	if err := e.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	plan, err = vault.Read(ctx, plan.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp.(Greeting).Said)
+	// Output: Completed hello world
+}
+
+// A service runs an engine until it is told to end. Other goroutines, and other processes on the same vault,
+// submit plans. An observer logs what happens.
+func ExampleEngine_Run() {
+	ctx, shutdown := context.WithCancel(context.Background())
+	reg := registry.Must(greet)
+	var vault storage.Vault = memvault.NewStore().Open(reg)
+	e, err := engine.New(vault, reg, engine.Options{
+		Poll: 10 * time.Millisecond,
+		Observer: engine.Observer{
+			Changed: func(o workflow.Object) {
+				if p, ok := o.(*workflow.Plan); ok {
+					fmt.Println(p.Name, "is", p.State.Status)
+				}
+				if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
+					shutdown() // a service ends at a signal
+				}
+			},
+			Left:    func(plan uuid.UUID, err error) { log.Printf("plan %s waits for the next start: %v", plan, err) },
+			Problem: func(err error) { log.Print(err) },
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
+	if err := vault.Create(ctx, plan); err != nil { // as another process does
+		log.Fatal(err)
+	}
+	if err := e.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := vault.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// hello is Running
+	// hello is Completed
+}
+
+// Stop ends a plan. Its running actions finish, and its deferred actions run.
+func ExampleEngine_Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	started := make(chan uuid.UUID, 1)
+	reg := registry.Must(engine.Func("work", func(ctx context.Context, call engine.Call, _ struct{}) (string, error) {
+		started <- call.Plan
+		<-ctx.Done() // the end of the attempt's timeout
+		return "", ctx.Err()
+	}))
+	e, err := engine.New(memvault.NewStore().Open(reg), reg, engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
+		Changed: func(o workflow.Object) {
+			if p, ok := o.(*workflow.Plan); ok && p.State.Status.Final() {
+				fmt.Println(p.State.Status, p.Reason)
+			}
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	action := &workflow.Action{Name: "work", Plugin: "work", Retries: 1000}
+	if err := e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}); err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		if err := e.Stop(ctx, <-started); err != nil {
+			log.Print(err)
+		}
+	}()
+	if err := e.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: Stopped StopRequested
+}
+
+type deployer struct{ target string }
+
+type release struct{ Version string }
+
+func (d deployer) Run(_ context.Context, call engine.Call, r release) (string, error) {
+	return fmt.Sprintf("%s runs %s (attempt %d, epoch %d)", d.target, r.Version, call.Attempt, call.Epoch), nil
+}
+
+// A method of a value that holds what the plugin needs is a plugin too.
+func ExampleFunc() {
+	plugin := engine.Func("deploy", deployer{"production"}.Run)
+	resp, err := plugin.Run(context.Background(), engine.Call{Attempt: 1, Epoch: 7}, release{"v2"})
+	fmt.Println(plugin.Name(), "says:", resp, err)
+	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
+}
