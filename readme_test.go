@@ -45,8 +45,12 @@ func TestReadmeProgram(t *testing.T) {
 		t.Fatal("the program does not say what it prints")
 	}
 	want, _, _ = strings.Cut(want, "\n")
-	if got := goCommand(t, map[string]string{"main.go": blocks[i]}, "run"); got != want+"\n" {
-		t.Errorf("the program prints %q, and says %q", got, want)
+	program := filepath.Join(t.TempDir(), "readme")
+	goCommand(t, map[string]string{"main.go": blocks[i]}, "build", "-o", program)
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir = filepath.Dir(program) // it writes a file
+	if got, err := cmd.CombinedOutput(); err != nil || string(got) != want+"\n" {
+		t.Errorf("the program prints %q, %v, and says %q", got, err, want)
 	}
 }
 
