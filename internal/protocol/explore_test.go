@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
 )
@@ -156,7 +155,7 @@ type node struct {
 	result  result
 }
 
-// explorer visits the states of a situation, breadth first.
+// explorer is the model of a situation, with the search through its states.
 type explorer struct {
 	situation
 	nodes   []node
@@ -164,11 +163,7 @@ type explorer struct {
 	next    map[turn]int32
 	roots   [most]int32
 	endings map[ending][2]string // what is wrong after Recovery, and after another Create
-
-	seen   map[fingerprint]struct{}
-	links  []link
-	queue  [][]state // in pieces, so that it does not move as it grows
-	report report
+	search[state, step]
 }
 
 // ending is what is stored when no actor is active any more.
@@ -177,28 +172,10 @@ type ending struct {
 	lost  damage
 }
 
-// fingerprint identifies a visited state. A collision of 128 bits is about as likely as a hardware error.
-type fingerprint [2]uint64
-
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
 // turn is a step in a program.
 type turn struct {
 	node   int32
 	answer answer
-}
-
-// link leads from a state to the state from which it was first reached.
-type link struct {
-	parent int32
-	nth    int32 // the number of the step among the parent's
-}
-
-// report is the result of an exploration.
-type report struct {
-	states, steps int
-	violation     string // "" if there is none
-	path          []string
 }
 
 // step is a transition from one state to the next.
@@ -229,7 +206,7 @@ func (s situation) run() *explorer {
 	x := &explorer{
 		situation: s,
 		nodes:     make([]node, 1), // 0 is none
-		known:     map[string]int32{}, next: map[turn]int32{}, endings: map[ending][2]string{}, seen: map[fingerprint]struct{}{},
+		known:     map[string]int32{}, next: map[turn]int32{}, endings: map[ending][2]string{},
 	}
 	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays, lies: s.lies, harms: s.harms}
 	for i, r := range s.roles {
@@ -239,28 +216,7 @@ func (s situation) run() *explorer {
 	if s.plan != noPlan {
 		first.store = s.preset()
 	}
-	x.add(first, link{-1, 0})
-	for i := 0; i < len(x.links) && x.report.violation == ""; i++ {
-		from := *x.state(int32(i))
-		n := int32(0)
-		x.steps(from, func(s step, to state) {
-			x.report.steps++
-			x.tidy(&to)
-			nth := n
-			n++
-			if x.report.violation != "" {
-				return
-			}
-			broken := x.regress(&from, &to) // check the step even if it leads to a known state
-			if x.add(to, link{int32(i), nth}) && broken == "" {
-				broken = x.check(&to)
-			}
-			if broken != "" {
-				x.found(broken, int32(i), s)
-			}
-		})
-	}
-	x.report.states = len(x.links)
+	x.visit(x, first)
 	return x
 }
 
@@ -297,46 +253,6 @@ func (s situation) preset() store {
 		st[part2] = st[part1]
 	}
 	return st
-}
-
-// add adds a state and reports whether it is new.
-func (x *explorer) add(st state, l link) bool {
-	f := fingerprint{maphash.Comparable(seeds[0], st), maphash.Comparable(seeds[1], st)}
-	if _, known := x.seen[f]; known {
-		return false
-	}
-	x.seen[f] = struct{}{}
-	x.links = append(x.links, l)
-	if len(x.links)%piece == 1 {
-		x.queue = append(x.queue, make([]state, 0, piece))
-	}
-	last := &x.queue[len(x.queue)-1]
-	*last = append(*last, st)
-	return true
-}
-
-const piece = 1 << 12
-
-func (x *explorer) state(id int32) *state { return &x.queue[id/piece][id%piece] }
-
-// found records a violation and the shortest path to it, which ends with the step last.
-func (x *explorer) found(what string, id int32, last step) {
-	x.report.violation = what
-	var way []int32
-	for ; id >= 0; id = x.links[id].parent {
-		way = append(way, id)
-	}
-	slices.Reverse(way)
-	for i, id := range way[:len(way)-1] {
-		n, want := int32(0), x.links[way[i+1]].nth
-		x.steps(*x.state(id), func(s step, _ state) {
-			if n == want {
-				x.report.path = append(x.report.path, x.describe(s))
-			}
-			n++
-		})
-	}
-	x.report.path = append(x.report.path, x.describe(last))
 }
 
 // node returns the place of a program after these answers. Programs that have ended differ only in their

@@ -1,0 +1,117 @@
+package protocol
+
+import (
+	"hash/maphash"
+	"slices"
+)
+
+// model is what a search explores: states of type S, and moves of type M that lead from one to the next.
+type model[S comparable, M any] interface {
+	// steps calls yield for everything that can happen in a state, always in the same order.
+	steps(from S, yield func(M, S))
+	// tidy makes states equal that differ only in what no longer matters.
+	tidy(*S)
+	// regress returns which promise a step breaks, or "".
+	regress(from, to *S) string
+	// check returns which promise is broken in a state, or "".
+	check(*S) string
+	describe(M) string
+}
+
+// search visits the states of a model, breadth first.
+type search[S comparable, M any] struct {
+	seen   map[fingerprint]int32
+	links  []link
+	queue  [][]S // in pieces, so that it does not move as it grows
+	report report
+}
+
+// fingerprint identifies a visited state. A collision of 128 bits is about as likely as a hardware error.
+type fingerprint [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func fingerprintOf[S comparable](st S) fingerprint {
+	return fingerprint{maphash.Comparable(seeds[0], st), maphash.Comparable(seeds[1], st)}
+}
+
+// link leads from a state to the state from which it was first reached.
+type link struct {
+	parent int32
+	nth    int32 // the number of the step among the parent's
+}
+
+// report is the result of a search.
+type report struct {
+	states, steps int
+	violation     string // "" if there is none
+	path          []string
+}
+
+// visit visits all states that can be reached from first, until a promise is broken.
+func (x *search[S, M]) visit(m model[S, M], first S) {
+	x.seen = map[fingerprint]int32{}
+	m.tidy(&first)
+	x.add(first, link{-1, 0})
+	for i := 0; i < len(x.links) && x.report.violation == ""; i++ {
+		from := *x.state(int32(i))
+		n := int32(0)
+		m.steps(from, func(s M, to S) {
+			x.report.steps++
+			m.tidy(&to)
+			nth := n
+			n++
+			if x.report.violation != "" {
+				return
+			}
+			broken := m.regress(&from, &to) // check the step even if it leads to a known state
+			if x.add(to, link{int32(i), nth}) && broken == "" {
+				broken = m.check(&to)
+			}
+			if broken != "" {
+				x.report.violation = broken
+				x.report.path = append(x.path(m, int32(i)), m.describe(s))
+			}
+		})
+	}
+	x.report.states = len(x.links)
+}
+
+// add adds a state and reports whether it is new.
+func (x *search[S, M]) add(st S, l link) bool {
+	f := fingerprintOf(st)
+	if _, known := x.seen[f]; known {
+		return false
+	}
+	x.seen[f] = int32(len(x.links))
+	x.links = append(x.links, l)
+	if len(x.links)%piece == 1 {
+		x.queue = append(x.queue, make([]S, 0, piece))
+	}
+	last := &x.queue[len(x.queue)-1]
+	*last = append(*last, st)
+	return true
+}
+
+const piece = 1 << 12
+
+func (x *search[S, M]) state(id int32) *S { return &x.queue[id/piece][id%piece] }
+
+// path returns the steps of the shortest way to a state.
+func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
+	var way []int32
+	for ; id >= 0; id = x.links[id].parent {
+		way = append(way, id)
+	}
+	slices.Reverse(way)
+	for i, id := range way[:len(way)-1] {
+		n, want := int32(0), x.links[way[i+1]].nth
+		m.steps(*x.state(id), func(s M, _ S) {
+			if n == want {
+				steps = append(steps, m.describe(s))
+			}
+			n++
+		})
+	}
+	return steps
+}
