@@ -11,7 +11,7 @@
 //	}
 //	for plan, err := range node.Plans(ctx) {
 //		if err != nil {
-//			log.Print(err) // the plan that can't be read, or the failed search; the loop continues
+//			log.Print(err) // for example a plan that can't be read; the loop continues
 //			continue
 //		}
 //		running.Go(func() {

@@ -3,7 +3,10 @@ package fleet
 import (
 	"context"
 	"errors"
-	"iter"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,12 +18,27 @@ import (
 //
 // A Node has goroutines of its own, which end with [Node.Leave] or when the node is fenced.
 type Node struct {
-	id  uuid.UUID
-	ctx context.Context
-}
+	store Store
+	o     Options
+	id    uuid.UUID
+	ctx   context.Context // ends when the node is no longer a member
+	end   context.CancelCauseFunc
+	loops sync.WaitGroup
+	judge judge // used by look alone
 
-// errTodo is the error of what is not written yet.
-var errTodo = errors.New("fleet: not implemented yet")
+	mu         sync.Mutex
+	self       storage.Member         // the record as last stored
+	now        time.Time              // the store's clock at the last look
+	members    map[uuid.UUID]struct{} // those of the last look, and owners that were found since
+	absent     map[uuid.UUID]struct{} // owners that were found to be no members
+	departures int                    // how many members have gone so far
+	stops      map[uuid.UUID]struct{} // the plans that were asked to stop, at the last look
+	tidied     map[uuid.UUID]time.Time
+	work       map[uuid.UUID]*work // the plans that the node owns
+	reserved   int                 // places for plans that are being acquired
+	locked     map[uuid.UUID]chan struct{}
+	changed    chan struct{} // closed, and made anew, when any of this changes
+}
 
 // Join makes the process a member of the fleet that shares the store. It returns after the node's record is
 // stored and the other members are known. ctx bounds Join alone: the node stays a member until [Node.Leave].
@@ -28,7 +46,36 @@ var errTodo = errors.New("fleet: not implemented yet")
 //
 // Errors: [storage.ErrInvalid] for wrong options, and for a vault that accepts updates without versions, since
 // such updates would ignore a fence; otherwise those of the store.
-func Join(ctx context.Context, store Store, o Options) (*Node, error) { return nil, errTodo }
+func Join(ctx context.Context, store Store, o Options) (*Node, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		store: store, o: o, id: workflow.NewV7(),
+		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]struct{}{},
+		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, locked: map[uuid.UUID]chan struct{}{},
+		changed: make(chan struct{}),
+	}
+	n.judge = judge{self: n.id, ttl: o.TTL}
+	n.self = storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
+	err = settle(ctx, func() (err error) {
+		n.self.Version, err = store.AddMember(ctx, n.self)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
+	}
+	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	n.loops.Go(func() { n.every(n.heartbeat) })
+	if err := n.look(ctx); err != nil {
+		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.patience())
+		defer cancel()
+		return nil, fmt.Errorf("join as node %s: %w", n.id, errors.Join(err, n.Leave(abandon)))
+	}
+	n.loops.Go(func() { n.every(n.look) })
+	return n, nil
+}
 
 // ID returns the node's ID, a UUIDv7 that Join made. It is the Owner of the node's plans.
 func (n *Node) ID() uuid.UUID { return n.id }
@@ -37,72 +84,114 @@ func (n *Node) ID() uuid.UUID { return n.id }
 // [ErrLeft]. A fenced node does not come back: the process may join again, as a new node.
 func (n *Node) Context() context.Context { return n.ctx }
 
-// Plans yields the plans that the node is to run, until ctx ends or the node is no longer a member:
-//
-//   - Plans that had not begun, claimed for this node. They are Running, and nothing of them has run.
-//   - Plans of members that died or left, taken over for this node. They are Running and fenced, and go on
-//     where they stand.
-//
-// The node owns each plan that is yielded, and the caller calls [Node.Work] for it. Plans looks for more while
-// the loop's body runs elsewhere, so the body starts a goroutine. While the node owns Options.Capacity plans,
-// Plans waits for one of them to be done.
-//
-// An error comes with a nil plan and does not end the loop. It is a plan that can't be read, yielded once
-// ([storage.ErrCorrupt], [storage.ErrSchema]), or a search that failed, yielded once until a search succeeds.
-//
-// A plan that was let go before it was final is yielded again by this node within an hour, or by another node
-// after this one left.
-func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
-	return func(yield func(*workflow.Plan, error) bool) {}
+// every calls do each interval while the node is a member, and sooner again after a failure.
+func (n *Node) every(do func(context.Context) error) {
+	wait := n.o.Interval
+	for sleep(n.ctx, wait) {
+		began := time.Now()
+		wait = n.o.pause()
+		if do(n.ctx) == nil {
+			wait = n.o.Interval - time.Since(began)
+		}
+	}
 }
 
-// Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running.
-// It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
-// Epoch and State.Start are set. If Claim fails, the plan is as it was.
-//
-// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [storage.ErrConflict] if somebody else has
-// claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
-// UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
-// [storage.ErrUnknown] even so, [Node.Take] settles it.
-func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error { return errTodo }
-
-// Take makes the node the owner of a running plan whose owner is no longer a member, or is the node itself,
-// and fences the plan: no write of a former owner, or of this node from before Take, takes effect any more.
-// An owner that met [storage.ErrConflict] calls Take too, after its requests in flight have ended. It goes on
-// from the plan that Take returns.
-//
-// A plan that is final needs no owner. Take stores it again, which completes an end that was interrupted, and
-// returns it: the caller looks at State.Status. A plan that has not begun is claimed, as [Node.Claim] does.
-//
-// Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
-// still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
-//
-// Errors: [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
-// [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
-// [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
-func (n *Node) Take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	return nil, errTodo
+// heartbeat renews the node's record. Only an answer which says that the record is no longer the node's fences
+// the node. A renewal that took effect without an answer is recognised by the store when it is repeated.
+func (n *Node) heartbeat(ctx context.Context) error {
+	try, cancel := context.WithTimeout(ctx, n.o.patience())
+	defer cancel()
+	version, err := n.store.RenewMember(try, n.self)
+	if n.ctx.Err() != nil {
+		return nil // leaving
+	}
+	if n.o.Observer.Heartbeat != nil {
+		n.o.Observer.Heartbeat(ctx, err)
+	}
+	switch {
+	case err == nil:
+		n.renewed(version)
+	case overtaken(err):
+		n.end(ErrFenced)
+		if n.o.Observer.Fenced != nil {
+			n.o.Observer.Fenced(ctx)
+		}
+	}
+	return err
 }
 
-// Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates.
-// It ends with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody
-// called [Stop], or [ErrLeft]. If the node does not own the plan, the context has ended with ErrFenced.
-//
-// The caller calls done when it is finished with the plan, for whatever reason. The plan then no longer counts
-// against Options.Capacity. All calls of Work for a plan return the same context, and the first done counts.
-func (n *Node) Work(plan uuid.UUID) (ctx context.Context, done func()) {
-	return n.ctx, func() {}
+func (n *Node) renewed(version string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.self.Version = version
 }
 
 // Leave removes the node from the fleet. Other nodes take its plans over when they look at the members next,
 // within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
 // with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. If ctx
 // ends before, others remove the record after the TTL. Calling Leave again is allowed.
-func (n *Node) Leave(ctx context.Context) error { return errTodo }
+func (n *Node) Leave(ctx context.Context) error {
+	n.end(ErrLeft)
+	n.loops.Wait() // their requests have ended with the node's context
+	for {
+		err := n.store.RemoveMember(ctx, n.id, n.self.Version)
+		switch {
+		case err == nil, overtaken(err) && !conflicted(err):
+			return nil
+		case conflicted(err):
+			// A heartbeat whose answer did not arrive has changed the record. Nobody else renews it.
+			var m storage.Member
+			if m, err = n.store.FindMember(ctx, n.id); err == nil {
+				n.renewed(m.Version)
+				continue
+			}
+			if errors.Is(err, storage.ErrNotFound) {
+				return nil
+			}
+		}
+		if !errors.Is(err, storage.ErrUnknown) || !sleep(ctx, settlePause) {
+			return fmt.Errorf("leave as node %s: %w", n.id, err)
+		}
+	}
+}
 
-// Stop asks the owner of a plan to stop it. The request reaches the owner within its Interval and ends the
-// context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does not wait for the
-// plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or gone.
-//
-// Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
-func Stop(ctx context.Context, store storage.Members, plan uuid.UUID) error { return errTodo }
+// bind returns a context that ends with ctx, or when the node is no longer a member.
+func (n *Node) bind(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(n.ctx, func() { cancel(context.Cause(n.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// failed returns the error of an operation on a plan. If the node is no longer a member, the error says so.
+func (n *Node) failed(op string, plan uuid.UUID, err error) error {
+	if err == nil {
+		return nil
+	}
+	if gone := context.Cause(n.ctx); gone != nil && !errors.Is(err, gone) {
+		err = fmt.Errorf("%w: %w", gone, err)
+	}
+	return fmt.Errorf("%s plan %s for node %s: %w", op, plan, n.id, err)
+}
+
+// retries tells the observer that something failed and is tried again.
+func (n *Node) retries(doing string, err error) {
+	if n.ctx.Err() == nil && n.o.Observer.Failed != nil {
+		n.o.Observer.Failed(n.ctx, doing, err)
+	}
+}
+
+// notifyLocked wakes all who wait for a change.
+func (n *Node) notifyLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// snapshot returns what a search depends on.
+func (n *Node) snapshot() (members map[uuid.UUID]struct{}, now time.Time, departures int, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.members), n.now, n.departures, n.changed
+}

@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // Store is what a fleet needs of a vault. The vaults of this module implement it.
@@ -67,3 +69,37 @@ type Takeover struct {
 	// Took is how long the takeover took.
 	Took time.Duration
 }
+
+// complete fills in the defaults. The error names everything that is wrong with the options.
+func (o Options) complete() (Options, error) {
+	if o.Interval == 0 {
+		o.Interval = 10 * time.Second
+	}
+	if o.TTL == 0 {
+		o.TTL = max(30*time.Second, beats*o.Interval)
+	}
+	var errs []error
+	if o.Interval < time.Second {
+		errs = append(errs, driver.Invalid("Options.Interval", "%v is less than 1s, the resolution of a store's clock", o.Interval))
+	}
+	if o.TTL < beats*o.Interval {
+		errs = append(errs, driver.Invalid("Options.TTL", "%v is less than %d times the Interval of %v", o.TTL, beats, o.Interval))
+	}
+	if o.Capacity < 0 {
+		errs = append(errs, driver.Invalid("Options.Capacity", "%d is negative", o.Capacity))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return o, &storage.Error{Op: "Join", Err: err}
+	}
+	return o, nil
+}
+
+// beats is the least number of intervals in a TTL. Two heartbeats may fail before others remove a node, and
+// the pauses of a judge that judge.look accepts depend on it.
+const beats = 3
+
+// patience is how long one request for a heartbeat may take, and pause the time until the next try after a
+// failure. A heartbeat that failed is tried again within their sum, which is at most 5s with the default.
+func (o Options) patience() time.Duration { return o.Interval / 2 }
+
+func (o Options) pause() time.Duration { return min(o.Interval/10, time.Second) }

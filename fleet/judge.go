@@ -1,0 +1,50 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// judge decides which members are dead, by the store's clock alone. A member is dead when its record is older
+// than the TTL and the judge has watched for longer than the TTL. After an outage, or after it was frozen
+// itself, the judge watches anew, which gives everybody the time to renew.
+type judge struct {
+	self        uuid.UUID
+	ttl         time.Duration
+	since, last time.Time // the first and the last look of the present watch
+}
+
+// look notes a roster, and returns the members that are dead.
+func (j *judge) look(r storage.Roster) (dead []storage.Member) {
+	if r.Now.Sub(j.last) > maxGap(j.ttl) || r.Now.Before(j.since) || !j.heard(r) {
+		j.since = r.Now
+	}
+	j.last = r.Now
+	watched := r.Now.Sub(j.since)
+	for _, m := range r.Members {
+		if m.ID != j.self && silent(r.Now.Sub(m.Renewed), watched, max(j.ttl, m.TTL)) {
+			dead = append(dead, m)
+		}
+	}
+	return dead
+}
+
+// heard reports whether the judge's own heartbeats have arrived. If they have not, those of others may not
+// either, as in an outage that lets reads through.
+func (j *judge) heard(r storage.Roster) bool {
+	return slices.ContainsFunc(r.Members, func(m storage.Member) bool {
+		return m.ID == j.self && r.Now.Sub(m.Renewed) <= maxGap(j.ttl)
+	})
+}
+
+// silent reports whether a record of this age shows a death to a judge that has watched for this long.
+func silent(age, watched, ttl time.Duration) bool { return min(age, watched) > ttl }
+
+// maxGap is the longest time between two looks of one watch. An outage of this length may begin just before a
+// heartbeat is due, so at its end a record may be as old as the gap and an interval. That must not exceed the
+// TTL, and an interval may be as long as a third of it.
+func maxGap(ttl time.Duration) time.Duration { return ttl - ttl/beats }

@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// settle calls do until its outcome is known, or ctx ends. The store recognises the same call, so a call that
+// took effect without an answer is not taken for somebody else's.
+func settle(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, storage.ErrUnknown) || !sleep(ctx, settlePause) {
+			return err
+		}
+	}
+}
+
+// settlePause is the time until a call with an unknown outcome is repeated. The store has retried before.
+const settlePause = time.Second
+
+// sleep reports whether d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// overtaken reports whether a write was certainly refused because somebody else has changed or removed what it
+// names.
+func overtaken(err error) bool {
+	return (errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound)) && !errors.Is(err, storage.ErrUnknown)
+}
+
+// conflicted reports whether a write was certainly refused because there is another version.
+func conflicted(err error) bool { return overtaken(err) && errors.Is(err, storage.ErrConflict) }

@@ -1,0 +1,26 @@
+package fleet
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"iter"
+
+	"github.com/google/uuid"
+)
+
+// first reports whether node comes first for a plan among the members: it has the highest hash together with
+// the plan. All nodes agree, each plan has its own order, and when a member goes, only its plans move. This
+// spreads the work. No two nodes need to have the same members in mind, since the store decides.
+func first(plan, node uuid.UUID, members iter.Seq[uuid.UUID]) bool {
+	own := weight(plan, node)
+	for m := range members {
+		if other := weight(plan, m); bytes.Compare(other[:], own[:]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func weight(plan, node uuid.UUID) [sha256.Size]byte {
+	return sha256.Sum256(append(plan[:], node[:]...))
+}

@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// Stop asks the owner of a plan to stop it. The request reaches the owner within its Interval and ends the
+// context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does not wait for the
+// plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or gone.
+//
+// Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
+func Stop(ctx context.Context, store storage.Members, plan uuid.UUID) error {
+	return settle(ctx, func() error { return store.RequestStop(ctx, plan) })
+}
+
+// tidyAfter is the age from which a request to stop is compared with its plan, and the time between two such
+// comparisons.
+const tidyAfter = time.Minute
+
+// tidy removes requests to stop plans that are final or gone. The first of the members by hash does it for each
+// plan.
+func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
+	due := n.dueStops(r)
+	if len(due) == 0 {
+		return nil
+	}
+	var ids []uuid.UUID
+	for id := range due {
+		ids = append(ids, id)
+	}
+	found, err := n.store.Search(ctx, storage.Filters{ByIDs: ids})
+	if err != nil {
+		return err
+	}
+	for f := range found {
+		switch {
+		case f.Err != nil:
+			return f.Err
+		case !f.Result.State.Status.Final():
+			delete(due, f.Result.ID)
+		}
+	}
+	var errs []error
+	for plan, version := range due {
+		if err := n.store.RemoveStop(ctx, plan, version); err != nil && !overtaken(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dueStops returns the versions of the requests that this node compares with their plans now.
+func (n *Node) dueStops(r storage.Roster) map[uuid.UUID]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	due, tidied := map[uuid.UUID]string{}, map[uuid.UUID]time.Time{}
+	for _, s := range r.Stops {
+		last := n.tidied[s.Plan]
+		if last.IsZero() {
+			last = s.Requested
+		}
+		if r.Now.Sub(last) >= tidyAfter && first(s.Plan, n.id, maps.Keys(n.members)) {
+			due[s.Plan], last = s.Version, r.Now
+		}
+		tidied[s.Plan] = last
+	}
+	n.tidied = tidied
+	return due
+}
