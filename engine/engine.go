@@ -38,30 +38,42 @@
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes
 // Stopped. The end of Run's context is a shutdown: nothing more begins, the outcomes of running actions are
-// stored, and the plans stay Running for the next Run.
+// stored, and the plans stay Running for the next Run, or for another node of the fleet.
 //
-// # Ownership and errors
+// # Ownership
 //
-// One engine works on a vault at a time: it owns every plan that is Running at its start. If another engine
-// works on the same plan, the vault reports a conflict at the next write, and this engine leaves the plan.
+// An engine is alone on its vault, or it is a member of a fleet.
+//
+// Alone, it owns all plans without an owner, also those that are Running at its start. No other engine may
+// work on them. If one does, the vault reports a conflict at the next write, and the engine leaves the plan.
+//
+// With [Options.Fleet], any number of engines share a vault. Each plan has one owner, a node, and an epoch
+// that grows with each takeover. When a node dies or freezes, the others take its plans over and continue
+// them, and the vault refuses the writes of the former owner. Package fleet says how, and what it costs. If a
+// write of an owned plan meets a conflict, the engine ends the work on the plan and takes the plan again: it
+// continues from what is stored if the plan is still its own, and lets it go if not. Plugins get the epoch as
+// a fencing token.
+//
+// Plans need no fleet to be submitted: whoever calls [storage.Creator.Create] may exit at once.
+//
+// # Errors
+//
 // While the vault is unavailable, or the outcome of a write is unknown, the engine retries for
-// Options.Patience. Then it leaves the plan as it is stored, and the next Run continues it.
+// [Options.Patience]. Then it leaves the plan as it is stored, and the next Run continues it; a member of a
+// fleet takes its own plan again instead. An engine never stops because of a plan: [Observer] hears of it.
 package engine
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -69,16 +81,17 @@ import (
 
 var (
 	// ErrDraining is the reason for leaving a plan when the context of Run ends. The next Run continues the
-	// plan.
+	// plan, or another node of the fleet.
 	ErrDraining = errors.New("engine: it is shutting down")
-	// ErrNotRunning means that a plan can't be stopped: this engine has not picked it up, or the plan is
-	// ending.
+	// ErrNotRunning means that a plan can't be stopped: it has ended or is ending, or this engine is alone and
+	// has not picked it up.
 	ErrNotRunning = errors.New("engine: the plan is not running")
 )
 
 // Engine runs the plans of a vault. It is safe for concurrent use.
 type Engine struct {
 	vault storage.Vault
+	store fleet.Store // the vault, if the engine is part of a fleet
 	reg   *registry.Register
 	opts  Options
 
@@ -89,7 +102,8 @@ type Engine struct {
 }
 
 // New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin].
-// The caller closes the vault after [Engine.Run] has returned.
+// With Options.Fleet, the vault must implement [storage.Members]. The caller closes the vault after
+// [Engine.Run] has returned.
 func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {
 	if vault == nil || reg == nil {
 		return nil, errors.New("engine: it needs a vault and a registry of plugins")
@@ -98,10 +112,18 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{vault: vault, reg: reg, opts: opts, runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}}, nil
+	e := &Engine{vault: vault, reg: reg, opts: opts, runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}}
+	if opts.Fleet != nil {
+		var keepsMembers bool
+		if e.store, keepsMembers = vault.(fleet.Store); !keepsMembers {
+			return nil, fmt.Errorf("engine: Options.Fleet: a %T keeps no members of a fleet", vault)
+		}
+	}
+	return e, nil
 }
 
-// Submit stores a new plan, which Run picks up within Options.Poll. It refuses a plan whose plugins can't
+// Submit stores a new plan. Run picks it up within Options.Poll; in a fleet, some node does within two
+// intervals, also if this process dies. Submit refuses a plan whose plugins can't
 // run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID,
 // which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
@@ -144,10 +166,17 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery, continues the plans that are Running, and runs the plans that are NotStarted, oldest
-// first, including plans that are submitted later. It returns nil when ctx has ended and running actions have
-// finished, or, with Options.UntilIdle, when no plan is left. It returns an error if it can't search the
-// vault at the start. Only one call of Run may be active.
+// Run calls Recovery and runs plans until ctx ends. It returns nil when ctx has ended and running actions have
+// finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may be active.
+//
+// An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
+// first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
+// an error if it can't search the vault at the start.
+//
+// A member of a fleet runs the plans that its node claims or takes over, and leaves the fleet at the end. Run
+// returns an error if it can't join the fleet at the start. When the node is fenced, which happens if the
+// process was frozen or could not reach the store, Run lets all plans go, reports it to Observer.Problem, and
+// joins again as a new node.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
 		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
@@ -155,8 +184,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	clear(e.left)
 	e.mu.Unlock()
-	var plans errgroup.Group
-	plans.SetLimit(e.opts.Plans)
 	ended := make(chan struct{})
 	var draining sync.WaitGroup
 	draining.Go(func() {
@@ -166,71 +193,12 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ended:
 		}
 	})
-	defer func() {
-		_ = plans.Wait()
-		close(ended)
-		draining.Wait()
-	}()
-
-	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
-	for first := true; ctx.Err() == nil; first = false {
-		open, err := e.open(ctx, statuses)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && first:
-			return fmt.Errorf("engine: look for open plans: %w", err)
-		case err != nil:
-			e.opts.Observer.Problem(fmt.Errorf("engine: look for new plans: %w", err))
-		}
-		for _, found := range open {
-			if r := e.pickUp(ctx, found, statuses); r != nil {
-				plans.Go(func() error {
-					e.finish(ctx, r)
-					return nil
-				})
-			}
-		}
-		if e.opts.UntilIdle && err == nil && len(open) == 0 && e.idle() {
-			return nil
-		}
-		// From now on a Running plan is this engine's, or another engine's mistake.
-		statuses = []workflow.Status{workflow.NotStarted}
-		sleepUntil(ctx, time.Now().Add(e.opts.Poll))
+	defer draining.Wait()
+	defer close(ended)
+	if e.store != nil {
+		return e.runInFleet(ctx)
 	}
-	return nil
-}
-
-// open returns the plans to work on: Running plans first, each group oldest first.
-func (e *Engine) open(ctx context.Context, statuses []workflow.Status) ([]storage.ListResult, error) {
-	var open []storage.ListResult
-	err := e.insist(ctx, func(ctx context.Context) error {
-		open = nil
-		found, err := e.vault.Search(ctx, storage.Filters{ByStatus: statuses})
-		if err != nil {
-			return err
-		}
-		for f := range found {
-			var about *storage.Error
-			switch {
-			case f.Err == nil:
-				if !e.known(f.Result.ID) {
-					open = append(open, f.Result)
-				}
-			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:
-				if e.giveUp(about.Plan) { // one unreadable plan; the others still come
-					e.opts.Observer.Problem(f.Err)
-				}
-			default:
-				return f.Err
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(open, func(a, b storage.ListResult) int {
-		return cmp.Or(cmp.Compare(b.State.Status, a.State.Status), bytes.Compare(a.ID[:], b.ID[:]))
-	})
-	return open, err
+	return e.runAlone(ctx)
 }
 
 // known reports whether a plan is running or was given up.
@@ -255,39 +223,15 @@ func (e *Engine) giveUp(id uuid.UUID) bool {
 	return !was
 }
 
-// pickUp reads a plan and makes it this engine's. It returns nil if there is nothing to do or the plan can't
-// run.
-func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses []workflow.Status) *run {
-	var plan *workflow.Plan
-	err := e.insist(ctx, func(ctx context.Context) (err error) {
-		plan, err = e.vault.Read(ctx, found.ID)
-		return err
-	})
-	if errors.Is(err, storage.ErrNotFound) || err != nil && ctx.Err() != nil {
-		return nil // deleted meanwhile, or a shutdown
-	}
-	if err == nil {
-		if !slices.Contains(statuses, plan.State.Status) {
-			return nil // it has ended, or another engine runs it
-		}
-		err = e.runnable(plan)
-	}
-	if err != nil {
-		e.giveUp(found.ID)
-		e.opts.Observer.Problem(fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
-		return nil
-	}
-	r := newRun(e, plan)
+// enter makes a run the one that Stop finds.
+func (e *Engine) enter(r *run) {
 	e.mu.Lock()
-	e.runs[plan.ID] = r
-	e.mu.Unlock()
-	return r
+	defer e.mu.Unlock()
+	e.runs[r.plan.ID] = r
 }
 
-// finish works on a plan until it is final or must be left.
-func (e *Engine) finish(ctx context.Context, r *run) {
-	e.opts.Observer.PickedUp(r.plan)
-	err := r.work(ctx)
+// exit ends what enter began. An error means that the plan was left.
+func (e *Engine) exit(r *run, err error) {
 	e.mu.Lock()
 	delete(e.runs, r.plan.ID)
 	if err != nil {
@@ -300,20 +244,42 @@ func (e *Engine) finish(ctx context.Context, r *run) {
 }
 
 // Stop ends a plan. When it returns nil, the request is stored and survives a crash. The plan becomes
-// Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if this engine has not picked the plan
-// up, or only deferred actions are left. ctx bounds the wait for another write of the plan. Storing the
-// request is retried for Options.Patience; if that fails, the plan is given up.
+// Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only deferred actions of the plan are
+// left, or if this engine has not picked the plan up. ctx bounds the wait for another write of the plan.
+// Storing the request is retried for Options.Patience; if that fails, the plan is given up.
+//
+// In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
+// the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there
+// is none.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Lock()
 	r := e.runs[id]
 	e.mu.Unlock()
-	if r == nil {
-		return fmt.Errorf("stop plan %s: %w", id, ErrNotRunning)
+	err := ErrNotRunning
+	if r != nil {
+		err = r.stop(ctx)
 	}
-	if err := r.stop(ctx); err != nil {
+	if err != nil && e.store != nil && (r == nil || r.owned.Err() != nil) {
+		err = e.stopElsewhere(ctx, id)
+	}
+	if err != nil {
 		return fmt.Errorf("stop plan %s: %w", id, err)
 	}
 	return nil
+}
+
+// stopElsewhere asks the owner of a plan to stop it, whoever that is.
+func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID) error {
+	found, err := storage.Collect(e.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0:
+		return storage.ErrNotFound
+	case found[0].State.Status.Final():
+		return ErrNotRunning
+	}
+	return fleet.Stop(ctx, e.store, id)
 }
 
 // insist repeats a call while the vault is unavailable or the outcome is unknown.
@@ -329,7 +295,7 @@ func (e *Engine) insist(ctx context.Context, call func(context.Context) error) e
 		defer cancel()
 		err := call(ctx)
 		last = err
-		if err == nil || errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if err == nil || passing(err) {
 			return err
 		}
 		return backoff.Permanent(err)
@@ -338,6 +304,11 @@ func (e *Engine) insist(ctx context.Context, call func(context.Context) error) e
 		return last
 	}
 	return err
+}
+
+// passing reports whether the same call may succeed later.
+func passing(err error) bool {
+	return errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // sleepUntil waits for a time or the end of ctx.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -628,6 +629,34 @@ func TestRunningComesFirst(t *testing.T) {
 	})
 }
 
+// TestOwnedPlansAreLeftAlone checks that an engine that is alone does not touch the plans of a fleet.
+func TestOwnedPlansAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		early, late := plan(block("b", sequence("s", second("early")))), plan(block("b", sequence("s", second("late"))))
+		s.create(early)
+		s.create(late)
+		own := func(p *workflow.Plan) {
+			p = s.read(p.ID)
+			p.State.Status, p.Owner, p.Epoch = workflow.Running, workflow.NewV7(), 1
+			if err := s.store.Open(s.reg).UpdatePlan(t.Context(), p); err != nil {
+				t.Error(err)
+			}
+		}
+		own(early)
+		v := s.vault(nil)
+		v.beforeRead = func(id uuid.UUID) {
+			if id == late.ID {
+				own(late) // between the search and the read
+			}
+		}
+		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNames()
+	})
+}
+
 func TestBadInput(t *testing.T) {
 	s := newStage(t)
 	if err := s.reg.Register(mute{}); err != nil {
@@ -641,6 +670,9 @@ func TestBadInput(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+	if _, err := engine.New(struct{ storage.Vault }{}, s.reg, engine.Options{Fleet: &fleet.Options{}}); err == nil || !strings.Contains(err.Error(), "Options.Fleet: a struct { storage.Vault } keeps no members") {
+		t.Error(err)
 	}
 	e := s.engine(s.vault(nil), engine.Options{})
 	for _, plugin := range []string{"nobody", "mute"} {

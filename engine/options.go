@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -19,15 +20,19 @@ type Options struct {
 	RetryDelay time.Duration
 	// ContDelay is the wait between two rounds of continuous checks without a Delay. Default: 10s.
 	ContDelay time.Duration
-	// Poll is the interval between searches for new plans. Default: 1s.
+	// Poll is the interval between searches for new plans. In a fleet, Fleet.Interval is. Default: 1s.
 	Poll time.Duration
 	// Patience is how long a call is retried while the vault is unavailable or an outcome unknown. Default:
 	// 2m.
 	Patience time.Duration
-	// Plans is the number of plans that run concurrently; others wait. Default: 16.
+	// Plans is the number of plans that run concurrently; others wait, or run on other nodes. Default: 16.
 	Plans int
-	// UntilIdle makes Run return when no plan is left. Default: Run waits for new plans.
+	// UntilIdle makes Run return when no plan is left, in a fleet on any node. Default: Run waits for new
+	// plans.
 	UntilIdle bool
+	// Fleet makes the engine a member of a fleet, with these settings; Plans is the Capacity. The vault must
+	// implement storage.Members. Default: nil, and the engine is alone on its vault.
+	Fleet *fleet.Options
 	// Observer receives events. Default: none.
 	Observer Observer
 }
@@ -35,16 +40,20 @@ type Options struct {
 // Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
 // the work, which waits for them; calls may be concurrent. They must not change their arguments.
 type Observer struct {
-	// PickedUp is called with a whole plan, before any work on it. The plan is changed after the call
+	// Joined is called when the engine has become a member of a fleet, with its node's ID.
+	Joined func(node uuid.UUID)
+	// PickedUp is called with a whole plan, before any work on it. In a fleet the plan is Running already, and
+	// PickedUp is called again when the node takes its own plan again. The plan is changed after the call
 	// returns.
 	PickedUp func(plan *workflow.Plan)
 	// Changed is called when an object's new state is stored. Only the object's own fields may be read, and
 	// only during the call, because other goroutines may change its children.
 	Changed func(o workflow.Object)
-	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining or a failure.
+	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, fleet.ErrFenced
+	// if another node owns it or may take it, or a failure.
 	Left func(plan uuid.UUID, err error)
 	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
-	// plan.
+	// plan, of the membership in a fleet.
 	Problem func(err error)
 	// Draining is called once when the context of Run ends, before Run waits for running actions.
 	Draining func()
@@ -71,6 +80,14 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Plans < 0 {
 		errs = append(errs, fmt.Errorf("engine: Options.Plans: %d is negative", o.Plans))
+	}
+	if o.Fleet != nil {
+		settings := *o.Fleet
+		settings.Capacity = o.Plans
+		o.Fleet = &settings
+	}
+	if o.Observer.Joined == nil {
+		o.Observer.Joined = func(uuid.UUID) {}
 	}
 	if o.Observer.PickedUp == nil {
 		o.Observer.PickedUp = func(*workflow.Plan) {}

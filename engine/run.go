@@ -45,14 +45,20 @@ func newRun(e *Engine, plan *workflow.Plan) *run {
 	return r
 }
 
-// work runs the plan. It returns the reason if the plan was left.
+// work runs the plan. It returns the reason if the plan was left. When it returns, no write of the plan is in
+// flight.
 func (r *run) work(ctx context.Context) error {
-	defer r.giveUp(nil)
 	defer context.AfterFunc(ctx, func() { r.die(ErrDraining) })()
 	if ctx.Err() != nil {
 		r.die(ErrDraining) // the function above may run later
 	}
-	return r.runPlan()
+	err := r.runPlan()
+	if err != nil && r.owned.Err() != nil {
+		err = context.Cause(r.owned)
+	}
+	r.giveUp(nil)
+	_ = r.own.Acquire(context.Background(), 1) // after the write of a stop
+	return err
 }
 
 // halted reports whether nothing more may begin in a scope. An error means that the plan is left as it is
@@ -95,7 +101,12 @@ func (r *run) store(o workflow.Object) error {
 	if r.owned.Err() != nil {
 		return context.Cause(r.owned)
 	}
-	err := r.engine.insist(r.owned, func(ctx context.Context) error { return storage.Update(ctx, r.engine.vault, o) })
+	err := r.engine.insist(r.owned, func(ctx context.Context) error {
+		// The request in flight ends by itself when the plan is given up. It is not repeated then.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.opts.Patience/4)
+		defer cancel()
+		return storage.Update(ctx, r.engine.vault, o)
+	})
 	if err == nil {
 		r.engine.opts.Observer.Changed(o)
 	}

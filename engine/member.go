@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced.
+func (e *Engine) runInFleet(ctx context.Context) error {
+	for first := true; ; first = false {
+		var node *fleet.Node
+		err := e.insist(ctx, func(ctx context.Context) (err error) {
+			node, err = fleet.Join(ctx, e.store, *e.opts.Fleet)
+			return err
+		})
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil
+		case first:
+			return fmt.Errorf("engine: join the fleet: %w", err)
+		default:
+			e.opts.Observer.Problem(fmt.Errorf("engine: join the fleet again: %w", err))
+			sleepUntil(ctx, time.Now().Add(e.opts.RetryDelay))
+			continue
+		}
+		m := &member{Engine: e, node: node}
+		e.opts.Observer.Joined(node.ID())
+		m.serve(ctx)
+		if node.Context().Err() == nil {
+			m.leave(ctx)
+			return nil
+		}
+		e.opts.Observer.Problem(fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
+	}
+}
+
+// member is an engine that works as a node of a fleet.
+type member struct {
+	*Engine
+	node *fleet.Node
+}
+
+// serve runs the node's plans until ctx ends, the node is fenced, or no plan is left to wait for. When it
+// returns, all work has ended.
+func (m *member) serve(ctx context.Context) {
+	looking, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	if m.opts.UntilIdle {
+		work.Go(func() {
+			m.waitUntilIdle(looking)
+			stop()
+		})
+	}
+	for plan, err := range m.node.Plans(looking) {
+		switch {
+		case err == nil:
+			work.Go(func() { m.finish(ctx, plan) })
+		case looking.Err() == nil:
+			m.opts.Observer.Problem(fmt.Errorf("engine: look for plans: %w", err))
+		}
+	}
+}
+
+// waitUntilIdle returns when this engine has no plan and the vault has none that the fleet may run.
+func (m *member) waitUntilIdle(ctx context.Context) {
+	runnable := func(found storage.ListResult) bool {
+		return found.State.Status == workflow.NotStarted || found.Owner != uuid.Nil || m.opts.Fleet.TakeUnclaimed
+	}
+	for ctx.Err() == nil {
+		if m.idle() {
+			open, err := m.open(ctx, []workflow.Status{workflow.Running, workflow.NotStarted}, runnable)
+			if err == nil && len(open) == 0 {
+				return
+			}
+		}
+		sleepUntil(ctx, time.Now().Add(m.opts.Poll))
+	}
+}
+
+// finish works on a plan that the node owns until it is final or must be let go.
+func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
+	work, done := m.node.Work(plan.ID)
+	defer done()
+	for plan != nil {
+		r := newRun(m.Engine, plan)
+		m.enter(r)
+		m.opts.Observer.PickedUp(plan)
+		err := m.workOn(ctx, r, work)
+		if plan = nil; mayGoOn(err) {
+			plan, err = m.takeAgain(ctx, r.plan.ID)
+		}
+		m.exit(r, err)
+	}
+}
+
+// workOn works on a plan as long as the fleet allows.
+func (m *member) workOn(ctx context.Context, r *run, work context.Context) error {
+	for _, c := range []context.Context{work, m.node.Context()} {
+		obey := func() {
+			if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
+				_ = r.stop(r.owned) // unless the plan is ending, or is given up
+			} else {
+				r.giveUp(cause)
+			}
+		}
+		if c.Err() != nil {
+			obey() // before anything begins
+		} else {
+			defer context.AfterFunc(c, obey)()
+		}
+	}
+	return r.work(ctx)
+}
+
+// mayGoOn reports whether work that ended with this error goes on if the node takes the plan again.
+func mayGoOn(err error) bool { return errors.Is(err, storage.ErrConflict) || passing(err) }
+
+// takeAgain fences off whoever has written to the plan, and reads it. It returns neither a plan nor an error
+// if the plan is final.
+func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	for {
+		plan, err := m.node.Take(ctx, id)
+		switch {
+		case err == nil && plan.State.Status.Final():
+			m.opts.Observer.Changed(plan)
+			return nil, nil
+		case err == nil:
+			return plan, nil
+		case ctx.Err() != nil:
+			return nil, ErrDraining // whoever takes the plan next finishes the fence
+		case !mayGoOn(err):
+			return nil, err
+		}
+		sleepUntil(ctx, time.Now().Add(m.opts.RetryDelay))
+	}
+}
+
+// leave hands the node's plans over.
+func (m *member) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
+	defer cancel()
+	if err := m.node.Leave(ctx); err != nil {
+		m.opts.Observer.Problem(fmt.Errorf("engine: leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID()))
+	}
+}
