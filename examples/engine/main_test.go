@@ -184,7 +184,7 @@ func TestSubmitBeside(t *testing.T) {
 	if code, _, errs := command(t, data); code != exitFail || !strings.Contains(errs, "another process works on") {
 		t.Errorf("code %d: %s", code, errs)
 	}
-	if code, out, errs := command(t, data, "-submit"); code != exitDone || !strings.Contains(out, "to the folder "+data+" (through the process that owns it), prefix engine") {
+	if code, out, errs := command(t, data, "-submit"); code != exitDone || !strings.Contains(out, "to the folder "+data+" (through the process that serves it), prefix engine") {
 		t.Errorf("code %d: %s%s", code, out, errs)
 	}
 	found, err := first.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})

@@ -18,7 +18,6 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/plugins/registry"
-	"github.com/planvault/azblob/workflow"
 )
 
 // opened is a vault with everything that must be closed after it.
@@ -27,7 +26,7 @@ type opened struct {
 	reg *registry.Register
 	// title names the place of the plans, without any secret.
 	title string
-	// beside is set if another process owns the data and this process uses its emulator.
+	// beside is set if another process serves the emulator.
 	beside  bool
 	closers []func() error
 }
@@ -70,8 +69,7 @@ func open(ctx context.Context, c config, say func(string)) (_ *opened, err error
 			return nil, err
 		}
 	default:
-		o.title = fmt.Sprintf("the folder %s (an emulator in this process), prefix %s", c.data, c.prefix)
-		if err := o.openData(ctx, c); err != nil {
+		if err := o.openData(ctx, c, say); err != nil {
 			return nil, err
 		}
 	}
@@ -170,52 +168,19 @@ func (o *opened) openFolder(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// openData opens the emulator in the folder and lets other processes use it. If another process owns the
-// folder, this process uses that process's emulator.
-func (o *opened) openData(ctx context.Context, c config) error {
-	server, openErr := emulator.Open(filepath.Join(c.data, "account.db"), emulator.WithoutLog())
-	if openErr == nil {
-		o.closers = append(o.closers, server.Close)
-		if err := o.offer(server, filepath.Join(c.data, addressFile)); err != nil {
-			return err
-		}
-		var err error
-		o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, server.ConnectionString(), o.reg, azblob.WithTransport(server.Transport()))
+// openData opens the vault on the emulator in the folder, which this process or another one serves.
+func (o *opened) openData(ctx context.Context, c config, say func(string)) error {
+	f, err := openFolder(c.data, say)
+	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(c.data, addressFile))
-	if err != nil {
-		return openErr // no other process owns the folder
+	o.closers = append(o.closers, f.close)
+	o.title = fmt.Sprintf("the folder %s (an emulator in this process), prefix %s", c.data, c.prefix)
+	if o.beside = !f.serves(); o.beside {
+		o.title = fmt.Sprintf("the folder %s (through the process that serves it), prefix %s", c.data, c.prefix)
 	}
-	o.title, o.beside = fmt.Sprintf("the folder %s (through the process that owns it), prefix %s", c.data, c.prefix), true
-	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, string(text), o.reg)
-	if err != nil {
-		return errors.Join(openErr, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if _, err := o.Exists(ctx, workflow.NewV7()); err != nil {
-		_ = o.Vault.Close(ctx)
-		return fmt.Errorf("%w (and no process answers at the address in the folder: %w)", openErr, err)
-	}
-	return nil
-}
-
-// addressFile holds the connection string of the emulator of the process that owns the folder.
-const addressFile = "address"
-
-// offer listens for other processes until the emulator is closed.
-func (o *opened) offer(server *emulator.Server, path string) error {
-	l, err := server.Listen("127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen for other processes: %w", err)
-	}
-	o.closers = append(o.closers, l.Close, func() error { return os.Remove(path) })
-	temporary := path + ".new" // no process reads half of it
-	if err := os.WriteFile(temporary, []byte(l.ConnectionString()), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, emulator.New().ConnectionString(), o.reg, azblob.WithTransport(f))
+	return err
 }
 
 // credential returns the credential to sign in with. An ID with slashes is a resource ID.
