@@ -1,0 +1,333 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The model of a fleet: nodes that claim, take and end one plan. It counts nothing. Deaths, freezes, wrong
+// judgements of who is dead, calls that are given up, requests that arrive late and restarts happen any number
+// of times. The states are finite because a version is kept only as the answer to "is it still the stored
+// one?", and epochs are kept as ranks.
+//
+// A frozen node is a node that takes no step. A lost request is a late one that never arrives. A lost answer
+// and a duplicate add nothing: a conditional write takes effect at most once, and its retry learns by the
+// writeid what the earlier attempts did. Rule F8 is this knowledge.
+
+// mostNodes and mostShared bound the nodes and the sub-objects of a model.
+const (
+	mostNodes  = 3
+	mostShared = 2
+)
+
+// fleet is a situation: the nodes, the plan, the environment, and the rules that are lacking.
+type fleet struct {
+	nodes, parts int
+	running      bool // the plan is Running when the situation begins, and has no owner
+	unrecorded   bool // there are no records: any node takes from any other at any time, as if it had judged it dead
+	lateJoins    bool // a request that added a record may arrive late and add it again
+	deletes      bool // the plan is deleted
+	stranger     bool // a process that is not a member updates the first sub-object
+	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are
+	apart        bool // doomed calls are kept apart, although they make no difference
+	lacking      fleetSet
+	only         breach // the only promise that is judged; 0 means all
+
+	search[fleetState, move]
+}
+
+func (f *fleet) String() string {
+	var b strings.Builder
+	plural := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	fmt.Fprintf(&b, "%s, %s", plural(f.nodes, "node"), plural(f.parts, "sub-object"))
+	for _, o := range []struct {
+		is   bool
+		what string
+	}{
+		{f.running, "Running without an owner"},
+		{f.unrecorded, "without records"},
+		{f.lateJoins, "late joins"},
+		{f.deletes, "a Delete"},
+		{f.stranger, "a stranger"},
+		{f.bound, "without F6"},
+		{f.apart, "doomed calls apart"},
+	} {
+		if o.is {
+			b.WriteString(", " + o.what)
+		}
+	}
+	for r := range fleetRules {
+		if f.lacks(r) {
+			fmt.Fprintf(&b, "; %s", r)
+		}
+	}
+	return b.String()
+}
+
+func (f *fleet) lacks(r fleetRule) bool { return f.lacking&(1<<r) != 0 }
+
+// epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
+// rank 0.
+type epoch uint8
+
+// owner is what an entry says of its owner.
+type owner uint8
+
+const (
+	noOwner   owner = iota
+	goneOwner       // a node of the past, whose ID never comes back
+	firstNode       // the first of the nodes
+)
+
+// fleetState is a state of a fleet. It consists of what is stored, what is under way, and the nodes.
+type fleetState struct {
+	entry    sharedEntry
+	parts    [mostShared]sharedPart
+	object   objectState
+	marker   bool
+	deleted  uint8 // the steps of the Delete that were taken
+	late     lateRequests
+	nodes    [mostNodes]fleetNode
+	stranger held
+
+	fenced epoch  // the epoch of the last finished fence
+	broken breach // the promise that the last step broke
+}
+
+type sharedEntry struct {
+	there  bool
+	status status
+	owner  owner
+	epoch  epoch
+}
+
+type sharedPart struct {
+	there  bool
+	status status
+	former bool // a former owner stored its result after the fence
+}
+
+type objectState uint8
+
+const (
+	noObject objectState = iota
+	openObject
+	finalObject
+)
+
+// lateRequests are the requests under way that nobody waits for. Those that would be refused are left out. Of
+// those that do the same, the oldest epoch stands for all, because it breaks a promise first. An epoch has one
+// added; 0 means none.
+type lateRequests struct {
+	parts  [mostShared][final + 1]epoch // by the status that they store
+	takes  [firstNode + mostNodes]epoch // claims and takes, by the owner that they store
+	end    epoch                        // a final entry
+	object bool                         // a final object
+}
+
+// fleetNode is a process and its record.
+type fleetNode struct {
+	dead   bool
+	record recordState
+	at     activity
+	epoch  epoch
+	match  bool // its version of the entry is the stored one
+	held   [mostShared]held
+}
+
+type recordState uint8
+
+const (
+	ownRecord recordState = iota
+	noRecord
+	strangeRecord // a late copy of the request that joined has added it again
+)
+
+// activity is what a node does for the plan.
+type activity uint8
+
+const (
+	idle activity = iota
+	readsPlan
+	sendsClaim
+	sendsTake
+	fences
+	works
+	sendsEnd    // the final entry is under way
+	sendsObject // the final object is under way
+	sendsUnmark
+
+	readsLate // after the take's update of the entry; only without rule F2
+	readsOwn  // without a new epoch; only without rule F5
+)
+
+// held is what a node knows of a sub-object.
+type held struct {
+	is        knowledge
+	status    status
+	sent      sending
+	overtaken bool // an older epoch has completed it since this epoch's fence
+	again     bool // it is to be read again; only without rule F4
+}
+
+type knowledge uint8
+
+const (
+	unread   knowledge = iota
+	current            // its version is the stored one
+	outdated           // it is not, and the node does not know it
+	refuted            // an update met a conflict
+)
+
+type sending uint8
+
+const (
+	nothing sending = iota
+	update          // in a fence the same status, otherwise the next one
+	restart         // the status Running again
+)
+
+// target returns the status that the update of a sub-object stores.
+func (h *held) target(at activity) status {
+	switch {
+	case at == fences:
+		return h.status
+	case h.sent == restart:
+		return running
+	}
+	return min(h.status+1, final)
+}
+
+// move is a step of a fleet.
+type move struct {
+	node  int // -1: nobody
+	part  int // -1: none
+	what  string
+	helps bool // a step that the node takes to bring the plan to its end
+}
+
+func (f *fleet) describe(m move) string {
+	var b strings.Builder
+	if m.node >= 0 {
+		fmt.Fprintf(&b, "node %d: ", m.node+1)
+	}
+	b.WriteString(m.what)
+	if m.part >= 0 {
+		fmt.Fprintf(&b, " (sub-object %d)", m.part+1)
+	}
+	return b.String()
+}
+
+// breach is a broken promise.
+type breach uint8
+
+const (
+	_ breach = iota
+	formerOwner
+	lostUpdate
+	wrongResult
+	actionRerun
+	finalChanged
+	openParts
+	earlyObject
+	twoOwners
+	comesBack
+	orphan
+	breaches
+)
+
+func (b breach) String() string {
+	return [breaches]string{
+		formerOwner:  "a write of a former owner takes effect after the fence",
+		lostUpdate:   "a write replaces a version that its writer has not seen",
+		wrongResult:  "the final object holds a result that a former owner stored after the fence",
+		actionRerun:  "a later owner runs an action that an earlier one had completed",
+		finalChanged: "a plan changes after its final entry",
+		openParts:    "an entry is final beside open sub-objects",
+		earlyObject:  "an object is final beside an open entry",
+		twoOwners:    "two nodes own the plan in one epoch",
+		comesBack:    "a deleted plan exists",
+		orphan:       "a node can't bring the plan to its end",
+	}[b]
+}
+
+// fleetRule is a rule of the fleet's protocol.
+type fleetRule uint8
+
+// The rules. The comments have their numbers in docs/fleet.md.
+const (
+	fleetClaimMatch    fleetRule = iota // F1
+	fleetTakeMatch                      // F1
+	fleetEndMatch                       // F1
+	fleetReadFirst                      // F2
+	fleetFenceLast                      // F2
+	fleetFenceAgain                     // F3
+	fleetConflictLooks                  // F4
+	fleetConflictTakes                  // F4
+	fleetFence                          // F5
+	fleetFenceNew                       // F5
+	fleetFenceFinal                     // F5
+	fleetFenceOwn                       // F5
+	fleetFenceMatch                     // F7
+	fleetWorkMatch                      // F7
+	fleetVersions                       // F7
+	fleetUnknownClaim                   // F8
+	fleetUnknownTake                    // F8
+	fleetUnknownEnd                     // F8
+	fleetAbsentDead                     // F9
+	fleetOwnTaken                       // F9
+	fleetCompletes                      // F9
+	fleetPartsFirst                     // docs/protocol.md
+	fleetNeverCreates                   // docs/protocol.md
+	fleetTakeDead                       // spare
+	fleetHeartbeat                      // spare
+	fleetRules
+)
+
+// fleetSet is a set of rules, one bit each.
+type fleetSet uint32
+
+func fleetSetOf(rs ...fleetRule) (s fleetSet) {
+	for _, r := range rs {
+		s |= 1 << r
+	}
+	return s
+}
+
+// harmless are the rules without which a doomed call still has no effect.
+var harmless = fleetSetOf(fleetFenceFinal, fleetAbsentDead, fleetOwnTaken, fleetCompletes, fleetTakeDead, fleetHeartbeat)
+
+func (r fleetRule) String() string {
+	return [fleetRules]string{
+		fleetClaimMatch:    "F1: a claim names no version",
+		fleetTakeMatch:     "F1: a take's update of the entry names no version",
+		fleetEndMatch:      "F1: a final entry names no version",
+		fleetReadFirst:     "F2: a take reads the sub-objects after its update of the entry",
+		fleetFenceLast:     "F2: a take stores the sub-objects before its update of the entry",
+		fleetFenceAgain:    "F3: a take reads a sub-object again that moved during the fence",
+		fleetConflictLooks: "F4: an owner that meets a conflict reads the sub-object and goes on",
+		fleetConflictTakes: "F4: an owner that meets a conflict reads the entry, then the sub-object, and goes on",
+		fleetFence:         "F5: a take stores no sub-object",
+		fleetFenceNew:      "F5: a take stores no sub-object that is NotStarted",
+		fleetFenceFinal:    "F5: a take stores no sub-object that is final",
+		fleetFenceOwn:      "F5: a node goes on with a plan of its own without a new epoch and fence",
+		fleetFenceMatch:    "F7: a fence names no versions",
+		fleetWorkMatch:     "F7: an owner's updates name no versions",
+		fleetVersions:      "F7: others' updates name no versions",
+		fleetUnknownClaim:  "F8: a claim that was refused after an unknown attempt counts as done",
+		fleetUnknownTake:   "F8: a take that was refused after an unknown attempt counts as done",
+		fleetUnknownEnd:    "F8: a final entry that was refused after an unknown attempt counts as written",
+		fleetAbsentDead:    "F9: an owner without a record counts as alive",
+		fleetOwnTaken:      "F9: a node does not take its own plans again",
+		fleetCompletes:     "F9: nobody completes a final entry",
+		fleetPartsFirst:    "an owner ends a plan before its sub-objects are final",
+		fleetNeverCreates:  "an update creates a blob that is gone",
+		fleetTakeDead:      "nodes take plans from living owners",
+		fleetHeartbeat:     "a node whose record was removed is never told",
+	}[r]
+}

@@ -1,0 +1,788 @@
+package protocol
+
+import (
+	"cmp"
+	"slices"
+)
+
+// first returns the state in which the situation begins.
+func (f *fleet) first() fleetState {
+	st := fleetState{entry: sharedEntry{there: true}, object: openObject, marker: true}
+	if f.running {
+		st.entry.status = running
+	}
+	for k := range f.parts {
+		st.parts[k].there = true
+	}
+	if f.running {
+		st.parts[0].status = running
+	}
+	for i := f.nodes; i < mostNodes; i++ {
+		st.nodes[i].dead = true
+	}
+	return st
+}
+
+// steps yields everything that can happen.
+func (f *fleet) steps(st fleetState, yield func(move, fleetState)) {
+	f.arrive(st, yield)
+	if f.deletes {
+		f.delete(st, yield)
+	}
+	if f.stranger {
+		f.visitOf(st, yield)
+	}
+	for i := range f.nodes {
+		f.live(st, i, yield)
+		f.act(st, i, yield)
+	}
+}
+
+// breaks notes the first promise that a step breaks.
+func (f *fleet) breaks(st *fleetState, b breach, broken bool) {
+	if broken && st.broken == 0 && (f.only == 0 || f.only == b) {
+		st.broken = b
+	}
+}
+
+// nowhere is the place of a writer that is not a node.
+const nowhere = -1
+
+// putPart stores a sub-object. The writer saw the stored version if current is set.
+func (f *fleet) putPart(st *fleetState, k int, to status, e epoch, by int, knows, work bool) {
+	f.breaks(st, lostUpdate, !knows)
+	f.breaks(st, formerOwner, e < st.fenced)
+	f.breaks(st, finalChanged, st.entry.there && st.entry.status == final)
+	p := &st.parts[k]
+	p.there = true
+	switch {
+	case e < st.fenced:
+		p.former = true
+	case work:
+		p.former = false
+	}
+	p.status = to
+	for j := range st.nodes[:f.nodes] {
+		n := &st.nodes[j]
+		h := &n.held[k]
+		if j != by && h.is == current {
+			h.is = outdated
+		}
+		if j != by && n.at == works && e < n.epoch && to == final {
+			h.overtaken = true
+		}
+	}
+	if st.stranger.is == current && k == 0 {
+		st.stranger.is = outdated
+	}
+	st.late.parts[k] = [final + 1]epoch{}
+}
+
+// putEntry stores the entry.
+func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows bool) {
+	was := st.entry
+	f.breaks(st, lostUpdate, !knows)
+	f.breaks(st, formerOwner, e.epoch < st.fenced)
+	f.breaks(st, finalChanged, was.status == final)
+	f.breaks(st, twoOwners, was.status == running && e.status == running && e.epoch <= was.epoch)
+	for _, p := range st.parts[:f.parts] {
+		f.breaks(st, openParts, e.status == final && p.there && p.status != final)
+	}
+	e.there = true
+	if f.unrecorded || e.status == final {
+		e.owner = noOwner // nobody asks for it
+	}
+	st.entry = e
+	for j := range st.nodes[:f.nodes] {
+		if j != by {
+			st.nodes[j].match = false
+		}
+	}
+	st.late.takes, st.late.end = [firstNode + mostNodes]epoch{}, 0
+}
+
+// putObject stores the final object.
+func (f *fleet) putObject(st *fleetState) {
+	f.breaks(st, earlyObject, st.entry.there && st.entry.status != final)
+	for _, p := range st.parts[:f.parts] {
+		f.breaks(st, wrongResult, p.there && p.former)
+	}
+	st.object = finalObject
+}
+
+// arrive lets late requests take effect.
+func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
+	for k := range f.parts {
+		for to, e := range st.late.parts[k] {
+			if e > 0 {
+				next := st
+				f.putPart(&next, k, status(to), e-1, nowhere, true, false)
+				yield(move{-1, k, "a late " + status(to).String() + " takes effect", false}, next)
+			}
+		}
+	}
+	for o, e := range st.late.takes {
+		if e > 0 {
+			next := st
+			f.putEntry(&next, sharedEntry{status: running, owner: owner(o), epoch: e - 1}, nowhere, true)
+			yield(move{-1, -1, "a late claim or take takes effect", false}, next)
+		}
+	}
+	if e := st.late.end; e > 0 {
+		next := st
+		f.putEntry(&next, sharedEntry{status: final, epoch: e - 1}, nowhere, true)
+		yield(move{-1, -1, "a late final entry takes effect", false}, next)
+	}
+	if st.late.object {
+		next := st
+		next.late.object = false
+		f.putObject(&next)
+		yield(move{-1, -1, "a late final object takes effect", false}, next)
+	}
+}
+
+// delete takes the next step of a Delete: object, sub-objects, entry, marker.
+func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
+	n := int(st.deleted)
+	switch {
+	case n == 0:
+		st.object, st.late.object = noObject, false
+	case n <= f.parts:
+		k := n - 1
+		st.parts[k], st.late.parts[k] = sharedPart{}, [final + 1]epoch{}
+		for i := range st.nodes {
+			if h := &st.nodes[i].held[k]; h.is == current {
+				h.is = outdated
+			}
+		}
+		if k == 0 && st.stranger.is == current {
+			st.stranger.is = outdated
+		}
+	case n == f.parts+1:
+		st.entry, st.late.takes, st.late.end = sharedEntry{}, [firstNode + mostNodes]epoch{}, 0
+		for i := range st.nodes {
+			st.nodes[i].match = false
+		}
+	case n == f.parts+2:
+		st.marker = false
+	default:
+		return
+	}
+	st.deleted++
+	yield(move{-1, -1, "Delete removes the next blob", false}, st)
+}
+
+// visitOf is the next step of a process that is not a member and updates the first sub-object.
+func (f *fleet) visitOf(st fleetState, yield func(move, fleetState)) {
+	p := &st.parts[0]
+	switch h := &st.stranger; {
+	case h.is == unread:
+		if p.there && p.status != final && st.entry.there && st.entry.status == running {
+			*h = held{is: current, status: p.status}
+			yield(move{-1, 0, "a stranger reads", false}, st)
+		}
+	case p.there && (h.is == current || f.lacks(fleetVersions)):
+		knows := h.is == current
+		to := h.target(works)
+		f.putPart(&st, 0, to, st.fenced, nowhere, knows, true)
+		*h = held{}
+		yield(move{-1, 0, "a stranger stores", false}, st)
+	default:
+		*h = held{}
+		yield(move{-1, 0, "a stranger meets a conflict", false}, st)
+	}
+}
+
+// live yields what happens to a node and to its record.
+func (f *fleet) live(st fleetState, i int, yield func(move, fleetState)) {
+	n := &st.nodes[i]
+	switch {
+	case n.dead:
+		next := st
+		f.rename(&next, i)
+		next.nodes[i].dead = false
+		yield(move{i, -1, "starts again and joins", false}, next)
+		return
+	case f.lateJoins && n.record == noRecord:
+		next := st
+		next.nodes[i].record = strangeRecord
+		yield(move{i, -1, "a late request adds its record again", false}, next)
+	}
+	dead := st
+	f.leave(&dead, i)
+	gone := dead
+	dead.nodes[i].dead = true
+	yield(move{i, -1, "dies", false}, dead)
+	if n.at != idle {
+		yield(move{i, -1, "gives the plan up", false}, gone)
+	}
+}
+
+// rename gives a process that joins again a new ID. Its old ID is gone.
+func (f *fleet) rename(st *fleetState, i int) {
+	old := firstNode + owner(i)
+	if st.entry.owner == old {
+		st.entry.owner = goneOwner
+	}
+	takes := &st.late.takes
+	takes[goneOwner] = older(takes[goneOwner], takes[old])
+	takes[old] = 0
+	st.nodes[i].record = ownRecord
+}
+
+// older returns the older of two late requests.
+func older(a, b epoch) epoch {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// leave ends what a node does for the plan. Its requests in flight become late ones.
+func (f *fleet) leave(st *fleetState, i int) {
+	n := &st.nodes[i]
+	switch {
+	case !n.match && n.at != sendsObject:
+	case n.at == sendsClaim || n.at == sendsTake:
+		o := firstNode + owner(i)
+		if f.unrecorded {
+			o = noOwner
+		}
+		st.late.takes[o] = older(st.late.takes[o], n.epoch+1)
+	case n.at == sendsEnd:
+		st.late.end = older(st.late.end, n.epoch+1)
+	case n.at == sendsObject:
+		st.late.object = st.object != noObject
+	}
+	for k := range n.held[:f.parts] {
+		if h := &n.held[k]; h.sent != nothing && h.is == current {
+			l := &st.late.parts[k][h.target(n.at)]
+			*l = older(*l, n.epoch+1)
+		}
+	}
+	*n = fleetNode{dead: n.dead, record: n.record}
+}
+
+// drop ends what a node does for the plan when it has nothing in flight that can take effect.
+func drop(n *fleetNode) { *n = fleetNode{dead: n.dead, record: n.record} }
+
+// inFlight reports whether updates of sub-objects are in flight.
+func (n *fleetNode) inFlight() bool {
+	return slices.ContainsFunc(n.held[:], func(h held) bool { return h.sent != nothing })
+}
+
+// knows reports whether the node knows that of a sub-object.
+func (n *fleetNode) knows(k knowledge) bool {
+	return slices.ContainsFunc(n.held[:], func(h held) bool { return h.is == k })
+}
+
+// act yields the steps of a node.
+func (f *fleet) act(st fleetState, i int, yield func(move, fleetState)) {
+	n := &st.nodes[i]
+	if n.dead {
+		return
+	}
+	if !f.unrecorded {
+		for j := range f.nodes {
+			if j != i && st.nodes[j].record != noRecord {
+				next := st
+				next.nodes[j].record = noRecord
+				yield(move{i, -1, "removes another's record", true}, next)
+			}
+		}
+		if n.record != ownRecord && !f.lacks(fleetHeartbeat) {
+			next := st
+			f.leave(&next, i)
+			f.rename(&next, i)
+			yield(move{i, -1, "is fenced by its heartbeat and joins anew", true}, next)
+		}
+	}
+	switch n.at {
+	case idle:
+		f.look(st, i, yield)
+	case readsPlan, readsLate, readsOwn:
+		f.read(st, i, yield)
+	case sendsClaim, sendsTake, sendsEnd:
+		f.store(st, i, yield)
+	case fences, works:
+		f.work(st, i, yield)
+	case sendsObject:
+		if st.object == noObject {
+			drop(n)
+			yield(move{i, -1, "finds no object", true}, st)
+			return
+		}
+		f.putObject(&st)
+		n.at = sendsUnmark
+		yield(move{i, -1, "writes the final object", true}, st)
+	case sendsUnmark:
+		st.marker = false
+		drop(n)
+		yield(move{i, -1, "removes the marker", true}, st)
+	}
+}
+
+// look is what an idle node does: it finds the plan and reads its entry.
+func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
+	n, e := &st.nodes[i], st.entry
+	if !e.there || st.object == noObject {
+		return
+	}
+	switch {
+	case e.status == notStarted:
+		n.at, n.epoch, n.match = sendsClaim, e.epoch+1, true
+		for k := range f.parts {
+			n.held[k] = held{is: current, status: st.parts[k].status}
+		}
+		yield(move{i, -1, "reads the plan and sends its claim", true}, st)
+	case e.status == running:
+		own := e.owner == firstNode+owner(i)
+		if own && f.lacks(fleetOwnTaken) || !own && !f.isDead(&st, e.owner) {
+			return
+		}
+		n.at, n.epoch, n.match = readsPlan, e.epoch+1, true
+		switch {
+		case f.lacks(fleetReadFirst):
+			n.at = sendsTake
+		case f.lacks(fleetFenceOwn) && own:
+			n.at, n.epoch = readsOwn, e.epoch
+		}
+		yield(move{i, -1, "reads the entry", true}, st)
+	case st.object == openObject:
+		if !f.lacks(fleetCompletes) {
+			n.at = sendsObject
+			yield(move{i, -1, "finds a final entry and sends the object", true}, st)
+		}
+	case st.marker:
+		st.marker = false
+		yield(move{i, -1, "removes the marker of a final plan", true}, st)
+	}
+}
+
+// isDead reports whether a plan may be taken from its owner.
+func (f *fleet) isDead(st *fleetState, o owner) bool {
+	switch {
+	case f.unrecorded || f.lacks(fleetTakeDead) || o == noOwner:
+		return true
+	case f.lacks(fleetAbsentDead):
+		return false
+	case o == goneOwner:
+		return true
+	}
+	return st.nodes[o-firstNode].record == noRecord
+}
+
+// read reads the next sub-objects of a plan.
+func (f *fleet) read(st fleetState, i int, yield func(move, fleetState)) {
+	for k := range f.parts {
+		next := st
+		n := &next.nodes[i]
+		switch p := st.parts[k]; {
+		case n.held[k].is != unread:
+			continue
+		case !p.there:
+			drop(n)
+			yield(move{i, k, "finds no sub-object", true}, next)
+			continue
+		default:
+			n.held[k] = held{is: current, status: p.status}
+		}
+		if !slices.ContainsFunc(n.held[:f.parts], func(h held) bool { return h.is == unread }) {
+			switch {
+			case n.at == readsOwn:
+				n.at = works
+			case n.at == readsLate || f.lacks(fleetFenceLast):
+				f.beginFence(&next, i)
+			default:
+				n.at = sendsTake
+			}
+		}
+		yield(move{i, k, "reads", true}, next)
+	}
+}
+
+// store lets the entry that a node has sent take effect, or be refused.
+func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
+	n := &st.nodes[i]
+	rules := map[activity]struct{ match, unknown fleetRule }{
+		sendsClaim: {fleetClaimMatch, fleetUnknownClaim},
+		sendsTake:  {fleetTakeMatch, fleetUnknownTake},
+		sendsEnd:   {fleetEndMatch, fleetUnknownEnd},
+	}[n.at]
+	there := st.entry.there || f.lacks(fleetNeverCreates)
+	if !there || st.entry.there && !n.match && !f.lacks(rules.match) {
+		if there && f.lacks(rules.unknown) {
+			next := st
+			f.stored(&next, i)
+			yield(move{i, -1, "takes a refused entry for its own", true}, next)
+		}
+		drop(n)
+		yield(move{i, -1, "meets a conflict at the entry", true}, st)
+		return
+	}
+	e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
+	what := "its claim or take takes effect"
+	if n.at == sendsEnd {
+		e.status = final
+		what = "its final entry takes effect"
+	}
+	f.putEntry(&st, e, i, n.match)
+	n.match = true
+	f.stored(&st, i)
+	yield(move{i, -1, what, true}, st)
+}
+
+// stored continues a node whose entry is stored.
+func (f *fleet) stored(st *fleetState, i int) {
+	n := &st.nodes[i]
+	switch {
+	case n.at == sendsClaim || n.at == sendsTake && f.lacks(fleetFenceLast):
+		n.at = works
+		st.fenced = max(st.fenced, n.epoch)
+	case n.at == sendsEnd:
+		drop(n)
+		n.at = sendsObject
+	case f.lacks(fleetReadFirst):
+		n.at = readsLate
+	default:
+		f.beginFence(st, i)
+	}
+}
+
+// beginFence sends the sub-objects once more.
+func (f *fleet) beginFence(st *fleetState, i int) {
+	n := &st.nodes[i]
+	n.at = fences
+	for k := range n.held[:f.parts] {
+		h := &n.held[k]
+		switch {
+		case f.lacks(fleetFence), f.lacks(fleetFenceNew) && h.status == notStarted, f.lacks(fleetFenceFinal) && h.status == final:
+		default:
+			h.sent = update
+		}
+	}
+	f.fence(st, i)
+}
+
+// fence finishes a fence once all its requests are answered.
+func (f *fleet) fence(st *fleetState, i int) {
+	n := &st.nodes[i]
+	switch {
+	case n.inFlight():
+	case n.knows(refuted):
+		drop(n)
+	case f.lacks(fleetFenceLast) && n.match:
+		n.at = sendsTake
+	case f.lacks(fleetFenceLast):
+		drop(n)
+	default:
+		n.at = works
+		st.fenced = max(st.fenced, n.epoch)
+	}
+}
+
+// work yields the steps of a fence and of an owner.
+func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
+	was := &st.nodes[i]
+	stops := was.knows(refuted)
+	for k := range f.parts {
+		h := was.held[k]
+		next := st
+		n := &next.nodes[i]
+		switch {
+		case h.sent != nothing:
+			what := f.answer(&next, i, k)
+			if n.at == fences {
+				f.fence(&next, i)
+			} else if n.knows(refuted) && !n.inFlight() {
+				drop(n)
+			}
+			yield(move{i, k, what, true}, next)
+		case was.at == fences || stops:
+		case h.again:
+			if st.parts[k].there {
+				n.held[k] = held{is: current, status: st.parts[k].status}
+				yield(move{i, k, "finds the plan its own and reads again", true}, next)
+			}
+		default:
+			f.breaks(&next, actionRerun, h.status == running && h.overtaken)
+			n.held[k].sent = update
+			if h.status != final || !f.bound {
+				yield(move{i, k, "runs and sends", h.status != final}, next)
+			}
+			if h.status == final && !f.bound {
+				n.held[k].sent = restart
+				yield(move{i, k, "restarts", false}, next)
+			}
+		}
+	}
+	allFinal := !slices.ContainsFunc(was.held[:f.parts], func(h held) bool { return h.status != final })
+	if was.at == works && !stops && !was.inFlight() && allFinal || was.at == works && f.lacks(fleetPartsFirst) {
+		was.at = sendsEnd
+		was.held = [mostShared]held{}
+		yield(move{i, -1, "sends the final entry", true}, st)
+	}
+}
+
+// answer lets an update of a sub-object take effect, or be refused.
+func (f *fleet) answer(st *fleetState, i, k int) string {
+	n := &st.nodes[i]
+	h := &n.held[k]
+	p := st.parts[k]
+	unconditional := f.lacks(fleetWorkMatch)
+	if n.at == fences {
+		unconditional = f.lacks(fleetFenceMatch)
+	}
+	if p.there && (h.is == current || unconditional) || !p.there && f.lacks(fleetNeverCreates) {
+		to := h.target(n.at)
+		f.putPart(st, k, to, n.epoch, i, h.is == current, n.at == works)
+		*h = held{is: current, status: to}
+		return "stores"
+	}
+	*h = held{is: refuted}
+	switch {
+	case !p.there:
+	case f.lacks(fleetFenceAgain) && n.at == fences:
+		*h = held{is: current, status: p.status, sent: update}
+		return "meets a conflict in its fence and reads again"
+	case f.lacks(fleetConflictLooks) && n.at == works:
+		*h = held{is: current, status: p.status}
+		return "meets a conflict and reads again"
+	case f.lacks(fleetConflictTakes) && n.at == works && st.entry.owner == firstNode+owner(i) && st.entry.epoch == n.epoch:
+		*h = held{is: outdated, again: true}
+		return "meets a conflict and finds the entry its own"
+	}
+	return "meets a conflict"
+}
+
+// regress returns which promise a step breaks. The step itself has noted it.
+func (f *fleet) regress(_, to *fleetState) string { return broken(to.broken) }
+
+func broken(b breach) string {
+	if b == 0 {
+		return ""
+	}
+	return b.String()
+}
+
+// check returns which promise is broken in a state, or "".
+func (f *fleet) check(st *fleetState) string {
+	if int(st.deleted) == f.parts+3 {
+		for _, p := range st.parts[:f.parts] {
+			f.breaks(st, comesBack, p.there)
+		}
+		f.breaks(st, comesBack, st.entry.there || st.object != noObject || st.marker)
+	}
+	for i, n := range st.nodes[:f.nodes] {
+		for _, m := range st.nodes[:i] {
+			f.breaks(st, twoOwners, n.owns() && m.owns() && n.epoch == m.epoch && n.epoch > 0)
+		}
+	}
+	return broken(st.broken)
+}
+
+// owns reports whether the node believes that it owns the plan, and can still write.
+func (n *fleetNode) owns() bool {
+	return (n.at == fences || n.at == works || n.at == sendsEnd) && (n.match || n.knows(current))
+}
+
+// ended reports whether the plan needs no work any more.
+func (st *fleetState) ended() bool {
+	return st.object == noObject || st.entry.status == final && st.object == finalObject && !st.marker
+}
+
+// tidy makes states equal that differ only in the names of nodes and sub-objects, in the numbers of epochs, or
+// in calls that are doomed.
+func (f *fleet) tidy(st *fleetState) { f.canonical(st) }
+
+// canonical returns for each node its new place.
+func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
+	if f.lacking&^harmless == 0 && !f.apart {
+		for i := range st.nodes[:f.nodes] {
+			f.doom(&st.nodes[i])
+		}
+	}
+	st.rank()
+	places := f.sortNodes(st)
+	if f.parts == 2 && !f.stranger && !f.deletes {
+		other := *st
+		other.parts[0], other.parts[1] = other.parts[1], other.parts[0]
+		other.late.parts[0], other.late.parts[1] = other.late.parts[1], other.late.parts[0]
+		for i := range other.nodes[:f.nodes] {
+			h := &other.nodes[i].held
+			h[0], h[1] = h[1], h[0]
+		}
+		second := f.sortNodes(&other)
+		if other.compare(st) < 0 {
+			*st = other
+			for i, p := range places {
+				places[i] = second[p]
+			}
+		}
+	}
+	return places
+}
+
+// doom forgets what a node knows when nothing that it does can take effect any more. The node learns that by
+// itself; until then it makes no difference.
+func (f *fleet) doom(n *fleetNode) {
+	useful := func(h held) bool { return h.is == current && h.sent != nothing }
+	switch n.at {
+	case readsPlan, sendsClaim, sendsTake, sendsEnd:
+		if !n.match {
+			drop(n)
+		}
+	case fences:
+		for k := range n.held[:f.parts] {
+			if h := &n.held[k]; h.is == outdated && h.sent != nothing {
+				*h = held{is: refuted}
+			}
+		}
+	case works:
+		for k := range n.held[:f.parts] {
+			h := &n.held[k]
+			if h.is == outdated && (h.sent != nothing || h.status != final || !n.match) {
+				h.status, h.sent = running, update // it will be refused, whatever it is
+			}
+		}
+		if !n.match && !n.knows(current) {
+			drop(n)
+		}
+	case sendsObject, sendsUnmark:
+		n.epoch = 0
+	}
+	if n.knows(refuted) {
+		n.match = false
+		for k := range n.held[:f.parts] {
+			if h := &n.held[k]; !useful(*h) {
+				*h = held{is: refuted}
+			}
+		}
+		if !slices.ContainsFunc(n.held[:f.parts], useful) {
+			drop(n)
+		}
+	}
+}
+
+// rank replaces epochs by their ranks.
+func (st *fleetState) rank() {
+	var used [32]bool
+	used[0] = true
+	each := func(do func(*epoch)) {
+		late := func(e *epoch) {
+			if *e > 0 {
+				*e--
+				do(e)
+				*e++
+			}
+		}
+		do(&st.fenced)
+		do(&st.entry.epoch)
+		for i := range st.nodes {
+			do(&st.nodes[i].epoch)
+		}
+		for k := range st.late.parts {
+			for s := range st.late.parts[k] {
+				late(&st.late.parts[k][s])
+			}
+		}
+		for o := range st.late.takes {
+			late(&st.late.takes[o])
+		}
+		late(&st.late.end)
+	}
+	fenced := st.fenced
+	each(func(e *epoch) {
+		if *e < fenced {
+			*e = 0
+		}
+		used[*e] = true
+	})
+	var ranks [32]epoch
+	n := epoch(0)
+	for e, is := range used {
+		if is {
+			ranks[e] = n
+			n++
+		}
+	}
+	each(func(e *epoch) { *e = ranks[*e] })
+}
+
+// key returns all that is known of a node in one number.
+func (n *fleetNode) key() uint64 {
+	var k uint64
+	put := func(v uint8, bits int) { k = k<<bits | uint64(v) }
+	flag := func(v bool) {
+		if v {
+			put(1, 1)
+		} else {
+			put(0, 1)
+		}
+	}
+	flag(n.dead)
+	put(uint8(n.record), 2)
+	put(uint8(n.at), 4)
+	put(uint8(n.epoch), 5)
+	flag(n.match)
+	for _, h := range n.held {
+		put(uint8(h.is), 2)
+		put(uint8(h.status), 2)
+		put(uint8(h.sent), 2)
+		flag(h.overtaken)
+		flag(h.again)
+	}
+	return k
+}
+
+// sortNodes sorts the nodes and returns for each its new place.
+func (f *fleet) sortNodes(st *fleetState) (places [mostNodes]uint8) {
+	type place struct {
+		key uint64
+		old uint8
+	}
+	var order [mostNodes]place
+	for i := range f.nodes {
+		key := st.nodes[i].key() << 8
+		if st.entry.owner == firstNode+owner(i) {
+			key |= 1 << 7
+		}
+		order[i] = place{key | uint64(st.late.takes[int(firstNode)+i]), uint8(i)}
+	}
+	slices.SortFunc(order[:f.nodes], func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.old, b.old))
+	})
+	was := *st
+	for i := range f.nodes {
+		old := order[i].old
+		places[old] = uint8(i)
+		st.nodes[i] = was.nodes[old]
+		st.late.takes[int(firstNode)+i] = was.late.takes[uint8(firstNode)+old]
+		if was.entry.owner == firstNode+owner(old) {
+			st.entry.owner = firstNode + owner(i)
+		}
+	}
+	return places
+}
+
+// compare orders two states that differ only in the order of nodes and sub-objects.
+func (st *fleetState) compare(other *fleetState) int {
+	for k := range st.parts {
+		a, b := &st.parts[k], &other.parts[k]
+		if c := cmp.Or(cmp.Compare(a.status, b.status), slices.Compare(st.late.parts[k][:], other.late.parts[k][:])); c != 0 {
+			return c
+		}
+		if a.former != b.former {
+			if b.former {
+				return -1
+			}
+			return 1
+		}
+	}
+	for i := range st.nodes {
+		if c := cmp.Compare(st.nodes[i].key(), other.nodes[i].key()); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(st.entry.owner, other.entry.owner), slices.Compare(st.late.takes[:], other.late.takes[:]))
+}

@@ -1,0 +1,213 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/internal/efforttest"
+)
+
+// explore visits all states of a situation, and then looks for orphans.
+func (f *fleet) explore() report {
+	f.visit(f, f.first())
+	if f.report.violation == "" && (f.only == 0 || f.only == orphan) {
+		f.findOrphan()
+	}
+	return f.report
+}
+
+// findOrphan looks for a state in which some node that is alive can't bring the plan to its end by its own
+// steps, whatever the others did before and leave as it is.
+func (f *fleet) findOrphan() {
+	able := make([]uint8, len(f.links)) // the nodes that can, one bit each
+	type place struct {
+		id   int32
+		node int
+	}
+	var visited []place
+	var can func(id int32, i int) bool
+	can = func(id int32, i int) (found bool) {
+		st := f.state(id)
+		switch {
+		case able[id]&(1<<i) != 0:
+			return true
+		case st.ended():
+			found = true
+		case slices.Contains(visited, place{id, i}):
+			return false
+		default:
+			visited = append(visited, place{id, i})
+			f.act(*st, i, func(m move, to fleetState) {
+				if m.helps && !found {
+					places := f.canonical(&to)
+					found = can(f.seen[fingerprintOf(to)], int(places[i]))
+				}
+			})
+		}
+		if found {
+			able[id] |= 1 << i
+		}
+		return found
+	}
+	for id := range int32(len(f.links)) {
+		for i := range f.nodes {
+			if f.state(id).nodes[i].dead {
+				continue
+			}
+			visited = visited[:0]
+			if !can(id, i) {
+				f.report.violation = orphan.String()
+				f.report.path = append(f.path(f, id), f.describe(move{i, -1, "can do nothing for the plan", false}))
+				return
+			}
+		}
+	}
+}
+
+// fleets returns the situations in which every promise must hold.
+func fleets() []*fleet {
+	list := []*fleet{
+		{nodes: 1, parts: 2},
+		{nodes: 2, parts: 1},
+		{nodes: 2, parts: 1, running: true},
+		{nodes: 2, parts: 1, lateJoins: true},
+		{nodes: 2, parts: 1, deletes: true},
+		{nodes: 2, parts: 1, stranger: true},
+		{nodes: 2, parts: 2, unrecorded: true},
+		{nodes: 3, parts: 1, unrecorded: true},
+	}
+	if testing.Short() {
+		return list[:3]
+	}
+	if efforttest.Long() {
+		list = append(
+			list,
+			&fleet{nodes: 2, parts: 2},
+			&fleet{nodes: 2, parts: 2, lateJoins: true},
+			&fleet{nodes: 2, parts: 2, deletes: true},
+			&fleet{nodes: 2, parts: 2, unrecorded: true, stranger: true},
+			&fleet{nodes: 3, parts: 1},
+			&fleet{nodes: 3, parts: 1, lateJoins: true},
+			&fleet{nodes: 3, parts: 1, deletes: true},
+			&fleet{nodes: 3, parts: 2, unrecorded: true},
+		)
+	}
+	return list
+}
+
+// TestFleet explores each situation to its end.
+func TestFleet(t *testing.T) {
+	for _, f := range fleets() {
+		t.Run(f.String(), func(t *testing.T) {
+			r := f.explore()
+			t.Logf("%d states, %d steps", r.states, r.steps)
+			if r.violation != "" {
+				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
+			}
+		})
+	}
+}
+
+// fleetNeeds says for each rule in which situation which promise is broken without it.
+var fleetNeeds = map[fleetRule]struct {
+	fleet
+	breach breach
+}{
+	fleetClaimMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetTakeMatch:     {fleet{nodes: 2, parts: 1, running: true}, lostUpdate},
+	fleetEndMatch:      {fleet{nodes: 2, parts: 1}, finalChanged},
+	fleetReadFirst:     {fleet{nodes: 2, parts: 1, running: true}, actionRerun},
+	fleetFenceLast:     {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetFenceAgain:    {fleet{nodes: 2, parts: 1, running: true}, formerOwner},
+	fleetConflictLooks: {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetConflictTakes: {fleet{nodes: 2, parts: 1, stranger: true}, formerOwner},
+	fleetFence:         {fleet{nodes: 2, parts: 1}, actionRerun},
+	fleetFenceNew:      {fleet{nodes: 2, parts: 1}, wrongResult},
+	fleetFenceFinal:    {fleet{nodes: 2, parts: 1}, wrongResult},
+	fleetFenceOwn:      {fleet{nodes: 2, parts: 1}, actionRerun},
+	fleetFenceMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetWorkMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetVersions:      {fleet{nodes: 2, parts: 1, stranger: true}, lostUpdate},
+	fleetUnknownClaim:  {fleet{nodes: 2, parts: 1}, twoOwners},
+	fleetUnknownTake:   {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetUnknownEnd:    {fleet{nodes: 2, parts: 1}, earlyObject},
+	fleetAbsentDead:    {fleet{nodes: 2, parts: 1}, orphan},
+	fleetOwnTaken:      {fleet{nodes: 2, parts: 1}, orphan},
+	fleetCompletes:     {fleet{nodes: 2, parts: 1}, orphan},
+	fleetPartsFirst:    {fleet{nodes: 2, parts: 1}, openParts},
+	fleetNeverCreates:  {fleet{nodes: 2, parts: 1, deletes: true}, comesBack},
+}
+
+// fleetSpare has the rules that keep no promise about a plan, and says why they exist.
+var fleetSpare = map[fleetRule]string{
+	fleetTakeDead:  "it leaves each plan with one node while that node works",
+	fleetHeartbeat: "a node that was taken for dead learns it soon, and not only at its next write",
+}
+
+// TestFleetRules removes the rules one at a time. Only the promise in the table is judged, which shows that the
+// model can find each promise broken, and not only the ones that break first.
+func TestFleetRules(t *testing.T) {
+	promises := map[breach]bool{}
+	for r := range fleetRules {
+		need, isNeeded := fleetNeeds[r]
+		if _, isSpare := fleetSpare[r]; isNeeded == isSpare {
+			t.Errorf("%s: the rule must be either needed or spare", r)
+		}
+		promises[need.breach] = true
+		t.Run(r.String(), func(t *testing.T) {
+			t.Parallel()
+			f := need.fleet
+			if !isNeeded {
+				f = fleet{nodes: 2, parts: 1}
+			}
+			f.lacking, f.only = fleetSetOf(r), need.breach
+			found := f.explore()
+			t.Logf("%s: %d states, %d steps: %s", &f, found.states, found.steps, found.violation)
+			if isNeeded == (found.violation == "") {
+				t.Errorf("needed: %t, found: %q\n  %s", isNeeded, found.violation, strings.Join(found.path, "\n  "))
+			}
+		})
+	}
+	for b := breach(1); b < breaches; b++ {
+		if !promises[b] {
+			t.Errorf("no rule is needed for the promise that is broken if %s", b)
+		}
+	}
+}
+
+// TestFleetFreedom shows that the owners of the model use the freedom F6: without it, final sub-objects need no
+// fence.
+func TestFleetFreedom(t *testing.T) {
+	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: fleetSetOf(fleetFenceFinal)}
+	if found := f.explore(); found.violation != "" {
+		t.Errorf("%s: %s\n  %s", f, found.violation, strings.Join(found.path, "\n  "))
+	}
+}
+
+// TestFleetDoomed shows that forgetting doomed calls loses nothing: what can be stored is the same.
+func TestFleetDoomed(t *testing.T) {
+	list := []fleet{{nodes: 1, parts: 2}, {nodes: 2, parts: 1, running: true}}
+	if efforttest.Long() {
+		list = append(list, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
+	}
+	for _, f := range list {
+		stored := func(f fleet) map[string]bool {
+			f.visit(&f, f.first())
+			t.Logf("%s: %d states", &f, len(f.links))
+			found := map[string]bool{}
+			for _, st := range slices.Concat(f.queue...) {
+				e := st.entry
+				found[fmt.Sprint(e.there, e.status, min(e.owner, firstNode), e.epoch == st.fenced, st.parts, st.object, st.marker, st.deleted, st.broken)] = true
+			}
+			return found
+		}
+		merged := stored(f)
+		f.apart = true
+		if apart := stored(f); !maps.Equal(merged, apart) {
+			t.Errorf("%s: %d ways to store the plan instead of %d", &f, len(merged), len(apart))
+		}
+	}
+}
