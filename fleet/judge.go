@@ -45,6 +45,7 @@ func (j *judge) heard(r storage.Roster) bool {
 func silent(age, watched, ttl time.Duration) bool { return min(age, watched) > ttl }
 
 // maxGap is the longest time between two looks of one watch. An outage of this length may begin just before a
-// heartbeat is due, so at its end a record may be as old as the gap and an interval. That must not exceed the
-// TTL, and an interval may be as long as a third of it.
-func maxGap(ttl time.Duration) time.Duration { return ttl - ttl/beats }
+// heartbeat is due, and the member may take another 35 % of its interval to try again. Its record is then as
+// old as 1.35 intervals and the gap, which must not exceed the TTL of at least three intervals. A gap of 55 %
+// of the TTL is the rest. It lets a judge that looks each third of its TTL lose one look.
+func maxGap(ttl time.Duration) time.Duration { return ttl * 11 / 20 }

@@ -12,10 +12,12 @@ import (
 
 // look reads the roster, removes the records of dead members, and notes who is left and what is to stop.
 func (n *Node) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
+	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
-	r, err := n.store.Roster(ctx)
+	r, err := n.store.Roster(try)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
+		defer cancel()
 		err = n.bury(ctx, &r)
 		n.note(r)
 		err = errors.Join(err, n.tidy(ctx, r))

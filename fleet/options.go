@@ -94,12 +94,11 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// beats is the least number of intervals in a TTL. Two heartbeats may fail before others remove a node, and
-// the pauses of a judge that judge.look accepts depend on it.
+// beats is the least number of intervals in a TTL.
 const beats = 3
 
-// patience is how long one request for a heartbeat may take, and pause the time until the next try after a
-// failure. A heartbeat that failed is tried again within their sum, which is at most 5s with the default.
-func (o Options) patience() time.Duration { return o.Interval / 2 }
+// patience is how long a heartbeat or a look at the members may take, and pause the time until the next try
+// after a failure. One that fails is therefore tried again within 35 % of Interval, which maxGap relies on.
+func (o Options) patience() time.Duration { return o.Interval * 3 / 10 }
 
-func (o Options) pause() time.Duration { return min(o.Interval/10, time.Second) }
+func (o Options) pause() time.Duration { return o.Interval / 20 }

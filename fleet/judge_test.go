@@ -1,0 +1,258 @@
+package fleet
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+var epoch0 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return epoch0.Add(time.Duration(seconds) * time.Second) }
+
+func TestSilent(t *testing.T) {
+	const ttl = 30 * time.Second
+	for _, test := range []struct {
+		age, watched time.Duration
+		want         bool
+	}{
+		{0, time.Hour, false},
+		{ttl, time.Hour, false},
+		{ttl + 1, time.Hour, true},
+		{time.Hour, 0, false},
+		{time.Hour, ttl, false},
+		{time.Hour, ttl + 1, true},
+		{-time.Hour, time.Hour, false},
+	} {
+		if got := silent(test.age, test.watched, ttl); got != test.want {
+			t.Errorf("a record of %v after a watch of %v: dead is %t, want %t", test.age, test.watched, got, test.want)
+		}
+	}
+}
+
+// TestJudge gives a judge the looks of each case: the time of the look, of its own last heartbeat and of the
+// other member's, in seconds. The other's TTL is 30s or as given.
+func TestJudge(t *testing.T) {
+	self, other := workflow.NewV7At(at(0)), workflow.NewV7At(at(1))
+	type look struct{ now, own, other int }
+	for _, test := range []struct {
+		name  string
+		ttl   time.Duration
+		looks []look
+		want  []bool // whether the other is dead, at each look
+	}{
+		{
+			"a member that dies", 0,
+			[]look{{0, 0, 0}, {10, 10, 0}, {20, 20, 0}, {30, 30, 0}, {31, 30, 0}},
+			[]bool{false, false, false, false, true},
+		},
+		{
+			"a record that was old before the judge came", 0,
+			[]look{{1000, 1000, 0}, {1010, 1010, 0}, {1020, 1020, 0}, {1030, 1030, 0}, {1031, 1030, 0}},
+			[]bool{false, false, false, false, true},
+		},
+		{
+			"a lost look keeps the watch", 0,
+			[]look{{0, 0, 0}, {10, 10, 0}, {26, 26, 0}, {31, 26, 0}},
+			[]bool{false, false, false, true},
+		},
+		{
+			"a longer pause ends the watch", 0,
+			[]look{{0, 0, 0}, {10, 10, 0}, {27, 27, 0}, {37, 37, 0}, {47, 47, 0}, {57, 57, 0}, {58, 57, 0}},
+			[]bool{false, false, false, false, false, false, true},
+		},
+		{
+			"the judge's own heartbeats do not arrive", 0,
+			[]look{{0, 0, 0}, {10, 0, 0}, {20, 0, 0}, {30, 0, 0}, {40, 0, 0}, {50, 50, 0}, {60, 60, 0}, {70, 70, 0}, {71, 70, 0}},
+			[]bool{false, false, false, false, false, false, false, false, true},
+		},
+		{
+			"a member with a longer TTL", time.Minute,
+			[]look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {45, 45, 0}, {60, 60, 0}, {61, 60, 0}},
+			[]bool{false, false, false, false, false, true},
+		},
+		{
+			"a member with a shorter TTL", time.Second,
+			[]look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {31, 30, 0}},
+			[]bool{false, false, false, true},
+		},
+		{
+			"the store's clock goes back", 0,
+			[]look{{100, 100, 100}, {0, 0, -100}, {10, 10, -100}, {20, 20, -100}, {30, 30, -100}, {31, 30, -100}},
+			[]bool{false, false, false, false, false, true},
+		},
+	} {
+		j := judge{self: self, ttl: 30 * time.Second}
+		if test.ttl == 0 {
+			test.ttl = 30 * time.Second
+		}
+		for i, l := range test.looks {
+			dead := j.look(storage.Roster{Now: at(l.now), Members: []storage.Member{
+				{ID: self, Renewed: at(l.own), TTL: 30 * time.Second},
+				{ID: other, Renewed: at(l.other), TTL: test.ttl},
+			}})
+			if got := len(dead) == 1 && dead[0].ID == other; got != test.want[i] || len(dead) > 1 {
+				t.Errorf("%s: at %ds the other is dead: %t, want %t", test.name, l.now, got, test.want[i])
+			}
+		}
+	}
+}
+
+func TestJudgeWithoutItsOwnRecord(t *testing.T) {
+	j := judge{self: workflow.NewV7(), ttl: 30 * time.Second}
+	for s := range 100 {
+		if dead := j.look(storage.Roster{Now: at(s), Members: []storage.Member{{ID: workflow.NewV7(), Renewed: at(-1000)}}}); len(dead) > 0 {
+			t.Fatalf("after %ds a judge that is no member found %d dead", s, len(dead))
+		}
+	}
+}
+
+// beating is a member: it renews each interval, and after a failure again within 35 % of it.
+type beating struct {
+	interval, ttl time.Duration
+	next, renewed time.Time
+}
+
+// until makes the heartbeats until now, of which those in an outage fail.
+func (b *beating) until(now time.Time, out func(time.Time) bool, retry func(*beating) time.Duration) {
+	for !b.next.After(now) {
+		if out(b.next) {
+			b.next = b.next.Add(retry(b))
+			continue
+		}
+		b.renewed = b.next
+		b.next = b.next.Add(b.interval)
+	}
+}
+
+// TestNoLiveMemberIsJudgedDead puts judges and members with settings of their own through random outages. No
+// judge finds a live member dead, and each finds a member dead that stopped, once the outages are over.
+func TestNoLiveMemberIsJudgedDead(t *testing.T) {
+	for seed := range uint64(efforttest.Pick(100, 300, 100_000)) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+		settings := func() (interval, ttl time.Duration) {
+			interval = time.Second + upTo(30*time.Second)
+			return interval, beats*interval + upTo(time.Minute)
+		}
+		interval, ttl := settings()
+		judging, live := beating{interval: interval, ttl: ttl, next: epoch0}, beating{next: epoch0.Add(upTo(time.Second))}
+		live.interval, live.ttl = settings()
+		retry := func(b *beating) time.Duration { return time.Millisecond + upTo(b.interval*35/100) }
+		type outage struct{ from, to time.Time }
+		var outages []outage
+		for from := epoch0; len(outages) < 10; {
+			from = from.Add(max(interval, live.interval)).Add(upTo(3 * time.Minute)) // each heartbeat gets through
+			to := from.Add(upTo(time.Duration([]int64{2, 60, 600}[r.IntN(3)]) * time.Second))
+			outages = append(outages, outage{from, to})
+			from = to
+		}
+		out := func(t time.Time) bool {
+			return slices.ContainsFunc(outages, func(o outage) bool { return !t.Before(o.from) && t.Before(o.to) })
+		}
+		self, other := workflow.NewV7(), workflow.NewV7()
+		j := judge{self: self, ttl: ttl}
+		end := outages[len(outages)-1].to.Add(5 * time.Minute)
+		look := func(now time.Time) []storage.Member {
+			return j.look(storage.Roster{Now: now, Members: []storage.Member{
+				{ID: self, Renewed: judging.renewed, TTL: judging.ttl}, {ID: other, Renewed: live.renewed, TTL: live.ttl},
+			}})
+		}
+		now := epoch0.Add(upTo(time.Second))
+		for now.Before(end) {
+			judging.until(now, out, retry)
+			live.until(now, out, retry)
+			if !out(now) {
+				if dead := look(now); len(dead) > 0 {
+					t.Fatalf("seed %d: %v after the start, a judge with %v and %v found a member with %v and %v dead, renewed %v before",
+						seed, now.Sub(epoch0), interval, ttl, live.interval, live.ttl, now.Sub(live.renewed))
+				}
+				now = now.Add(interval)
+			} else {
+				now = now.Add(retry(&judging))
+			}
+		}
+		limit := max(ttl, live.ttl) + 2*interval
+		for stopped := now; ; now = now.Add(interval) {
+			judging.until(now, out, retry)
+			if len(look(now)) > 0 {
+				break
+			}
+			if now.Sub(stopped) > limit {
+				t.Fatalf("seed %d: a member with a TTL of %v that stopped is not dead after %v", seed, live.ttl, now.Sub(stopped))
+			}
+		}
+	}
+}
+
+// TestOutages tries all outages up to a minute, in steps of half a second, that begin when a heartbeat is due,
+// with judges of all phases. The member tries again as late as it may; the judge's own heartbeats arrive
+// whenever the service is up.
+func TestOutages(t *testing.T) {
+	const (
+		step     = 500 * time.Millisecond
+		interval = 10 * time.Second
+		retry    = interval * 35 / 100
+	)
+	self, other := workflow.NewV7(), workflow.NewV7()
+	begin := at(100)
+	for _, judging := range []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, interval} {
+		for length := step; length <= time.Minute; length += step {
+			end := begin.Add(length)
+			up := func(now time.Time) bool { return now.Before(begin) || !now.Before(end) }
+			for phase := time.Duration(0); phase < judging; phase += step {
+				live := beating{interval: interval, next: epoch0}
+				j := judge{self: self, ttl: 3 * interval}
+				for now := epoch0.Add(phase); now.Before(at(240)); now = now.Add(judging) {
+					if !up(now) {
+						continue
+					}
+					live.until(now, func(t time.Time) bool { return !up(t) }, func(*beating) time.Duration { return retry })
+					members := []storage.Member{{ID: self, Renewed: now}, {ID: other, Renewed: live.renewed}}
+					if dead := j.look(storage.Roster{Now: now, Members: members}); len(dead) > 0 {
+						t.Fatalf("an outage of %v, looks each %v from %v: a live member is dead %v after the outage", length, judging, phase, now.Sub(end))
+					}
+				}
+			}
+		}
+	}
+}
+
+// FuzzJudge gives a judge any times. It never finds itself dead, nor a record that is not older than the TTL,
+// nor anybody before it has watched for the TTL since the last pause.
+func FuzzJudge(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 10, 0, 20, 0, 31, 0})
+	f.Add(binary.BigEndian.AppendUint64(nil, 1<<63))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		const ttl = 30 * time.Second
+		self, other := uuid.UUID{1}, uuid.UUID{2}
+		j := judge{self: self, ttl: ttl}
+		now, own, renewed := epoch0, epoch0, epoch0
+		watched, lastLook := now, now
+		for ; len(in) >= 3; in = in[3:] {
+			now = now.Add(time.Duration(int8(in[0])) * time.Second)
+			own = now.Add(-time.Duration(in[1]%32) * time.Second)
+			if in[2] < 64 {
+				renewed = now.Add(-time.Duration(in[2]) * time.Second)
+			}
+			if now.Sub(lastLook) > 16500*time.Millisecond || now.Before(watched) || now.Sub(own) > 16500*time.Millisecond {
+				watched = now
+			}
+			lastLook = now
+			dead := j.look(storage.Roster{Now: now, Members: []storage.Member{{ID: self, Renewed: own}, {ID: other, Renewed: renewed}}})
+			for _, m := range dead {
+				if m.ID == self || now.Sub(renewed) <= ttl || now.Sub(watched) <= ttl {
+					t.Errorf("%s is dead at %v: renewed at %v, watched since %v", m.ID, now, renewed, watched)
+				}
+			}
+		}
+	})
+}
