@@ -166,7 +166,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery and runs plans until ctx ends. It returns nil when ctx has ended and running actions have
+// Run calls Recovery, at once and each hour, and runs plans until ctx ends. It returns nil when ctx has ended and running actions have
 // finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may be active.
 //
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
@@ -178,27 +178,42 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // process was frozen or could not reach the store, Run lets all plans go, reports it to Observer.Problem, and
 // joins again as a new node.
 func (e *Engine) Run(ctx context.Context) error {
-	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
-		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
-	}
+	e.recoverPlans(ctx)
 	e.mu.Lock()
 	clear(e.left)
 	e.mu.Unlock()
-	ended := make(chan struct{})
-	var draining sync.WaitGroup
-	draining.Go(func() {
-		select {
-		case <-ctx.Done():
-			e.opts.Observer.Draining()
-		case <-ended:
+	running, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer end()
+	beside.Go(func() {
+		again := time.NewTicker(recoveryInterval)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				e.recoverPlans(running)
+			case <-ctx.Done():
+				e.opts.Observer.Draining()
+				return
+			case <-running.Done():
+				return
+			}
 		}
 	})
-	defer draining.Wait()
-	defer close(ended)
 	if e.store != nil {
 		return e.runInFleet(ctx)
 	}
 	return e.runAlone(ctx)
+}
+
+// recoveryInterval is the time between two calls of Recovery. It repairs what others leave when they die.
+const recoveryInterval = time.Hour
+
+func (e *Engine) recoverPlans(ctx context.Context) {
+	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
+		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
+	}
 }
 
 // known reports whether a plan is running or was given up.

@@ -1,0 +1,483 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// process is an engine with its own way to the store, which a test can cut.
+type process struct {
+	*hooked
+	members storage.Members
+	*engine.Engine
+	ended chan error
+	end   context.CancelFunc
+
+	mu sync.Mutex
+	// gate is passed by each call, before its effect, and around calls each update.
+	gate   func() error
+	around func(o workflow.Object, update func() error) error
+	// nodes are those that the engine was, left the plans that it let go, and why.
+	nodes    []uuid.UUID
+	left     map[uuid.UUID]error
+	problems []error
+}
+
+// join starts an engine that is a member of the stage's fleet. Its Run returns when no plan is left.
+func (s *stage) join(name string, opts engine.Options) *process {
+	s.t.Helper()
+	p := &process{hooked: s.vault(nil), members: s.store.Open(s.reg), left: map[uuid.UUID]error{}, ended: make(chan error, 1)}
+	p.hook = func(o workflow.Object, update func() error) error {
+		p.mu.Lock()
+		around := p.around
+		p.mu.Unlock()
+		if around != nil {
+			return around(o, update)
+		}
+		return p.pass(update)
+	}
+	note := func(do func()) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		do()
+	}
+	opts.Fleet = &fleet.Options{Name: name}
+	opts.Observer.Joined = func(node uuid.UUID) { note(func() { p.nodes = append(p.nodes, node) }) }
+	opts.Observer.Left = func(plan uuid.UUID, err error) { note(func() { p.left[plan] = err }) }
+	opts.Observer.Problem = func(err error) { note(func() { p.problems = append(p.problems, err) }) }
+	p.Engine = s.engine(p, opts)
+	var ctx context.Context
+	ctx, p.end = context.WithCancel(context.Background())
+	go func() { p.ended <- p.Run(ctx) }()
+	return p
+}
+
+func (p *process) pass(call func() error) error {
+	p.mu.Lock()
+	gate := p.gate
+	p.mu.Unlock()
+	if gate != nil {
+		if err := gate(); err != nil {
+			return err
+		}
+	}
+	return call()
+}
+
+// cut sets the gate.
+func (p *process) cut(gate func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gate = gate
+}
+
+// freeze delays all calls until thaw; then they take effect.
+func (p *process) freeze() (thaw func()) {
+	frozen := make(chan struct{})
+	p.cut(func() error {
+		<-frozen
+		return nil
+	})
+	return func() {
+		p.cut(nil)
+		close(frozen)
+	}
+}
+
+// wait waits for the end of Run and checks that there was no problem but the expected ones.
+func (p *process) wait(t *testing.T, problems int) {
+	t.Helper()
+	if err := <-p.ended; err != nil || len(p.problems) != problems {
+		t.Errorf("%v; problems: %v", err, errors.Join(p.problems...))
+	}
+}
+
+func (p *process) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+	err = p.pass(func() error {
+		plan, err = p.hooked.Read(ctx, id)
+		return err
+	})
+	return plan, err
+}
+
+func (p *process) Search(ctx context.Context, f storage.Filters) (found iter.Seq[storage.Stream[storage.ListResult]], err error) {
+	err = p.pass(func() error {
+		found, err = p.hooked.Search(ctx, f)
+		return err
+	})
+	return found, err
+}
+
+func (p *process) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
+	err = p.pass(func() error {
+		version, err = p.members.AddMember(ctx, m)
+		return err
+	})
+	return version, err
+}
+
+func (p *process) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
+	err = p.pass(func() error {
+		version, err = p.members.RenewMember(ctx, m)
+		return err
+	})
+	return version, err
+}
+
+func (p *process) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
+	err = p.pass(func() error {
+		m, err = p.members.FindMember(ctx, id)
+		return err
+	})
+	return m, err
+}
+
+func (p *process) Roster(ctx context.Context) (r storage.Roster, err error) {
+	err = p.pass(func() error {
+		r, err = p.members.Roster(ctx)
+		return err
+	})
+	return r, err
+}
+
+func (p *process) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
+	return p.pass(func() error { return p.members.RemoveMember(ctx, id, version) })
+}
+
+func (p *process) RequestStop(ctx context.Context, plan uuid.UUID) error {
+	return p.pass(func() error { return p.members.RequestStop(ctx, plan) })
+}
+
+func (p *process) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
+	return p.pass(func() error { return p.members.RemoveStop(ctx, plan, version) })
+}
+
+// long returns a plan of actions that take ten seconds each.
+func long(names ...string) *workflow.Plan {
+	var actions []*workflow.Action
+	for _, name := range names {
+		actions = append(actions, do(job{Name: name, For: 10 * time.Second}))
+	}
+	return plan(block("b", sequence("s", actions...)))
+}
+
+// TestFleet lets three engines share many plans. The process that stored them is gone.
+func TestFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var plans []*workflow.Plan
+		for i := range 24 {
+			p := long(fmt.Sprint(i, "a"), fmt.Sprint(i, "b"))
+			s.create(p)
+			plans = append(plans, p)
+		}
+		var all []*process
+		for _, name := range []string{"a", "b", "c"} {
+			all = append(all, s.join(name, engine.Options{Plans: 4}))
+		}
+		for _, p := range all {
+			p.wait(t, 0)
+		}
+		shares := map[uuid.UUID]int{}
+		for _, p := range plans {
+			got := s.read(p.ID)
+			if got.State.Status != workflow.Completed || got.Epoch != 1 {
+				t.Errorf("epoch %d: %s", got.Epoch, outline(got))
+			}
+			shares[got.Owner]++
+		}
+		if len(s.log) != 48 || s.most > 12 {
+			t.Errorf("%d actions ran, %d at a time", len(s.log), s.most)
+		}
+		for _, p := range all {
+			if n := shares[p.nodes[0]]; n < 3 {
+				t.Errorf("a node ran %d of 24 plans", n)
+			}
+		}
+		if roster, err := s.store.Open(s.reg).Roster(t.Context()); err != nil || len(roster.Members) != 0 {
+			t.Errorf("%+v are left, %v", roster.Members, err)
+		}
+	})
+}
+
+// TestFrozenEngine freezes an engine in the middle of a plan until another has taken the plan over. When it
+// wakes up, its late write is refused, it cancels the plugin, lets the plan go, and joins as a new node.
+func TestFrozenEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "b", "c")
+		s.create(p)
+		frozen := s.join("frozen", engine.Options{})
+		time.Sleep(15 * time.Second) // a has ended, b runs
+		other := s.join("other", engine.Options{})
+		thaw := frozen.freeze()
+		time.Sleep(50 * time.Second)
+		if got := s.read(p.ID); got.Epoch != 2 || got.Owner != other.nodes[0] {
+			t.Errorf("after 50s its owner is %s, its epoch %d", got.Owner, got.Epoch)
+		}
+		thaw()
+		time.Sleep(time.Second)
+		next := long("d")
+		s.create(next)
+		frozen.wait(t, 1)
+		other.wait(t, 0)
+		if len(frozen.nodes) != 2 || !errors.Is(frozen.left[p.ID], fleet.ErrFenced) || !errors.Is(frozen.problems[0], fleet.ErrFenced) {
+			t.Errorf("it was the nodes %v, left with %v, problem %v", frozen.nodes, frozen.left, frozen.problems)
+		}
+		if got := s.read(p.ID); got.State.Status != workflow.Completed {
+			t.Errorf("%s", outline(got))
+		}
+		if s.ran["a"] != 1 || s.ran["b"] != 2 || s.ran["c"] != 1 || s.ran["d"] != 1 {
+			t.Errorf("ran %v", s.ran)
+		}
+	})
+}
+
+// TestKilledMember kills an engine of a fleet at any of its calls, before or after the call takes effect. Another one ends the plan as it would have ended, within the time that a takeover takes.
+func TestKilledMember(t *testing.T) {
+	for _, st := range stories()[:1] {
+		var want string
+		var all atomic.Int64
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			p := st.plan()
+			s.create(p)
+			e := s.join("a", engine.Options{})
+			e.cut(func() error { all.Add(1); return nil })
+			e.wait(t, 0)
+			want = s.verdict(p.ID)
+		})
+		calls := int(all.Load())
+		for n := 5; n < calls; n += efforttest.Pick(37, 17, 3) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := st.plan()
+				s.create(p)
+				dying := s.join("dying", engine.Options{})
+				var at atomic.Int64
+				dying.cut(func() error {
+					if int(at.Add(1)) < n {
+						return nil
+					}
+					return errKilled
+				})
+				other := s.join("other", engine.Options{})
+				other.wait(t, 0)
+				dying.end()
+				<-dying.ended
+				if got := s.verdict(p.ID); got != want {
+					t.Errorf("killed at call %d of %d it ends as\n%s\nand otherwise as\n%s", n, calls, got, want)
+				}
+				if took := time.Since(s.began); took > 3*time.Minute {
+					t.Errorf("killed at call %d it ends after %v", n, took)
+				}
+			})
+		}
+	}
+}
+
+// TestTakeAgain lets somebody else write to a plan that an engine works on. The engine ends its work, fences,
+// and continues from what is stored.
+func TestTakeAgain(t *testing.T) {
+	for name, write := range map[string]func(s *stage, p *workflow.Plan) error{
+		"the running action": func(s *stage, p *workflow.Plan) error {
+			return s.store.Open(s.reg).UpdateAction(t.Context(), p.Blocks[0].Sequences[0].Actions[1])
+		},
+		"the sequence": func(s *stage, p *workflow.Plan) error {
+			return s.store.Open(s.reg).UpdateSequence(t.Context(), p.Blocks[0].Sequences[0])
+		},
+		"the plan": func(s *stage, p *workflow.Plan) error {
+			return s.store.Open(s.reg).UpdatePlan(t.Context(), p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := long("a", "b")
+				s.create(p)
+				var epochs []int64
+				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
+				time.Sleep(15 * time.Second)
+				if err := write(s, s.read(p.ID)); err != nil {
+					t.Fatal(err)
+				}
+				e.wait(t, 0)
+				got := s.read(p.ID)
+				if got.State.Status != workflow.Completed || got.Epoch != 2 || fmt.Sprint(epochs) != "[1 2]" || len(e.left) > 0 {
+					t.Errorf("epochs %v, left %v\n%s", epochs, e.left, outline(got))
+				}
+				if again := s.ran["b"]; s.ran["a"] != 1 || again > 2 || name == "the running action" && again != 2 {
+					t.Errorf("ran %v", s.ran)
+				}
+			})
+		})
+	}
+}
+
+// TestOutageOfTheStore lets the store be unavailable for half an hour. Nobody is fenced, and the plan goes on
+// soon after it.
+func TestOutageOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "b", "c")
+		s.create(p)
+		all := []*process{s.join("a", engine.Options{}), s.join("b", engine.Options{})}
+		time.Sleep(15 * time.Second)
+		for _, e := range all {
+			e.cut(func() error { return fmt.Errorf("hooked: %w", storage.ErrUnavailable) })
+		}
+		time.Sleep(30 * time.Minute)
+		for _, e := range all {
+			e.cut(nil)
+		}
+		before := time.Now()
+		for _, e := range all {
+			e.wait(t, 0)
+		}
+		if took := time.Since(before); took > 90*time.Second || s.ran["a"] != 1 || s.ran["b"] > 2 || s.ran["c"] != 1 {
+			t.Errorf("ended %v after the outage; ran %v", took, s.ran)
+		}
+		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(all[0].nodes)+len(all[1].nodes) != 2 {
+			t.Errorf("%v, %v: %s", all[0].nodes, all[1].nodes, outline(got))
+		}
+	})
+}
+
+// TestShutdownHandsOver shuts an engine down. Another one continues its plan within two intervals, long before
+// a dead engine would have been replaced.
+func TestShutdownHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "b")
+		s.create(p)
+		first := s.join("first", engine.Options{})
+		time.Sleep(5 * time.Second)
+		other := s.join("other", engine.Options{})
+		first.end()
+		first.wait(t, 0)
+		if since := time.Since(s.began); since > 12*time.Second || !errors.Is(first.left[p.ID], engine.ErrDraining) {
+			t.Errorf("it ended after %v and left %v", since, first.left)
+		}
+		other.wait(t, 0)
+		if got := s.read(p.ID); got.State.Status != workflow.Completed || time.Since(s.began) > 45*time.Second || s.ran["a"] != 1 {
+			t.Errorf("after %v, ran %v\n%s", time.Since(s.began), s.ran, outline(got))
+		}
+	})
+}
+
+// TestStopElsewhere stops plans from an engine that does not run them.
+func TestStopElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "b", "never")
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"))}}
+		s.create(p)
+		owner := s.join("owner", engine.Options{})
+		time.Sleep(5 * time.Second)
+		other := s.join("other", engine.Options{})
+		time.Sleep(2 * time.Second)
+		if err := other.Stop(t.Context(), p.ID); err != nil {
+			t.Error(err)
+		}
+		if err := other.Stop(t.Context(), workflow.NewV7()); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("no such plan: %v", err)
+		}
+		owner.wait(t, 0)
+		other.wait(t, 0)
+		if err := other.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+			t.Errorf("at the end: %v", err)
+		}
+		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 {
+			t.Errorf("ran %v\n%s", s.ran, outline(got))
+		}
+	})
+}
+
+// TestStopOutlivesTheOwner stops a plan whose owner has died. Whoever takes the plan over obeys, and begins
+// nothing of it.
+func TestStopOutlivesTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "never")
+		s.create(p)
+		dying := s.join("dying", engine.Options{})
+		time.Sleep(5 * time.Second)
+		dying.cut(func() error { return errKilled })
+		other := s.join("other", engine.Options{})
+		time.Sleep(time.Second)
+		if err := other.Stop(t.Context(), p.ID); err != nil {
+			t.Error(err)
+		}
+		other.wait(t, 0)
+		dying.end()
+		<-dying.ended
+		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
+			t.Errorf("ran %v\n%s", s.ran, outline(got))
+		}
+	})
+}
+
+// TestEndOfAnOwnedPlan lets the outcome of the plan's last write get lost, with and without an effect, for
+// longer than the engine's patience.
+func TestEndOfAnOwnedPlan(t *testing.T) {
+	for _, effect := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			p := long("a")
+			s.create(p)
+			var ended []workflow.Status
+			e := s.join("a", engine.Options{Observer: engine.Observer{Changed: func(o workflow.Object) {
+				if p, ok := o.(*workflow.Plan); ok {
+					ended = append(ended, p.State.Status)
+				}
+			}}})
+			until := time.Now().Add(5 * time.Minute)
+			e.mu.Lock()
+			e.around = func(o workflow.Object, update func() error) error {
+				if o.Kind() != workflow.KindPlan || !o.Header().State.Status.Final() || time.Now().After(until) {
+					return update()
+				}
+				if effect {
+					_ = update()
+				}
+				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
+			}
+			e.mu.Unlock()
+			e.wait(t, 0)
+			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 {
+				t.Errorf("%s: told %v, left %v, ran %v", got.State.Status, ended, e.left, s.ran)
+			}
+		})
+	}
+}
+
+// TestJoinFails checks that Run reports a fleet that it can't join at the start.
+func TestJoinFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		v := &process{hooked: s.vault(nil), members: s.store.Open(s.reg), gate: func() error { return storage.ErrDenied }}
+		e := s.engine(v, engine.Options{Fleet: &fleet.Options{}})
+		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrDenied) {
+			t.Error(err)
+		}
+		e = s.engine(v, engine.Options{Fleet: &fleet.Options{TTL: 1}})
+		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}
