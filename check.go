@@ -49,7 +49,8 @@ const (
 	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
 	// only a backup can restore.
 	Missing ProblemKind = "missing"
-	// Unreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan.
+	// Unreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan. Delete
+	// the record of a member or a stop request.
 	Unreadable ProblemKind = "unreadable"
 	// Disagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
 	// plan.
@@ -69,7 +70,7 @@ const (
 // Problem is one broken invariant.
 type Problem struct {
 	Kind ProblemKind
-	// Plan is uuid.Nil for a stray.
+	// Plan is uuid.Nil for a stray and for the record of a member.
 	Plan uuid.UUID
 	// Blob is the blob that shows the problem, as container/name.
 	Blob string
@@ -85,8 +86,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: plan %s (%s): %s", p.Kind, p.Plan, p.Blob, p.Detail)
 }
 
-// Check reads everything that is stored in the selected days and reports each broken invariant. It changes
-// nothing. It may run beside other calls: it looks a second time at what seems broken, and only counts what
+// Check reads everything that is stored in the selected days, and the records of members and stop requests,
+// and reports each broken invariant. It changes nothing. It may run beside other calls: it looks a second time at what seems broken, and only counts what
 // is too recent to be judged.
 //
 // A problem is not an error. An error says that Check did not finish; the report then has what was found
@@ -109,12 +110,66 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 				return err
 			}
 		}
-		return nil
+		return v.checkRecords(ctx, &report)
 	})
 	return report, err
 }
 
-// verdict is what Check found out about one plan.
+// checkRecords checks the control container. Like a day, it counts as absent for an identity that has rights
+// to some containers only.
+func (v *Vault) checkRecords(ctx context.Context, report *CheckReport) error {
+	control := blob.Ref{Container: v.prefix.control()}
+	for item, err := range v.listPrefix(ctx, "list members", control, false) {
+		if blob.IsForbidden(err) && v.probing > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		report.Blobs++
+		found, err := v.checkRecord(ctx, blob.Ref{Container: control.Container, Name: item.Name})
+		if err != nil {
+			return err
+		}
+		report.Bytes += found.bytes
+		report.Problems = append(report.Problems, found.problems...)
+	}
+	return nil
+}
+
+// checkRecord compares a record with its name and its metadata. A record that was removed meanwhile is no
+// problem.
+func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) {
+	x := planCheck{v: v}
+	name, ok := parseRecordName(ref.Name)
+	if !ok {
+		x.bad(Stray, ref, "is not a name that a vault writes")
+		return x.verdict, nil
+	}
+	if name.role == roleStop {
+		x.keys.plan = name.id
+	}
+	body, p, err := v.client.Get(ctx, ref)
+	switch {
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return x.verdict, nil
+	case blob.Is(err, blob.Ended, blob.Unreachable, blob.Refused):
+		return x.verdict, blobError("read", ref, err)
+	}
+	x.bytes = int64(len(body))
+	var r record
+	if err == nil {
+		r, err = decodeRecord(body, name)
+	}
+	if err != nil {
+		x.bad(Unreadable, ref, "%v", err)
+	} else {
+		x.metadata(ref, r.listed(p.Metadata[blob.WriteID]), nil, blob.Item{Properties: p})
+	}
+	return x.verdict, nil
+}
+
+// verdict is what Check found out about one plan or record.
 type verdict struct {
 	problems   []Problem
 	inProgress bool

@@ -83,6 +83,47 @@ var operations = []operation{
 		}
 		return err
 	}, is(2), is(1)},
+	{"AddMember", control, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		_, err := v.AddMember(t.Context(), storage.Member{ID: p.ID})
+		return err
+	}, is(1), is(1)},
+	{"RenewMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		_, err := v.RenewMember(t.Context(), storage.Member{ID: p.ID, Version: p.State.ETag})
+		return err
+	}, is(1), is(1)},
+	{"FindMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		_, err := v.FindMember(t.Context(), p.ID)
+		return err
+	}, is(1), is(1)},
+	{"Roster", member, func(t testing.TB, v *azblob.Vault, _ *workflow.Plan) error {
+		_, err := v.Roster(t.Context())
+		return err
+	}, is(1), is(1)},
+	{"RemoveMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		return v.RemoveMember(t.Context(), p.ID, p.State.ETag)
+	}, is(1), is(1)},
+	{"RequestStop", control, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
+		return v.RequestStop(t.Context(), p.ID)
+	}, is(1), is(1)},
+}
+
+// control prepares the control container.
+func control(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
+	if err := v.RequestStop(t.Context(), workflow.NewV7()); err != nil {
+		t.Fatal(err)
+	}
+	p.ID = workflow.NewV7()
+	return p
+}
+
+// member prepares a member with the ID and the version of the plan.
+func member(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
+	p.ID = workflow.NewV7()
+	var err error
+	if p.State.ETag, err = v.AddMember(t.Context(), storage.Member{ID: p.ID}); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func anew(_ testing.TB, _ *azblob.Vault, p *workflow.Plan) *workflow.Plan { return p }

@@ -15,7 +15,8 @@ import (
 
 // The names of containers and blobs. They are built and parsed here and nowhere else.
 
-// prefix is the name of a vault. It owns the containers <prefix>-YYYY-MM-DD and no others.
+// prefix is the name of a vault. It owns the containers <prefix>-YYYY-MM-DD and <prefix>-control, and no
+// others. What stands before the date or "control" is the prefix, so a container belongs to one prefix only.
 type prefix string
 
 // maxPrefix leaves room for a hyphen and a date in the 63 characters of a container's name.
@@ -56,6 +57,37 @@ func (p prefix) parseDay(container string) (time.Time, bool) {
 	return day, err == nil && p.day(day) == container
 }
 
+// control returns the name of the container of what concerns all days: members and stop requests.
+func (p prefix) control() string { return p.containers() + "control" }
+
+// member names the record of a member.
+func (p prefix) member(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: p.control(), Name: nodesDir + id.String()}
+}
+
+// stop names the request to stop a plan.
+func (p prefix) stop(plan uuid.UUID) blob.Ref {
+	return blob.Ref{Container: p.control(), Name: signalsDir + plan.String() + stopTail}
+}
+
+// recordName is the content of a name in the control container.
+type recordName struct {
+	role role      // roleMember or roleStop
+	id   uuid.UUID // of the member, or of the plan
+}
+
+// parseRecordName parses the name of a record. It returns false for a name that no vault writes.
+func parseRecordName(name string) (recordName, bool) {
+	if text, ok := strings.CutPrefix(name, nodesDir); ok {
+		id, ok := parseID(text)
+		return recordName{roleMember, id}, ok && workflow.IsV7(id)
+	}
+	text, inDir := strings.CutPrefix(name, signalsDir)
+	text, isStop := strings.CutSuffix(text, stopTail)
+	id, isID := parseID(text)
+	return recordName{roleStop, id}, inDir && isStop && isID && workflow.IsV7(id)
+}
+
 // plan returns the names of a plan's blobs.
 func (p prefix) plan(id uuid.UUID) keys {
 	return keys{p.day(workflow.Time(id)), id}
@@ -74,6 +106,10 @@ const (
 	entryTail  = "-entry.json"
 	objectTail = "-object.json"
 	jsonTail   = ".json"
+
+	nodesDir   = "nodes/"
+	signalsDir = "signals/"
+	stopTail   = "-stop"
 )
 
 func (k keys) at(name string) blob.Ref { return blob.Ref{Container: k.container, Name: name} }
@@ -99,7 +135,7 @@ func (k keys) of(o workflow.Object) blob.Ref {
 	return k.part(o)
 }
 
-// role is what a blob is to its plan.
+// role is what a blob is to its plan, or to the fleet.
 type role int
 
 const (
@@ -108,6 +144,8 @@ const (
 	roleEntry
 	roleObject
 	rolePart
+	roleMember
+	roleStop
 )
 
 // parsed is the content of a blob's name.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"strconv"
 	"strings"
@@ -23,10 +24,12 @@ import (
 // that does not know a field would drop it at the next update.
 const schema = 1
 
-// The types of the two documents about a plan. All other types are kinds of objects.
+// The types of the documents about a plan, and of records. All other types are kinds of objects.
 const (
 	typeEntry  = "entry"
 	typeObject = "object"
+	typeMember = "member"
+	typeStop   = "stop"
 )
 
 // encodeEntry returns the document with a plan's own fields and the IDs of its children.
@@ -61,10 +64,11 @@ func encode(docType string, o workflow.Object) ([]byte, error) {
 		o.Header().State.ETag = "" // o is a copy
 	}
 	data, err := workflow.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":%s}`, schema, docType, data), nil
+	return document(docType, data), err
+}
+
+func document(docType string, data []byte) []byte {
+	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":%s}`, schema, docType, data)
 }
 
 // checkSchema returns an error unless this code knows a schema.
@@ -81,11 +85,25 @@ func checkSchema(version int) error {
 
 // decode decodes a document into o, which must have the given ID and plan.
 func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
+	if err := decodeDocument(body, docType, o); err != nil {
+		return err
+	}
+	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
+		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
+	}
+	if docType == typeObject {
+		return validateWhole(o)
+	}
+	return nil
+}
+
+// decodeDocument decodes a document into data, which is a pointer.
+func decodeDocument(body []byte, docType string, data any) error {
 	d := struct {
 		Schema int
 		Type   string
-		Data   workflow.Object // decoded with the rest: keeping it raw first would scan it twice more
-	}{Data: o}
+		Data   any // decoded with the rest: keeping it raw first would scan it twice more
+	}{Data: data}
 	if err := json.Unmarshal(body, &d); err != nil {
 		var v struct{ Schema int } // the one field whose form is the same in every schema
 		if json.Unmarshal(body, &v) == nil && v.Schema > schema {
@@ -98,12 +116,6 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 	}
 	if d.Type != docType {
 		return fmt.Errorf("%w: it has type %q, not %q", storage.ErrCorrupt, d.Type, docType)
-	}
-	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
-		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
-	}
-	if docType == typeObject {
-		return validateWhole(o)
 	}
 	return nil
 }
@@ -131,6 +143,75 @@ func decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error
 	return o, decode(body, k.of.String(), o, plan, id)
 }
 
+// record is a document in the control container.
+type record struct {
+	docType  string
+	data     any
+	metadata map[string]string // besides the schema and the writeid
+}
+
+// memberData is the data of a member's record.
+type memberData struct {
+	ID      uuid.UUID `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	Started time.Time `json:"started"`
+	TTL     string    `json:"ttl,omitempty"` // such as 30s
+}
+
+// stopData is the data of a stop request.
+type stopData struct {
+	Plan uuid.UUID `json:"plan"`
+}
+
+func memberRecord(m storage.Member) record {
+	metadata := map[string]string{metaStarted: m.Started.UTC().Format(time.RFC3339Nano)}
+	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC()}
+	if m.Name != "" {
+		metadata[metaName] = encodeText(m.Name)
+	}
+	if m.TTL > 0 {
+		data.TTL = m.TTL.String()
+		metadata[metaTTL] = data.TTL
+	}
+	return record{typeMember, data, metadata}
+}
+
+func stopRecord(plan uuid.UUID) record { return record{docType: typeStop, data: stopData{plan}} }
+
+func (r record) encode() ([]byte, error) {
+	data, err := json.Marshal(r.data)
+	return document(r.docType, data), err
+}
+
+// listed is the metadata of the record, which a listing shows.
+func (r record) listed(writeID string) map[string]string {
+	m := map[string]string{metaSchema: strconv.Itoa(schema), blob.WriteID: writeID}
+	maps.Copy(m, r.metadata)
+	return m
+}
+
+// decodeRecord decodes the record with a name.
+func decodeRecord(body []byte, name recordName) (record, error) {
+	if name.role == roleStop {
+		var d stopData
+		err := decodeDocument(body, typeStop, &d)
+		if err == nil && d.Plan != name.id {
+			err = fmt.Errorf("%w: it is about plan %s", storage.ErrCorrupt, d.Plan)
+		}
+		return stopRecord(d.Plan), err
+	}
+	var d memberData
+	err := decodeDocument(body, typeMember, &d)
+	if err == nil && d.ID != name.id {
+		err = fmt.Errorf("%w: it is about member %s", storage.ErrCorrupt, d.ID)
+	}
+	ttl, ttlErr := parseTTL(d.TTL)
+	if err == nil {
+		err = ttlErr
+	}
+	return memberRecord(storage.Member{ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl}), err
+}
+
 // The names of metadata, besides blob.WriteID. They have only lower-case letters: HTTP changes the case of
 // names, and similar names with other characters have broken the signing of requests
 // (github.com/Azure/azure-sdk-for-net/issues/41328).
@@ -147,9 +228,38 @@ const (
 	metaCut        = "cut"   // the fields that were too long, separated by commas; the entry has them whole
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
+	metaStarted    = "started" // like metaTTL, of a member
+	metaTTL        = "ttl"     // its form is the same in every schema
 	metaLayout     = "planvaultlayout"
 	metaGrace      = "grace" // of a marker: its writer's grace period
 )
+
+// readMemberMetadata reads what it can of the metadata of a member's record. The TTL is read in any schema,
+// because others judge by it.
+func readMemberMetadata(m map[string]string) (name string, started time.Time, ttl time.Duration) {
+	ttl, _ = parseTTL(m[metaTTL])
+	if m[metaSchema] != strconv.Itoa(schema) {
+		return "", time.Time{}, ttl
+	}
+	started, _ = time.Parse(time.RFC3339Nano, m[metaStarted])
+	name, _ = decodeText(m[metaName])
+	return name, started, ttl
+}
+
+// parseTTL parses the TTL of a member, which is 0 if it is not known.
+func parseTTL(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	if err == nil && ttl < 0 {
+		err = errors.New("it is negative")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: TTL %q: %w", storage.ErrCorrupt, text, err)
+	}
+	return ttl, nil
+}
 
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject).
 func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {

@@ -105,6 +105,29 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
+
+		m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
+		add := func() (err error) {
+			m.Version, err = v.AddMember(ctx, m)
+			return err
+		}
+		step("AddMember, the first of a vault", add)
+		m = storage.Member{ID: workflow.NewV7()}
+		step("AddMember", add)
+		step("RenewMember", func() (err error) {
+			m.Version, err = v.RenewMember(ctx, m)
+			return err
+		})
+		step("FindMember", func() error { _, err := v.FindMember(ctx, m.ID); return err })
+		step("RequestStop", func() error { return v.RequestStop(ctx, large.ID) })
+		var stop storage.StopRequest
+		step("Roster", func() error {
+			r, err := v.Roster(ctx)
+			stop = r.Stops[0]
+			return err
+		})
+		step("RemoveStop", func() error { return v.RemoveStop(ctx, stop.Plan, stop.Version) })
+		step("RemoveMember", func() error { return v.RemoveMember(ctx, m.ID, m.Version) })
 		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(named(out.String())))
 	})
 }
@@ -120,8 +143,8 @@ func named(trace string) string {
 	})
 }
 
-// dayContainer matches the name of a day of the prefix "test".
-var dayContainer = regexp.MustCompile(`^test-\d{4}-\d\d-\d\d$`)
+// ownContainer matches the name of a container of the prefix "test".
+var ownContainer = regexp.MustCompile(`^test-(\d{4}-\d\d-\d\d|control)$`)
 
 // strict makes the test fail at its end if a vault with the prefix "test" sent a request that it must never
 // send.
@@ -139,7 +162,7 @@ func strict(t storagetest.T, server *emulator.Server) {
 			return ok
 		}
 		switch {
-		case !dayContainer.MatchString(r.Container):
+		case !ownContainer.MatchString(r.Container):
 			return fmt.Errorf("a request for another container: %v", r)
 		case r.Op == emulator.DeleteContainer:
 			return fmt.Errorf("a day is deleted: %v", r)

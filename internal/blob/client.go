@@ -400,6 +400,8 @@ type Page struct {
 	Items []Item
 	// More reports whether another page follows. A page may be short or empty without being the last.
 	More bool
+	// Seen is the service's clock when it sent the page, in whole seconds.
+	Seen time.Time
 }
 
 // ListOptions selects what [Client.List] returns.
@@ -444,7 +446,7 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 			for i := range got.blobs {
 				got.blobs[i].Seen = seen
 			}
-			page, next = Page{Items: got.blobs, More: got.next != ""}, got.next
+			page, next = Page{Items: got.blobs, More: got.next != "", Seen: seen}, got.next
 			return nil
 		})
 		return page, next, err

@@ -64,6 +64,17 @@ func IsForbidden(err error) bool {
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && strings.HasPrefix(answer.ErrorCode, "Authorization")
 }
 
+// RefusedAt returns the service's clock when it sent the refusal in err, in whole seconds. It is zero if there
+// is none.
+func RefusedAt(err error) time.Time {
+	var answer *azcore.ResponseError
+	if !errors.As(err, &answer) || answer.RawResponse == nil {
+		return time.Time{}
+	}
+	at, _ := http.ParseTime(answer.RawResponse.Header.Get("Date"))
+	return at
+}
+
 // errDamaged means that a body does not match its length or MD5.
 var errDamaged = errors.New("the body does not match its MD5")
 
@@ -183,14 +194,13 @@ type answerError struct{ *azcore.ResponseError }
 
 func (e answerError) Error() string {
 	text := fmt.Sprintf("the service answers %d %s", e.StatusCode, e.ErrorCode)
-	var server time.Time
 	if e.RawResponse != nil {
 		if id := e.RawResponse.Header.Get("x-ms-request-id"); id != "" {
 			text += " (request " + id + ")"
 		}
-		server, _ = http.ParseTime(e.RawResponse.Header.Get("Date"))
 	}
 	// A request with a wrong date is refused like one with a bad signature.
+	server := RefusedAt(e.ResponseError)
 	if skew := time.Since(server); !server.IsZero() && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
 		return text + fmt.Sprintf(": this machine's clock is %v off, and the service allows 15m", skew.Round(time.Second))
 	}

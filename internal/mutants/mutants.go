@@ -24,6 +24,9 @@ var mutants = []mutant{
 	{"condition: a completion follows a rewrite of its object", "updater.go", "now.Metadata[blob.WriteID] == entry.id", "now.Metadata[blob.WriteID] == \"\"", "TestTwoCompletions"},
 	{"condition: a completion takes a restored entry for a later completion", "updater.go", "if blobStatusOf(&blob.Item{Properties: now}) == final {", "if true {", "TestTwoCompletions"},
 	{"condition: a completion never gives up", "updater.go", "const finalizeRounds = 4", "const finalizeRounds = 400", "TestTwoCompletions"},
+	{"condition: a renewal overwrites any record", "members.go", "memberRecord(m), blob.IfMatch(m.Version))", "memberRecord(m), blob.IfThere)", "TestMembersOfOthers"},
+	{"condition: a new record overwrites another", "members.go", "memberRecord(m), blob.IfNew)", "memberRecord(m), blob.Always)", "TestTraces"},
+	{"condition: any version of a record is removed", "members.go", "v.client.Delete(ctx, ref, w.cond)", "v.client.Delete(ctx, ref, blob.Always)", "TestStrangeRecords"},
 
 	// Writeids and unknown outcomes.
 	{"writeid: never recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] == \"\"", "TestCreateLost"},
@@ -36,6 +39,18 @@ var mutants = []mutant{
 	{"unknown: the end of a context has a certain outcome", "internal/blob/retry.go", "return ended(ctx, call.write, last)", "return ended(ctx, false, last)", "TestCreateCancelled"},
 	{"unknown: a lost answer is forgotten", "internal/blob/retry.go", "unknown = unknown || call.write && v.applied", "unknown = false", "TestUpdateUnknown"},
 	{"unknown: a broken connection has no effect", "internal/blob/errors.go", "return verdict{reason: Unreachable, again: true, applied: true}\n", "return verdict{reason: Unreachable, again: true}\n", "TestUpdateUnknown"},
+
+	// Members.
+	{"members: a record of a newer schema is left out", "members.go", "case name.role == roleMember:", "case name.role == roleMember && item.Metadata[metaSchema] == \"1\":", "TestStrangeRecords"},
+	{"members: part of a roster is returned", "members.go", "return storage.Roster{}, err", "return roster, err", "TestRosterIsWhole"},
+	{"members: a roster has the time of its last page", "members.go", "if roster.Now.IsZero() {", "if true {", "TestRosterIsWhole"},
+	{"members: a removal whose answer was lost fails", "members.go", "blob.AbsentContainer) && (again || unknown):", "blob.AbsentContainer) && false:", "TestMembersUnknown"},
+	{"members: a removal of unknown outcome is forgotten", "members.go", "case unknown || again && !settled(err):", "case false:", "TestMembersUnknown"},
+	{"members: the control container is never created", "members.go", "blob.Is(err, blob.AbsentContainer) {\n\t\tv.containers", "blob.Is(err, blob.Absent) {\n\t\tv.containers", "TestControlContainer"},
+	{"members: a vault without versions has members", "storage/driver/members.go", "if unversioned {", "if false {", "TestCheckMember"},
+	{"owner: metadata may name any UUID", "schema.go", "if !ok || !workflow.IsV7(owner) || err", "if !ok || err", "TestMetadataThatCantBeRead"},
+	{"owner: an epoch needs no owner", "workflow/validate.go", "case p.Owner == uuid.Nil && p.Epoch > 0:", "case p.Owner == uuid.Nil && p.Epoch > 1<<62:", "TestValidateBadPlans"},
+	{"owner: a new plan may have one", "storage/driver/input.go", "if o.Owner != uuid.Nil {", "if o.Owner == uuid.Max {", "TestCheckNewBadPlans"},
 
 	// Orders.
 	{"order: the object before the sub-objects", "creator.go", "\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "\tif body, metadata, err := c.object(); err == nil {\n\t\t_, _ = c.v.client.Put(ctx, c.keys.object(), body, metadata, blob.IfNew)\n\t}\n\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "TestCrashInCreate|TestTraces"},

@@ -1,0 +1,196 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+)
+
+// The records of a fleet: who works on the vault, and which plans are to be stopped. They are hints. What a
+// former owner writes is refused because of the versions of the plan's blobs, and not because of a record.
+// That is why a single answer that a record is absent is believed here.
+
+var _ storage.Members = (*Vault)(nil)
+
+// AddMember stores the record of a new member with one request, or with three if the vault's control
+// container does not exist yet. It returns the version of the record.
+//
+// Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened [WithUnversionedUpdates];
+// [storage.ErrExists]; [storage.ErrUnknown]: the same call again settles it.
+func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
+	err = v.change("AddMember", new(uuid.UUID), func() error {
+		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
+			return err
+		}
+		version, err = v.putRecord(ctx, "write member", v.prefix.member(m.ID), memberRecord(m), blob.IfNew)
+		return err
+	})
+	return version, err
+}
+
+// RenewMember stores the record again with one request, if it still has the version m.Version, and returns
+// its new version.
+//
+// Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
+// somebody else has changed or removed the record; [storage.ErrUnknown]: the same call again settles it.
+func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
+	err = v.change("RenewMember", new(uuid.UUID), func() error {
+		if err := driver.CheckRenewedMember(m); err != nil {
+			return err
+		}
+		version, err = v.putRecord(ctx, "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(m.Version))
+		return err
+	})
+	return version, err
+}
+
+// FindMember returns the record of a member with one request, or [storage.ErrNotFound]. Fields that this code
+// can't read are zero.
+func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
+	err = v.call("FindMember", uuid.Nil, func() error {
+		ref := v.prefix.member(id)
+		p, err := v.client.Head(ctx, ref)
+		if err != nil {
+			return blobError("look for member", ref, err)
+		}
+		m = memberOf(id, p)
+		return nil
+	})
+	return m, err
+}
+
+// Roster returns all members and all requests to stop plans, with one request for each 5,000 of them. Now is
+// the service's time of the first answer.
+//
+// Each blob with the name of a record is a record, because its name and the service's times say who is at
+// work. Fields that this code can't read, because newer code has written them or they are damaged, are zero.
+// Blobs with other names are left out. [Vault.Check] reports both.
+func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
+	err = v.call("Roster", uuid.Nil, func() error {
+		control := blob.Ref{Container: v.prefix.control()}
+		for page, err := range v.client.List(ctx, control.Container, blob.ListOptions{Metadata: true}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				roster = storage.Roster{Now: blob.RefusedAt(err).UTC()}
+				return nil
+			}
+			if err != nil {
+				return blobError("list members", control, err)
+			}
+			if roster.Now.IsZero() {
+				roster.Now = page.Seen.UTC() // the earliest, by which no record is too old
+			}
+			for _, item := range page.Items {
+				switch name, ok := parseRecordName(item.Name); {
+				case !ok:
+				case name.role == roleMember:
+					roster.Members = append(roster.Members, memberOf(name.id, item.Properties))
+				case name.role == roleStop:
+					roster.Stops = append(roster.Stops, storage.StopRequest{Plan: name.id, Requested: item.LastModified.UTC(), Version: item.ETag})
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return storage.Roster{}, err // part of the members is worse than none
+	}
+	return roster, nil
+}
+
+// memberOf returns the member whose record has these properties.
+func memberOf(id uuid.UUID, p blob.Properties) storage.Member {
+	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: p.ETag}
+	m.Name, m.Started, m.TTL = readMemberMetadata(p.Metadata)
+	return m
+}
+
+// RemoveMember removes a record that has this version, with one request.
+//
+// Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the record has another version;
+// [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
+func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
+	return v.change("RemoveMember", new(uuid.UUID), func() error {
+		if err := driver.CheckRecordVersion(version); err != nil {
+			return err
+		}
+		return v.removeRecord(ctx, "remove member", v.prefix.member(id), version)
+	})
+}
+
+// RequestStop asks the owner of a plan to stop it, with one request, or with three if the vault's control
+// container does not exist yet. It returns nil if the request is stored, also if an earlier one was. It does
+// not look at the plan.
+//
+// Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrUnknown]: the same call again
+// settles it.
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
+	return v.change("RequestStop", &plan, func() error {
+		if err := driver.CheckID(plan); err != nil {
+			return err
+		}
+		_, err := v.putRecord(ctx, "write stop request", v.prefix.stop(plan), stopRecord(plan), blob.IfNew)
+		if errors.Is(err, storage.ErrExists) {
+			return nil
+		}
+		return err
+	})
+}
+
+// RemoveStop removes a stop request that has this version, with one request. It returns nil if there is none.
+//
+// Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the request has another
+// version; [storage.ErrUnknown]: the same call again settles it.
+func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
+	return v.change("RemoveStop", &plan, func() error {
+		if err := driver.CheckRecordVersion(version); err != nil {
+			return err
+		}
+		err := v.removeRecord(ctx, "remove stop request", v.prefix.stop(plan), version)
+		if errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// putRecord writes a record and returns its version. If the condition is that the record is new, it creates
+// the control container when that is missing.
+func (v *Vault) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version string, err error) {
+	body, err := r.encode()
+	if err != nil {
+		return "", err
+	}
+	metadata := func(writeID string) (map[string]string, error) { return r.listed(writeID), nil }
+	w, err := v.put(ctx, ref, body, cond, metadata)
+	if cond == blob.IfNew && blob.Is(err, blob.AbsentContainer) {
+		v.containers.forget(ref.Container) // somebody removed it
+		if err := v.ensureContainer(ctx, ref.Container); err != nil {
+			return "", blobError("create container", blob.Ref{Container: ref.Container}, err)
+		}
+		w, err = v.put(ctx, ref, body, cond, metadata)
+	}
+	if cond == blob.IfNew && blob.Is(err, blob.Mismatch) {
+		return "", vaultError(doing, ref, "%w", storage.ErrExists)
+	}
+	return w.etag, blobError(doing, ref, err)
+}
+
+// removeRecord removes a record that has this version. If an earlier request of this call, or an earlier call
+// of unknown outcome, may have removed it, it is no error that the record is gone.
+func (v *Vault) removeRecord(ctx context.Context, doing string, ref blob.Ref, version string) error {
+	w := write{ref: ref, cond: blob.IfMatch(version)}
+	again := v.unknown.take(w) != ""
+	err := v.client.Delete(ctx, ref, w.cond)
+	switch unknown := blob.IsUnknown(err); {
+	case blob.Is(err, blob.Absent, blob.AbsentContainer) && (again || unknown):
+		return nil
+	case unknown || again && !settled(err):
+		v.unknown.keep(w, uuid.NewString())
+	}
+	return blobError(doing, ref, err)
+}

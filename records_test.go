@@ -1,0 +1,174 @@
+package azblob
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+func Example_control() {
+	fmt.Println(prefix("prod").member(examplePart))
+	fmt.Println(prefix("prod").stop(examplePlan))
+	// Output:
+	// prod-control/nodes/019b7c5a-1c80-7000-8000-00000000000b
+	// prod-control/signals/019b7c5a-1c80-7000-8000-00000000000a-stop
+}
+
+func TestRecordNames(t *testing.T) {
+	const id = "019b7c5a-1c80-7000-8000-00000000000a"
+	for name, want := range map[string]recordName{
+		prefix("p").member(examplePlan).Name: {roleMember, examplePlan},
+		prefix("p").stop(examplePlan).Name:   {roleStop, examplePlan},
+	} {
+		if got, ok := parseRecordName(name); !ok || got != want {
+			t.Errorf("%s is parsed as %v, %v", name, got, ok)
+		}
+	}
+	for _, name := range []string{
+		"", "nodes", "nodes/", "nodes/x", "nodes/" + id + "-stop", "nodes/" + id + "/", "nodes/" + id + ".json", "signals/" + id, "signals/" + id + "-pause",
+		"signals/-stop", "signals/" + id + "-stop-stop", id, "/nodes/" + id, "Nodes/" + id, "nodes/019B7C5A-1C80-7000-8000-00000000000A",
+		"nodes/" + uuid.Nil.String(), "nodes/6ba7b810-9dad-41d1-80b4-00c04fd430c8", "open/" + id,
+	} {
+		if got, ok := parseRecordName(name); ok {
+			t.Errorf("%q is parsed as %v", name, got)
+		}
+	}
+}
+
+// TestPrefixesShareNoContainer builds the containers of prefixes that look like each other's containers.
+func TestPrefixesShareNoContainer(t *testing.T) {
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	owners := map[string]prefix{}
+	for _, p := range []prefix{"a", "a-control", "a-control-control", "a-2026-01-02", "a-2026-01-02-control", "control", "control-control", "a-control-2026-01-02"} {
+		for _, container := range []string{p.control(), p.day(at)} {
+			if other, taken := owners[container]; taken {
+				t.Errorf("%s belongs to %q and to %q", container, p, other)
+			}
+			owners[container] = p
+		}
+	}
+	for container, owner := range owners {
+		for _, p := range owners {
+			if _, ok := p.parseDay(container); ok != (p == owner && container == p.day(at)) {
+				t.Errorf("prefix %q takes %s for a day of its own: %v", p, container, ok)
+			}
+		}
+	}
+}
+
+// goldenRecords returns a record of each type by the name of its golden file.
+func goldenRecords() map[string]record {
+	return map[string]record{
+		"member": memberRecord(storage.Member{ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second}),
+		"stop":   stopRecord(examplePlan),
+	}
+}
+
+func goldenName(name string) recordName {
+	if name == "stop" {
+		return recordName{roleStop, examplePlan}
+	}
+	return recordName{roleMember, examplePart}
+}
+
+func TestGoldenRecords(t *testing.T) {
+	all := map[string]map[string]string{}
+	for name, r := range goldenRecords() {
+		body, err := r.encode()
+		golden(t, name, body, err)
+		all[name] = r.listed("write-1")
+
+		got, err := decodeRecord(readGolden(t, name), goldenName(name))
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%s is read as %+v, %v", name, got, err)
+		}
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	golden(t, "recordmetadata", append(text, '\n'), err)
+
+	name, started, ttl := readMemberMetadata(all["member"])
+	if want := goldenRecords()["member"].data.(memberData); name != want.Name || !started.Equal(want.Started) || ttl.String() != want.TTL {
+		t.Errorf("the metadata of the member is read as %q, %v, %v", name, started, ttl)
+	}
+}
+
+func TestRecordsThatCantBeRead(t *testing.T) {
+	for _, test := range []struct {
+		what, body string
+		want       error
+	}{
+		{"another type", `{"schema":1,"type":"stop","data":{"plan":"` + examplePart.String() + `"}}`, storage.ErrCorrupt},
+		{"another member", `{"schema":1,"type":"member","data":{"id":"` + examplePlan.String() + `"}}`, storage.ErrCorrupt},
+		{"no data", `{"schema":1,"type":"member","data":null}`, storage.ErrCorrupt},
+		{"a TTL in words", `{"schema":1,"type":"member","data":{"id":"` + examplePart.String() + `","ttl":"long"}}`, storage.ErrCorrupt},
+		{"a negative TTL", `{"schema":1,"type":"member","data":{"id":"` + examplePart.String() + `","ttl":"-1s"}}`, storage.ErrCorrupt},
+		{"nothing", ``, storage.ErrCorrupt},
+		{"schema 2", `{"schema":2,"type":"member","data":["id"]}`, storage.ErrSchema},
+		{"schema 0", `{"schema":0,"type":"member","data":{"id":"` + examplePart.String() + `"}}`, storage.ErrCorrupt},
+	} {
+		_, err := decodeRecord([]byte(test.body), goldenName("member"))
+		checkError(t, test.what, err, test.want)
+	}
+	_, err := decodeRecord([]byte(`{"schema":1,"type":"stop","data":{"plan":"`+examplePart.String()+`"}}`), goldenName("stop"))
+	checkError(t, "another plan", err, storage.ErrCorrupt)
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	fuzzDocument(f, "member", "stop")
+	f.Fuzz(func(t *testing.T, which byte, body []byte) {
+		name := goldenName([]string{"member", "stop"}[which%2])
+		r, err := decodeRecord(body, name)
+		if err != nil {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		again, err := r.encode()
+		if err != nil {
+			t.Fatalf("what was read can't be stored: %v", err)
+		}
+		if second, err := decodeRecord(again, name); err != nil || !reflect.DeepEqual(second, r) {
+			t.Errorf("what was read as %+v is stored and read again as %+v, %v", r, second, err)
+		}
+	})
+}
+
+func FuzzMemberMetadata(f *testing.F) {
+	m := goldenRecords()["member"].listed("w")
+	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL])
+	f.Add("2", "=?", "", "1s")
+	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s")
+	f.Fuzz(func(t *testing.T, version, name, started, ttl string) {
+		m := map[string]string{metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl}
+		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
+		text, at, limit := readMemberMetadata(m)
+		if limit < 0 || version != "1" && (text != "" || !at.IsZero()) {
+			t.Errorf("%q is read as %q, %v, %v", m, text, at, limit)
+		}
+		checkEncoded(t, text)
+	})
+}
+
+func FuzzParseRecordName(f *testing.F) {
+	f.Add(prefix("p").member(examplePart).Name)
+	f.Add(prefix("p").stop(examplePlan).Name)
+	f.Fuzz(func(t *testing.T, name string) {
+		parsed, ok := parseRecordName(name)
+		built := prefix("p").member(parsed.id)
+		if parsed.role == roleStop {
+			built = prefix("p").stop(parsed.id)
+		}
+		if ok && built.Name != name {
+			t.Errorf("%q is parsed as %v, which is named %q", name, parsed, built.Name)
+		}
+	})
+}
