@@ -41,7 +41,8 @@ type Member struct {
 	Name    string    // for people
 	Started time.Time // by the member's own clock, for people
 	Renewed time.Time // when the record was last stored, by the store's clock
-	// TTL is how long the member may go without renewing its record. Nobody removes the record sooner.
+	// TTL is how long the member may go without renewing its record. Nobody removes the record sooner. It is 0
+	// if it is not known, and must not be negative.
 	TTL     time.Duration
 	Version string
 }

@@ -27,6 +27,7 @@ func TestCheckMember(t *testing.T) {
 		{"a name that is too long", func(m *storage.Member) { m.Name = strings.Repeat("a", driver.MaxMemberName+1) }, "Member.Name: has 1001 bytes"},
 		{"a name that is no text", func(m *storage.Member) { m.Name = "\xff" }, "Member.Name: is not valid UTF-8"},
 		{"a start that can't be written", func(m *storage.Member) { m.Started = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "Member.Started: the year 10000"},
+		{"a negative TTL", func(m *storage.Member) { m.TTL = -1 }, "Member.TTL: -1ns is negative"},
 	} {
 		fresh := storage.Member{ID: workflow.NewV7(), Name: "план", Started: time.Now()}
 		test.edit(&fresh)
@@ -50,15 +51,5 @@ func TestCheckMember(t *testing.T) {
 	}
 	if m.Version = "0x1"; !errors.Is(driver.CheckNewMember(m, false), storage.ErrInvalid) {
 		t.Error("a new record may have a version")
-	}
-}
-
-func TestCheckRecordVersion(t *testing.T) {
-	for version, good := range map[string]bool{
-		"1": true, "0x8DE29F1A2B3C4D5": true, `"0x1"`: true, "": false, "a b": false, "a\r\nx: y": false, "é": false, "\x7f": false,
-	} {
-		if err := driver.CheckRecordVersion(version); (err == nil) != good || !good && !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("%q: %v", version, err)
-		}
 	}
 }

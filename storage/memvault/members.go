@@ -58,7 +58,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 // Roster returns all members, and the requests to stop plans.
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call(ctx, "Roster", new(uuid.UUID), func() error {
-		roster.Now = time.Now()
+		roster.Now = time.Now().UTC()
 		for _, id := range slices.SortedFunc(maps.Keys(v.store.members), driver.OldestFirst) {
 			roster.Members = append(roster.Members, v.store.members[id])
 		}
@@ -91,7 +91,7 @@ func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
 			return err
 		}
 		if _, requested := v.store.stops[plan]; !requested {
-			v.store.stops[plan] = storage.StopRequest{Plan: plan, Requested: time.Now(), Version: v.store.version()}
+			v.store.stops[plan] = storage.StopRequest{Plan: plan, Requested: time.Now().UTC(), Version: v.store.version()}
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func (s *Store) has(id uuid.UUID, version string) error {
 // keep stores a record, and returns its new version.
 func (s *Store) keep(m storage.Member) (version string) {
 	m.Started = m.Started.UTC()
-	m.Renewed, m.Version = time.Now(), s.version()
+	m.Renewed, m.Version = time.Now().UTC(), s.version()
 	s.members[m.ID] = m
 	return m.Version
 }

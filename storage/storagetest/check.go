@@ -90,7 +90,7 @@ func checkClosed(s *stage) {
 	s.ages(2)
 	s.must(v.Close(s.ctx))
 	s.must(v.Close(s.ctx))
-	for _, verb := range verbs {
+	for _, verb := range s.verbs() {
 		s.fail(verb, func(m method) error {
 			err := m.do(s.ctx, v)
 			s.want(storage.ErrClosed, m.op, uuid.Nil, err)

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,14 +53,34 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		}
 	case "recovery":
 		add("Recovery", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
+	case "members":
+		of := func(op string, plan uuid.UUID, do func(ctx context.Context, m storage.Members) error) {
+			add(op, plan, func(ctx context.Context, v storage.Vault) error { return do(ctx, v.(storage.Members)) })
+		}
+		m := storage.Member{ID: workflow.NewV7()}
+		of("AddMember", uuid.Nil, func(ctx context.Context, v storage.Members) error { return second(v.AddMember(ctx, m)) })
+		of("FindMember", uuid.Nil, func(ctx context.Context, v storage.Members) error { return second(v.FindMember(ctx, m.ID)) })
+		of("Roster", uuid.Nil, func(ctx context.Context, v storage.Members) error { return second(v.Roster(ctx)) })
+		of("RenewMember", uuid.Nil, func(ctx context.Context, v storage.Members) error {
+			return second(v.RenewMember(ctx, storage.Member{ID: m.ID, Version: "any"}))
+		})
+		of("RemoveMember", uuid.Nil, func(ctx context.Context, v storage.Members) error { return v.RemoveMember(ctx, m.ID, "any") })
+		of("RequestStop", id, func(ctx context.Context, v storage.Members) error { return v.RequestStop(ctx, id) })
+		of("RemoveStop", id, func(ctx context.Context, v storage.Members) error { return v.RemoveStop(ctx, id, "any") })
 	}
 	return list
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// verbs are the verbs that methodsOf knows.
-var verbs = []string{"create", "read", "update", "delete", "list", "search", "recovery"}
+// verbs are the verbs that methodsOf knows and the vault has.
+func (s *stage) verbs() []string {
+	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery"}
+	if _, ok := s.vault.(storage.Members); ok {
+		verbs = append(verbs, "members")
+	}
+	return verbs
+}
 
 // contextPromises are what the methods of every verb promise about their contexts.
 func contextPromises(verb string) []promise {
@@ -84,6 +105,9 @@ func (s *stage) callHangs(verb string) {
 	s.fail(verb, func(m method) error {
 		v, died := s.Dying(s.T, 1, false)
 		s.closing(v)
+		if verb == "members" {
+			s.members(v)
+		}
 		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
 		defer cancel()
 		started := time.Now()
@@ -102,6 +126,7 @@ func (s *stage) callHangs(verb string) {
 // fail makes calls that must fail, and checks that they changed nothing.
 func (s *stage) fail(verb string, call func(m method) error) {
 	s.Helper()
+	s.needs(slices.Contains(s.verbs(), verb), "vault with "+verb)
 	plan := s.started(allKinds())
 	before := plantest.Clone(plan)
 	fresh := allKinds()

@@ -2,8 +2,9 @@
 // of [Run]. The suite depends on the contract alone.
 //
 // Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are
-// create, read, update, delete, list, search, recovery, check, and engine, which replays what existing
-// engines do. A harness need not offer deaths, faults or a check; the cases that need them are then skipped.
+// create, read, update, delete, list, search, recovery, members, check, and engine, which replays what existing
+// engines do. A harness need not offer deaths, faults or a check, and a vault need not be a [storage.Members];
+// the cases that need them are then skipped.
 // Package metamorphic adds random operations to the suite.
 package storagetest
 
@@ -76,7 +77,8 @@ func Cases() []Case {
 	return slices.Concat(
 		cases("create", createPromises()), cases("read", readPromises()), cases("update", updatePromises()),
 		cases("delete", deletePromises()), cases("list", listPromises()), cases("search", searchPromises()),
-		cases("recovery", recoveryPromises()), cases("check", checkPromises()), cases("engine", enginePromises()),
+		cases("recovery", recoveryPromises()), cases("members", memberPromises()), cases("check", checkPromises()),
+		cases("engine", enginePromises()),
 	)
 }
 

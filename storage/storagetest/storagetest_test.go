@@ -96,7 +96,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "check", "engine", "model"}
+	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "members", "check", "engine", "model"}
 	last := 0
 	seen := map[string]bool{}
 	for _, c := range cases() {
@@ -180,6 +180,105 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBrokenMembersAreCaught breaks one promise of storage.Members after the other.
+func TestBrokenMembersAreCaught(t *testing.T) {
+	const (
+		stale   = "members/a version that is not stored any more is ErrConflict and changes nothing"
+		gone    = "members/a record that was removed can't be renewed or removed"
+		renewed = "members/a renewal gives the record a new version and a later time"
+		race    = "members/if several nodes renew or remove one version, one wins"
+		stop    = "members/a stop request is kept once, until its version is removed"
+	)
+	for _, b := range []struct {
+		breakage string
+		members  func(*memvault.Vault) storage.Members
+		caughtBy string
+	}{
+		{"a renewal ignores the version", func(v *memvault.Vault) storage.Members { return renewsAny{v} }, stale},
+		{"two nodes renew one version", func(v *memvault.Vault) storage.Members { return renewsAny{v} }, race},
+		{"a renewal restores the record", func(v *memvault.Vault) storage.Members { return restores{v} }, gone},
+		{"a renewal stores nothing", func(v *memvault.Vault) storage.Members { return renewsNothing{v} }, renewed},
+		{"a removal ignores the version", func(v *memvault.Vault) storage.Members { return removesAny{v} }, stale},
+		{"a stop request replaces an earlier one", func(v *memvault.Vault) storage.Members { return replacesStops{v} }, stop},
+		{"a roster ends early", func(v *memvault.Vault) storage.Members { return shortRoster{v} }, "members/a roster has all of many members, in order"},
+		{"Recovery removes members", func(v *memvault.Vault) storage.Members { return forgetful{v} }, "members/members and stop requests are no plans, and Recovery leaves them alone"},
+	} {
+		t.Run(b.breakage, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fails(t, b.caughtBy, harness(func(v storage.Vault) storage.Vault {
+					return b.members(v.(*memvault.Vault)).(storage.Vault)
+				}))
+			})
+		})
+	}
+}
+
+type renewsAny struct{ *memvault.Vault }
+
+func (v renewsAny) RenewMember(ctx context.Context, m storage.Member) (string, error) {
+	now, err := v.FindMember(ctx, m.ID)
+	if err != nil {
+		return "", err
+	}
+	m.Version = now.Version
+	return v.Vault.RenewMember(ctx, m)
+}
+
+type restores struct{ *memvault.Vault }
+
+func (v restores) RenewMember(ctx context.Context, m storage.Member) (string, error) {
+	version, err := v.Vault.RenewMember(ctx, m)
+	if errors.Is(err, storage.ErrNotFound) {
+		m.Version = ""
+		return v.AddMember(ctx, m)
+	}
+	return version, err
+}
+
+type renewsNothing struct{ *memvault.Vault }
+
+func (v renewsNothing) RenewMember(_ context.Context, m storage.Member) (string, error) {
+	return m.Version, nil
+}
+
+type removesAny struct{ *memvault.Vault }
+
+func (v removesAny) RemoveMember(ctx context.Context, id uuid.UUID, _ string) error {
+	m, err := v.FindMember(ctx, id)
+	if err != nil {
+		return err
+	}
+	return v.Vault.RemoveMember(ctx, id, m.Version)
+}
+
+type replacesStops struct{ *memvault.Vault }
+
+func (v replacesStops) RequestStop(ctx context.Context, plan uuid.UUID) error {
+	r, err := v.Roster(ctx)
+	for _, stop := range r.Stops {
+		err = errors.Join(err, v.RemoveStop(ctx, stop.Plan, stop.Version))
+	}
+	return errors.Join(err, v.Vault.RequestStop(ctx, plan))
+}
+
+type shortRoster struct{ *memvault.Vault }
+
+func (v shortRoster) Roster(ctx context.Context) (storage.Roster, error) {
+	r, err := v.Vault.Roster(ctx)
+	r.Members = r.Members[:min(len(r.Members), 30)]
+	return r, err
+}
+
+type forgetful struct{ *memvault.Vault }
+
+func (v forgetful) Recovery(ctx context.Context) error {
+	r, err := v.Roster(ctx)
+	for _, m := range r.Members {
+		err = errors.Join(err, v.RemoveMember(ctx, m.ID, m.Version))
+	}
+	return err
 }
 
 // TestBrokenDeathsAreCaught breaks promises about processes that die, and about the grace period.

@@ -1,0 +1,393 @@
+package storagetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func memberPromises() []promise {
+	return slices.Concat([]promise{
+		{"a member is found by all nodes, until its record is removed", membersFound},
+		{"a renewal gives the record a new version and a later time", membersRenewed},
+		{"a version that is not stored any more is ErrConflict and changes nothing", membersStale},
+		{"a record that was removed can't be renewed or removed", membersGone},
+		{"an ID that is taken is ErrExists, and the record stays as it is", membersExist},
+		{"if several nodes renew or remove one version, one wins", membersRace},
+		{"a roster has all of many members, in order", membersMany},
+		{"any name comes back", membersStrange},
+		{"bad input is ErrInvalid and nothing is stored", membersInvalid},
+		{"a vault that accepts updates without versions can't have members", membersUnversioned},
+		{"a stop request is kept once, until its version is removed", membersStop},
+		{"members and stop requests are no plans, and Recovery leaves them alone", membersApart},
+		{"temporary faults do not show", membersFaulty},
+		{"a death leaves a whole record or none", membersDeath},
+	}, contextPromises("members"))
+}
+
+// members returns a vault's Members. It skips the case if the vault has none.
+func (s *stage) members(v storage.Vault) storage.Members {
+	s.Helper()
+	m, ok := v.(storage.Members)
+	s.needs(ok, "vault with storage.Members")
+	return m
+}
+
+// joined adds a member.
+func (s *stage) joined(v storage.Vault, name string) storage.Member {
+	s.Helper()
+	m := storage.Member{ID: workflow.NewV7(), Name: name, Started: moment, TTL: 90*time.Second + 1}
+	s.must(s.add(v, &m))
+	return m
+}
+
+// add adds a member and sets its version.
+func (s *stage) add(v storage.Vault, m *storage.Member) (err error) {
+	s.Helper()
+	m.Version, err = s.members(v).AddMember(s.ctx, *m)
+	return err
+}
+
+func (s *stage) roster(v storage.Vault) storage.Roster {
+	s.Helper()
+	r, err := s.members(v).Roster(s.ctx)
+	s.must(err)
+	if r.Now.IsZero() {
+		s.Errorf("the roster has no time")
+	}
+	for _, m := range r.Members {
+		if age := r.Now.Sub(m.Renewed); age < 0 {
+			s.Errorf("member %s was renewed %v after the roster", m.ID, -age)
+		}
+	}
+	return r
+}
+
+// rosterIs checks that a vault shows exactly these members, in the order of their IDs.
+func (s *stage) rosterIs(v storage.Vault, want ...storage.Member) {
+	s.Helper()
+	slices.SortFunc(want, func(a, b storage.Member) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	got := s.roster(v).Members
+	if !slices.EqualFunc(got, want, sameMember) {
+		s.Errorf("the roster has the members\n%+.2000v\nwant\n%+.2000v", got, want)
+	}
+}
+
+// sameMember compares what a member and its record have in common.
+func sameMember(a, b storage.Member) bool {
+	return a.ID == b.ID && a.Name == b.Name && a.Started.Equal(b.Started) && a.TTL == b.TTL && a.Version == b.Version
+}
+
+func membersFound(s *stage) {
+	s.rosterIs(s.vault)
+	m := s.joined(s.vault, "one")
+	other := s.joined(s.open(), "two")
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		s.rosterIs(v, m, other)
+		found, err := s.members(v).FindMember(s.ctx, m.ID)
+		s.must(err)
+		if !sameMember(found, m) || found.Renewed.IsZero() {
+			s.Errorf("found %+v, want %+v", found, m)
+		}
+		_, err = s.members(v).FindMember(s.ctx, workflow.NewV7())
+		s.want(storage.ErrNotFound, "FindMember", uuid.Nil, err)
+	}
+	s.must(s.members(s.open()).RemoveMember(s.ctx, m.ID, m.Version))
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		s.rosterIs(v, other)
+		_, err := s.members(v).FindMember(s.ctx, m.ID)
+		s.want(storage.ErrNotFound, "FindMember", uuid.Nil, err)
+	}
+}
+
+func membersRenewed(s *stage) {
+	idle, m := s.joined(s.vault, "idle"), s.joined(s.vault, "busy")
+	seen := map[string]bool{m.Version: true}
+	for range 3 { // with unchanged content
+		var err error
+		m.Version, err = s.members(s.vault).RenewMember(s.ctx, m)
+		s.must(err)
+		if m.Version == "" || seen[m.Version] {
+			s.Errorf("the version is %q again", m.Version)
+		}
+		seen[m.Version] = true
+	}
+	s.rosterIs(s.open(), idle, m)
+	s.passGrace()
+	m.Name, m.Started, m.TTL = "renamed", moment.Add(time.Hour), time.Hour
+	var err error
+	m.Version, err = s.members(s.open()).RenewMember(s.ctx, m) // the version is all that counts
+	s.must(err)
+	s.rosterIs(s.open(), idle, m)
+	renewed := map[uuid.UUID]time.Time{}
+	r := s.roster(s.vault)
+	for _, listed := range r.Members {
+		renewed[listed.ID] = listed.Renewed
+	}
+	if renewed[m.ID].Before(renewed[idle.ID]) || r.Now.Sub(renewed[m.ID]) > time.Minute {
+		s.Errorf("%s was renewed just before %v: %+v", m.ID, r.Now, r.Members)
+	}
+}
+
+func membersStale(s *stage) {
+	m := s.joined(s.vault, "one")
+	old := m
+	var err error
+	m.Version, err = s.members(s.vault).RenewMember(s.ctx, m)
+	s.must(err)
+	for _, stale := range []string{old.Version, "never"} {
+		old.Version = stale
+		for _, v := range []storage.Vault{s.vault, s.open()} {
+			_, err = s.members(v).RenewMember(s.ctx, old)
+			s.want(storage.ErrConflict, "RenewMember", uuid.Nil, err)
+			s.want(storage.ErrConflict, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, old.ID, stale))
+			s.rosterIs(v, m)
+		}
+	}
+}
+
+func membersGone(s *stage) {
+	m := s.joined(s.vault, "one")
+	s.must(s.members(s.vault).RemoveMember(s.ctx, m.ID, m.Version))
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		_, err := s.members(v).RenewMember(s.ctx, m)
+		s.want(storage.ErrNotFound, "RenewMember", uuid.Nil, err)
+		s.want(storage.ErrNotFound, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
+		s.rosterIs(v)
+	}
+}
+
+func membersExist(s *stage) {
+	m := s.joined(s.vault, "one")
+	again := storage.Member{ID: m.ID, Name: "two"}
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		s.want(storage.ErrExists, "AddMember", uuid.Nil, s.add(v, &again))
+		s.rosterIs(v, m)
+	}
+}
+
+func membersRace(s *stage) {
+	const nodes = 6
+	m := s.joined(s.vault, "one")
+	var vaults []storage.Members
+	for range nodes {
+		vaults = append(vaults, s.members(s.open()))
+	}
+	won := make([]string, nodes)
+	err := atOnce(nodes, func(i int) (err error) {
+		won[i], err = vaults[i].RenewMember(s.ctx, m)
+		if errors.Is(err, storage.ErrConflict) {
+			return nil
+		}
+		return err
+	})
+	s.must(err)
+	won = slices.DeleteFunc(won, func(version string) bool { return version == "" })
+	if len(won) != 1 {
+		s.Fatalf("%d nodes renewed one version", len(won))
+	}
+	m.Version = won[0]
+	s.rosterIs(s.vault, m)
+
+	removed := make([]bool, nodes)
+	s.must(atOnce(nodes, func(i int) error {
+		err := vaults[i].RemoveMember(s.ctx, m.ID, m.Version)
+		if removed[i] = err == nil; errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		return err
+	}))
+	if !slices.Contains(removed, true) {
+		s.Errorf("no node removed the record")
+	}
+	s.rosterIs(s.vault)
+}
+
+func membersMany(s *stage) {
+	const n = 40
+	vaults := []storage.Vault{s.vault, s.open()}
+	for _, v := range vaults {
+		s.members(v)
+	}
+	all := make([]storage.Member, n)
+	s.must(atOnce(n, func(i int) (err error) {
+		m := storage.Member{ID: workflow.NewV7At(moment.Add(time.Duration(i) * time.Hour)), Name: fmt.Sprint(i)}
+		m.Version, err = vaults[i%2].(storage.Members).AddMember(s.ctx, m)
+		all[i] = m
+		return errors.Join(err, vaults[i%2].(storage.Members).RequestStop(s.ctx, m.ID))
+	}))
+	s.rosterIs(s.vault, all...)
+	stops := s.roster(s.vault).Stops
+	if !slices.EqualFunc(stops, all, func(r storage.StopRequest, m storage.Member) bool { return r.Plan == m.ID }) {
+		s.Errorf("%d stop requests: %+.2000v", len(stops), stops)
+	}
+}
+
+func membersStrange(s *stage) {
+	var all []storage.Member
+	for name := range plantest.Strange() {
+		for len(name) > 1000 {
+			name = string([]rune(name)[:len([]rune(name))/2])
+		}
+		all = append(all, s.joined(s.vault, name))
+	}
+	s.rosterIs(s.open(), all...)
+	for _, m := range all {
+		found, err := s.members(s.vault).FindMember(s.ctx, m.ID)
+		s.must(err)
+		if !sameMember(found, m) {
+			s.Errorf("found %+v, want %+v", found, m)
+		}
+	}
+}
+
+func membersInvalid(s *stage) {
+	m := s.joined(s.vault, "one")
+	for _, bad := range []struct {
+		field string
+		edit  func(m *storage.Member)
+	}{
+		{"Member.ID", func(m *storage.Member) { m.ID = uuid.Nil }},
+		{"Member.ID", func(m *storage.Member) { m.ID = uuid.New() }},
+		{"Member.Name", func(m *storage.Member) { m.Name = "\xff" }},
+		{"Member.Name", func(m *storage.Member) { m.Name = strings.Repeat("a", 1001) }},
+		{"Member.Started", func(m *storage.Member) { m.Started = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"Member.TTL", func(m *storage.Member) { m.TTL = -1 }},
+	} {
+		fresh, renewed := storage.Member{ID: workflow.NewV7()}, m
+		bad.edit(&fresh)
+		bad.edit(&renewed)
+		s.names(bad.field, "AddMember", uuid.Nil, s.add(s.vault, &fresh))
+		_, err := s.members(s.vault).RenewMember(s.ctx, renewed)
+		s.names(bad.field, "RenewMember", uuid.Nil, err)
+	}
+	s.names("Member.Version", "AddMember", uuid.Nil, s.add(s.vault, &storage.Member{ID: workflow.NewV7(), Version: m.Version}))
+	_, err := s.members(s.vault).RenewMember(s.ctx, storage.Member{ID: m.ID})
+	s.names("Version", "RenewMember", uuid.Nil, err)
+	s.names("Version", "RemoveMember", uuid.Nil, s.members(s.vault).RemoveMember(s.ctx, m.ID, ""))
+	plan := workflow.NewV7()
+	s.names("Version", "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, ""))
+	noPlan := uuid.New()
+	s.want(storage.ErrNotFound, "RequestStop", noPlan, s.members(s.vault).RequestStop(s.ctx, noPlan))
+	s.rosterIs(s.vault, m)
+	if stops := s.roster(s.vault).Stops; len(stops) > 0 {
+		s.Errorf("there are stop requests: %+v", stops)
+	}
+}
+
+func membersUnversioned(s *stage) {
+	s.members(s.vault)
+	s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
+	v := s.closing(s.Unversioned(s.T))
+	s.want(storage.ErrInvalid, "AddMember", uuid.Nil, s.add(v, &storage.Member{ID: workflow.NewV7()}))
+	s.rosterIs(s.vault)
+}
+
+func membersStop(s *stage) {
+	plan, other := workflow.NewV7(), workflow.NewV7() // there are no such plans
+	stops := func(v storage.Vault, want ...uuid.UUID) (list []storage.StopRequest) {
+		s.Helper()
+		r := s.roster(v)
+		if !slices.EqualFunc(r.Stops, want, func(r storage.StopRequest, id uuid.UUID) bool { return r.Plan == id }) {
+			s.Errorf("the roster has the stop requests %+v, want %v", r.Stops, want)
+		}
+		for _, stop := range r.Stops {
+			if stop.Requested.IsZero() || stop.Requested.After(r.Now) || stop.Version == "" {
+				s.Errorf("at %v, there is the stop request %+v", r.Now, stop)
+			}
+		}
+		return r.Stops
+	}
+	s.must(s.members(s.vault).RequestStop(s.ctx, plan))
+	first := stops(s.open(), plan)
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		s.must(s.members(v).RequestStop(s.ctx, plan))
+	}
+	s.must(s.members(s.vault).RequestStop(s.ctx, other))
+	if again := stops(s.vault, sorted(plan, other)...); len(first) == 1 && !slices.Contains(again, first[0]) {
+		s.Errorf("the request %+v became one of %+v", first[0], again)
+	}
+	s.want(storage.ErrConflict, "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, "never"))
+	for _, stop := range stops(s.vault, sorted(plan, other)...) {
+		if stop.Plan == plan {
+			s.must(s.members(s.open()).RemoveStop(s.ctx, plan, stop.Version))
+			s.must(s.members(s.vault).RemoveStop(s.ctx, plan, stop.Version))
+		}
+	}
+	stops(s.vault, other)
+	s.must(s.members(s.vault).RequestStop(s.ctx, plan)) // a new one
+	stops(s.open(), sorted(plan, other)...)
+}
+
+func sorted(ids ...uuid.UUID) []uuid.UUID {
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+	return ids
+}
+
+func membersApart(s *stage) {
+	m := s.joined(s.vault, "one")
+	s.must(s.members(s.vault).RequestStop(s.ctx, workflow.NewV7()))
+	if found := s.list(s.vault); len(found) > 0 {
+		s.Errorf("there are plans: %+v", found)
+	}
+	plan := s.started(allKinds())
+	s.must(s.members(s.vault).RequestStop(s.ctx, plan.ID))
+	s.recoverAll()
+	s.shows(s.vault, plan)
+	s.rosterIs(s.vault, m)
+	if stops := s.roster(s.vault).Stops; len(stops) != 2 {
+		s.Errorf("the roster has the stop requests %+v", stops)
+	}
+}
+
+func membersFaulty(s *stage) {
+	s.members(s.vault)
+	s.needs(s.Faulty != nil, "vault with temporary faults")
+	for seed := range uint64(20) {
+		v := s.closing(s.Faulty(s.T, seed))
+		m := s.joined(v, "one")
+		for range 5 {
+			var err error
+			m.Version, err = s.members(v).RenewMember(s.ctx, m)
+			s.must(err)
+		}
+		plan := workflow.NewV7()
+		s.must(s.members(v).RequestStop(s.ctx, plan))
+		s.rosterIs(v, m)
+		s.must(s.members(v).RemoveStop(s.ctx, plan, s.roster(v).Stops[0].Version))
+		s.must(s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
+		s.rosterIs(s.vault)
+	}
+}
+
+func membersDeath(s *stage) {
+	s.members(s.vault)
+	for d := range s.deaths() {
+		m := storage.Member{ID: workflow.NewV7(), Name: "one", Started: moment}
+		err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+			if m.Version, err = s.members(v).AddMember(ctx, m); err != nil {
+				return err
+			}
+			m.Version, err = s.members(v).RenewMember(ctx, m)
+			return err
+		})
+		found, findErr := s.members(s.vault).FindMember(s.ctx, m.ID)
+		switch {
+		case errors.Is(findErr, storage.ErrNotFound) && err != nil:
+		case findErr != nil:
+			s.Fatalf("after %v: %v", err, findErr)
+		case found.Name != m.Name || !found.Started.Equal(m.Started) || err == nil && found.Version != m.Version:
+			s.Errorf("after %v: found %+v, want %+v", err, found, m)
+		}
+	}
+}
