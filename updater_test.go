@@ -207,6 +207,24 @@ func TestUpdateLostAnswers(t *testing.T) {
 	}
 }
 
+// TestUpdateUnknownTwice repeats an update of unknown outcome, which is refused, and repeats it again.
+func TestUpdateUnknownTwice(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		plan.State.Status = workflow.Running
+		v := faulty(t, server, emulator.On().Nth(1).Do(emulator.Silence().Applied()), emulator.On().Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, want := range []error{storage.ErrUnknown, storage.ErrDenied, nil} {
+			if err := v.UpdatePlan(ctx, plan); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			ctx = t.Context()
+		}
+		same(t, v, plan)
+	})
+}
+
 // TestUpdateUnknown ends the context while an update is under way. The same call again settles the outcome.
 func TestUpdateUnknown(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {

@@ -23,10 +23,13 @@ type written struct {
 }
 
 // put writes a blob with a new writeid. If the outcome is unknown it remembers the writeid, and the same
-// write takes it again, so that it recognises what the first one wrote.
+// write takes it again, so that it recognises what the first one wrote. It remembers it until the outcome is
+// settled, however often the write fails in between.
 func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
 	w := written{write: write{ref, cond, sha256.Sum256(body)}}
-	if w.id = v.unknown.take(w.write); w.id == "" {
+	w.id = v.unknown.take(w.write)
+	again := w.id != ""
+	if !again {
 		w.id = uuid.NewString()
 	}
 	m, err := metadata(w.id)
@@ -34,10 +37,16 @@ func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Co
 		return w, err
 	}
 	w.etag, err = v.client.Put(ctx, ref, body, m, cond)
-	if blob.IsUnknown(err) {
+	if blob.IsUnknown(err) || again && !settled(err) {
 		v.unknown.keep(w.write, w.id)
 	}
 	return w, err
+}
+
+// settled reports whether the outcome of a request also tells the outcome of an earlier one for the same
+// version: the request took effect, or that version is no longer there.
+func settled(err error) bool {
+	return err == nil || blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer)
 }
 
 // putOwn writes the blob with an object's own fields: the entry of a plan, or a sub-object.

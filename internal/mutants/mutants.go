@@ -31,8 +31,9 @@ var mutants = []mutant{
 	// Writeids and unknown outcomes.
 	{"writeid: never recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] == \"\"", "TestCreateLost"},
 	{"writeid: always recognised", "internal/blob/client.go", "there.Metadata[WriteID] == metadata[WriteID]", "there.Metadata[WriteID] != \"\"", "TestUpdate"},
-	{"writeid: equal content counts as our own write", "writes.go", "if w.id = v.unknown.take(w.write); w.id == \"\" {\n\t\tw.id = uuid.NewString()\n", "if w.id = uuid.NewSHA1(uuid.Nil, w.body[:]).String(); w.id == \"\" {\n\t\tw.id = uuid.NewString()\n", "TestUpdate"},
-	{"writeid: forgotten after an unknown outcome", "writes.go", "if blob.IsUnknown(err) {", "if false {", "TestUpdateUnknown"},
+	{"writeid: equal content counts as our own write", "writes.go", "w.id = v.unknown.take(w.write)\n", "w.id = uuid.NewSHA1(uuid.Nil, w.body[:]).String()\n", "TestUpdate"},
+	{"writeid: forgotten after an unknown outcome", "writes.go", "if blob.IsUnknown(err) || again && !settled(err) {", "if false {", "TestUpdateUnknown"},
+	{"writeid: forgotten when a repetition fails, too", "writes.go", "if blob.IsUnknown(err) || again && !settled(err) {", "if blob.IsUnknown(err) {", "TestUpdateUnknownTwice"},
 	{"writeid: the entry's is forgotten when its completion fails", "updater.go", "\tv.unknown.keep(entry.write, entry.id)\n", "", "TestCompletionAgain"},
 	{"writeid: kept for every later equal write", "memory.go", "\tdelete(u.ids, w)\n\treturn id", "\treturn id", "TestUpdate"},
 	{"writeid: a Create continues an earlier one", "creator.go", "call: uuid.NewString()", "call: plan.ID.String()", "TestCreate|TestRecovery"},
