@@ -8,15 +8,16 @@ import (
 )
 
 // watching is the model of who is dead. A node renews its record, and a judge polls the records and removes
-// those that are too old. The service fails for both at any time. All durations are in ticks; requests take no
-// time, and any number of them fit into one tick.
+// those that are too old. The service fails for both at any time. All durations are in ticks. Any number of
+// things may happen in one tick, in any order.
 //
 // Without freezes, the node renews its record whenever the service lets it, so a removal is a mistake. With
 // freezes it may pause for any time; a removal is a mistake if the record is not older than the TTL by then.
 // The judge may pause at any time, and its removal may arrive late.
 type watching struct {
 	interval int // between two heartbeats, and between two polls
-	retry    int // the longest time after which a failed one is tried again
+	retry    int // the longest time from the failure of one to the next try
+	slow     int // the longest time that a heartbeat takes while the service works
 	ttl      int
 	gap      int // the longest time between two polls that does not end a watch
 	served   int // how long the service works, at least, between two outages
@@ -31,6 +32,7 @@ type watching struct {
 type watchState struct {
 	age     uint8 // of the record
 	beat    uint8 // until the next heartbeat
+	sent    uint8 // one more than the time since a heartbeat was sent that is under way; 0: none is
 	since   uint8 // the last poll
 	watched uint8 // how long the judge has polled without a gap
 	poll    uint8 // until the next poll
@@ -46,7 +48,7 @@ type watchState struct {
 func dead(age, watched, ttl int) bool { return min(age, watched) > ttl }
 
 func (w *watching) String() string {
-	s := fmt.Sprintf("interval %d, retry %d, TTL %d, gap %d, served %d", w.interval, w.retry, w.ttl, w.gap, w.served)
+	s := fmt.Sprintf("interval %d, retry %d, slow %d, TTL %d, gap %d, served %d", w.interval, w.retry, w.slow, w.ttl, w.gap, w.served)
 	if w.freezes {
 		s += ", freezes"
 	}
@@ -71,13 +73,18 @@ func (w *watching) steps(st watchState, yield func(move, watchState)) {
 	case int(st.upFor) >= w.served:
 		step("the service fails", func(s *watchState) { s.up = false })
 	}
-	switch {
-	case st.beat > 0:
-	case st.up:
-		step("a heartbeat", func(s *watchState) { s.age, s.beat, s.renewed = 0, uint8(w.interval), true })
-	default:
+	if st.sent == 0 && st.beat == 0 {
+		step("a heartbeat is sent", func(s *watchState) { s.sent = 1 })
+	}
+	if st.sent > 0 && st.up {
+		step("a heartbeat takes effect", func(s *watchState) {
+			s.age, s.beat, s.renewed = 0, uint8(max(w.interval-int(s.sent)+1, 0)), true
+			s.sent = 0
+		})
+	}
+	if st.sent > 0 && !st.up {
 		for after := 1; after <= w.retry; after++ {
-			step(fmt.Sprintf("a heartbeat fails, the next one in %d", after), func(s *watchState) { s.beat = uint8(after) })
+			step(fmt.Sprintf("a heartbeat fails, the next one in %d", after), func(s *watchState) { s.beat, s.sent = uint8(after), 0 })
 		}
 	}
 	switch {
@@ -107,13 +114,16 @@ func (w *watching) steps(st watchState, yield func(move, watchState)) {
 			s.mistake = (!s.renewed || w.careless) && (!w.freezes || int(s.age) <= w.ttl)
 		})
 	}
-	if st.beat > 0 || w.freezes {
+	if st.sent == 0 && st.beat > 0 || st.sent > 0 && st.up && int(st.sent) <= w.slow || w.freezes {
 		step("a tick passes", func(s *watchState) {
 			s.age++
 			s.since++
 			s.watched++
 			s.upFor++
 			s.beat -= min(s.beat, 1)
+			if s.sent > 0 {
+				s.sent++
+			}
 			s.poll -= min(s.poll, 1)
 		})
 	}
@@ -122,6 +132,7 @@ func (w *watching) steps(st watchState, yield func(move, watchState)) {
 // tidy stops counting where more makes no difference.
 func (w *watching) tidy(s *watchState) {
 	s.age, s.watched = min(s.age, uint8(w.ttl)+1), min(s.watched, uint8(w.ttl)+1)
+	s.sent = min(s.sent, uint8(w.slow)+1)
 	s.since, s.upFor = min(s.since, uint8(w.gap)+1), min(s.upFor, uint8(w.served))
 	if !s.up {
 		s.upFor = 0
@@ -140,22 +151,24 @@ func (w *watching) check(*watchState) string { return "" }
 
 func (w *watching) describe(m move) string { return m.what }
 
-// TestFleetWatch holds rule F10: no record of a living node is removed if interval and gap together are not
-// longer than the TTL, and the service works for longer than a retry takes between two outages. It shows that
-// each of these is needed.
+// TestFleetWatch holds rule F10. No record of a living node is removed under three conditions: the interval, the
+// time that a heartbeat takes, and the gap are together not longer than the TTL; a retry and a heartbeat take less
+// than an interval; and between two outages the service works for longer than a retry and a heartbeat take. The
+// test shows that each condition is needed.
 func TestFleetWatch(t *testing.T) {
 	for _, c := range []struct {
 		watching
 		wrong, long bool
 	}{
 		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3}}, // the defaults, in units of 2.5 s
-		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3, freezes: true}},
-		{watching: watching{interval: 2, retry: 1, ttl: 6, gap: 4, served: 2}},
-		{watching: watching{interval: 3, retry: 1, ttl: 7, gap: 4, served: 2}},
-		{watching: watching{interval: 10, retry: 5, ttl: 30, gap: 20, served: 6}, long: true}, // in seconds
-		{watching: watching{interval: 10, retry: 5, ttl: 30, gap: 21, served: 6}, long: true, wrong: true},
+		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 7, served: 4}},
+		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 7, served: 4, freezes: true}},
+		{watching: watching{interval: 10, retry: 5, slow: 4, ttl: 30, gap: 16, served: 10}, long: true}, // in seconds
+		{watching: watching{interval: 10, retry: 5, slow: 4, ttl: 30, gap: 17, served: 10}, long: true, wrong: true},
 		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 9, served: 3}, wrong: true},
-		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 2}, wrong: true},
+		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 8, served: 4}, wrong: true},
+		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 7, served: 3}, wrong: true},
+		{watching: watching{interval: 4, retry: 3, slow: 1, ttl: 12, gap: 7, served: 5}, wrong: true},
 		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3, trusting: true}, wrong: true},
 		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3, freezes: true, careless: true}, wrong: true},
 	} {
