@@ -1,11 +1,13 @@
-// Package protocol is a model of the vault's protocol: docs/protocol.md as a program. It consists of tests;
-// nothing imports it.
+// Package protocol has models of the vault's protocol and of a fleet's: docs/protocol.md and docs/fleet.md as
+// programs. It consists of tests; nothing imports it. All models share one search, which visits every state that
+// can be reached and reports a state in which a promise is broken, with the shortest path to it. The tests also
+// remove the protocols' rules, one at a time, and expect a broken promise.
+//
+// # The vault
 //
 // The actors of the model are creators, updaters, deleters, recoveries, readers and listers of one plan. Each
 // actor is a program that follows the vault's code request by request. A situation says which actors there
-// are, what is stored at first, and how much may go wrong. The explorer visits every state that a situation
-// can reach and reports a state in which a promise is broken, with the shortest path to it. The tests also
-// remove the protocol's rules, one at a time, and expect a broken promise.
+// are, what is stored at first, and how much may go wrong.
 //
 // Between any two steps:
 //   - a request takes effect and is answered, or is refused;
@@ -27,4 +29,28 @@
 // Delete and another Create of its ID.
 //
 // The steps of the model have the names that the vault's errors use. TestNamesOfSteps compares them.
+//
+// # A fleet
+//
+// Nodes claim, take and end one plan. Nothing is counted: any number of times,
+//   - a node dies, freezes, gives a call up, or starts again under a new ID;
+//   - a node is taken for dead, rightly or wrongly, and its record is removed;
+//   - a request is lost, or takes effect after its call has ended;
+//   - an owner stores a final sub-object again or restarts it.
+//
+// In some situations the plan is deleted, a late request adds a record again, or a process that is not a member
+// updates a sub-object.
+//
+// The states are finite because a version is kept only as the answer to "is it still the stored one?", and
+// epochs are kept as ranks. Three things make fewer states: nodes and sub-objects are sorted, calls that can no
+// longer have an effect are forgotten (TestFleetDoomed shows that this loses nothing), and of late requests that
+// do the same the oldest stands for all. Without records, every node may take from every other at any time. This
+// includes every judgement of who is dead, and is used where records would make too many states.
+//
+// Safety is checked in every step. Liveness is reachability: in every state, each node that is alive can bring
+// the plan to its end by its own steps, whatever the others did before. The model does not check that a plan
+// ends while nodes keep taking it from each other; that they stop is the purpose of the judgement.
+//
+// Who is dead is a model of its own, in discrete time: a node renews its record, a judge polls, and the service
+// fails at any time (TestFleetWatch).
 package protocol

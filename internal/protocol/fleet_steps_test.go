@@ -30,7 +30,7 @@ func (f *fleet) steps(st fleetState, yield func(move, fleetState)) {
 		f.delete(st, yield)
 	}
 	if f.stranger {
-		f.visitOf(st, yield)
+		f.disturb(st, yield)
 	}
 	for i := range f.nodes {
 		f.live(st, i, yield)
@@ -172,8 +172,8 @@ func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
 	yield(move{-1, -1, "Delete removes the next blob", false}, st)
 }
 
-// visitOf is the next step of a process that is not a member and updates the first sub-object.
-func (f *fleet) visitOf(st fleetState, yield func(move, fleetState)) {
+// disturb is the next step of a process that is not a member and updates the first sub-object.
+func (f *fleet) disturb(st fleetState, yield func(move, fleetState)) {
 	p := &st.parts[0]
 	switch h := &st.stranger; {
 	case h.is == unread:

@@ -160,9 +160,10 @@ func TestFleetWatch(t *testing.T) {
 		watching
 		wrong, long bool
 	}{
-		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3}}, // the defaults, in units of 2.5 s
+		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 8, served: 3}},
 		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 7, served: 4}},
 		{watching: watching{interval: 4, retry: 2, slow: 1, ttl: 12, gap: 7, served: 4, freezes: true}},
+		{watching: watching{interval: 20, retry: 7, slow: 6, ttl: 60, gap: 33, served: 14}, long: true}, // the defaults of package fleet, in half seconds
 		{watching: watching{interval: 10, retry: 5, slow: 4, ttl: 30, gap: 16, served: 10}, long: true}, // in seconds
 		{watching: watching{interval: 10, retry: 5, slow: 4, ttl: 30, gap: 17, served: 10}, long: true, wrong: true},
 		{watching: watching{interval: 4, retry: 2, ttl: 12, gap: 9, served: 3}, wrong: true},
