@@ -1,0 +1,264 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// roster returns the members that a store has.
+func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
+	t.Helper()
+	r, err := store.Open(nil).Roster(context.WithoutCancel(t.Context()))
+	must(t, err)
+	members := map[uuid.UUID]storage.Member{}
+	for _, m := range r.Members {
+		members[m.ID] = m
+	}
+	return members
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		n := join(t, open(store), fleet.Options{Name: "a", Interval: 20 * time.Second})
+		for range 10 {
+			m := roster(t, store)[n.ID()]
+			if age := time.Since(m.Renewed); m.Name != "a" || m.TTL != time.Minute || age > 20*time.Second {
+				t.Errorf("the record is %+v, %v old", m, age)
+			}
+			time.Sleep(19 * time.Second)
+		}
+		work, _ := n.Work(uuid.New())
+		if !errors.Is(context.Cause(work), fleet.ErrFenced) {
+			t.Errorf("the work on a plan that is not the node's ended with %v", context.Cause(work))
+		}
+		if err := context.Cause(n.Context()); err != nil {
+			t.Error(err)
+		}
+		leave(t, n)
+		leave(t, n)
+		if m := roster(t, store); len(m) > 0 {
+			t.Errorf("after Leave there is %v", m)
+		}
+		if err := context.Cause(n.Context()); !errors.Is(err, fleet.ErrLeft) {
+			t.Errorf("the node's context ended with %v", err)
+		}
+		for what, err := range map[string]error{
+			"Claim": n.Claim(t.Context(), plantest.Small()),
+			"Take":  second(n.Take(t.Context(), uuid.New())),
+		} {
+			if !errors.Is(err, fleet.ErrLeft) {
+				t.Errorf("%s after Leave returned %v", what, err)
+			}
+		}
+		for plan, err := range n.Plans(t.Context()) {
+			t.Errorf("after Leave there is the plan %v, %v", plan, err)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestJoinFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		for _, test := range []struct {
+			what  string
+			store fleet.Store
+			o     fleet.Options
+			want  error
+		}{
+			{"wrong options", open(store), fleet.Options{Capacity: -1}, storage.ErrInvalid},
+			{"a vault without versions", store.Open(nil, memvault.WithUnversionedUpdates()), fleet.Options{}, storage.ErrInvalid},
+			{"a long name", open(store), fleet.Options{Name: strings.Repeat("x", 2000)}, storage.ErrInvalid},
+			{"no roster", failing(open(store), "Roster", unavailable), fleet.Options{}, storage.ErrUnavailable},
+			{"no record", failing(open(store), "AddMember", unavailable), fleet.Options{}, storage.ErrUnavailable},
+		} {
+			n, err := fleet.Join(t.Context(), test.store, test.o)
+			if n != nil || !errors.Is(err, test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: Join returned %v, %v, want %v", test.what, n, err, test.want)
+			}
+		}
+		if m := roster(t, store); len(m) > 0 {
+			t.Errorf("a failed Join left %v", m)
+		}
+	})
+}
+
+// failing makes all calls of an operation fail.
+func failing(p *process, op string, with func(string) error) *process {
+	p.on(func(_ context.Context, called string, do func() error) error {
+		if called == op {
+			return with(op)
+		}
+		return do()
+	})
+	return p
+}
+
+// TestUndecidedFailures shows that failures that decide nothing never stop a node.
+func TestUndecidedFailures(t *testing.T) {
+	for _, with := range []func(string) error{unavailable, unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			p := open(store)
+			var beats, failures atomic.Int64
+			n := join(t, p, fleet.Options{Observer: fleet.Observer{
+				Heartbeat: func(context.Context, error) { beats.Add(1) },
+				Failed:    func(context.Context, string, error) { failures.Add(1) },
+			}})
+			p.on(func(_ context.Context, op string, _ func() error) error { return with(op) })
+			time.Sleep(30 * time.Minute)
+			if err := context.Cause(n.Context()); err != nil {
+				t.Errorf("after %v the node's context ended with %v", with("x"), err)
+			}
+			if beats.Load() < 360 || failures.Load() < 360 {
+				t.Errorf("%d heartbeats and %d looks in 30 minutes: a failure is tried again within 5s", beats.Load(), failures.Load())
+			}
+			p.on(nil)
+			time.Sleep(5 * time.Second)
+			if age := time.Since(roster(t, store)[n.ID()].Renewed); age > 5*time.Second {
+				t.Errorf("5s after the outage the record is %v old", age)
+			}
+		})
+	}
+}
+
+func TestFencedNode(t *testing.T) {
+	for what, remove := range map[string]func(context.Context, *memvault.Vault, storage.Member) error{
+		"removed": func(ctx context.Context, v *memvault.Vault, m storage.Member) error {
+			return v.RemoveMember(ctx, m.ID, m.Version)
+		},
+		"written by a late request": func(ctx context.Context, v *memvault.Vault, m storage.Member) error {
+			return second(v.RenewMember(ctx, m))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			p := open(store)
+			fences := 0
+			n := join(t, p, fleet.Options{Observer: fleet.Observer{Fenced: func(context.Context) { fences++ }}})
+			created := create(t, p, 1)
+			found := plans(t.Context(), t, n)
+			work, done := n.Work(within(t, found, time.Second).ID)
+			defer done()
+			must(t, remove(t.Context(), store.Open(nil), roster(t, store)[n.ID()]))
+			time.Sleep(10*time.Second + 1)
+			for _, ctx := range []context.Context{n.Context(), work} {
+				if err := context.Cause(ctx); !errors.Is(err, fleet.ErrFenced) {
+					t.Errorf("%s: a context ended with %v", what, err)
+				}
+			}
+			if plan, more := <-found; more {
+				t.Errorf("%s: another plan %s", what, plan.ID)
+			}
+			if err := n.Claim(t.Context(), plantest.Small()); !errors.Is(err, fleet.ErrFenced) {
+				t.Errorf("%s: Claim returned %v", what, err)
+			}
+			if _, err := n.Take(t.Context(), created.ID); !errors.Is(err, fleet.ErrFenced) {
+				t.Errorf("%s: Take returned %v", what, err)
+			}
+			if fences != 1 {
+				t.Errorf("%s: the observer was called %d times", what, fences)
+			}
+		})
+	}
+}
+
+// TestLeaveDuringAHeartbeat leaves while a heartbeat is under way, which takes effect without an answer.
+func TestLeaveDuringAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		n := join(t, p, fleet.Options{})
+		p.on(func(ctx context.Context, op string, do func() error) error {
+			if op != "RenewMember" {
+				return do()
+			}
+			must(t, do())
+			<-ctx.Done()
+			return unknown(op)
+		})
+		time.Sleep(11 * time.Second)
+		leave(t, n)
+		if m := roster(t, store); len(m) > 0 {
+			t.Errorf("after Leave there is %v", m)
+		}
+	})
+}
+
+// TestLeaveWithoutAStore: Leave ends with its context, and the node's goroutines end in any case.
+func TestLeaveWithoutAStore(t *testing.T) {
+	for _, with := range []func(string) error{unavailable, unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(memvault.NewStore())
+			n, err := fleet.Join(t.Context(), p, fleet.Options{})
+			must(t, err)
+			p.on(func(_ context.Context, op string, _ func() error) error { return with(op) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := n.Leave(ctx); !errors.Is(err, with("")) && errors.Unwrap(err) == nil {
+				t.Errorf("Leave returned %v", err)
+			}
+			synctest.Wait() // a goroutine that is left ends the test with a panic
+		})
+	}
+}
+
+// TestOutagesRemoveNobody puts three nodes through outages of 1s to 30 minutes, in which requests fail at once,
+// hang, or take effect without an answer, reads get through or not, and the nodes come back at different times.
+func TestOutagesRemoveNobody(t *testing.T) {
+	for seed := range uint64(efforttest.Pick(30, 150, 1000)) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+			store := memvault.NewStore()
+			var processes []*process
+			observer := fleet.Observer{
+				Removed: func(_ context.Context, m storage.Member) { t.Errorf("seed %d: %s was removed", seed, m.Name) },
+				Fenced:  func(context.Context) { t.Errorf("seed %d: a node is fenced", seed) },
+			}
+			for i := range 3 {
+				p := open(store)
+				processes = append(processes, p)
+				join(t, p, fleet.Options{Name: fmt.Sprint(i), Observer: observer})
+				time.Sleep(upTo(10 * time.Second))
+			}
+			for range 3 {
+				time.Sleep(30*time.Second + upTo(time.Minute))
+				reads, hangs := r.IntN(3) == 0, r.IntN(2) == 0
+				for _, p := range processes {
+					p.on(func(ctx context.Context, op string, do func() error) error {
+						if reads && (op == "Roster" || op == "FindMember") {
+							return do()
+						}
+						if hangs {
+							<-ctx.Done()
+						}
+						return unavailable(op)
+					})
+				}
+				time.Sleep(time.Second + upTo([]time.Duration{time.Minute, 30 * time.Minute}[r.IntN(2)]))
+				for _, p := range processes {
+					p.on(nil)
+				}
+			}
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
