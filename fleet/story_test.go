@@ -53,3 +53,36 @@ func TestZombie(t *testing.T) {
 		<-work.Done()
 	})
 }
+
+// TestStoringWhatRunsIsNoFence shows what happens without a fence: B takes over by storing what is Running
+// again. A wakes up and begins the second action. Then each of them meets a conflict and lets the plan go.
+func TestStoringWhatRunsIsNoFence(t *testing.T) {
+	store := memvault.NewStore()
+	a, b := open(store), open(store)
+	plan := create(t, a, 2)
+	must(t, moves(t.Context(), a, plan, workflow.Running))
+	must(t, finishFirst(t, a, plan))
+
+	taken := read(t, b, plan.ID)
+	for o := range workflow.Walk(taken) {
+		if o.Header().State.Status == workflow.Running {
+			must(t, storage.Update(t.Context(), b, o))
+		}
+	}
+	must(t, moves(t.Context(), a, actions(plan)[1], workflow.Running)) // the zombie's write takes effect
+	if err := finish(t.Context(), b, taken); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("the new owner: %v", err)
+	}
+	if err := finish(t.Context(), a, plan); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("the former owner: %v", err)
+	}
+	if p := read(t, b, plan.ID); p.State.Status != workflow.Running {
+		t.Errorf("the plan is %s", p.State.Status)
+	}
+}
+
+func finishFirst(t testing.TB, v storage.Vault, plan *workflow.Plan) error {
+	first := actions(plan)[0]
+	must(t, moves(t.Context(), v, first, workflow.Running))
+	return moves(t.Context(), v, first, workflow.Completed)
+}

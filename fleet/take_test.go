@@ -1,0 +1,321 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// orphan stores a running plan of a node that is no member.
+func orphan(t testing.TB, v storage.Vault, plan *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	must(t, v.Create(t.Context(), plan))
+	plan.Owner, plan.Epoch = workflow.NewV7(), 1
+	must(t, moves(t.Context(), v, plan, workflow.Running))
+	return plan
+}
+
+// versions returns the versions of a plan's sub-objects.
+func versions(plan *workflow.Plan) (list []string) {
+	for _, o := range workflow.Parts(plan) {
+		list = append(list, o.Header().State.ETag)
+	}
+	return list
+}
+
+func TestTake(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		o     fleet.Options
+		plan  func(t *testing.T, p *process, n *fleet.Node) uuid.UUID
+		want  error
+		epoch int64
+		state workflow.Status
+	}{
+		{"of a dead member", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			return orphan(t, p, plantest.Full()).ID
+		}, nil, 2, workflow.Running},
+		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, n.Claim(t.Context(), plan))
+			return plan.ID
+		}, nil, 2, workflow.Running},
+		{"that was let go", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, n.Claim(t.Context(), plan))
+			_, done := n.Work(plan.ID)
+			done()
+			return plan.ID
+		}, nil, 2, workflow.Running},
+		{"that has not begun", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			return create(t, p, 2).ID
+		}, nil, 1, workflow.Running},
+		{"that is final", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			plan := orphan(t, p, plantest.Small())
+			must(t, finish(t.Context(), p, plan))
+			return plan.ID
+		}, nil, 1, workflow.Completed},
+		{"of another member", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, join(t, p, fleet.Options{}).Claim(t.Context(), plan)) // joined since the last look
+			return plan.ID
+		}, fleet.ErrOwned, 1, workflow.Running},
+		{"of a member that took it from the node", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, n.Claim(t.Context(), plan))
+			plan.Owner, plan.Epoch = workflow.NewV7(), 2
+			must(t, p.UpdatePlan(t.Context(), plan))
+			return plan.ID
+		}, fleet.ErrFenced, 2, workflow.Running},
+		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, moves(t.Context(), p, plan, workflow.Running))
+			return plan.ID
+		}, fleet.ErrOwned, 0, workflow.Running},
+		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+			plan := create(t, p, 2)
+			must(t, moves(t.Context(), p, plan, workflow.Running))
+			return plan.ID
+		}, nil, 1, workflow.Running},
+		{"that does not exist", fleet.Options{}, func(*testing.T, *process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open(memvault.NewStore())
+				n := join(t, p, test.o)
+				id := test.plan(t, p, n)
+				var before *workflow.Plan
+				if !errors.Is(test.want, storage.ErrNotFound) {
+					before = read(t, p, id)
+				}
+				held, _ := n.Work(id)
+				plan, err := n.Take(t.Context(), id)
+				if !errors.Is(err, test.want) || (plan == nil) != (err != nil) {
+					t.Fatalf("%v, %v, want %v", plan, err, test.want)
+				}
+				if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), id.String())) {
+					t.Errorf("the error is %q", err)
+				}
+				if errors.Is(err, fleet.ErrFenced) && !errors.Is(context.Cause(held), fleet.ErrFenced) {
+					t.Errorf("the work ended with %v", context.Cause(held))
+				}
+				if before == nil {
+					return
+				}
+				now := read(t, p, id)
+				if now.Epoch != test.epoch || now.State.Status != test.state {
+					t.Errorf("the plan is %s with epoch %d", now.State.Status, now.Epoch)
+				}
+				if err != nil || now.State.Status.Final() {
+					return
+				}
+				if now.Owner != n.ID() {
+					t.Errorf("the owner is %s", now.Owner)
+				}
+				if diff := plantest.Diff(now, plan); diff != "" || !slices.Equal(versions(now), versions(plan)) {
+					t.Errorf("Take returned another plan than is stored: %s", diff)
+				}
+				if work, _ := n.Work(id); work.Err() != nil {
+					t.Errorf("the work has ended with %v", context.Cause(work))
+				}
+				if before.State.Status != workflow.Running {
+					return
+				}
+				for i, v := range versions(before) {
+					if versions(now)[i] == v {
+						t.Errorf("the %s was not stored again", workflow.Parts(now)[i].Kind())
+					}
+				}
+				before.Owner, before.Epoch = now.Owner, now.Epoch
+				if diff := plantest.Diff(before, now); diff != "" {
+					t.Errorf("the take changed the plan: %s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestTakeBeginsAgain lets the former owner write while its plan is taken: before and during the fence. The
+// take begins again, and returns what the former owner wrote.
+func TestTakeBeginsAgain(t *testing.T) {
+	for _, at := range []string{"UpdatePlan", "UpdateAction"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			former, p := open(store), open(store)
+			plan := orphan(t, former, plantest.Sized(1, 1, 3))
+			var took []fleet.Takeover
+			n := join(t, p, fleet.Options{Observer: fleet.Observer{Taken: func(_ context.Context, o fleet.Takeover) { took = append(took, o) }}})
+			begin := actions(plan)[2]
+			p.on(func(_ context.Context, op string, do func() error) error {
+				if op == at && begin.State.Status == workflow.NotStarted {
+					must(t, moves(t.Context(), former, begin, workflow.Running))
+				}
+				return do()
+			})
+			taken, err := n.Take(t.Context(), plan.ID)
+			must(t, err)
+			if s := actions(taken)[2].State.Status; s != workflow.Running {
+				t.Errorf("at %s: the action that the former owner began is %s", at, s)
+			}
+			if len(took) != 1 || took[0].Rounds != 2 || took[0].Epoch != taken.Epoch || took[0].Plan != plan.ID {
+				t.Errorf("at %s: took %+v with epoch %d", at, took, taken.Epoch)
+			}
+			for _, o := range workflow.Parts(plan) {
+				if err := storage.Update(t.Context(), former, o); !errors.Is(err, storage.ErrConflict) {
+					t.Errorf("at %s: the former owner's update of the %s returned %v", at, o.Kind(), err)
+				}
+			}
+			must(t, finish(t.Context(), p, taken))
+		})
+	}
+}
+
+func TestTakeOfAPlanThatKeepsChanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		former, p := open(store), open(store)
+		plan := orphan(t, former, plantest.Sized(1, 1, 3))
+		n := join(t, p, fleet.Options{})
+		reads := 0
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "UpdateBlock" {
+				must(t, former.UpdateBlock(t.Context(), read(t, former, plan.ID).Blocks[0]))
+			}
+			if op == "Read" {
+				reads++
+			}
+			return do()
+		})
+		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, storage.ErrConflict) || reads != 16 {
+			t.Errorf("Take returned %v after %d rounds", err, reads)
+		}
+	})
+}
+
+// TestTwoTakers lets another node take the plan between a taker's read and its claim.
+func TestTwoTakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		slow, fast := open(store), open(store)
+		plan := orphan(t, slow, plantest.Full())
+		a, b := join(t, slow, fleet.Options{}), join(t, fast, fleet.Options{})
+		slow.on(func(_ context.Context, op string, do func() error) error {
+			if op == "UpdatePlan" && read(t, fast, plan.ID).Epoch == 1 {
+				_, err := b.Take(t.Context(), plan.ID)
+				must(t, err)
+			}
+			return do()
+		})
+		if _, err := a.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
+			t.Errorf("the second taker got %v, want ErrOwned", err)
+		}
+		if now := read(t, fast, plan.ID); now.Owner != b.ID() || now.Epoch != 2 {
+			t.Errorf("the owner is %s with epoch %d", now.Owner, now.Epoch)
+		}
+	})
+}
+
+// TestTakesOfOneNode: two takes of a plan by one node wait for each other, and the second one's plan is the one
+// that can be worked on.
+func TestTakesOfOneNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		plan := orphan(t, p, plantest.Full())
+		n := join(t, p, fleet.Options{})
+		p.on(func(_ context.Context, _ string, do func() error) error {
+			time.Sleep(time.Millisecond)
+			return do()
+		})
+		epochs := make(chan int64, 2)
+		for range 2 {
+			go func() {
+				taken, err := n.Take(t.Context(), plan.ID)
+				must(t, err)
+				epochs <- taken.Epoch
+			}()
+		}
+		if a, b := <-epochs, <-epochs; a != 2 || b != 3 {
+			t.Errorf("the epochs are %d and %d", a, b)
+		}
+	})
+}
+
+// TestTakeCutShort ends a take at each of its calls, before and after the call takes effect: the taker dies, its
+// context ends, or the outcome is unknown. The next take finishes, and its owner alone ends the plan.
+func TestTakeCutShort(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for _, how := range []string{"dies", "cancelled", "unknown"} {
+			for n, more := 1, true; more; n++ {
+				synctest.Test(t, func(t *testing.T) { more = cutShort(t, n, after, how) })
+			}
+		}
+	}
+}
+
+// cutShort cuts a take short at its nth call. It reports whether there was such a call.
+func cutShort(t *testing.T, nth int, after bool, how string) bool {
+	store := memvault.NewStore()
+	first, second := open(store), open(store)
+	plan := orphan(t, first, efforttest.Pick(plantest.Small, plantest.Small, plantest.Full)())
+	a := join(t, first, fleet.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls, met := 0, false
+	first.on(func(ctx context.Context, op string, do func() error) error {
+		if op == "RenewMember" || op == "Roster" || op == "RemoveMember" {
+			return do()
+		}
+		calls++
+		if met && how == "dies" {
+			return unavailable(op)
+		}
+		if calls != nth {
+			return do()
+		}
+		met = true
+		if after {
+			_ = do()
+		}
+		switch how {
+		case "dies":
+			return unavailable(op)
+		case "cancelled":
+			cancel()
+			return errors.Join(ctx.Err(), unknown(op))
+		}
+		return unknown(op)
+	})
+	taken, err := a.Take(ctx, plan.ID)
+	isRead := nth == 1 || nth == 2 // Read and FindMember have no outcome that could be unknown, and are not repeated here
+	if how == "unknown" && met && !isRead && err != nil {
+		t.Fatalf("call %d, after %t: Take after an unknown outcome returned %v", nth, after, err)
+	}
+	if err == nil {
+		must(t, finish(t.Context(), first.store, taken))
+		return met
+	}
+	leave(t, a) // as death does, sooner or later
+	b := join(t, second, fleet.Options{})
+	taken, err = b.Take(t.Context(), plan.ID)
+	if err != nil {
+		t.Fatalf("call %d, after %t, %s: the next take returned %v", nth, after, how, err)
+	}
+	if err := finish(t.Context(), first.store, plan); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("call %d, after %t, %s: the first owner's update returned %v", nth, after, how, err)
+	}
+	must(t, finish(t.Context(), second, taken))
+	return met
+}
