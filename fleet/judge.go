@@ -41,6 +41,22 @@ func (j *judge) heard(r storage.Roster) bool {
 	})
 }
 
+// next returns the time until a member that is overdue will be dead, or the TTL. All judges that look then learn
+// of a death at the same time, which spreads the plans among them.
+func (j *judge) next(r storage.Roster) time.Duration {
+	next := j.ttl
+	for _, m := range r.Members {
+		ttl := max(j.ttl, m.TTL)
+		if age := r.Now.Sub(m.Renewed); m.ID != j.self && age > ttl/2 && age <= ttl {
+			next = min(next, ttl-age+resolution)
+		}
+	}
+	return next
+}
+
+// resolution is that of a store's clock.
+const resolution = time.Second
+
 // silent reports whether a record of this age shows a death to a judge that has watched for this long.
 func silent(age, watched, ttl time.Duration) bool { return min(age, watched) > ttl }
 

@@ -235,11 +235,11 @@ func FuzzJudge(f *testing.F) {
 		const ttl = 30 * time.Second
 		self, other := uuid.UUID{1}, uuid.UUID{2}
 		j := judge{self: self, ttl: ttl}
-		now, own, renewed := epoch0, epoch0, epoch0
+		now, renewed := epoch0, epoch0
 		watched, lastLook := now, now
 		for ; len(in) >= 3; in = in[3:] {
 			now = now.Add(time.Duration(int8(in[0])) * time.Second)
-			own = now.Add(-time.Duration(in[1]%32) * time.Second)
+			own := now.Add(-time.Duration(in[1]%32) * time.Second)
 			if in[2] < 64 {
 				renewed = now.Add(-time.Duration(in[2]) * time.Second)
 			}
@@ -255,4 +255,28 @@ func FuzzJudge(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNextLook(t *testing.T) {
+	self, other := workflow.NewV7(), workflow.NewV7()
+	j := judge{self: self, ttl: 30 * time.Second}
+	for _, test := range []struct {
+		age  int
+		ttl  time.Duration
+		want time.Duration
+	}{
+		{0, 0, 30 * time.Second},
+		{15, 0, 30 * time.Second},
+		{16, 0, 15 * time.Second},
+		{25, 0, 6 * time.Second},
+		{30, 0, time.Second},
+		{31, 0, 30 * time.Second},
+		{29, time.Minute, 30 * time.Second},
+		{59, time.Minute, 2 * time.Second},
+	} {
+		members := []storage.Member{{ID: self, Renewed: at(-20)}, {ID: other, Renewed: at(-test.age), TTL: test.ttl}}
+		if got := j.next(storage.Roster{Now: at(0), Members: members}); got != test.want {
+			t.Errorf("with a record of %ds and a TTL of %v the next look is after %v, want %v", test.age, test.ttl, got, test.want)
+		}
+	}
 }

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
 )
 
-// look reads the roster, removes the records of dead members, and notes who is left and what is to stop.
-func (n *Node) look(ctx context.Context) error {
+// look reads the roster, removes the records of dead members, and notes who is left and what is to stop. It
+// returns when to look next.
+func (n *Node) look(ctx context.Context) (next time.Duration, err error) {
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
 	r, err := n.store.Roster(try)
@@ -25,7 +27,7 @@ func (n *Node) look(ctx context.Context) error {
 	if err != nil {
 		n.retries("look at the members", err)
 	}
-	return err
+	return min(n.o.Interval, n.judge.next(r)), err
 }
 
 // bury removes the records of dead members from the store, in the version that was judged, and from r.

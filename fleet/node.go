@@ -67,13 +67,14 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
 	}
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	n.loops.Go(func() { n.every(n.heartbeat) })
-	if err := n.look(ctx); err != nil {
+	n.loops.Go(func() { n.every(o.Interval, n.heartbeat) })
+	next, err := n.look(ctx)
+	if err != nil {
 		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.patience())
 		defer cancel()
 		return nil, fmt.Errorf("join as node %s: %w", n.id, errors.Join(err, n.Leave(abandon)))
 	}
-	n.loops.Go(func() { n.every(n.look) })
+	n.loops.Go(func() { n.every(next, n.look) })
 	return n, nil
 }
 
@@ -84,26 +85,26 @@ func (n *Node) ID() uuid.UUID { return n.id }
 // [ErrLeft]. A fenced node does not come back: the process may join again, as a new node.
 func (n *Node) Context() context.Context { return n.ctx }
 
-// every calls do each interval while the node is a member, and sooner again after a failure.
-func (n *Node) every(do func(context.Context) error) {
-	wait := n.o.Interval
-	for sleep(n.ctx, wait) {
+// every calls do while the node is a member, each time after the wait that do asked for, and sooner after a
+// failure. The waits begin with the calls, so calls of any length do not delay each other.
+func (n *Node) every(first time.Duration, do func(context.Context) (next time.Duration, err error)) {
+	for wait := first; sleep(n.ctx, wait); {
 		began := time.Now()
-		wait = n.o.pause()
-		if do(n.ctx) == nil {
-			wait = n.o.Interval - time.Since(began)
+		next, err := do(n.ctx)
+		if wait = next - time.Since(began); err != nil {
+			wait = n.o.pause()
 		}
 	}
 }
 
 // heartbeat renews the node's record. Only an answer which says that the record is no longer the node's fences
 // the node. A renewal that took effect without an answer is recognised by the store when it is repeated.
-func (n *Node) heartbeat(ctx context.Context) error {
+func (n *Node) heartbeat(ctx context.Context) (next time.Duration, err error) {
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
 	version, err := n.store.RenewMember(try, n.self)
 	if n.ctx.Err() != nil {
-		return nil // leaving
+		return 0, err // leaving
 	}
 	if n.o.Observer.Heartbeat != nil {
 		n.o.Observer.Heartbeat(ctx, err)
@@ -117,7 +118,7 @@ func (n *Node) heartbeat(ctx context.Context) error {
 			n.o.Observer.Fenced(ctx)
 		}
 	}
-	return err
+	return n.o.Interval, err
 }
 
 func (n *Node) renewed(version string) {

@@ -79,8 +79,8 @@ func (o Options) complete() (Options, error) {
 		o.TTL = max(30*time.Second, beats*o.Interval)
 	}
 	var errs []error
-	if o.Interval < time.Second {
-		errs = append(errs, driver.Invalid("Options.Interval", "%v is less than 1s, the resolution of a store's clock", o.Interval))
+	if o.Interval < resolution {
+		errs = append(errs, driver.Invalid("Options.Interval", "%v is less than %v, the resolution of a store's clock", o.Interval, resolution))
 	}
 	if o.TTL < beats*o.Interval {
 		errs = append(errs, driver.Invalid("Options.TTL", "%v is less than %d times the Interval of %v", o.TTL, beats, o.Interval))

@@ -186,7 +186,7 @@ func join(t testing.TB, p fleet.Store, o fleet.Options) *fleet.Node {
 	t.Helper()
 	n, err := fleet.Join(t.Context(), p, o)
 	must(t, err)
-	t.Cleanup(func() { leave(t, n) })
+	t.Cleanup(func() { _ = n.Leave(context.WithoutCancel(t.Context())) }) // it fails if the process was killed
 	return n
 }
 

@@ -1,0 +1,464 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestResumption kills one of several nodes at any moment of its interval. The others take all of its plans
+// within 45s, nearly always, and spread them.
+func TestResumption(t *testing.T) {
+	var times []time.Duration
+	for seed := range efforttest.Pick(10, 40, 400) {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			dying := open(store)
+			victim := join(t, dying, fleet.Options{})
+			const owned = 20
+			for range owned {
+				must(t, victim.Claim(t.Context(), create(t, dying, 1)))
+			}
+			var died time.Time
+			took := map[*process]int{}
+			resumed := make(chan *process, owned)
+			for i := range 3 {
+				time.Sleep(time.Duration(seed*733+i*3100) * time.Millisecond % (10 * time.Second))
+				p := open(store)
+				n := join(t, p, fleet.Options{})
+				go func() {
+					for plan, err := range n.Plans(t.Context()) {
+						must(t, err)
+						if plan.Owner != n.ID() || plan.Epoch != 2 {
+							t.Errorf("seed %d: taken for %s with epoch %d", seed, plan.Owner, plan.Epoch)
+						}
+						resumed <- p
+					}
+				}()
+			}
+			time.Sleep(2*time.Minute + time.Duration(seed)*977*time.Millisecond%(10*time.Second))
+			dying.kill()
+			died = time.Now()
+			for range owned {
+				took[<-resumed]++
+				times = append(times, time.Since(died))
+			}
+			if len(took) < 2 {
+				t.Errorf("seed %d: one node took all %d plans", seed, owned)
+			}
+			time.Sleep(time.Minute)
+			if len(resumed) > 0 {
+				t.Errorf("seed %d: %d plans were taken twice", seed, len(resumed))
+			}
+			if m := roster(t, store); len(m) != 3 {
+				t.Errorf("seed %d: there are %d members", seed, len(m))
+			}
+		})
+	}
+	slices.Sort(times)
+	p50, p99, most := times[len(times)/2], times[len(times)*99/100], times[len(times)-1]
+	t.Logf("from death to resumption, of %d: p50 %v, p99 %v, at most %v", len(times), p50, p99, most)
+	if p99 > 45*time.Second {
+		t.Errorf("p99 is %v, want at most 45s", p99)
+	}
+}
+
+// TestLeaveHandsOver: the plans of a node that leaves are taken at the others' next look.
+func TestLeaveHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		a, b := open(store), open(store)
+		leaving := join(t, a, fleet.Options{})
+		plan := create(t, a, 1)
+		must(t, leaving.Claim(t.Context(), plan))
+		found := plans(t.Context(), t, join(t, b, fleet.Options{}))
+		time.Sleep(time.Minute)
+		leave(t, leaving)
+		if taken := within(t, found, 15*time.Second); taken.ID != plan.ID || taken.Epoch != 2 {
+			t.Errorf("plan %s with epoch %d", taken.ID, taken.Epoch)
+		}
+	})
+}
+
+// TestNewPlans: each new plan is claimed once, by one of the nodes, most of them at the first node's next poll.
+func TestNewPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		claimed := map[uuid.UUID]int64{}
+		shares := map[uuid.UUID]int{}
+		found := make(chan *workflow.Plan, 1000)
+		for range 3 {
+			n := join(t, open(store), fleet.Options{})
+			go func() {
+				for plan := range n.Plans(t.Context()) {
+					found <- plan
+				}
+			}()
+			time.Sleep(3 * time.Second)
+		}
+		time.Sleep(30 * time.Second)
+		author := store.Open(plantest.Register())
+		for range 60 {
+			create(t, author, 1)
+		}
+		late := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-100 * time.Hour)), Name: "of an old day"}
+		must(t, author.Create(t.Context(), late))
+		time.Sleep(25 * time.Second)
+		for len(found) > 0 {
+			plan := <-found
+			claimed[plan.ID]++
+			shares[plan.Owner]++
+			if claimed[plan.ID] > 1 || plan.Epoch != 1 || plan.State.Status != workflow.Running || plan.State.Start.IsZero() {
+				t.Errorf("plan %s, %s, with epoch %d, claimed %d times", plan.ID, plan.State.Status, plan.Epoch, claimed[plan.ID])
+			}
+		}
+		if len(claimed) != 60 || len(shares) != 3 {
+			t.Errorf("%d plans are claimed, by %d nodes", len(claimed), len(shares))
+		}
+		if plan := within(t, found, time.Hour+time.Minute); plan.ID != late.ID {
+			t.Errorf("plan %s, want the one of an old day", plan.ID)
+		}
+	})
+}
+
+// TestClaimRace lets many nodes claim one plan.
+func TestClaimRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		id := create(t, open(store), 1).ID
+		var won atomic.Int64
+		for range 16 {
+			p := open(store)
+			n := join(t, p, fleet.Options{})
+			p.on(func(_ context.Context, _ string, do func() error) error {
+				time.Sleep(time.Millisecond)
+				return do()
+			})
+			go func() {
+				plan := read(t, p, id)
+				before := *plan
+				switch err := n.Claim(t.Context(), plan); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, storage.ErrConflict):
+					t.Error(err)
+				case plan.State != before.State || plan.Owner != before.Owner || plan.Epoch != before.Epoch:
+					t.Errorf("a claim that failed left the plan %s for %s", plan.State.Status, plan.Owner)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		if won.Load() != 1 {
+			t.Errorf("%d nodes claimed the plan", won.Load())
+		}
+	})
+}
+
+func TestClaimOfAPlanThatBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		n := join(t, p, fleet.Options{})
+		for _, plan := range []*workflow.Plan{nil, orphan(t, p, plantest.Small())} {
+			if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("Claim returned %v", err)
+			}
+		}
+	})
+}
+
+// TestCapacity: a node owns no more plans than it may, looks for none while it owns as many, and takes the
+// oldest first.
+func TestCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		var ids []uuid.UUID
+		for range 10 {
+			ids = append(ids, create(t, p, 1).ID)
+			time.Sleep(time.Millisecond)
+		}
+		var searches atomic.Int64
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "Search" {
+				searches.Add(1)
+			}
+			time.Sleep(time.Millisecond)
+			return do()
+		})
+		n := join(t, p, fleet.Options{Capacity: 3})
+		found := plans(t.Context(), t, n)
+		time.Sleep(time.Minute)
+		if len(found) != 3 || searches.Load() != 1 {
+			t.Fatalf("the node owns %d plans after %d searches", len(found), searches.Load())
+		}
+		var got []uuid.UUID
+		for range ids {
+			plan := within(t, found, time.Second)
+			got = append(got, plan.ID)
+			_, done := n.Work(plan.ID)
+			must(t, finish(t.Context(), p, plan))
+			done()
+			done()
+			time.Sleep(time.Second)
+			if len(found) > 3 {
+				t.Errorf("the node owns %d plans", len(found))
+			}
+		}
+		slices.SortFunc(got[:3], func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }) // begun at once
+		if !slices.Equal(got, ids) {
+			t.Errorf("the plans came as %v, want %v", got, ids)
+		}
+	})
+}
+
+// TestUnreadablePlans: a plan that can't be read is yielded once as an error, and keeps the node from no other.
+func TestUnreadablePlans(t *testing.T) {
+	for _, bad := range []error{storage.ErrCorrupt, storage.ErrSchema} {
+		for _, where := range []string{"Read", "Search"} {
+			synctest.Test(t, func(t *testing.T) {
+				store := memvault.NewStore()
+				p := open(store)
+				damaged, whole := create(t, p, 1).ID, create(t, p, 1).ID
+				broken := &damagedPlan{process: p, id: damaged, where: where, err: bad}
+				n := join(t, broken, fleet.Options{})
+				var errs []error
+				found := make(chan *workflow.Plan, 10)
+				go func() {
+					for plan, err := range n.Plans(t.Context()) {
+						if err != nil {
+							errs = append(errs, err)
+							continue
+						}
+						found <- plan
+					}
+				}()
+				if plan := within(t, found, 30*time.Second); plan.ID != whole {
+					t.Errorf("the first plan is %s", plan.ID)
+				}
+				time.Sleep(3 * time.Hour)
+				if len(errs) != 1 || !errors.Is(errs[0], bad) {
+					t.Errorf("%v in %s: the errors are %v", bad, where, errs)
+				}
+				if where == "Read" && broken.reads > 5 {
+					t.Errorf("%v: the plan was read %d times", bad, broken.reads)
+				}
+				broken.err = nil // somebody repairs it
+				if plan := within(t, found, time.Hour+time.Minute); plan.ID != damaged {
+					t.Errorf("the plan after the repair is %s", plan.ID)
+				}
+			})
+		}
+	}
+}
+
+// damagedPlan is a store with one plan that can't be read.
+type damagedPlan struct {
+	*process
+	id    uuid.UUID
+	where string
+	err   error
+	reads int
+}
+
+func (d *damagedPlan) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	if id == d.id && d.err != nil && d.where == "Read" {
+		d.reads++
+		return nil, &storage.Error{Op: "Read", Plan: id, Err: d.err}
+	}
+	return d.process.Read(ctx, id)
+}
+
+func (d *damagedPlan) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	found, err := d.process.Search(ctx, f)
+	if err != nil || d.err == nil || d.where != "Search" {
+		return found, err
+	}
+	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		for r := range found {
+			if r.Result.ID == d.id {
+				r = storage.Stream[storage.ListResult]{Err: &storage.Error{Op: "Search", Plan: d.id, Err: d.err}}
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}, nil
+}
+
+// TestSearchFails: a failure that may pass is not yielded; any other is yielded once, until a search succeeds.
+func TestSearchFails(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want int
+	}{{storage.ErrUnavailable, 0}, {context.DeadlineExceeded, 0}, {storage.ErrDenied, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(memvault.NewStore())
+			n := join(t, p, fleet.Options{})
+			fail := func(op string) error { return &storage.Error{Op: op, Err: test.err} }
+			failing(p, "Search", fail)
+			errs := make(chan error, 1000)
+			found := make(chan *workflow.Plan, 10)
+			go func() {
+				for plan, err := range n.Plans(t.Context()) {
+					if err != nil {
+						errs <- err
+					} else {
+						found <- plan
+					}
+				}
+			}()
+			time.Sleep(10 * time.Minute)
+			p.on(nil)
+			create(t, p, 1)
+			within(t, found, 11*time.Minute)
+			failing(p, "Search", fail)
+			time.Sleep(10 * time.Minute)
+			if len(errs) != test.want {
+				t.Errorf("%v was yielded %d times, want %d", test.err, len(errs), test.want)
+			}
+		})
+	}
+}
+
+// TestPlansThatWereNotYielded: what a loop took and did not yield, the next loop yields.
+func TestPlansThatWereNotYielded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		n := join(t, p, fleet.Options{Capacity: 6})
+		want := map[uuid.UUID]bool{}
+		for range 6 {
+			want[create(t, p, 1).ID] = true
+		}
+		for range 6 {
+			for plan, err := range n.Plans(t.Context()) {
+				must(t, err)
+				if !want[plan.ID] {
+					t.Errorf("plan %s came twice", plan.ID)
+				}
+				delete(want, plan.ID)
+				break
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("%d plans did not come", len(want))
+		}
+	})
+}
+
+// TestFailedTakeIsTakenAgain: the node takes a plan again whose take failed without an outcome.
+func TestFailedTakeIsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		plan := orphan(t, open(store), plantest.Sized(1, 1, 3))
+		n := join(t, p, fleet.Options{})
+		failing(p, "UpdateAction", unavailable)
+		found := plans(t.Context(), t, n)
+		time.Sleep(35 * time.Second)
+		p.on(nil)
+		taken := within(t, found, 11*time.Second)
+		if taken.ID != plan.ID || taken.Epoch < 3 {
+			t.Errorf("plan %s with epoch %d", taken.ID, taken.Epoch)
+		}
+	})
+}
+
+// TestLetGo: a plan that its node let go before it was final comes again.
+func TestLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		n := join(t, p, fleet.Options{})
+		found := plans(t.Context(), t, n)
+		id := create(t, p, 1).ID
+		for epoch := range int64(3) {
+			plan := within(t, found, time.Hour+time.Minute)
+			if plan.ID != id || plan.Epoch != epoch+1 {
+				t.Errorf("plan %s with epoch %d, want %d", plan.ID, plan.Epoch, epoch+1)
+			}
+			_, done := n.Work(id)
+			done()
+		}
+	})
+}
+
+// TestLateClaim: a member freezes in a claim and is removed. Its claim arrives afterwards. The others find the
+// plan at the search that follows a death.
+func TestLateClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		frozen, p := open(store), open(store)
+		zombie := join(t, frozen, fleet.Options{})
+		n := join(t, p, fleet.Options{Capacity: 1})
+		own := create(t, p, 1)
+		must(t, n.Claim(t.Context(), own)) // so n claims nothing else yet
+		time.Sleep(5 * time.Second)
+		plan := create(t, p, 1)
+		frozen.freeze()
+		go func() { _ = zombie.Claim(context.WithoutCancel(t.Context()), plan) }()
+		found := plans(t.Context(), t, n)
+		time.Sleep(50 * time.Second)
+		if len(roster(t, store)) != 1 {
+			t.Fatal("the zombie is still a member")
+		}
+		frozen.thaw()
+		time.Sleep(time.Second)
+		must(t, finish(t.Context(), p, own))
+		_, done := n.Work(own.ID)
+		done()
+		if taken := within(t, found, time.Minute); taken.ID != plan.ID {
+			t.Errorf("plan %s", taken.ID)
+		}
+	})
+}
+
+// TestFreezes stops nodes for 5s to a minute while they work, over and over. All plans end, and none of the
+// actions that were completed runs again.
+func TestFreezes(t *testing.T) {
+	for seed := range efforttest.Pick(2, 10, 200) {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			author := store.Open(plantest.Register())
+			var ids []uuid.UUID
+			for range 30 {
+				ids = append(ids, create(t, author, 4).ID)
+			}
+			ran := newLog()
+			var processes []*process
+			for range 4 {
+				p := open(store)
+				processes = append(processes, p)
+				go ran.engine(t, p)
+			}
+			for i := range 20 {
+				p := processes[(i*7+seed)%4]
+				time.Sleep(time.Duration(1000+seed*137+i*411) * time.Millisecond % (9 * time.Second))
+				p.freeze()
+				time.Sleep(time.Duration(5+(seed*13+i*17)%55) * time.Second)
+				p.thaw()
+			}
+			time.Sleep(5 * time.Minute)
+			for _, id := range ids {
+				if plan := read(t, author, id); plan.State.Status != workflow.Completed {
+					t.Errorf("seed %d: plan %s is %s of %s with epoch %d", seed, id, plan.State.Status, plan.Owner, plan.Epoch)
+				}
+			}
+			if ran.again > 0 {
+				t.Errorf("seed %d: %d actions ran again after they were completed", seed, ran.again)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// stopped returns the plans with requests to stop.
+func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
+	t.Helper()
+	r, err := store.Open(nil).Roster(t.Context())
+	must(t, err)
+	for _, s := range r.Stops {
+		plans = append(plans, s.Plan)
+	}
+	return plans
+}
+
+// TestStop: a request reaches the owner within an interval, and whoever takes or claims the plan later at once.
+// It is removed once the plan is final or gone.
+func TestStop(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		own  func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID
+	}{
+		{"the owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+			plan := create(t, p, 1)
+			must(t, n.Claim(t.Context(), plan))
+			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
+			time.Sleep(10*time.Second + 1)
+			return plan.ID
+		}},
+		{"a dead owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+			plan := orphan(t, p, plantest.Small())
+			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
+			time.Sleep(10*time.Second + 1)
+			must(t, second(n.Take(t.Context(), plan.ID)))
+			return plan.ID
+		}},
+		{"nobody's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+			plan := create(t, p, 1)
+			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
+			time.Sleep(10*time.Second + 1)
+			return within(t, plans(t.Context(), t, n), time.Minute).ID
+		}},
+	} {
+		for _, end := range []string{"final", "deleted"} {
+			synctest.Test(t, func(t *testing.T) {
+				store := memvault.NewStore()
+				p := open(store)
+				n, other := join(t, p, fleet.Options{}), create(t, p, 1)
+				must(t, n.Claim(t.Context(), other))
+				id := test.own(t, store, n, p)
+				work, done := n.Work(id)
+				if !errors.Is(context.Cause(work), fleet.ErrStopRequested) {
+					t.Errorf("the work on %s plan ended with %v", test.name, context.Cause(work))
+				}
+				if work, _ := n.Work(other.ID); work.Err() != nil {
+					t.Errorf("the work on another plan ended with %v", context.Cause(work))
+				}
+				time.Sleep(10 * time.Minute)
+				if s := stopped(t, store); len(s) != 1 {
+					t.Errorf("%s: the requests are %v while the plan runs", test.name, s)
+				}
+				if end == "final" {
+					must(t, moves(t.Context(), p, read(t, p, id), workflow.Stopped))
+				} else {
+					must(t, p.Delete(t.Context(), id))
+				}
+				done()
+				time.Sleep(time.Minute + 10*time.Second)
+				if s := stopped(t, store); len(s) > 0 {
+					t.Errorf("%s: the requests are %v after the plan is %s", test.name, s, end)
+				}
+			})
+		}
+	}
+}
+
+// TestRequestsAreKept: a request that is young, or whose plan can't be looked at, stays.
+func TestRequestsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		join(t, p, fleet.Options{})
+		gone := workflow.NewV7()
+		must(t, fleet.Stop(t.Context(), p, gone))
+		time.Sleep(55 * time.Second)
+		if s := stopped(t, store); len(s) != 1 {
+			t.Errorf("after 55s the requests are %v", s)
+		}
+		failing(p, "Search", unavailable)
+		time.Sleep(time.Hour)
+		if s := stopped(t, store); len(s) != 1 {
+			t.Errorf("the requests are %v, although their plans could not be looked at", s)
+		}
+		p.on(nil)
+		time.Sleep(2 * time.Minute)
+		if s := stopped(t, store); len(s) != 0 {
+			t.Errorf("the requests are %v", s)
+		}
+	})
+}
+
+// TestStopIsRepeated: Stop repeats a request whose outcome is unknown until its context ends.
+func TestStopIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		calls := 0
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if calls++; calls < 4 {
+				return unknown(op)
+			}
+			return do()
+		})
+		must(t, fleet.Stop(t.Context(), p, workflow.NewV7()))
+		if calls != 4 {
+			t.Errorf("%d calls", calls)
+		}
+		failing(p, "RequestStop", unknown)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := fleet.Stop(ctx, p, workflow.NewV7()); !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("Stop returned %v", err)
+		}
+		p.on(nil)
+		if err := fleet.Stop(t.Context(), p, uuid.Nil); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Stop of no plan returned %v", err)
+		}
+	})
+}
