@@ -5,26 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"sync"
 	"time"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
-// greet is a plugin. A vault needs only its name and its types.
-type greet struct{}
-
 type greetRequest struct{ Whom string }
 
 type greetResponse struct{ Said string }
 
-func (greet) Name() string  { return "greet" }
-func (greet) Request() any  { return greetRequest{} }
-func (greet) Response() any { return greetResponse{} }
+// greet is a plugin. A vault needs only its name and its types.
+var greet = plugins.Typed[greetRequest, greetResponse]("greet")
 
 // hello returns a plan as an author builds it, with names and work only.
 func hello(whom string) *workflow.Plan {
@@ -45,229 +42,41 @@ func account() *emulator.Server { return emulator.New() }
 
 // openExample opens a vault in the account. A service calls azblob.New with its endpoint and a credential.
 func openExample(ctx context.Context, server *emulator.Server) *azblob.Vault {
-	reg := registry.New()
-	if err := reg.Register(greet{}); err != nil {
-		log.Fatal(err)
-	}
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), registry.Must(greet), azblob.WithTransport(server.Transport()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	return vault
 }
 
-// act performs an action. It may be called twice with the same ID, which lets the other side recognise the
-// repetition.
-type act func(ctx context.Context, action *workflow.Action) (response any, err error)
-
-// sayHello performs the actions of the examples.
-func sayHello(_ context.Context, action *workflow.Action) (any, error) {
-	said := "hello " + action.Req.(greetRequest).Whom
-	fmt.Println(said)
-	return greetResponse{said}, nil
-}
-
-// runPlan runs a plan from its current state to its end. It stores each object as Running before any work on
-// it starts, and stores each result before anything depends on it. Checks, retries and failures of actions
-// are left out.
-func runPlan(ctx context.Context, vault storage.Updater, plan *workflow.Plan, do act) error {
-	if err := begin(ctx, vault, plan); err != nil {
-		return err
-	}
-	for _, block := range plan.Blocks {
-		if err := begin(ctx, vault, block); err != nil {
-			return err
-		}
-		for _, sequence := range block.Sequences {
-			if err := begin(ctx, vault, sequence); err != nil {
-				return err
-			}
-			for _, action := range sequence.Actions {
-				if err := runAction(ctx, vault, action, do); err != nil {
-					return err
-				}
-			}
-			if err := end(ctx, vault, sequence); err != nil {
-				return err
-			}
-		}
-		if err := end(ctx, vault, block); err != nil {
-			return err
-		}
-	}
-	return end(ctx, vault, plan)
-}
-
-// runAction runs an action that has not ended. An action that is Running may have been done already, and is
-// done again.
-func runAction(ctx context.Context, vault storage.Updater, action *workflow.Action, do act) error {
-	if action.State.Status.Final() {
-		return nil
-	}
-	if err := begin(ctx, vault, action); err != nil {
-		return err
-	}
-	attempt := workflow.Attempt{Start: time.Now()}
-	response, err := do(ctx, action)
-	if err != nil {
-		return err // it stays Running, and whoever goes on does it again
-	}
-	attempt.Resp, attempt.End = response, time.Now()
-	action.Attempts = append(action.Attempts, attempt)
-	return end(ctx, vault, action)
-}
-
-func begin(ctx context.Context, vault storage.Updater, o workflow.Object) error {
-	state := o.Header().State
-	if err := ctx.Err(); err != nil || state.Status != workflow.NotStarted {
-		return err
-	}
-	state.Status, state.Start = workflow.Running, time.Now()
-	return save(ctx, vault, o)
-}
-
-func end(ctx context.Context, vault storage.Updater, o workflow.Object) error {
-	state := o.Header().State
-	if state.Status.Final() {
-		return nil
-	}
-	state.Status, state.End = workflow.Completed, time.Now()
-	return save(ctx, vault, o)
-}
-
-// save stores an object, even while a shutdown ends ctx. It repeats a call with an unknown outcome. It
-// returns a conflict to the caller, because another engine has the plan.
-func save(ctx context.Context, vault storage.Updater, o workflow.Object) (err error) {
-	for range 3 {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		err = storage.Update(limited, vault, o)
-		cancel()
-		if !errors.Is(err, storage.ErrUnknown) {
-			break
-		}
-	}
-	return err
-}
-
-// A service starts. It opens its vault, runs Recovery, finds the open plans, and continues each where it
-// stopped.
+// A service opens its vault and runs an engine on it, which continues the plans that an earlier process left.
+// Package engine has more examples.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := account()
-
-	before := openExample(ctx, server) // an engine that is killed in the middle of the first plan's action
-	first, second := hello("world"), hello("moon")
-	check(before.Create(ctx, first))
-	check(before.Create(ctx, second))
-	killed := errors.New("killed")
-	err := runPlan(ctx, before, first, func(context.Context, *workflow.Action) (any, error) { return nil, killed })
-	fmt.Println(err)
-
-	vault := openExample(ctx, server) // the engine again
-	defer vault.Close(ctx)
-	if err := vault.Recovery(ctx); err != nil {
-		log.Print(err) // what can't be mended does not keep the rest from going on
-	}
-	for _, status := range []workflow.Status{workflow.Running, workflow.NotStarted} { // what was begun comes first
-		open, err := vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{status}})
-		check(err)
-		for found := range open {
-			if found.Err != nil {
-				log.Print(found.Err) // one plan that can't be read
-				continue
-			}
-			plan, err := vault.Read(ctx, found.Result.ID)
-			if err != nil {
-				log.Print(err)
-				continue
-			}
-			fmt.Printf("%s is %s, its action %s\n", plan.Name, plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].State.Status)
-			check(runPlan(ctx, vault, plan, sayHello))
-		}
-	}
-	// Output:
-	// killed
-	// hello world is Running, its action Running
-	// hello world
-	// hello moon is NotStarted, its action NotStarted
-	// hello moon
-}
-
-// An engine runs a plan. It stores the state before and after each action, so that a later engine knows which
-// actions have started and which are done. Another engine with an older version gets ErrConflict and stops.
-func Example_running() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := account()
-	vault := openExample(ctx, server)
-	defer vault.Close(ctx)
+	before := openExample(ctx, server) // a process that died when it had begun a plan
 	plan := hello("world")
-	check(vault.Create(ctx, plan))
-	other, err := vault.Read(ctx, plan.ID)
-	check(err)
+	check(before.Create(ctx, plan))
+	plan.State.Status = workflow.Running
+	check(before.UpdatePlan(ctx, plan))
 
-	check(runPlan(ctx, vault, plan, func(ctx context.Context, action *workflow.Action) (any, error) {
-		stored, err := vault.Read(ctx, plan.ID)
-		check(err)
-		fmt.Println("while it runs:", stored.State.Status, stored.Blocks[0].Sequences[0].Actions[0].State.Status)
-		return sayHello(ctx, action)
+	reg := registry.Must(engine.Func("greet", func(_ context.Context, _ engine.Call, req greetRequest) (greetResponse, error) {
+		fmt.Println("hello", req.Whom)
+		return greetResponse{"hello " + req.Whom}, nil
 	}))
-	stored, err := vault.Read(ctx, plan.ID)
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
 	check(err)
-	fmt.Println("at its end:", stored.State.Status, stored.Blocks[0].Sequences[0].Actions[0].State.Status)
-
-	err = runPlan(ctx, vault, other, sayHello)
-	fmt.Println("the other one:", errors.Is(err, storage.ErrConflict))
-	// Output:
-	// while it runs: Running Running
-	// hello world
-	// at its end: Completed Completed
-	// the other one: true
-}
-
-// A service shuts down. It accepts no new work, waits for the work under way, and closes the vault, each with
-// a deadline. Unfinished work is Running in the vault for the next start.
-func Example_shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := account()
-	vault := openExample(ctx, server)
-	plan := hello("world")
-	check(vault.Create(ctx, plan))
-
-	working, stop := context.WithCancel(ctx) // signal.NotifyContext(ctx, syscall.SIGTERM), and no new plans once it ends
-	begun := make(chan struct{})
-	var runs sync.WaitGroup
-	runs.Go(func() {
-		err := runPlan(working, vault, plan, func(ctx context.Context, _ *workflow.Action) (any, error) {
-			close(begun)
-			<-ctx.Done() // a long action
-			return nil, ctx.Err()
-		})
-		fmt.Println("run:", err)
-	})
-	<-begun
-	stop()
-	runs.Wait() // updates under way have come to their ends, too
-
-	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	fmt.Println("closed:", vault.Close(closing))
-	fmt.Println("later calls are refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrClosed))
-
-	next := openExample(ctx, server)
-	defer next.Close(ctx)
-	plan, err := next.Read(ctx, plan.ID)
+	defer vault.Close(ctx)
+	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
 	check(err)
-	fmt.Println(plan.Blocks[0].Sequences[0].Actions[0].State.Status)
-	check(runPlan(ctx, next, plan, sayHello))
+	check(e.Run(ctx))
+	plan, err = vault.Read(ctx, plan.ID)
+	check(err)
+	fmt.Println(plan.State.Status)
 	// Output:
-	// run: context canceled
-	// closed: <nil>
-	// later calls are refused: true
-	// Running
 	// hello world
+	// Completed
 }
 
 // The outcome of an update is unknown when its context ends while it is under way. Storing the same object
