@@ -7,8 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"time"
+
+	"github.com/planvault/azblob/storage/storagetest"
 )
 
 // config holds the values of the flags.
@@ -31,24 +32,15 @@ type config struct {
 
 // plays reports whether a step or case is played: those that -run matches, or all with -all, or all but the
 // long cases.
-func (c config) plays(name string) bool {
+func (c config) plays(name string, long bool) bool {
 	if c.picks != nil {
 		return c.picks(name)
 	}
-	return c.all || c.list || !slices.Contains(long, name)
+	return c.all || c.list || !long
 }
 
-// long names the cases that only -all and -run play. Together they take a minute.
-var long = []string{
-	"suite/create/a plan of 5,000 actions comes back whole in every state",
-	"suite/create/requests and responses of 1 MB come back unchanged",
-	"suite/recovery/a Recovery that dies at any request is finished by another",
-	"suite/recovery/two nodes at once leave nothing unfinished",
-	"suite/model/a vault answers random operations like a map",
-	"suite/model/temporary faults change no result",
-	"suite/model/the call of a dying process takes effect completely or not at all",
-	"suite/model/concurrent histories are linearizable for each plan",
-}
+// playsCase is plays for a case.
+func (c config) playsCase(of storagetest.Case) bool { return c.plays(suiteName(of), of.Long) }
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config

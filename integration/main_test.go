@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := slices.DeleteFunc(suiteCases(), func(c storagetest.Case) bool { return !cfg.plays(suiteName(c)) })
+	cases := slices.DeleteFunc(suiteCases(), func(c storagetest.Case) bool { return !cfg.playsCase(c) })
 	synctest.Test(t, func(t *testing.T) {
 		var out, notes strings.Builder
 		if code := run(t.Context(), args, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {

@@ -141,7 +141,7 @@ func (s *stage) play(ctx context.Context) (err error) {
 		return err
 	}
 	for _, st := range story(s.cfg) {
-		if !s.cfg.plays(st.name) {
+		if !s.cfg.plays(st.name, false) {
 			continue
 		}
 		if s.between != nil {

@@ -35,12 +35,12 @@ const longestPrefix = 52 - len("-s99999")
 func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	if s.cfg.picks == nil {
 		for _, c := range cases {
-			if name := suiteName(c); !s.cfg.plays(name) {
-				s.leftOut = append(s.leftOut, name)
+			if !s.cfg.playsCase(c) {
+				s.leftOut = append(s.leftOut, suiteName(c))
 			}
 		}
 	}
-	cases = slices.DeleteFunc(slices.Clone(cases), func(c storagetest.Case) bool { return !s.cfg.plays(suiteName(c)) })
+	cases = slices.DeleteFunc(slices.Clone(cases), func(c storagetest.Case) bool { return !s.cfg.playsCase(c) })
 	if len(cases) == 0 {
 		return nil
 	}

@@ -14,6 +14,12 @@ import (
 func TestConformance(t *testing.T) {
 	storagetest.Run(t, storagetest.Harness{
 		Around: synctest.Test,
+		Skip: func(c storagetest.Case) string {
+			if c.Long && testing.Short() {
+				return "a long case, which -short leaves out"
+			}
+			return ""
+		},
 		New: func(storagetest.T) storagetest.Store {
 			store := memvault.NewStore()
 			return storagetest.Store{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ type promise struct {
 func cases(verb string, promises []promise) []Case {
 	var list []Case
 	for _, p := range promises {
-		list = append(list, Case{Name: verb + "/" + p.name, Run: func(t T, h Harness) {
+		name := verb + "/" + p.name
+		list = append(list, Case{Name: name, Long: slices.Contains(long, name), Run: func(t T, h Harness) {
 			t.Helper()
 			s := &stage{T: t, Store: h.New(t), ctx: t.Context()}
 			s.vault = s.open()

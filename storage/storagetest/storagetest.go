@@ -40,6 +40,8 @@ type Harness struct {
 	Around func(t *testing.T, run func(t *testing.T))
 	// Parallel runs the cases in parallel, for services that take time to answer.
 	Parallel bool
+	// Skip, if set, returns the reason to leave a case out, or an empty string.
+	Skip func(c Case) string
 }
 
 // Store is one store under test. Open is required, the other fields are optional. All vaults use the registry
@@ -70,6 +72,16 @@ type Case struct {
 	Name string
 	// Run fails the test if the vault breaks the promise.
 	Run func(t T, h Harness)
+	// Long cases take a third of the suite's time. Short runs leave them out.
+	Long bool
+}
+
+// long names the long cases.
+var long = []string{
+	"create/a plan of 5,000 actions comes back whole in every state",
+	"create/requests and responses of 1 MB come back unchanged",
+	"recovery/a Recovery that dies at any request is finished by another",
+	"recovery/two nodes at once leave nothing unfinished",
 }
 
 // Cases returns all cases, sorted by verb.
@@ -90,6 +102,11 @@ func Run(t *testing.T, h Harness, more ...Case) {
 	}
 	for _, c := range append(Cases(), more...) {
 		t.Run(c.Name, func(t *testing.T) {
+			if h.Skip != nil {
+				if reason := h.Skip(c); reason != "" {
+					t.Skip(reason)
+				}
+			}
 			if h.Parallel {
 				t.Parallel()
 			}

@@ -62,7 +62,7 @@ func Cases() []storagetest.Case {
 		modelCase("a vault answers random operations like a map", Model{}),
 		modelCase("temporary faults change no result", Model{Faults: true}),
 		modelCase("the call of a dying process takes effect completely or not at all", Model{Deaths: true, Ops: 150}),
-		{Name: "model/concurrent histories are linearizable for each plan", Run: func(t storagetest.T, h storagetest.Harness) {
+		{Name: "model/concurrent histories are linearizable for each plan", Long: true, Run: func(t storagetest.T, h storagetest.Harness) {
 			for _, seed := range []uint64{1, 2, 3} {
 				hist := History{Seed: seed}
 				t.Logf("%+v: %+v", hist, hist.Run(t, h))
@@ -72,7 +72,7 @@ func Cases() []storagetest.Case {
 }
 
 func modelCase(name string, m Model) storagetest.Case {
-	return storagetest.Case{Name: "model/" + name, Run: func(t storagetest.T, h storagetest.Harness) {
+	return storagetest.Case{Name: "model/" + name, Long: true, Run: func(t storagetest.T, h storagetest.Harness) {
 		for _, seed := range []uint64{1, 2} {
 			m.Seed = seed
 			t.Logf("%+v: %+v", m, m.Run(t, h))
