@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/planvault/azblob/storage/storagetest"
@@ -26,6 +28,11 @@ type config struct {
 	soak             time.Duration
 	clients          int
 	faults           bool
+	fleet            int
+	chaos            time.Duration
+	plans            int
+	interval, ttl    time.Duration
+	every            time.Duration
 	// picks reports whether -run names a step or case; nil without -run.
 	picks func(name string) bool
 }
@@ -58,11 +65,17 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none of the prefix may exist")
 	f.BoolVar(&c.keep, "keep", false, "keep the containers of the story and of cases that fail (those of the emulator and of -azurite end with the program)")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each step, each case and the result, instead of text")
-	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak, the `number` that operations, faults and kills are made of")
+	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak or -chaos, the `number` that operations, faults and kills are made of")
 	f.DurationVar(&c.soak, "soak", 0, "instead of the story, let processes work on one vault for this `time`, kill them at random, and check that nothing is lost")
 	f.IntVar(&c.clients, "clients", 16, "with -soak, the number of processes")
-	f.BoolVar(&c.faults, "faults", false, "with -soak, let connections fail at random")
-	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak, grace `period` of the vaults; slow connections and busy machines need more than the default (%v)", soakGrace))
+	f.BoolVar(&c.faults, "faults", false, "with -soak or -chaos, let connections fail at random")
+	f.DurationVar(&c.chaos, "chaos", 0, "instead of the story, let the processes of a fleet run plans for this `time`, kill and freeze them at random, and check what they did")
+	f.IntVar(&c.fleet, "fleet", 8, "with -chaos, the number of nodes")
+	f.IntVar(&c.plans, "plans", 0, "with -chaos, the number of plans; by default two for each second")
+	f.DurationVar(&c.interval, "interval", 10*time.Second, "with -chaos, the fleet's interval")
+	f.DurationVar(&c.ttl, "ttl", 0, "with -chaos, the fleet's TTL; by default three intervals")
+	f.DurationVar(&c.every, "every", 0, "with -chaos, the mean `time` between two kills, freezes or leaves; by default a third of the TTL")
+	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v)", soakGrace))
 	f.BoolVar(&c.all, "all", false, "play the long cases too, which takes a minute more")
 	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and stop")
 	f.Func("run", "play only the steps and cases whose names match the `regexp`, including long cases", func(text string) error {
@@ -75,13 +88,20 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
+	c.ttl = cmp.Or(c.ttl, 3*c.interval)
+	c.every = cmp.Or(c.every, c.ttl/3)
+	c.plans = cmp.Or(c.plans, max(1, int(2*c.chaos.Seconds())))
 	return c, c.check(f)
 }
 
 // check returns an error for arguments and combinations of flags that make no sense.
 func (c config) check(f *flag.FlagSet) error {
 	targets := 0
+	var forChaos string
 	f.Visit(func(f *flag.Flag) {
+		if slices.Contains([]string{"fleet", "plans", "interval", "ttl", "every"}, f.Name) {
+			forChaos = f.Name
+		}
 		if f.Name == "endpoint" || f.Name == "connection-string" || f.Name == "azurite" && c.azurite {
 			targets++
 		}
@@ -99,12 +119,20 @@ func (c config) check(f *flag.FlagSet) error {
 		return errors.New("-grace is less than 1s, the resolution of the service's times")
 	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
 		return fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
-	case c.grace != 0 && c.soak == 0:
-		return errors.New("-grace needs -soak")
-	case c.soak > 0 && c.picks != nil:
-		return errors.New("-run and -soak are mutually exclusive")
-	case c.all && (c.soak > 0 || c.picks != nil):
-		return errors.New("-all excludes -run and -soak")
+	case c.chaos < 0 || c.fleet < 1 || c.fleet > maxClients || c.plans < 1:
+		return fmt.Errorf("-chaos needs a positive time, 1 to %d nodes and at least one plan", maxClients)
+	case c.interval < time.Second || c.ttl < 3*c.interval || c.every <= 0:
+		return errors.New("-interval is at least 1s, -ttl at least three times as long, and -every positive")
+	case c.soak > 0 && c.chaos > 0:
+		return errors.New("-soak and -chaos are mutually exclusive")
+	case forChaos != "" && c.chaos == 0:
+		return fmt.Errorf("-%s needs -chaos", forChaos)
+	case (c.grace != 0 || c.faults) && c.soak == 0 && c.chaos == 0:
+		return errors.New("-grace and -faults need -soak or -chaos")
+	case (c.soak > 0 || c.chaos > 0) && c.picks != nil:
+		return errors.New("-run excludes -soak and -chaos")
+	case c.all && (c.soak > 0 || c.chaos > 0 || c.picks != nil):
+		return errors.New("-all excludes -run, -soak and -chaos")
 	}
 	return nil
 }

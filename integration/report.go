@@ -41,21 +41,22 @@ type outcome struct {
 
 // verdict is the report of the whole run.
 type verdict struct {
-	Result   string   `json:"result"` // PASS or FAIL
-	What     string   `json:"what,omitempty"`
-	Target   string   `json:"target,omitempty"`
-	Prefix   string   `json:"prefix,omitempty"`
-	Seed     uint64   `json:"seed"`
-	Steps    int      `json:"steps"`
-	Cases    int      `json:"cases"`
-	Failed   int      `json:"failed"`  // cases
-	Skipped  int      `json:"skipped"` // cases
-	Requests int      `json:"requests"`
-	Seconds  float64  `json:"seconds"`
-	Soak     *figures `json:"soak,omitempty"`
-	LeftOut  []string `json:"leftOut,omitempty"` // long cases, which need -all
-	Deleted  []string `json:"deleted,omitempty"` // containers
-	Kept     []string `json:"kept,omitempty"`    // containers
+	Result   string        `json:"result"` // PASS or FAIL
+	What     string        `json:"what,omitempty"`
+	Target   string        `json:"target,omitempty"`
+	Prefix   string        `json:"prefix,omitempty"`
+	Seed     uint64        `json:"seed"`
+	Steps    int           `json:"steps"`
+	Cases    int           `json:"cases"`
+	Failed   int           `json:"failed"`  // cases
+	Skipped  int           `json:"skipped"` // cases
+	Requests int           `json:"requests"`
+	Seconds  float64       `json:"seconds"`
+	Soak     *figures      `json:"soak,omitempty"`
+	Fleet    *fleetFigures `json:"fleet,omitempty"`
+	LeftOut  []string      `json:"leftOut,omitempty"` // long cases, which need -all
+	Deleted  []string      `json:"deleted,omitempty"` // containers
+	Kept     []string      `json:"kept,omitempty"`    // containers
 
 	sums []sum
 }
@@ -67,7 +68,7 @@ type reporter interface {
 	act(a act)
 	stepEnd(s sum)
 	outcome(o outcome)
-	progress(f figures)
+	progress(figures fmt.Stringer)
 	end(v verdict)
 }
 
@@ -112,7 +113,7 @@ func (p *people) outcome(o outcome) {
 	}
 }
 
-func (p *people) progress(f figures) { fmt.Fprintf(p.w, "%s\n", f) }
+func (p *people) progress(figures fmt.Stringer) { fmt.Fprintf(p.w, "%s\n", figures) }
 
 func (p *people) end(v verdict) {
 	if len(v.sums) > 0 {
@@ -131,6 +132,12 @@ func (p *people) end(v verdict) {
 			fmt.Fprintf(p.w, "%s\n", f)
 		}
 		fmt.Fprintf(p.w, "%s, %d lost, %d half, %d left over\n", v.Soak, v.Soak.Lost, v.Soak.Half, v.Soak.LeftOver)
+	}
+	if v.Fleet != nil {
+		for _, f := range v.Fleet.Findings {
+			fmt.Fprintf(p.w, "%s\n", f)
+		}
+		fmt.Fprintf(p.w, "%s\n", v.Fleet)
 	}
 	if v.Cases > 0 {
 		fmt.Fprintf(p.w, "%s, ", count(v.Cases, "case"))
@@ -174,12 +181,12 @@ func encoder(w io.Writer) *json.Encoder {
 func (m *machines) begin(target, prefix string) {
 	fmt.Fprintf(m.notes, "integration: target %s, prefix %s\n", target, prefix)
 }
-func (m *machines) step(string, string) {}
-func (m *machines) act(act)             {}
-func (m *machines) stepEnd(s sum)       { _ = m.enc.Encode(s) }
-func (m *machines) outcome(o outcome)   { _ = m.enc.Encode(o) }
-func (m *machines) progress(f figures)  { _ = m.enc.Encode(f) }
-func (m *machines) end(v verdict)       { _ = m.enc.Encode(v) }
+func (m *machines) step(string, string)           {}
+func (m *machines) act(act)                       {}
+func (m *machines) stepEnd(s sum)                 { _ = m.enc.Encode(s) }
+func (m *machines) outcome(o outcome)             { _ = m.enc.Encode(o) }
+func (m *machines) progress(figures fmt.Stringer) { _ = m.enc.Encode(figures) }
+func (m *machines) end(v verdict)                 { _ = m.enc.Encode(v) }
 
 // oneLine returns the text of an error on one line. The service's errors have many.
 func oneLine(err error) string {

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -173,42 +168,22 @@ func (s *soak) measure(started time.Time) figures {
 
 // oneLife runs a client until it is killed or the soak ends.
 func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
-	program, err := os.Executable()
+	o := s.order
+	o.Client, o.Life, o.Seed = n, life, r.Uint64()
+	p, err := startProcess(o)
 	if err != nil {
 		return err
 	}
-	o := s.order
-	o.Client, o.Life, o.Seed = n, life, r.Uint64()
-	cmd := exec.Command(program, soakClientFlag, fmt.Sprint(n))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdin, errIn := cmd.StdinPipe()
-	stdout, errOut := cmd.StdoutPipe()
-	if err := errors.Join(errIn, errOut); err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() {
-		_ = stdin.Close()                                              // the client ends after its operation
-		time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // it hangs, which is a failure
-	})()
-	err = json.NewEncoder(stdin).Encode(o)
-
-	killed := false
-	longest := min(10<<min(life, 4), 150) // operations; the first lives are short, so that short soaks kill too
-	listenErr := s.listen(stdout, n, 1+r.IntN(longest), func() {
+	defer context.AfterFunc(ctx, p.finish)() // after its operation
+	longest := min(10<<min(life, 4), 150)    // operations; the first lives are short, so that short soaks kill too
+	listenErr := s.listen(p, n, 1+r.IntN(longest), func() {
 		// In the middle of this operation, or of one soon after.
 		time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
-		killed = cmd.Process.Kill() == nil
+		_ = p.kill()
 	})
-	waitErr := cmd.Wait()
-	if !killed {
-		if err := errors.Join(err, listenErr, waitErr); err != nil {
-			return fmt.Errorf("it ended by itself: %w: %s", err, stderr.String())
-		}
-		return nil
+	waitErr := p.wait()
+	if !p.killed.Load() {
+		return errors.Join(listenErr, waitErr)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +193,7 @@ func (s *soak) oneLife(ctx context.Context, n, life int, r *rand.Rand) error {
 
 // listen records the events of a client until it ends. It calls kill when the client begins its nth
 // operation.
-func (s *soak) listen(stdout io.Reader, client, nth int, kill func()) error {
+func (s *soak) listen(p *process, client, nth int, kill func()) error {
 	var op event // under way
 	defer func() {
 		s.mu.Lock()
@@ -228,26 +203,19 @@ func (s *soak) listen(stdout io.Reader, client, nth int, kill func()) error {
 		delete(s.live, client)
 		s.ledger.giveUp(op)
 	}()
-	for in := json.NewDecoder(stdout); ; {
-		var e event
-		switch err := in.Decode(&e); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // killed while it announced an operation
-			return nil
-		case err != nil:
-			return err
-		}
+	return listen(p, func(e event) {
 		if !e.End {
 			op = e
 			s.ledger.note(op, unknown)
 			if nth--; nth == 0 {
 				kill()
 			}
-			continue
+			return
 		}
 		s.ledger.note(op, e.fate())
 		s.count(client, op, e)
 		op = event{}
-	}
+	})
 }
 
 // count adds an operation to the figures.
@@ -287,24 +255,11 @@ func (s *soak) judge(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = v.Close(ctx) }()
-	// The grace period, its margin, and more than a second because the service tells whole seconds.
-	if err := s.wait(ctx, s.order.Grace+s.order.Grace/4+2500*time.Millisecond); err != nil {
-		return err
-	}
-	var found []finding
-	if _, err := s.recoverAll(ctx, v); err != nil {
-		found = append(found, finding{What: half, Detail: oneLine(err)})
-	}
-	report, err := v.Check(ctx, azblob.CheckOptions{})
+	there, found, err := s.inspect(ctx, v, s.order.Grace)
 	if err != nil {
 		return err
 	}
-	found = append(found, problems(report)...)
-	there, unread, err := s.readAll(ctx, v)
-	if err != nil {
-		return err
-	}
-	found = slices.Concat(found, unread, s.ledger.compare(there))
+	found = append(found, s.ledger.compare(there)...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.figures.Plans = len(there)
@@ -315,6 +270,25 @@ func (s *soak) judge(ctx context.Context) error {
 		return fmt.Errorf("soak: %d lost, %d half, %d left over, such as %s", f.Lost, f.Half, f.LeftOver, f.Findings[0])
 	}
 	return nil
+}
+
+// inspect recovers until nothing is recent, checks the vault and reads all plans. A plan that can't be read is
+// nil, and a finding.
+func (s *stage) inspect(ctx context.Context, v *azblob.Vault, grace time.Duration) (there map[uuid.UUID]*workflow.Plan, found []finding, err error) {
+	// The grace period, its margin, and more than a second because the service tells whole seconds.
+	if err := s.wait(ctx, grace+grace/4+2500*time.Millisecond); err != nil {
+		return nil, nil, err
+	}
+	if _, err := s.recoverAll(ctx, v); err != nil {
+		found = append(found, finding{What: half, Detail: oneLine(err)})
+	}
+	report, err := v.Check(ctx, azblob.CheckOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	found = append(found, problems(report)...)
+	there, unread, err := readAll(ctx, v)
+	return there, append(found, unread...), err
 }
 
 // problems returns the findings of Check.
@@ -335,7 +309,7 @@ func problems(r azblob.CheckReport) []finding {
 }
 
 // readAll reads all listed plans. A plan that can't be read is nil, and a finding.
-func (s *soak) readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUID]*workflow.Plan, unread []finding, err error) {
+func readAll(ctx context.Context, v *azblob.Vault) (there map[uuid.UUID]*workflow.Plan, unread []finding, err error) {
 	listed, err := storage.Collect(v.List(ctx, 0))
 	if err != nil {
 		return nil, nil, err

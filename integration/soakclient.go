@@ -22,8 +22,8 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// soakClientFlag makes this program a client of a soak. It is internal: the soak sets it and sends the order
-// on standard input.
+// soakClientFlag makes this program a client of a soak, or a node of a fleet. It is internal: the soak sets it
+// and sends the order on standard input.
 const soakClientFlag = "-soak-client"
 
 // order tells a client of a soak what to work on. It is never an argument, because it may hold a key.
@@ -36,6 +36,8 @@ type order struct {
 	Grace  time.Duration `json:"grace"`
 	Seed   uint64        `json:"seed"`
 	Faults bool          `json:"faults,omitempty"`
+	// Fleet makes the process a node of a fleet.
+	Fleet *fleetOrder `json:"fleet,omitempty"`
 	// Client and Life make the stamps of this process unique.
 	Client int `json:"client"`
 	Life   int `json:"life"`
@@ -61,31 +63,39 @@ func soakClient(stdin io.Reader, stdout io.Writer) error {
 	if err := in.Decode(&o); err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
+	if o.Fleet != nil {
+		return runNode(o, in, stdout)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, stdin) // ends when the soak closes the pipe or dies
 		stop()
 	}()
-	t, err := o.target()
-	if err != nil {
-		return err
-	}
 	c := &client{order: o, out: json.NewEncoder(stdout), rand: rand.New(rand.NewPCG(o.Seed, 0))}
-	opts := []azblob.Option{
-		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
-		azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { c.requests.Add(1) }}),
-	}
-	chance := 0.0
-	if o.Faults {
-		chance = 0.03
-	}
-	c.faulty = conformance.NewFaulty(t.transport, o.Seed, chance)
-	if c.vault, err = t.dial(context.Background(), o.Prefix, append(opts, azblob.WithTransport(c.faulty))...); err != nil {
+	var err error
+	if c.vault, c.faulty, c.requests, err = o.open(); err != nil {
 		return err
 	}
 	err = c.work(ctx)
 	c.faulty.Wait()
 	return err
+}
+
+// open opens the vault of an order, and returns what counts its faults and its requests.
+func (o order) open() (*azblob.Vault, *conformance.Faulty, *atomic.Int64, error) {
+	t, err := o.target()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	chance := 0.0
+	if o.Faults {
+		chance = 0.03
+	}
+	faulty, requests := conformance.NewFaulty(t.transport, o.Seed, chance), new(atomic.Int64)
+	v, err := t.dial(context.Background(), o.Prefix,
+		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
+		azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { requests.Add(1) }}), azblob.WithTransport(faulty))
+	return v, faulty, requests, err
 }
 
 func (o order) target() (*target, error) {
@@ -108,7 +118,7 @@ type client struct {
 	order
 	vault    *azblob.Vault
 	faulty   *conformance.Faulty
-	requests atomic.Int64
+	requests *atomic.Int64
 	out      *json.Encoder
 	rand     *rand.Rand
 	stamps   int64

@@ -49,6 +49,7 @@ type stage struct {
 	outcomes []outcome    // of cases
 	leftOut  []string     // long cases
 	soaked   *figures
+	chaosed  *fleetFigures
 
 	mu       sync.Mutex
 	requests []azblob.Request // since the call began
@@ -185,6 +186,9 @@ func (s *stage) verdict(err error) verdict {
 	if s.soaked != nil {
 		v.Soak, v.Requests = s.soaked, s.soaked.Requests
 	}
+	if s.chaosed != nil {
+		v.Fleet, v.Requests = s.chaosed, s.chaosed.Requests
+	}
 	for _, o := range s.outcomes {
 		v.Requests += o.Requests
 		v.Cases++
@@ -214,13 +218,16 @@ func (t *target) containers(ctx context.Context, prefix string) ([]string, error
 		}
 		for _, c := range page.ContainerItems {
 			name := casePrefix.ReplaceAllString(strings.TrimPrefix(*c.Name, start), "")
-			if _, err := time.Parse(time.DateOnly, name); err == nil {
+			if _, err := time.Parse(time.DateOnly, name); err == nil || name == control {
 				names = append(names, *c.Name)
 			}
 		}
 	}
 	return names, nil
 }
+
+// control ends the name of the container that keeps the members of a fleet.
+const control = "control"
 
 // casePrefix is what a case adds to the run's prefix.
 var casePrefix = regexp.MustCompile(`^s[0-9]+-`)

@@ -19,7 +19,6 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // target is a service that steps run against.
@@ -65,18 +64,20 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	}
 	server, advance := newEmulator()
 	if c.faults {
-		lie(server, c.seed)
+		lie(server, c.seed, c.soak > 0) // a fleet lets go of a plan that it believes is deleted
 	}
 	return onEmulator(server, advance)
 }
 
-// lie injects the lies of proxies into the answers for the clients of a soak. The clients use a listener; the
-// checks use a transport and get the truth.
-func lie(server *emulator.Server, seed uint64) {
+// lie injects the lies of proxies into the answers for other processes, and false absences if they are wanted.
+// Processes use a listener; the checks use a transport and get the truth.
+func lie(server *emulator.Server, seed uint64, absences bool) {
 	client := func(r emulator.Request) bool { return strings.HasPrefix(r.Client, "listener-") }
-	server.Inject(emulator.Lies(0.04, seed).Where(client),
+	server.Inject(emulator.Lies(0.04, seed).Where(client))
+	if absences {
 		// A reader has to believe that a blob does not exist. A client that removes something must not.
-		emulator.FalseAbsences(0.02, seed).Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
+		server.Inject(emulator.FalseAbsences(0.02, seed).Where(func(r emulator.Request) bool { return client(r) && r.Op != emulator.HeadBlob }))
+	}
 }
 
 // newEmulator returns an emulator, and a function that advances its clock.
@@ -142,7 +143,7 @@ func onConnectionString(connectionString string, connect func() policy.Transport
 	t := newTarget(client, connect, transport)
 	t.reach = reachedBy(order{ConnectionString: connectionString})
 	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
+		return azblob.NewFromConnectionString(ctx, prefix, connectionString, register(), opts...)
 	}
 	return t, nil
 }
@@ -155,7 +156,7 @@ func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() pol
 	}
 	t := newTarget(client, connect, transport)
 	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.New(ctx, prefix, endpoint, cred, plantest.Register(), opts...)
+		return azblob.New(ctx, prefix, endpoint, cred, register(), opts...)
 	}
 	return t, nil
 }
