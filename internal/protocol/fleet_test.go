@@ -85,6 +85,7 @@ func fleets() []*fleet {
 	if efforttest.Long() {
 		list = append(
 			list,
+			&fleet{nodes: 2, parts: 1, apart: true},
 			&fleet{nodes: 2, parts: 2},
 			&fleet{nodes: 2, parts: 2, lateJoins: true},
 			&fleet{nodes: 2, parts: 2, deletes: true},
@@ -100,6 +101,7 @@ func fleets() []*fleet {
 
 // TestFleet explores each situation to its end.
 func TestFleet(t *testing.T) {
+	situations, states, steps := 0, 0, 0
 	for _, f := range fleets() {
 		t.Run(f.String(), func(t *testing.T) {
 			r := f.explore()
@@ -107,8 +109,10 @@ func TestFleet(t *testing.T) {
 			if r.violation != "" {
 				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
 			}
+			situations, states, steps = situations+1, states+r.states, steps+r.steps
 		})
 	}
+	t.Logf("%d situations, %d states, %d steps", situations, states, steps)
 }
 
 // fleetNeeds says for each rule in which situation which promise is broken without it.
