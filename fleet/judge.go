@@ -61,7 +61,7 @@ const resolution = time.Second
 func silent(age, watched, ttl time.Duration) bool { return min(age, watched) > ttl }
 
 // maxGap is the longest time between two looks of one watch. An outage of this length may begin just before a
-// heartbeat is due, and the member may take another 35 % of its interval to try again. Its record is then as
-// old as 1.35 intervals and the gap, which must not exceed the TTL of at least three intervals. A gap of 55 %
-// of the TTL is the rest. It lets a judge that looks each third of its TTL lose one look.
-func maxGap(ttl time.Duration) time.Duration { return ttl * 11 / 20 }
+// heartbeat takes effect, and the member may take another 35 % of its interval to try again. Interval, gap, the
+// retry, and twice the time that a heartbeat takes must not exceed the TTL of at least three intervals. Half the
+// TTL leaves 7.5 % of an interval for a heartbeat. It lets a judge that looks each third of its TTL lose one look.
+func maxGap(ttl time.Duration) time.Duration { return ttl / 2 }

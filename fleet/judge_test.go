@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			"a lost look keeps the watch", 0,
-			[]look{{0, 0, 0}, {10, 10, 0}, {26, 26, 0}, {31, 26, 0}},
+			[]look{{0, 0, 0}, {10, 10, 0}, {25, 25, 0}, {31, 25, 0}},
 			[]bool{false, false, false, true},
 		},
 		{
@@ -243,7 +243,7 @@ func FuzzJudge(f *testing.F) {
 			if in[2] < 64 {
 				renewed = now.Add(-time.Duration(in[2]) * time.Second)
 			}
-			if now.Sub(lastLook) > 16500*time.Millisecond || now.Before(watched) || now.Sub(own) > 16500*time.Millisecond {
+			if now.Sub(lastLook) > 15*time.Second || now.Before(watched) || now.Sub(own) > 15*time.Second {
 				watched = now
 			}
 			lastLook = now
