@@ -32,6 +32,7 @@ type Vault struct {
 	observer    Observer
 	unknown     unknownWrites
 	containers  *containers
+	started     startedPlans
 
 	mu     sync.Mutex
 	calls  int // under way

@@ -2,15 +2,16 @@ package azblob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
 )
 
 // The days of a vault, and everything that is stored in one.
@@ -40,8 +41,9 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 		}
 		for _, c := range page {
 			if date, ok := v.prefix.parseDay(c.Name); ok {
-				days = append(days, newDay(date, c))
-				v.containers.learn(c.Name)
+				d := newDay(date, c)
+				days = append(days, d)
+				v.containers.remember(d)
 			}
 		}
 	}
@@ -57,30 +59,73 @@ func newDay(date time.Time, c blob.ContainerItem) day {
 // the others count as absent. If it has no rights to any, probe returns denied, which says what is missing.
 func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 	const ahead = 1 // storage.MaxAhead, in days
-	today := time.Now().UTC().Truncate(24 * time.Hour)
-	found := make([]day, ahead+1+v.probing)
-	var forbidden atomic.Bool
-	err := v.parallel(len(found), func(i int) error {
-		date := today.AddDate(0, 0, ahead-i)
-		c, err := v.client.HeadContainer(ctx, v.prefix.day(date))
-		switch {
-		case blob.IsForbidden(err):
-			forbidden.Store(true)
-		case err == nil:
-			found[i] = newDay(date, c)
-		case !blob.Is(err, blob.Absent, blob.AbsentContainer):
-			return blobError("look for container", blob.Ref{Container: v.prefix.day(date)}, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	dates := make([]time.Time, ahead+1+v.probing)
+	for i := range dates {
+		dates[i] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, ahead-i)
 	}
-	found = slices.DeleteFunc(found, func(d day) bool { return d.container == "" })
-	if len(found) == 0 && forbidden.Load() {
+	found, forbidden, err := v.ask(ctx, dates, func(string) (day, bool) { return day{}, false })
+	if len(found) == 0 && forbidden != nil {
 		return nil, denied
 	}
-	return found, nil
+	return found, err
+}
+
+// ask asks for days by name, except for those that are known. A day to which the identity has no rights counts
+// as absent; forbidden is the error of one.
+func (v *Vault) ask(ctx context.Context, dates []time.Time, known func(container string) (day, bool)) (found []day, forbidden, err error) {
+	found = make([]day, len(dates))
+	denials := make([]error, len(dates))
+	err = v.parallel(len(dates), func(i int) error {
+		name := v.prefix.day(dates[i])
+		if d, ok := known(name); ok {
+			found[i] = d
+			return nil
+		}
+		c, err := v.client.HeadContainer(ctx, name)
+		switch {
+		case err == nil:
+			found[i] = newDay(dates[i], c)
+			v.containers.remember(found[i])
+			return nil
+		case blob.Is(err, blob.Absent, blob.AbsentContainer):
+			return nil
+		}
+		err = blobError("look for container", blob.Ref{Container: name}, err)
+		if blob.IsForbidden(err) {
+			denials[i] = err
+			return nil
+		}
+		return err
+	})
+	found = slices.DeleteFunc(found, func(d day) bool { return d.container == "" })
+	return found, cmp.Or(denials...), err
+}
+
+// maxNear is how many days a search asks for by name. For more, a listing of the containers is cheaper.
+const maxNear = 3
+
+// nearDates returns the dates of the days that After and Before leave, newest first, or nil if there are more
+// than maxNear.
+func nearDates(f storage.Filters) (dates []time.Time) {
+	const aDay = 24 * time.Hour
+	first := f.After.Add(time.Millisecond).UTC().Truncate(aDay) // the times of IDs are whole milliseconds
+	last := f.Before.Add(-1).UTC().Truncate(aDay)
+	if f.After.IsZero() || f.Before.IsZero() || last.Sub(first) >= maxNear*aDay {
+		return nil
+	}
+	for date := last; !date.Before(first); date = date.AddDate(0, 0, -1) {
+		dates = append(dates, date)
+	}
+	return dates
+}
+
+// near returns those of the days that exist. It sends no request for a container that the vault knows.
+func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
+	found, forbidden, err := v.ask(ctx, dates, v.containers.day)
+	if forbidden != nil && (v.probing == 0 || len(found) == 0) {
+		return nil, forbidden
+	}
+	return found, err
 }
 
 // dayPlans yields all plans of a day with all their blobs. It merges the listings of all directories, each of

@@ -147,12 +147,14 @@ func (v *Vault) plans(f storage.Filters) directory {
 // planvaultlayout may have open plans without markers, so their plans are listed.
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	markers := directory{v: v, dir: openDir, take: func(*candidate) bool { return true }}
-	candidates := v.inDays(ctx, f, byLayout{marked: markers, unmarked: v.plans(f)})
+	candidates := v.started.search(f, v.inDays(ctx, f, byLayout{marked: markers, unmarked: v.plans(f)}))
 	return v.headAll(candidates, f.Limit, func(p candidate) (candidate, bool) {
 		if !p.marked {
 			return p, true
 		}
-		return v.headOpen(ctx, f, p)
+		p, chosen := v.headOpen(ctx, f, p)
+		v.started.note(p)
+		return p, chosen
 	})
 }
 
@@ -200,7 +202,7 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 		page := blob.MaxPage
 		exact := f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0
 		switch {
-		case isOpen(f.ByStatus):
+		case isOpen(f.ByStatus) && !(onlyNotStarted(f) && nearDates(f) != nil): // a poll looks at new plans only
 			page = markersPage
 		case exact:
 			page = min(4*(f.Limit+1), page)
@@ -228,6 +230,9 @@ func (v *Vault) newScan(from reader, page int) *scan {
 // daysOf lists the days. A scan for a few plans will ask for the minutes of today, unless the filters leave nothing of it, so
 // these are asked for at the same time.
 func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []day, err error) {
+	if dates := nearDates(f); dates != nil {
+		return v.near(ctx, dates)
+	}
 	today := s.now.UTC().Truncate(24 * time.Hour)
 	w, ok := stretch(day{container: v.prefix.day(today), date: today}, f)
 	if !ok || !s.aimed {
@@ -331,6 +336,7 @@ func (d directory) groups(ctx context.Context, w window) (groups []group, err er
 	}
 	for names, err := range d.v.client.ListGroups(ctx, w.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
+			d.v.containers.forget(w.container)
 			return nil, nil // dropped as a whole
 		}
 		if err != nil {
@@ -363,6 +369,7 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 	}
 	for page, err := range d.v.client.List(ctx, w.container, opts) {
 		if blob.Is(err, blob.AbsentContainer) {
+			d.v.containers.forget(w.container)
 			return reading{to: w.to}, nil // dropped as a whole
 		}
 		if err != nil {

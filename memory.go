@@ -3,9 +3,18 @@ package azblob
 import (
 	"context"
 	"crypto/sha256"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // What a vault remembers between its calls, to save requests and to recognise its own writes. Other processes
@@ -58,13 +67,14 @@ func (u *unknownWrites) keep(w write, id string) {
 type containers struct {
 	mu    sync.Mutex
 	known map[string]bool
+	days  map[string]day // those whose layout is known, too
 	// turns are held by the calls that create containers, one for each name. Other calls for the same container
 	// wait for it, or for their contexts.
 	turns map[string]chan struct{}
 }
 
 func newContainers() *containers {
-	return &containers{known: map[string]bool{}, turns: map[string]chan struct{}{}}
+	return &containers{known: map[string]bool{}, days: map[string]day{}, turns: map[string]chan struct{}{}}
 }
 
 // ensure calls create unless the container is known. Concurrent calls wait for the first one and then need
@@ -111,8 +121,110 @@ func (c *containers) learn(name string) {
 	c.known[name] = true
 }
 
+// remember learns that a day exists, and its layout.
+func (c *containers) remember(d day) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known[d.container] = true
+	c.days[d.container] = d
+}
+
+// day returns a day that was remembered.
+func (c *containers) day(name string) (day, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.days[name]
+	return d, ok
+}
+
 func (c *containers) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, name)
+	delete(c.days, name)
+}
+
+// startedPlans are the open plans that a search has seen after their start, by the ETags of their markers. A
+// plan never moves back to NotStarted, and a Create of the same ID writes the marker anew. A search for
+// NotStarted plans therefore leaves them out without looking at them again.
+type startedPlans struct {
+	mu      sync.Mutex
+	markers map[uuid.UUID]startedMarker
+}
+
+type startedMarker struct {
+	etag   string
+	listed time.Time // when the last search that listed it began
+}
+
+const (
+	// maxStarted bounds the memory to about 10 MB. Plans beyond it are looked at by each search.
+	maxStarted = 100_000
+	// startedFor is how long a marker is remembered that no search lists.
+	startedFor = 2 * time.Hour
+)
+
+// search yields the candidates of a search for open plans, without those that are known not to match.
+func (s *startedPlans) search(f storage.Filters, candidates iter.Seq2[candidate, error]) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		began := time.Now()
+		for p, err := range candidates {
+			if err == nil && s.relisted(p, began) && onlyNotStarted(f) {
+				continue
+			}
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+		s.forget(f, began)
+	}
+}
+
+// relisted notes that a search has listed the marker of a candidate, and reports whether the plan is known to
+// have started.
+func (s *startedPlans) relisted(p candidate, began time.Time) bool {
+	if p.marker == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.markers[p.keys.plan]
+	if !ok || m.etag != p.marker.ETag {
+		return false
+	}
+	if m.listed.Before(began) {
+		s.markers[p.keys.plan] = startedMarker{m.etag, began}
+	}
+	return true
+}
+
+// note remembers a candidate that was looked at, if the plan has started.
+func (s *startedPlans) note(p candidate) {
+	if p.marker == nil || p.err != nil || p.result.State.Status == workflow.NotStarted {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.markers == nil {
+		s.markers = map[uuid.UUID]startedMarker{}
+	}
+	if _, ok := s.markers[p.keys.plan]; ok || len(s.markers) < maxStarted {
+		s.markers[p.keys.plan] = startedMarker{p.marker.ETag, time.Now()}
+	}
+}
+
+// forget forgets the markers that a whole search which began at a time has not listed, and those that no
+// search lists any more.
+func (s *startedPlans) forget(f storage.Filters, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.markers, func(id uuid.UUID, m startedMarker) bool {
+		searched := f.Limit == 0 && driver.ChooseID(f, id)
+		return searched && m.listed.Before(began) || began.Sub(m.listed) > startedFor
+	})
+}
+
+// onlyNotStarted reports whether the filters ask for no other status.
+func onlyNotStarted(f storage.Filters) bool {
+	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
 }

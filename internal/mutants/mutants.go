@@ -53,6 +53,17 @@ var mutants = []mutant{
 	{"owner: an epoch needs no owner", "workflow/validate.go", "case p.Owner == uuid.Nil && p.Epoch > 0:", "case p.Owner == uuid.Nil && p.Epoch > 1<<62:", "TestValidateBadPlans"},
 	{"owner: a new plan may have one", "storage/driver/input.go", "if o.Owner != uuid.Nil {", "if o.Owner == uuid.Max {", "TestCheckNewBadPlans"},
 
+	// Polls.
+	{"poll: a marker that was made anew is known", "memory.go", "if !ok || m.etag != p.marker.ETag {", "if !ok {", "TestStartedPlans"},
+	{"poll: a plan that has not started is left out", "memory.go", "p.err != nil || p.result.State.Status == workflow.NotStarted {", "p.err != nil {", "TestPoll"},
+	{"poll: a search for other plans leaves out what has started", "memory.go", "s.relisted(p, began) && onlyNotStarted(f) {", "s.relisted(p, began) {", "TestStartedPlans"},
+	{"poll: what has started is never forgotten", "memory.go", "return searched && m.listed.Before(began) || began.Sub(m.listed) > startedFor", "return searched && m.listed.IsZero()", "TestStartedPlans"},
+	{"poll: a search that may have ended early forgets", "memory.go", "searched := f.Limit == 0 && driver", "searched := driver", "TestStartedPlans"},
+	{"poll: the memory has no bound", "memory.go", "ok || len(s.markers) < maxStarted {", "ok || len(s.markers) >= 0 {", "TestStartedPlans"},
+	{"poll: a dropped day keeps its layout", "lister.go", "d.v.containers.forget(w.container)\n\t\t\treturn reading{to: w.to}, nil", "return reading{to: w.to}, nil", "TestPoll"},
+	{"poll: days without rights are absent", "days.go", "forbidden != nil && (v.probing == 0 || len(found) == 0)", "forbidden != nil && len(found) == 0", "TestNearDays"},
+	{"poll: the first day is left out", "days.go", "first := f.After.Add(time.Millisecond)", "first := f.After.Add(24 * time.Hour)", "TestNearDaysAreThose"},
+
 	// Orders.
 	{"order: the object before the sub-objects", "creator.go", "\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "\tif body, metadata, err := c.object(); err == nil {\n\t\t_, _ = c.v.client.Put(ctx, c.keys.object(), body, metadata, blob.IfNew)\n\t}\n\tif err := c.putParts(ctx); err != nil {\n\t\treturn c.undo(caller, err)\n\t}\n", "TestCrashInCreate|TestTraces"},
 	{"order: Create without a marker", "creator.go", "if err := c.putMarker(ctx); err != nil {", "if err := c.v.ensureContainer(ctx, c.keys.container); err != nil {", "TestCrashInCreate|TestTraces"},

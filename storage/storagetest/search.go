@@ -1,8 +1,10 @@
 package storagetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -27,6 +30,7 @@ func searchPromises() []promise {
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
 		{"pages miss nothing and repeat nothing while plans are written", searchPagesDuringWrites},
 		{"a search by status follows a plan through its life", searchStatus},
+		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
 		{"a search whose service dies is never taken for a short list", searchServiceDies},
 	}, contextPromises("search"))
 }
@@ -43,6 +47,54 @@ func searchInvalid(s *stage) {
 	} {
 		_, err := storage.Collect(s.vault.Search(s.ctx, f))
 		s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
+	}
+}
+
+// searchNew repeats a search on one vault while others create, start, end and delete plans. A vault may
+// remember what it has seen.
+func searchNew(s *stage) {
+	other := s.open()
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	filters := []storage.Filters{
+		{ByStatus: []workflow.Status{workflow.NotStarted}},
+		{ByStatus: []workflow.Status{workflow.NotStarted}, After: midnight.Add(-24 * time.Hour), Before: midnight.Add(48 * time.Hour)},
+	}
+	plans := map[uuid.UUID]*workflow.Plan{}
+	r := rand.New(rand.NewPCG(1, 0))
+	for round := range 40 {
+		ids := slices.SortedFunc(maps.Keys(plans), func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+		if len(ids) < 5 {
+			plan := bare("new")
+			s.must(other.Create(s.ctx, plan))
+			plans[plan.ID] = plan
+		} else {
+			id := ids[r.IntN(len(ids))]
+			plan := plans[id]
+			switch {
+			case plan.State.Status.Final() || r.IntN(4) == 0:
+				s.must(other.Delete(s.ctx, id))
+				again := &workflow.Plan{ID: id, Name: "again"}
+				s.must(other.Create(s.ctx, again))
+				plans[id] = again
+			default:
+				plan.State.Status++ // to Running, or to Completed
+				s.must(other.UpdatePlan(s.ctx, plan))
+			}
+		}
+		var want []uuid.UUID
+		for id, plan := range plans {
+			if plan.State.Status == workflow.NotStarted {
+				want = append(want, id)
+			}
+		}
+		slices.SortFunc(want, driver.NewestFirst)
+		var got []uuid.UUID
+		for _, found := range s.search(s.vault, filters[round%2]) {
+			got = append(got, found.ID)
+		}
+		if !slices.Equal(got, want) {
+			s.Fatalf("round %d: found %v, want %v", round, got, want)
+		}
 	}
 }
 
