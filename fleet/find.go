@@ -165,7 +165,7 @@ func (f *finder) searchAll(ctx context.Context, at time.Time, members map[uuid.U
 	if !complete {
 		return more
 	}
-	f.forget(seen, time.Time{})
+	f.forget(seen, storage.Filters{})
 	f.patience, f.nextFull = 0, at.Add(fullInterval)
 	if f.again {
 		// A request that a departed member sent late may claim a plan after this search.
@@ -179,13 +179,16 @@ func (f *finder) searchNew(ctx context.Context, at time.Time, members map[uuid.U
 	f.nextNew = at.Add(f.n.o.Interval)
 	ctx, cancel := context.WithTimeout(ctx, f.n.o.Interval)
 	defer cancel()
-	yesterday := now.UTC().Truncate(day).Add(-day - time.Millisecond) // exclusive
-	filters := storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}, After: yesterday}
+	today := now.UTC().Truncate(day)
+	filters := storage.Filters{
+		ByStatus: []workflow.Status{workflow.NotStarted},
+		After:    today.Add(-day - time.Millisecond), Before: today.Add(day), // exclusive
+	}
 	seen, complete, more := f.scan(ctx, filters, func(r storage.ListResult) error {
 		return f.consider(ctx, r, members, true)
 	})
 	if complete {
-		f.forget(seen, yesterday)
+		f.forget(seen, filters)
 	}
 	return more
 }
@@ -276,13 +279,13 @@ func unreadable(err error) bool {
 	return errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema) || errors.Is(err, storage.ErrInvalid)
 }
 
-// forget drops the plans that a search from a time on no longer found.
-func (f *finder) forget(seen map[uuid.UUID]bool, after time.Time) {
-	gone := func(id uuid.UUID) bool { return !seen[id] && (after.IsZero() || workflow.Time(id).After(after)) }
+// forget drops the plans that a search within these times no longer found.
+func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
+	gone := func(id uuid.UUID) bool { return !seen[id] && driver.ChooseID(searched, id) }
 	maps.DeleteFunc(f.open, func(id uuid.UUID, c *candidate) bool {
 		return gone(id) && !c.busy && !c.retried && !c.second
 	})
-	if after.IsZero() {
+	if searched.After.IsZero() {
 		maps.DeleteFunc(f.reported, func(id uuid.UUID, _ bool) bool { return id != uuid.Nil && gone(id) && f.open[id] == nil })
 	}
 }
