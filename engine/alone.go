@@ -23,7 +23,7 @@ func (e *Engine) runAlone(ctx context.Context) error {
 	defer func() { _ = plans.Wait() }()
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
-		open, err := e.open(ctx, statuses, unowned)
+		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && !e.known(p.ID) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -51,10 +51,7 @@ func (e *Engine) runAlone(ctx context.Context) error {
 	return nil
 }
 
-func unowned(found storage.ListResult) bool { return found.Owner == uuid.Nil }
-
-// open returns the wanted plans with these statuses that are neither running here nor given up: Running plans
-// first, each group oldest first.
+// open returns the wanted plans with these statuses: Running plans first, each group oldest first.
 func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted func(storage.ListResult) bool) ([]storage.ListResult, error) {
 	var open []storage.ListResult
 	err := e.insist(ctx, func(ctx context.Context) error {
@@ -67,7 +64,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 			var about *storage.Error
 			switch {
 			case f.Err == nil:
-				if wanted(f.Result) && !e.known(f.Result.ID) {
+				if wanted(f.Result) {
 					open = append(open, f.Result)
 				}
 			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:

@@ -223,6 +223,12 @@ func (e *Engine) known(id uuid.UUID) bool {
 	return e.runs[id] != nil || e.left[id]
 }
 
+func (e *Engine) gaveUp(id uuid.UUID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.left[id]
+}
+
 func (e *Engine) idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

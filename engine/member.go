@@ -73,14 +73,20 @@ func (m *member) serve(ctx context.Context) {
 	}
 }
 
-// waitUntilIdle returns when this engine has no plan and the vault has none that the fleet may run.
+// waitUntilIdle returns when this engine has no plan and the vault has none that the fleet is going to run.
 func (m *member) waitUntilIdle(ctx context.Context) {
-	runnable := func(found storage.ListResult) bool {
-		return found.State.Status == workflow.NotStarted || found.Owner != uuid.Nil || m.opts.Fleet.TakeUnclaimed
+	runs := func(p storage.ListResult) bool {
+		switch p.Owner {
+		case uuid.Nil:
+			return p.State.Status == workflow.NotStarted || m.opts.Fleet.TakeUnclaimed
+		case m.node.ID():
+			return !m.gaveUp(p.ID)
+		}
+		return true
 	}
 	for ctx.Err() == nil {
 		if m.idle() {
-			open, err := m.open(ctx, []workflow.Status{workflow.Running, workflow.NotStarted}, runnable)
+			open, err := m.open(ctx, []workflow.Status{workflow.Running, workflow.NotStarted}, runs)
 			if err == nil && len(open) == 0 {
 				return
 			}
