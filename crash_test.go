@@ -441,6 +441,7 @@ type stage struct {
 	world
 	at       time.Time
 	call     func() *call // nil where the shape can't have it
+	number   int          // of the stage in its test; samples of different stages differ by it
 	requests int          // of the call without any fault
 }
 
@@ -488,11 +489,15 @@ func everywhere(t *testing.T, newWorld func() world, scenarios []scenario, shape
 	t.Helper()
 	var runs atomic.Int64
 	t.Cleanup(func() { t.Logf("space: %d runs", runs.Load()) })
+	number := 0
 	for _, s := range scenarios {
 		for _, name := range slices.Sorted(maps.Keys(shapes)) {
+			number++
+			nth := number
 			t.Run(s.name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				if st := s.on(t, newWorld, shapes[name]); st.call != nil {
+					st.number = nth
 					runs.Add(int64(test(t, st)))
 				}
 			})
@@ -524,12 +529,13 @@ func (w world) dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 	return died, err
 }
 
-// crashAt runs a test with a crash before and after each request of the call.
+// crashAt runs a test with a crash before and after each second request of the call. Where requests follow each
+// other, these are all crashes: a crash after a request leaves what one before the next request leaves.
 func crashAt(t *testing.T, st stage, test func(t *testing.T, w world, c *call, err error)) (runs int) {
 	t.Helper()
-	for i, crash := range crashes {
+	for _, crash := range crashes {
 		for _, n := range boundaries(st.requests) {
-			if !sampled(efforttest.Pick(2, 1, 1), i, n) {
+			if !sampled(efforttest.Pick(3, 2, 1), st.number, n) {
 				continue
 			}
 			runs++
@@ -720,9 +726,9 @@ func TestCrashTwice(t *testing.T) {
 		crashAt(t, st, func(t *testing.T, first world, c *call, _ error) {
 			early := c.find(t, first.vault(t))
 			time.Sleep(pastGrace)
-			for i, crash := range crashes {
+			for _, crash := range crashes {
 				for n := 1; ; n++ {
-					if !sampled(2, i, n) {
+					if !sampled(2, st.number, n) {
 						continue
 					}
 					second := first.clone()

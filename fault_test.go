@@ -70,12 +70,12 @@ func everything() []scenario {
 	return slices.Concat(creations, updates, completions, deletions, recoveries, readings)
 }
 
-// faultsAt makes each fault hit requests of the call. The call overcomes it.
-func faultsAt(t *testing.T, st stage, effects []emulator.Effect) (runs int) {
+// faultsAt makes each fault hit one in so many requests of the call. The call overcomes it.
+func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (runs int) {
 	t.Helper()
 	for i, effect := range effects {
 		for _, n := range boundaries(st.requests) {
-			if !sampled(3, i, n) {
+			if !sampled(every, i+st.number, n) {
 				continue
 			}
 			runs++
@@ -100,7 +100,7 @@ func faultsAt(t *testing.T, st stage, effects []emulator.Effect) (runs int) {
 }
 
 func TestFaults(t *testing.T) {
-	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, rideable) })
+	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, 7, rideable) })
 }
 
 // TestCancelled ends the context at each request of each call. The call had no effect or returns ErrUnknown;
@@ -109,7 +109,7 @@ func TestCancelled(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
 		for i, when := range []ending{beforeEffect, afterEffect, withAnswer} {
 			for _, n := range boundaries(st.requests) {
-				if !sampled(2, i, n) {
+				if !sampled(3, i+st.number, n) {
 					continue
 				}
 				runs++
@@ -191,7 +191,7 @@ func TestLateDuplicates(t *testing.T) {
 		}
 		for _, n := range boundaries(st.requests) {
 			for k := range st.requests - n + 3 {
-				if !sampled(3, n, k) {
+				if !sampled(6, n+st.number, k) {
 					continue
 				}
 				runs++
