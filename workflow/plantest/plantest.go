@@ -274,11 +274,15 @@ func Finish(p *workflow.Plan) {
 // are equal. It ignores versions (State.ETag). Requests and responses must have the same types, unless one of
 // the two is raw JSON.
 func Diff(want, got *workflow.Plan) string {
-	a, errA := lines(want)
-	b, errB := lines(got)
+	wanted, errA := tree(want)
+	found, errB := tree(got)
 	if err := errors.Join(errA, errB); err != nil {
 		return "the plans can't be compared: " + err.Error()
 	}
+	if reflect.DeepEqual(wanted, found) {
+		return diffAllTypes(want, got)
+	}
+	a, b := lines(wanted), lines(found)
 	for i := range max(len(a), len(b)) {
 		x, y := lineAt(a, i), lineAt(b, i)
 		if x != y {
@@ -286,6 +290,10 @@ func Diff(want, got *workflow.Plan) string {
 			return fmt.Sprintf("line %d:\n%s\nwant %s\ngot  %s", i+1, strings.Join(a[from:min(i, len(a))], "\n"), x, y)
 		}
 	}
+	return diffAllTypes(want, got)
+}
+
+func diffAllTypes(want, got *workflow.Plan) string {
 	next, stop := iter.Pull2(workflow.Walk(got))
 	defer stop()
 	for o := range workflow.Walk(want) {
@@ -297,7 +305,8 @@ func Diff(want, got *workflow.Plan) string {
 	return ""
 }
 
-func lines(p *workflow.Plan) ([]string, error) {
+// tree returns the plan's JSON without versions.
+func tree(p *workflow.Plan) (any, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -309,8 +318,12 @@ func lines(p *workflow.Plan) ([]string, error) {
 		return nil, err
 	}
 	dropETags(v)
-	text, _ = json.MarshalIndent(v, "", "  ") // v was decoded from JSON
-	return strings.Split(string(text), "\n"), nil
+	return v, nil
+}
+
+func lines(tree any) []string {
+	text, _ := json.MarshalIndent(tree, "", "  ") // it was decoded from JSON
+	return strings.Split(string(text), "\n")
 }
 
 func dropETags(v any) {
