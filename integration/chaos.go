@@ -82,7 +82,9 @@ type fleetFigures struct {
 	Processes int     `json:"processes"`
 	Nodes     int     `json:"nodes"`   // a process that was fenced joins as a new one
 	Removed   int     `json:"removed"` // members
-	Takeovers int     `json:"takeovers"`
+	// Needless counts the removed members that were neither dead nor frozen.
+	Needless  int `json:"needless"`
+	Takeovers int `json:"takeovers"`
 	// Repeated is how often a takeover began again because the former owner wrote.
 	Repeated int `json:"repeated"`
 	// Refused counts the stale writes of owners that were refused.
@@ -115,10 +117,10 @@ func (f fleetFigures) String() string {
 		}
 		return cmp.Or(strings.Join(text, ", "), "none")
 	}
-	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes; %d takeovers (%d begun again), %d stale writes refused, let go: %s; "+
+	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes (%d removed though alive); %d takeovers (%d begun again), %d stale writes refused, let go: %s; "+
 		"from death to resumption %.1f s (p50), %.1f s (p99), %.1f s (longest of %d); %d calls, %d again; %d stop requests, %d faults, %d problems; "+
 		"%d requests, %.0f per node, %.0f per node and hour; violations: %s",
-		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Takeovers, f.Repeated, f.Refused, all(f.LetGo),
+		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Needless, f.Takeovers, f.Repeated, f.Refused, all(f.LetGo),
 		f.Median, f.P99, f.Longest, f.Resumptions, f.Calls, f.Again, f.StopRequests, f.Faults, f.Problems,
 		f.Requests, f.PerNode, f.PerHour, all(f.Violations))
 }
@@ -173,19 +175,21 @@ func (c *chaos) play(ctx context.Context) (err error) {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { c.submit(disturbing) })
 	helpers.Go(func() { c.disturb(disturbing, &helpers) })
-	progress := time.AfterFunc(0, func() {})
-	progress = time.AfterFunc(10*time.Second, func() {
-		c.out.progress(c.measure(started))
-		progress.Reset(10 * time.Second)
+	reporting, hush := context.WithCancel(always)
+	var progress sync.WaitGroup
+	progress.Go(func() {
+		for sleep(reporting, 10*time.Second) == nil {
+			c.out.progress(c.measure(started))
+		}
 	})
-	defer progress.Stop()
 	helpers.Wait()
 
 	c.drain(working)
 	c.rest(working)
 	release()
 	err = nodes.Wait()
-	progress.Stop()
+	hush()
+	progress.Wait()
 	if c.measure(started); err != nil {
 		return err
 	}
@@ -254,6 +258,10 @@ func (c *chaos) hear(s *seat, said notice) {
 		}
 	case removed:
 		f.Removed++
+		_, silent := c.silent[said.Node]
+		if !silent && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.p != nil && s.node == said.Node }) {
+			f.Needless++
+		}
 	case taken:
 		f.Repeated += said.Rounds - 1
 		if said.From != s.node {
@@ -351,7 +359,7 @@ func (c *chaos) submit(ctx context.Context) {
 
 // plan returns the command to create a random plan.
 func (c *chaos) plan(r *rand.Rand) command {
-	return command{Submit: r.Uint64(), Pace: c.cfg.interval / 2}
+	return command{Submit: r.Uint64(), Pace: c.cfg.interval}
 }
 
 // oneOf returns one of the plans that were picked up lately.
@@ -562,12 +570,12 @@ func (c *chaos) measure(started time.Time) fleetFigures {
 
 // judge compares the vault with what the nodes reported, after all of them have left.
 func (c *chaos) judge(ctx context.Context) error {
-	found, _ := c.remains(ctx)
-	there, problems, err := c.inspect(ctx, c.vault, c.order.Grace)
+	there, found, err := c.inspect(ctx, c.vault, c.order.Grace)
 	if err != nil {
 		return err
 	}
-	found = slices.Concat(found, problems, c.ledger.judge(there))
+	remains, _ := c.remains(ctx)
+	found = slices.Concat(found, remains, c.ledger.judge(there))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &c.figures
