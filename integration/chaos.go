@@ -42,9 +42,10 @@ type chaos struct {
 	silent map[uuid.UUID]silence
 	from   map[claim]uuid.UUID // former owners of plans that are being taken
 	recent []uuid.UUID         // plans that were picked up
-	// resumptions are the times from the death or freeze of an owner until another node works on its plan.
-	resumptions []time.Duration
-	stirred     time.Time // when something happened last
+	// resumptions are the times from the death or freeze of an owner until another node works on its plan, and
+	// removals those until its record is removed.
+	resumptions, removals []time.Duration
+	stirred               time.Time // when something happened last
 }
 
 // claim names an epoch of a plan.
@@ -91,22 +92,38 @@ type fleetFigures struct {
 	Refused      int            `json:"refused"`
 	LetGo        map[string]int `json:"letGo"` // plans, by reason
 	StopRequests int            `json:"stopRequests"`
-	Resumptions  int            `json:"resumptions"`
-	// Median, P99 and Longest are the seconds from the death or freeze of an owner to the resumption of a plan.
-	Median   float64  `json:"median"`
-	P99      float64  `json:"p99"`
-	Longest  float64  `json:"longest"`
-	Requests int      `json:"requests"`
-	PerNode  float64  `json:"requestsPerNode"`
-	PerHour  float64  `json:"requestsPerNodeAndHour"`
-	Faults   int      `json:"faults"`
-	Problems int      `json:"problems"`
-	Such     []string `json:"such,omitempty"` // problems
+	// Resumption is the time from the death or freeze of an owner to the resumption of a plan, and Removal the
+	// time until the owner's record is removed.
+	Resumption times    `json:"resumption"`
+	Removal    times    `json:"removal"`
+	Requests   int      `json:"requests"`
+	PerNode    float64  `json:"requestsPerNode"`
+	PerHour    float64  `json:"requestsPerNodeAndHour"`
+	Faults     int      `json:"faults"`
+	Problems   int      `json:"problems"`
+	Such       []string `json:"such,omitempty"` // problems
 
 	Violations map[string]int `json:"violations"`
 	Findings   []finding      `json:"findings,omitempty"`
 
 	nodeHours float64
+}
+
+// times describes some times, in seconds.
+type times struct {
+	N       int     `json:"n"`
+	Median  float64 `json:"median"`
+	P99     float64 `json:"p99"`
+	Longest float64 `json:"longest"`
+}
+
+func timesOf(all []time.Duration) times {
+	sorted := slices.Sorted(slices.Values(all))
+	return times{len(sorted), quantile(sorted, 50), quantile(sorted, 99), quantile(sorted, 100)}
+}
+
+func (t times) String() string {
+	return fmt.Sprintf("%.1f s (p50), %.1f s (p99), %.1f s (longest of %d)", t.Median, t.P99, t.Longest, t.N)
 }
 
 func (f fleetFigures) String() string {
@@ -118,10 +135,10 @@ func (f fleetFigures) String() string {
 		return cmp.Or(strings.Join(text, ", "), "none")
 	}
 	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes (%d removed though alive); %d takeovers (%d begun again), %d stale writes refused, let go: %s; "+
-		"from death to resumption %.1f s (p50), %.1f s (p99), %.1f s (longest of %d); %d calls, %d again; %d stop requests, %d faults, %d problems; "+
+		"from death to resumption %v, to removal %v; %d calls, %d again; %d stop requests, %d faults, %d problems; "+
 		"%d requests, %.0f per node, %.0f per node and hour; violations: %s",
 		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Needless, f.Takeovers, f.Repeated, f.Refused, all(f.LetGo),
-		f.Median, f.P99, f.Longest, f.Resumptions, f.Calls, f.Again, f.StopRequests, f.Faults, f.Problems,
+		f.Resumption, f.Removal, f.Calls, f.Again, f.StopRequests, f.Faults, f.Problems,
 		f.Requests, f.PerNode, f.PerHour, all(f.Violations))
 }
 
@@ -258,8 +275,10 @@ func (c *chaos) hear(s *seat, said notice) {
 		}
 	case removed:
 		f.Removed++
-		_, silent := c.silent[said.Node]
-		if !silent && slices.ContainsFunc(c.seats, func(s *seat) bool { return s.p != nil && s.node == said.Node }) {
+		was, silent := c.silent[said.Node]
+		if silent {
+			c.removals = append(c.removals, time.Since(was.since))
+		} else if slices.ContainsFunc(c.seats, func(s *seat) bool { return s.p != nil && s.node == said.Node }) {
 			f.Needless++
 		}
 	case taken:
@@ -547,8 +566,7 @@ func (c *chaos) now() fleetFigures {
 		}
 	}
 	f.PerNode, f.PerHour = float64(f.Requests)/float64(max(1, f.Processes)), float64(f.Requests)/max(f.nodeHours, 1e-6)
-	sorted := slices.Sorted(slices.Values(c.resumptions))
-	f.Resumptions, f.Median, f.P99, f.Longest = len(sorted), quantile(sorted, 50), quantile(sorted, 99), quantile(sorted, 100)
+	f.Resumption, f.Removal = timesOf(c.resumptions), timesOf(c.removals)
 	return f
 }
 
