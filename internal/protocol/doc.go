@@ -36,7 +36,7 @@
 //   - a node dies, freezes, gives a call up, or starts again under a new ID;
 //   - a node is taken for dead, rightly or wrongly, and its record is removed;
 //   - a request is lost, or takes effect after its call has ended;
-//   - an owner stores a final sub-object again or restarts it.
+//   - an owner stores the entry or a final sub-object again, or restarts a final sub-object.
 //
 // In some situations the plan is deleted, a late request adds a record again, or a process that is not a member
 // updates a sub-object.

@@ -28,7 +28,7 @@ type fleet struct {
 	lateJoins    bool // a request that added a record may arrive late and add it again
 	deletes      bool // the plan is deleted
 	stranger     bool // a process that is not a member updates the first sub-object
-	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are
+	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
 	lacking      fleetSet
 	only         breach // the only promise that is judged; 0 means all
@@ -127,6 +127,7 @@ type lateRequests struct {
 	parts  [mostShared][final + 1]epoch // by the status that they store
 	takes  [firstNode + mostNodes]epoch // claims and takes, by the owner that they store
 	end    epoch                        // a final entry
+	again  bool                         // the entry as it is, once more
 	object bool                         // a final object
 }
 
@@ -137,6 +138,7 @@ type fleetNode struct {
 	at     activity
 	epoch  epoch
 	match  bool // its version of the entry is the stored one
+	again  bool // it has sent the entry once more, for example because the plan is to stop
 	held   [mostShared]held
 }
 
@@ -158,6 +160,7 @@ const (
 	sendsTake
 	fences
 	works
+	stops       // an update was refused; what is in flight ends
 	sendsEnd    // the final entry is under way
 	sendsObject // the final object is under way
 	sendsUnmark
@@ -181,7 +184,7 @@ const (
 	unread   knowledge = iota
 	current            // its version is the stored one
 	outdated           // it is not, and the node does not know it
-	refuted            // an update met a conflict
+	refuted            // its update was refused
 )
 
 type sending uint8
@@ -275,6 +278,7 @@ const (
 	fleetFenceOwn                       // F5
 	fleetFenceMatch                     // F7
 	fleetWorkMatch                      // F7
+	fleetPlanMatch                      // F7
 	fleetVersions                       // F7
 	fleetUnknownClaim                   // F8
 	fleetUnknownTake                    // F8
@@ -318,6 +322,7 @@ func (r fleetRule) String() string {
 		fleetFenceOwn:      "F5: a node goes on with a plan of its own without a new epoch and fence",
 		fleetFenceMatch:    "F7: a fence names no versions",
 		fleetWorkMatch:     "F7: an owner's updates name no versions",
+		fleetPlanMatch:     "F7: an owner's updates of the plan name no versions",
 		fleetVersions:      "F7: others' updates name no versions",
 		fleetUnknownClaim:  "F8: a claim that was refused after an unknown attempt counts as done",
 		fleetUnknownTake:   "F8: a take that was refused after an unknown attempt counts as done",

@@ -78,13 +78,13 @@ func (f *fleet) putPart(st *fleetState, k int, to status, e epoch, by int, knows
 	st.late.parts[k] = [final + 1]epoch{}
 }
 
-// putEntry stores the entry.
-func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows bool) {
+// putEntry stores the entry. Only its owner stores it again in the same epoch.
+func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again bool) {
 	was := st.entry
 	f.breaks(st, lostUpdate, !knows)
 	f.breaks(st, formerOwner, e.epoch < st.fenced)
 	f.breaks(st, finalChanged, was.status == final)
-	f.breaks(st, twoOwners, was.status == running && e.status == running && e.epoch <= was.epoch)
+	f.breaks(st, twoOwners, was.status == running && e.status == running && e.epoch <= was.epoch && !again)
 	for _, p := range st.parts[:f.parts] {
 		f.breaks(st, openParts, e.status == final && p.there && p.status != final)
 	}
@@ -98,7 +98,12 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows bool) {
 			st.nodes[j].match = false
 		}
 	}
-	st.late.takes, st.late.end = [firstNode + mostNodes]epoch{}, 0
+	st.late.dropEntry()
+}
+
+// dropEntry drops the requests for the entry, which would be refused.
+func (l *lateRequests) dropEntry() {
+	l.takes, l.end, l.again = [firstNode + mostNodes]epoch{}, 0, false
 }
 
 // putObject stores the final object.
@@ -124,14 +129,19 @@ func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
 	for o, e := range st.late.takes {
 		if e > 0 {
 			next := st
-			f.putEntry(&next, sharedEntry{status: running, owner: owner(o), epoch: e - 1}, nowhere, true)
+			f.putEntry(&next, sharedEntry{status: running, owner: owner(o), epoch: e - 1}, nowhere, true, false)
 			yield(move{-1, -1, "a late claim or take takes effect", false}, next)
 		}
 	}
 	if e := st.late.end; e > 0 {
 		next := st
-		f.putEntry(&next, sharedEntry{status: final, epoch: e - 1}, nowhere, true)
+		f.putEntry(&next, sharedEntry{status: final, epoch: e - 1}, nowhere, true, false)
 		yield(move{-1, -1, "a late final entry takes effect", false}, next)
+	}
+	if st.late.again {
+		next := st
+		f.putEntry(&next, st.entry, nowhere, true, true)
+		yield(move{-1, -1, "a late update of the plan takes effect", false}, next)
 	}
 	if st.late.object {
 		next := st
@@ -159,7 +169,8 @@ func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
 			st.stranger.is = outdated
 		}
 	case n == f.parts+1:
-		st.entry, st.late.takes, st.late.end = sharedEntry{}, [firstNode + mostNodes]epoch{}, 0
+		st.entry = sharedEntry{}
+		st.late.dropEntry()
 		for i := range st.nodes {
 			st.nodes[i].match = false
 		}
@@ -251,6 +262,8 @@ func (f *fleet) leave(st *fleetState, i int) {
 		st.late.takes[o] = older(st.late.takes[o], n.epoch+1)
 	case n.at == sendsEnd:
 		st.late.end = older(st.late.end, n.epoch+1)
+	case n.again:
+		st.late.again = true
 	case n.at == sendsObject:
 		st.late.object = st.object != noObject
 	}
@@ -266,9 +279,9 @@ func (f *fleet) leave(st *fleetState, i int) {
 // drop ends what a node does for the plan when it has nothing in flight that can take effect.
 func drop(n *fleetNode) { *n = fleetNode{dead: n.dead, record: n.record} }
 
-// inFlight reports whether updates of sub-objects are in flight.
+// inFlight reports whether updates are in flight.
 func (n *fleetNode) inFlight() bool {
-	return slices.ContainsFunc(n.held[:], func(h held) bool { return h.sent != nothing })
+	return n.again || slices.ContainsFunc(n.held[:], func(h held) bool { return h.sent != nothing })
 }
 
 // knows reports whether the node knows that of a sub-object.
@@ -304,7 +317,7 @@ func (f *fleet) act(st fleetState, i int, yield func(move, fleetState)) {
 		f.read(st, i, yield)
 	case sendsClaim, sendsTake, sendsEnd:
 		f.store(st, i, yield)
-	case fences, works:
+	case fences, works, stops:
 		f.work(st, i, yield)
 	case sendsObject:
 		if st.object == noObject {
@@ -426,7 +439,7 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		e.status = final
 		what = "its final entry takes effect"
 	}
-	f.putEntry(&st, e, i, n.match)
+	f.putEntry(&st, e, i, n.match, false)
 	n.match = true
 	f.stored(&st, i)
 	yield(move{i, -1, what, true}, st)
@@ -481,10 +494,9 @@ func (f *fleet) fence(st *fleetState, i int) {
 	}
 }
 
-// work yields the steps of a fence and of an owner.
+// work yields the steps of a fence, of an owner, and of an owner that stops.
 func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 	was := &st.nodes[i]
-	stops := was.knows(refuted)
 	for k := range f.parts {
 		h := was.held[k]
 		next := st
@@ -492,13 +504,9 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 		switch {
 		case h.sent != nothing:
 			what := f.answer(&next, i, k)
-			if n.at == fences {
-				f.fence(&next, i)
-			} else if n.knows(refuted) && !n.inFlight() {
-				drop(n)
-			}
+			f.answered(&next, i)
 			yield(move{i, k, what, true}, next)
-		case was.at == fences || stops:
+		case was.at != works:
 		case h.again:
 			if st.parts[k].there {
 				n.held[k] = held{is: current, status: st.parts[k].status}
@@ -516,11 +524,41 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 			}
 		}
 	}
-	allFinal := !slices.ContainsFunc(was.held[:f.parts], func(h held) bool { return h.status != final })
-	if was.at == works && !stops && !was.inFlight() && allFinal || was.at == works && f.lacks(fleetPartsFirst) {
-		was.at = sendsEnd
-		was.held = [mostShared]held{}
+	f.again(st, i, yield)
+	open := slices.ContainsFunc(was.held[:f.parts], func(h held) bool { return h.status != final })
+	if was.at == works && (!was.inFlight() && !open || f.lacks(fleetPartsFirst)) {
+		was.at, was.again, was.held = sendsEnd, false, [mostShared]held{}
 		yield(move{i, -1, "sends the final entry", true}, st)
+	}
+}
+
+// again yields the steps of an owner that stores the entry once more.
+func (f *fleet) again(st fleetState, i int, yield func(move, fleetState)) {
+	n := &st.nodes[i]
+	switch {
+	case n.again && st.entry.there && (n.match || f.lacks(fleetPlanMatch)):
+		e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
+		f.putEntry(&st, e, i, n.match, true)
+		n.match, n.again = true, false
+		f.answered(&st, i)
+		yield(move{i, -1, "updates the plan", true}, st)
+	case n.again:
+		n.match, n.again, n.at = false, false, stops
+		f.answered(&st, i)
+		yield(move{i, -1, "meets a conflict at the entry", true}, st)
+	case n.at == works && !f.bound:
+		n.again = true
+		yield(move{i, -1, "sends the plan again", false}, st)
+	}
+}
+
+// answered continues a node after an answer.
+func (f *fleet) answered(st *fleetState, i int) {
+	switch n := &st.nodes[i]; {
+	case n.at == fences:
+		f.fence(st, i)
+	case n.at == stops && !n.inFlight():
+		drop(n)
 	}
 }
 
@@ -535,7 +573,7 @@ func (f *fleet) answer(st *fleetState, i, k int) string {
 	}
 	if p.there && (h.is == current || unconditional) || !p.there && f.lacks(fleetNeverCreates) {
 		to := h.target(n.at)
-		f.putPart(st, k, to, n.epoch, i, h.is == current, n.at == works)
+		f.putPart(st, k, to, n.epoch, i, h.is == current, n.at != fences)
 		*h = held{is: current, status: to}
 		return "stores"
 	}
@@ -551,6 +589,9 @@ func (f *fleet) answer(st *fleetState, i, k int) string {
 	case f.lacks(fleetConflictTakes) && n.at == works && st.entry.owner == firstNode+owner(i) && st.entry.epoch == n.epoch:
 		*h = held{is: outdated, again: true}
 		return "meets a conflict and finds the entry its own"
+	}
+	if n.at == works {
+		n.at = stops
 	}
 	return "meets a conflict"
 }
@@ -583,7 +624,7 @@ func (f *fleet) check(st *fleetState) string {
 
 // owns reports whether the node believes that it owns the plan, and can still write.
 func (n *fleetNode) owns() bool {
-	return (n.at == fences || n.at == works || n.at == sendsEnd) && (n.match || n.knows(current))
+	return (n.at == fences || n.at == works || n.at == stops || n.at == sendsEnd) && (n.match || n.knows(current))
 }
 
 // ended reports whether the plan needs no work any more.
@@ -626,17 +667,16 @@ func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
 // doom forgets what a node knows when nothing that it does can take effect any more. The node learns that by
 // itself; until then it makes no difference.
 func (f *fleet) doom(n *fleetNode) {
-	useful := func(h held) bool { return h.is == current && h.sent != nothing }
 	switch n.at {
 	case readsPlan, sendsClaim, sendsTake, sendsEnd:
 		if !n.match {
 			drop(n)
 		}
 	case fences:
-		for k := range n.held[:f.parts] {
-			if h := &n.held[k]; h.is == outdated && h.sent != nothing {
-				*h = held{is: refuted}
-			}
+		refused := func(h held) bool { return h.is == refuted || h.is == outdated && h.sent != nothing }
+		if slices.ContainsFunc(n.held[:f.parts], refused) {
+			n.match = false
+			f.keepInFlight(n)
 		}
 	case works:
 		for k := range n.held[:f.parts] {
@@ -645,22 +685,28 @@ func (f *fleet) doom(n *fleetNode) {
 				h.status, h.sent = running, update // it will be refused, whatever it is
 			}
 		}
+		n.again = n.again || !n.match && !f.bound // the same
 		if !n.match && !n.knows(current) {
 			drop(n)
 		}
+	case stops:
+		n.again = n.again && n.match
+		n.match = n.again
+		f.keepInFlight(n)
 	case sendsObject, sendsUnmark:
 		n.epoch = 0
 	}
-	if n.knows(refuted) {
-		n.match = false
-		for k := range n.held[:f.parts] {
-			if h := &n.held[k]; !useful(*h) {
-				*h = held{is: refuted}
-			}
+}
+
+// keepInFlight forgets what a node knows except what is in flight and may take effect.
+func (f *fleet) keepInFlight(n *fleetNode) {
+	for k := range n.held[:f.parts] {
+		if h := &n.held[k]; h.is != current || h.sent == nothing {
+			*h = held{is: refuted}
 		}
-		if !slices.ContainsFunc(n.held[:f.parts], useful) {
-			drop(n)
-		}
+	}
+	if !n.again && !n.knows(current) {
+		drop(n)
 	}
 }
 
@@ -725,6 +771,7 @@ func (n *fleetNode) key() uint64 {
 	put(uint8(n.at), 4)
 	put(uint8(n.epoch), 5)
 	flag(n.match)
+	flag(n.again)
 	for _, h := range n.held {
 		put(uint8(h.is), 2)
 		put(uint8(h.status), 2)

@@ -134,6 +134,7 @@ var fleetNeeds = map[fleetRule]struct {
 	fleetFenceOwn:      {fleet{nodes: 2, parts: 1}, actionRerun},
 	fleetFenceMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetWorkMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetPlanMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetVersions:      {fleet{nodes: 2, parts: 1, stranger: true}, lostUpdate},
 	fleetUnknownClaim:  {fleet{nodes: 2, parts: 1}, twoOwners},
 	fleetUnknownTake:   {fleet{nodes: 2, parts: 1}, formerOwner},
