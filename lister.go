@@ -187,6 +187,7 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 	if err != nil {
 		return failed(p.keys.entry(), err)
 	}
+	p.entry = &blob.Item{Properties: entry}
 	if chosen = p.choose(f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil {
 		return p, chosen
 	}

@@ -198,9 +198,11 @@ func (s *startedPlans) relisted(p candidate, began time.Time) bool {
 	return true
 }
 
-// note remembers a candidate that was looked at, if the plan has started.
+// note remembers a candidate that was looked at, if the plan has started. An entry that is older than the
+// marker belongs to an earlier plan of this ID, whose remains are being removed.
 func (s *startedPlans) note(p candidate) {
-	if p.marker == nil || p.err != nil || p.result.State.Status == workflow.NotStarted {
+	if p.marker == nil || p.entry == nil || p.err != nil ||
+		p.result.State.Status == workflow.NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {
 		return
 	}
 	s.mu.Lock()

@@ -19,7 +19,7 @@ func TestStartedPlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s startedPlans
 		open := func(id uuid.UUID, etag string, status workflow.Status) candidate {
-			c := candidate{planBlobs: planBlobs{keys: prefix("p").plan(id), marker: &blob.Item{Properties: blob.Properties{ETag: etag}}}}
+			c := candidate{planBlobs: planBlobs{keys: prefix("p").plan(id), marker: &blob.Item{Properties: blob.Properties{ETag: etag}}, entry: &blob.Item{}}}
 			c.result.State.Status = status
 			return c
 		}
@@ -87,8 +87,13 @@ func TestStartedPlans(t *testing.T) {
 		broken.err = storage.ErrCorrupt
 		unmarked := open(old, "3", workflow.Running)
 		unmarked.marker = nil
-		expect("what can't be known", search(polls, broken, unmarked), running, old)
-		expect("is looked at again", search(polls, broken, unmarked), running, old)
+		earlier := open(fresh, "1", workflow.Completed)
+		earlier.marker.LastModified = now
+		absent := open(fresh, "1", workflow.Completed)
+		absent.entry = nil
+		for range 2 {
+			expect("what can't be known", search(polls, broken, unmarked, earlier, absent), running, old, fresh, fresh)
+		}
 
 		for i := range maxStarted {
 			s.markers[idOf(uint64(i))] = startedMarker{"1", time.Now()}

@@ -55,7 +55,8 @@ var mutants = []mutant{
 
 	// Polls.
 	{"poll: a marker that was made anew is known", "memory.go", "if !ok || m.etag != p.marker.ETag {", "if !ok {", "TestStartedPlans"},
-	{"poll: a plan that has not started is left out", "memory.go", "p.err != nil || p.result.State.Status == workflow.NotStarted {", "p.err != nil {", "TestPoll"},
+	{"poll: a plan that has not started is left out", "memory.go", "p.result.State.Status == workflow.NotStarted || p.entry", "p.entry", "TestPoll"},
+	{"poll: the entry of an earlier plan counts", "memory.go", "NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {", "NotStarted {", "TestStartedPlans"},
 	{"poll: a search for other plans leaves out what has started", "memory.go", "s.relisted(p, began) && onlyNotStarted(f) {", "s.relisted(p, began) {", "TestStartedPlans"},
 	{"poll: what has started is never forgotten", "memory.go", "return searched && m.listed.Before(began) || began.Sub(m.listed) > startedFor", "return searched && m.listed.IsZero()", "TestStartedPlans"},
 	{"poll: a search that may have ended early forgets", "memory.go", "searched := f.Limit == 0 && driver", "searched := driver", "TestStartedPlans"},
