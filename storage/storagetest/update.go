@@ -38,6 +38,7 @@ func updatePromises() []promise {
 		{"requests and responses at the limits come back", updateAtTheLimits},
 		{"an update of a deleted plan is ErrNotFound and restores nothing", updateDeleted},
 		{"sub-objects move to any status, forward and back", updateAnyStatus},
+		{"a plan keeps its owner and epoch, and a former owner's versions are refused after a fence", updateOwner},
 		{"plans only move forward, and a final status stays", updateForwardOnly},
 		{"a final status stores the whole plan as it is given", updateFinal},
 		{"a final plan can be stored again", updateFinalAgain},
@@ -49,6 +50,47 @@ func updatePromises() []promise {
 		{"a death leaves a whole plan, with or without the update, and Recovery keeps it", updateDeath},
 		{"another update finishes an interrupted update to a final status", updateFinalDeath},
 	}, contextPromises("update"))
+}
+
+// updateOwner claims a plan, and takes it on another node while the first owner goes on.
+func updateOwner(s *stage) {
+	plan := s.create(allKinds())
+	shows := func() {
+		s.Helper()
+		for _, v := range []storage.Vault{s.vault, s.open()} {
+			s.shows(v, plan)
+			found := s.search(v, storage.Filters{ByStatus: []workflow.Status{plan.State.Status}})
+			if len(found) != 1 {
+				s.Fatalf("%d plans are %s", len(found), plan.State.Status)
+			}
+			s.agrees("Search by status", plan, found[0])
+		}
+	}
+	shows()
+	plan.Owner, plan.Epoch = node, 1
+	s.runs(plan)
+	shows()
+	s.updateEachKind(plan)
+	shows()
+
+	former, v := plan, s.open()
+	plan = s.read(v, plan.ID)
+	plan.Owner, plan.Epoch = workflow.NewV7(), 2
+	s.must(v.UpdatePlan(s.ctx, plan))
+	for _, o := range workflow.Parts(plan) {
+		s.must(storage.Update(s.ctx, v, o))
+	}
+	for o := range workflow.Walk(former) {
+		o.Header().State.Status = workflow.Completed
+		s.refuses(storage.ErrConflict, s.vault, o)
+	}
+	shows()
+	plan.Epoch = 1 << 62
+	s.must(v.UpdatePlan(s.ctx, plan))
+	shows()
+	s.must(finishParts(s.ctx, v, plan))
+	s.must(complete(s.ctx, v, plan))
+	shows()
 }
 
 func updateNewVersion(s *stage) {
