@@ -29,6 +29,9 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // Search yields the plans that match the filters, newest first, as List does. Plans are found by ID with two requests each,
 // all at once. Those that are NotStarted or Running are found by their markers, with one or two requests each. Other filters
 // are applied to a listing of what After, Before and BeforeID leave.
+//
+// Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days apart, they cost
+// one listing for each day, and do not look again at plans that this vault has seen after their start.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := driver.CheckFilters(filters); err != nil {
 		return nil, opError("Search", uuid.Nil, err)

@@ -19,7 +19,7 @@ type Observer struct {
 	Request func(Request)
 	// Retry is called when a try of a request has failed, before the wait for the next one.
 	Retry func(Retried)
-	// Commit is called when a write of a plan or a sub-object has become durable.
+	// Commit is called when a write of a plan, a sub-object, a member or a stop request has become durable.
 	Commit func(Commit)
 	// Conflict is called when a write met a version that its caller does not know.
 	Conflict func(Conflict)
@@ -60,7 +60,8 @@ type Retried struct {
 // Commit is a write that has become durable.
 type Commit struct {
 	// Op is the vault's method.
-	Op   string
+	Op string
+	// Plan is uuid.Nil for the record of a member.
 	Plan uuid.UUID
 	// Took is how long the method took.
 	Took time.Duration
@@ -69,7 +70,8 @@ type Commit struct {
 // Conflict is a write that met a version that its caller does not know.
 type Conflict struct {
 	// Op is the vault's method.
-	Op   string
+	Op string
+	// Plan is uuid.Nil for the record of a member.
 	Plan uuid.UUID
 	Err  error
 }
