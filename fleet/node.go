@@ -129,8 +129,9 @@ func (n *Node) renewed(version string) {
 
 // Leave removes the node from the fleet. Other nodes take its plans over when they look at the members next,
 // within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
-// with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. If ctx
-// ends before, others remove the record after the TTL. Calling Leave again is allowed.
+// with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. Give ctx a
+// deadline: in an outage Leave goes on trying until ctx ends. Others then remove the record after the TTL.
+// Calling Leave again is allowed.
 func (n *Node) Leave(ctx context.Context) error {
 	n.end(ErrLeft)
 	n.loops.Wait() // their requests have ended with the node's context

@@ -186,7 +186,11 @@ func join(t testing.TB, p fleet.Store, o fleet.Options) *fleet.Node {
 	t.Helper()
 	n, err := fleet.Join(t.Context(), p, o)
 	must(t, err)
-	t.Cleanup(func() { _ = n.Leave(context.WithoutCancel(t.Context())) }) // it fails if the process was killed
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		_ = n.Leave(ctx) // it fails if the process was killed
+	})
 	return n
 }
 
