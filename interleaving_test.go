@@ -996,6 +996,7 @@ func spaces() (list []space) {
 	}
 	list = append(list, recoverySpaces()...)
 	list = append(list, rivalSpaces()...)
+	list = append(list, takeovers()...)
 	return list
 }
 
