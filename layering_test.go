@@ -100,7 +100,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"fleet":                   {"storage", "storage/driver", "workflow"},
 		"engine":                  {"fleet", "plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"engine", "plugins"},
-		"examples/engine/view":    {"engine", "workflow"},
+		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "integration", "bench", "examples", "cmd"}

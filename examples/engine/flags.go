@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type config struct {
 	submit           bool
 	serve            bool
 	poll             time.Duration
+	node             string
+	interval, ttl    time.Duration
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -34,11 +37,14 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.endpoint, "endpoint", "", "keep the plans in an account, at the blob endpoint `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
 	f.StringVar(&c.msi, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
 	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string (`text`)")
-	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; only one engine may work on it at a time")
+	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; only one engine may work on it at a time, unless all have -node")
 	f.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one, or continue an open plan of the same name")
 	f.BoolVar(&c.submit, "submit", false, "store the plan for the running engine or the next one, and exit")
 	f.BoolVar(&c.serve, "serve", false, "wait for submitted plans until an interrupt")
 	f.DurationVar(&c.poll, "poll", time.Second, "`time` between searches for new plans")
+	f.StringVar(&c.node, "node", "", "join the fleet of the processes that share the vault, under this `name`, and release a service of this name")
+	f.DurationVar(&c.interval, "interval", 2*time.Second, "with -node, the `time` between heartbeats and between searches for plans")
+	f.DurationVar(&c.ttl, "ttl", 6*time.Second, "with -node, the `time` without a heartbeat after which the others take a node's plans over")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -55,6 +61,12 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, errors.New("-data must name a folder")
 	case c.submit && c.serve:
 		return c, errors.New("-submit and -serve are mutually exclusive")
+	case c.node == "" && (given["node"] || given["interval"] || given["ttl"]):
+		return c, errors.New("-interval and -ttl need -node, and -node needs a name")
+	case strings.Trim(c.node, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || len(c.node) > 20:
+		return c, fmt.Errorf("-node %q: a name has at most 20 lower-case letters, digits and hyphens", c.node)
+	case c.node != "" && c.submit:
+		return c, errors.New("-submit and -node are mutually exclusive")
 	case c.poll <= 0:
 		return c, fmt.Errorf("-poll must be positive, not %v", c.poll)
 	}

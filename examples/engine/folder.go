@@ -20,6 +20,7 @@ import (
 type folder struct {
 	path string
 	say  func(string)
+	net  *http.Transport
 
 	mu     sync.Mutex
 	to     policy.Transporter
@@ -37,7 +38,7 @@ const (
 
 // openFolder serves the emulator in a folder, or finds the process that does.
 func openFolder(path string, say func(string)) (*folder, error) {
-	f := &folder{path: path, say: say}
+	f := &folder{path: path, say: say, net: &http.Transport{MaxIdleConnsPerHost: 64}}
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 100) {
 		if err := f.find(nil); err == nil || time.Now().After(end) {
 			return f, err
@@ -79,7 +80,7 @@ func (f *folder) find(failed policy.Transporter) error {
 		if addressErr != nil {
 			return err // no other process serves the folder
 		}
-		f.to = remote(address)
+		f.to = remote{address: string(address), RoundTripper: f.net}
 		return nil
 	}
 	if f.port, err = server.Listen("127.0.0.1:0"); err == nil {
@@ -99,6 +100,7 @@ func (f *folder) find(failed policy.Transporter) error {
 func (f *folder) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.net.CloseIdleConnections()
 	if f.server == nil {
 		return nil
 	}
@@ -116,12 +118,15 @@ func (f *folder) shut(server *emulator.Server) error {
 
 // remote is a transport to the emulator at an address. All processes sign for the same account, and the
 // signature does not cover the host.
-type remote string
+type remote struct {
+	address string
+	http.RoundTripper
+}
 
 func (r remote) Do(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	req.URL.Host, req.Host = string(r), ""
-	return http.DefaultTransport.RoundTrip(req)
+	req.URL.Host, req.Host = r.address, ""
+	return r.RoundTrip(req)
 }
 
 // replaceFile writes a file such that no process reads half of it.

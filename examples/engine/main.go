@@ -5,11 +5,15 @@
 //	go run ./examples/engine -plan FILE               a plan from JSON
 //	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the running process or to the next one
 //	go run ./examples/engine -serve                   waits for plans until an interrupt
+//	go run ./examples/engine -node NAME               beside others with other names, which share the plans
 //	go run ./examples/engine -endpoint URL            on an account, with the identity that azidentity finds
 //	go run ./examples/engine -connection-string TEXT
 //
 // The first interrupt lets running actions finish and leaves the plans to the next start. A second interrupt
 // ends the process at once. It loses nothing: actions that were running are rerun.
+//
+// Processes with -node are a fleet: kill one, and the others take its plans over. Without an account they share
+// the emulator in the folder of -data. One of them serves it, and if that one is killed, another one does.
 //
 // Only flags choose an account; environment variables don't. NO_COLOR turns colours off.
 //
@@ -25,6 +29,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +38,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/examples/engine/view"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -60,6 +66,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitMisuse
 	}
 	plan := release(newVersion(time.Now()))
+	if c.node != "" {
+		plan = releaseOf(c.node, newVersion(time.Now()))
+	}
 	if c.planFile != "" {
 		if plan, err = readPlan(c.planFile); err != nil {
 			for problem := range strings.Lines(err.Error()) {
@@ -112,7 +121,11 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 		return false, err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	e, err := engine.New(o, o.reg, engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()})
+	opts := engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()}
+	if c.node != "" {
+		opts.Fleet = &fleet.Options{Name: c.node, Interval: c.interval, TTL: c.ttl, Observer: v.FleetObserver()}
+	}
+	e, err := engine.New(o.Vault, o.reg, opts)
 	if err != nil {
 		return false, err
 	}
@@ -123,11 +136,15 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 		fmt.Fprintf(stdout, "submitted plan %s, %q, to %s\n", plan.ID, plan.Name, o.title)
 		return true, nil
 	}
-	if o.beside {
-		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, another -data has a vault of its own", c.data)
+	if o.beside && c.node == "" {
+		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, -node shares its work, another -data has a vault of its own", c.data)
 	}
 	v.Say("plans are in " + o.title)
-	v.Say(fmt.Sprintf("to see it survive: kill -9 %d, and then the same command again", os.Getpid()))
+	if c.node == "" {
+		v.Say(fmt.Sprintf("to see it survive: kill -9 %d, and then the same command again", os.Getpid()))
+	} else {
+		v.Say(fmt.Sprintf("to see the others take over: kill -9 %d, while the same command with another name runs beside it", os.Getpid()))
+	}
 	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
 		return false, err
 	}
@@ -135,10 +152,15 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 		v.Say("waiting for plans, until an interrupt")
 	}
 	v.Start()
+	if c.node != "" {
+		defer lookAtFleet(ctx, o.Vault, c.interval, v)()
+	}
 	err = e.Run(ctx)
 	done = v.End()
 	switch {
 	case err != nil:
+	case ctx.Err() != nil && c.node != "":
+		fmt.Fprintln(stdout, "interrupted: the other nodes go on from here, or the same command does")
 	case ctx.Err() != nil:
 		fmt.Fprintln(stdout, "interrupted: the same command goes on from here")
 	case done && c.planFile == "":
@@ -147,11 +169,38 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 	return done, err
 }
 
+// lookAtFleet shows the members of the fleet and their plans until the returned function is called.
+func lookAtFleet(ctx context.Context, store fleet.Store, interval time.Duration, v *view.View) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for ctx.Err() == nil {
+			roster, err := store.Roster(ctx)
+			var running []storage.ListResult
+			if err == nil {
+				running, err = storage.Collect(store.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
+			}
+			if err == nil {
+				v.Fleet(roster.Members, running)
+			}
+			select {
+			case <-time.After(interval):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		looking.Wait()
+	}
+}
+
 // startUp limits the time to search for open plans and to store the new one.
 const startUp = 30 * time.Second
 
 // submitUnlessOpen stores the plan, unless the engine continues an earlier one: any open plan instead of the
-// built-in plan, or an open plan of the same name instead of a plan from a file.
+// built-in plan, an open release of the same service instead of a node's, or an open plan of the same name
+// instead of a plan from a file.
 func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
 	if c.serve && c.planFile == "" {
 		return nil // other processes submit the plans
@@ -171,7 +220,11 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 		case found.Err != nil:
 			return found.Err
 		}
-		if c.planFile == "" || found.Result.Name == plan.Name {
+		name := found.Result.Name
+		switch {
+		case c.planFile != "" && name == plan.Name,
+			c.planFile == "" && c.node == "",
+			c.planFile == "" && strings.HasPrefix(name, "release "+c.node+" "):
 			return nil
 		}
 	}

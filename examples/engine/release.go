@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/planvault/azblob/examples/engine/plugins"
@@ -28,6 +29,30 @@ func release(version string) *workflow.Plan {
 			{Name: "clean up", When: workflow.Always, Actions: []*workflow.Action{shell("remove leftovers", "sleep 1; rm -f cache binary.txt", 1)}},
 		}},
 	}
+}
+
+// releaseOf is the release of a service of its own, so that several can run at once.
+func releaseOf(service, version string) *workflow.Plan {
+	p := release(version)
+	p.Name = "release " + service + " " + version
+	for o := range workflow.Walk(p) {
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			continue
+		}
+		switch r := a.Req.(type) {
+		case plugins.CommandRequest:
+			r.Run = fmt.Sprintf("mkdir -p %s && cd %s && { %s; }", service, service, r.Run)
+			a.Req = r
+		case plugins.FileRequest:
+			r.Path = service + "/" + r.Path
+			a.Req = r
+		case plugins.HTTPRequest:
+			r.URL = strings.Replace(r.URL, "/regions/", "/regions/"+service+"/", 1)
+			a.Req = r
+		}
+	}
+	return p
 }
 
 // releaseBlocks are the blocks of the release.

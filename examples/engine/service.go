@@ -5,11 +5,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"time"
 )
 
 // service is the service that the built-in plan releases: regions that each run a version. It keeps them in
-// files, so it survives the process as a real service would.
+// files, so it survives the process as a real service would, and all processes see the same.
 type service struct {
 	root *os.Root
 }
@@ -19,7 +20,7 @@ func (s service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.routes().
 func (s service) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /regions/{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /regions/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		version, err := s.root.ReadFile(r.PathValue("name"))
 		if err != nil {
 			http.Error(w, "no such region", http.StatusNotFound)
@@ -27,8 +28,11 @@ func (s service) routes() *http.ServeMux {
 		}
 		_, _ = w.Write(version)
 	})
-	mux.HandleFunc("PUT /regions/{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("PUT /regions/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		version, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
+		if err == nil {
+			err = s.root.MkdirAll(path.Dir(r.PathValue("name")), 0o755)
+		}
 		if err == nil {
 			err = s.root.WriteFile(r.PathValue("name"), version, 0o644) // a repetition does no harm
 		}

@@ -54,8 +54,9 @@ const (
 	linesOnly  // one line for each child of the plan
 )
 
-// render draws trees for a terminal of the given columns and lines, with as much detail as fits.
-func render(trees []*tree, width, height int, now time.Time) []string {
+// render draws trees, and the lines of others below them, for a terminal of the given columns and lines, with
+// as much detail as fits.
+func render(trees []*tree, others []line, width, height int, now time.Time) []string {
 	var lines []line
 	for d := everything; d <= linesOnly; d++ {
 		lines = lines[:0]
@@ -66,6 +67,7 @@ func render(trees []*tree, width, height int, now time.Time) []string {
 			}
 			lines = append(lines, t.lines(with, width, now)...)
 		}
+		lines = append(lines, others...)
 		if len(lines) < height {
 			break
 		}
@@ -87,6 +89,9 @@ func (t *tree) lines(d detail, width int, now time.Time) []line {
 		t.root.state.Status.String(), seconds(t.root.took(now)),
 		bar(done, all, t.root.state.Status == workflow.Completed, min(24, width/4)), fmt.Sprintf("%d of %d actions", done, all),
 	}, "  ")}
+	if t.epoch > 0 {
+		title.note += fmt.Sprintf("  epoch %d", t.epoch)
+	}
 	if t.reason != workflow.NoFailure {
 		title.note += "  " + t.reason.String()
 	}

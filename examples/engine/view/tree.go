@@ -23,6 +23,7 @@ type tree struct {
 	resumed            bool
 	doneBefore, cutOff int
 	left               error // why the engine left the plan
+	epoch              int64 // 0 without a fleet
 }
 
 // node is an object of a plan.
@@ -56,7 +57,7 @@ func (g group) String() string {
 }
 
 func newTree(p *workflow.Plan) *tree {
-	t := &tree{name: plain(p.Name), nodes: map[uuid.UUID]*node{}, resumed: p.State.Status != workflow.NotStarted}
+	t := &tree{name: plain(p.Name), nodes: map[uuid.UUID]*node{}, epoch: p.Epoch}
 	for o, parent := range workflow.Walk(p) {
 		n := &node{kind: o.Kind(), name: nameOf(o)}
 		if parent == nil {
@@ -74,6 +75,8 @@ func newTree(p *workflow.Plan) *tree {
 		}
 		t.nodes[*o.Header().ID] = n
 		t.note(o)
+		// A plan that its node has just claimed is Running, and nothing of it has begun.
+		t.resumed = t.resumed || n.state.Status != workflow.NotStarted && (parent != nil || p.Epoch == 0)
 	}
 	for _, n := range t.nodes {
 		slices.SortStableFunc(n.children, func(a, b *node) int { return a.turn() - b.turn() })
@@ -207,5 +210,9 @@ func plain(text string) string {
 
 // leftAsItStands says why the engine left the plan.
 func (t *tree) leftAsItStands() string {
-	return fmt.Sprintf("%s is left as it stands (%v): the next start goes on with it", t.name, t.left)
+	next := "the next start goes on with it"
+	if t.epoch > 0 {
+		next = "another node goes on with it"
+	}
+	return fmt.Sprintf("%s is left as it stands (%v): %s", t.name, t.left, next)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type View struct {
 	byID  map[uuid.UUID]*tree // running and ended plans
 	// troubled is set after a problem that belongs to no plan in trees.
 	troubled bool
+	fleet    others
 
 	said  int // lines above the picture
 	drawn int // lines of the present picture
@@ -47,12 +49,12 @@ type View struct {
 
 // New returns a view that writes to w: pictures for a terminal of the given size, or lines if size is nil.
 func New(w io.Writer, size func() (width, height int)) *View {
-	return &View{w: w, size: size, now: time.Now, byID: map[uuid.UUID]*tree{}, stop: make(chan struct{})}
+	return &View{w: w, size: size, now: time.Now, byID: map[uuid.UUID]*tree{}, fleet: newOthers(), stop: make(chan struct{})}
 }
 
 // Observer returns the observer that feeds the view.
 func (v *View) Observer() engine.Observer {
-	return engine.Observer{PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem, Draining: v.draining}
+	return engine.Observer{Joined: v.joined, PickedUp: v.pickedUp, Changed: v.changed, Left: v.left, Problem: v.problem, Draining: v.draining}
 }
 
 // Start begins to draw if there is a terminal.
@@ -129,7 +131,7 @@ func (v *View) draw(text string) {
 	b.WriteString("\r\x1b[J" + text)
 	b.WriteString("\x1b[?7l") // cuts lines that are too wide instead of wrapping them
 	width, height := v.size()
-	lines := render(v.trees, width, height-min(v.said, mostSaid), v.now()) // the last lines said stay visible
+	lines := render(v.trees, v.fleet.lines(), width, height-min(v.said, mostSaid), v.now()) // the last lines said stay visible
 	for _, l := range lines {
 		if v.Plain {
 			l = styles.ReplaceAllString(l, "")
@@ -171,7 +173,11 @@ func (v *View) pickedUp(p *workflow.Plan) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := newTree(p)
-	v.trees = append(v.trees, t)
+	if before := v.byID[p.ID]; before != nil {
+		v.trees[slices.Index(v.trees, before)] = t // taken again
+	} else {
+		v.trees = append(v.trees, t)
+	}
 	v.byID[p.ID] = t
 	if !t.resumed {
 		_, all := t.progress()
@@ -179,7 +185,7 @@ func (v *View) pickedUp(p *workflow.Plan) {
 		return
 	}
 	_, all := t.progress()
-	text := fmt.Sprintf("picked up plan %s: %d of %d actions done", t.name, t.doneBefore, all)
+	text := fmt.Sprintf("picked up plan %s%s: %d of %d actions done", t.name, v.fleet.origin(p), t.doneBefore, all)
 	switch {
 	case t.cutOff == 1:
 		text += ", 1 was running and runs again"

@@ -10,7 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
@@ -105,7 +107,7 @@ func TestRender(t *testing.T) {
 `},
 	} {
 		t.Run(fmt.Sprintf("%d by %d", test.width, test.height), func(t *testing.T) {
-			lines := render([]*tree{newTree(sample())}, test.width, test.height, noon)
+			lines := render([]*tree{newTree(sample())}, nil, test.width, test.height, noon)
 			got := colours.ReplaceAllString(strings.Join(lines, "\n")+"\n", "")
 			if got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
@@ -119,7 +121,7 @@ func TestRenderFits(t *testing.T) {
 	trees := []*tree{newTree(sample()), newTree(sample())}
 	for width := 0; width < 120; width += 7 {
 		for height := range 40 {
-			lines := render(trees, width, height, noon)
+			lines := render(trees, nil, width, height, noon)
 			if len(lines) > max(1, height-1) {
 				t.Errorf("%d lines in %d by %d", len(lines), width, height)
 			}
@@ -161,6 +163,68 @@ re lease is Failed after 12s, BlockFailed
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestFleet checks what the view says of a fleet: its members, plans that are claimed or taken over, with their
+// epochs, and those of other nodes.
+func TestFleet(t *testing.T) {
+	var out bytes.Buffer
+	v := New(&out, nil)
+	v.now = func() time.Time { return noon }
+	a, b, gone := workflow.NewV7(), workflow.NewV7(), workflow.NewV7()
+	v.Observer().Joined(b)
+	members := []storage.Member{{ID: b, Name: "b"}, {ID: a, Name: "a\n"}}
+	v.Fleet(members, nil)
+	v.Fleet(members, nil) // the same is not said again
+	taken := sample()
+	taken.Epoch = 2
+	v.FleetObserver().Taken(t.Context(), fleet.Takeover{Plan: taken.ID, From: a})
+	v.Observer().PickedUp(taken)
+	claimed := sample()
+	claimed.Epoch = 1
+	for o := range workflow.Walk(claimed) {
+		if o.Kind() != workflow.KindPlan {
+			*o.Header().State = workflow.State{}
+		}
+	}
+	v.Observer().PickedUp(claimed)
+	v.Observer().PickedUp(taken) // again, after a conflict
+	v.Fleet(members[:1], []storage.ListResult{
+		{Name: "mine", Owner: b, Epoch: 1},
+		{Name: "its", Owner: gone, Epoch: 3, State: workflow.State{Status: workflow.Running}},
+		{Name: "alone", State: workflow.State{Status: workflow.Running}},
+	})
+	want := `members of the fleet: a , b (this node)
+picked up plan re lease from a  (epoch 2): 3 of 6 actions done, 1 was running and runs again
+new plan re lease: 6 actions
+picked up plan re lease from a  (epoch 2): 3 of 6 actions done, 1 was running and runs again
+members of the fleet: b (this node)
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	lines := render(v.trees, v.fleet.lines(), 100, 7, noon)
+	got := colours.ReplaceAllString(strings.Join(lines, "\n")+"\n", "")
+	want = `▶ re lease  Running  12s  ████████████░░░░░░░░░░░░  3 of 6 actions  epoch 2
+  – bypass checks  2.0s  no, so it goes on  (1 of 1)
+  ▶ continuous checks  12s  healthy
+  ✓ build  2.0s  (1 of 1)
+  ▶ roll out  12s  install  (1 of 3)
+  9 more lines do not fit
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	lines = render(v.trees, v.fleet.lines(), 100, 40, noon)
+	got = colours.ReplaceAllString(strings.Join(lines[len(lines)-2:], "\n")+"\n", "")
+	want = "▶ its  on node " + gone.String() + ", epoch 3\n▶ alone  on an engine without a fleet\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	v.Observer().Left(taken.ID, fleet.ErrFenced)
+	if !strings.HasSuffix(out.String(), "another node goes on with it\n") {
+		t.Errorf("%s", out.String())
 	}
 }
 

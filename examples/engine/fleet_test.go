@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestFleet lets three processes share plans and the emulator in a folder. Again and again it kills a process
+// that is at work, with SIGKILL, also the one that serves the emulator. Every plan is Completed at the end, and
+// no action that was Completed runs again.
+func TestFleet(t *testing.T) {
+	f := &fleetOfProcesses{survival: newSurvival(t), events: make(chan event, 1<<20)}
+	for i := range 3 {
+		f.start(fmt.Sprint("node-", i))
+	}
+	for range efforttest.Pick(2, 2, 30) {
+		f.submit()
+		victim := f.atWork(1 + f.rand.IntN(150))
+		f.stop(victim, os.Kill)
+		f.lookBeside()
+		f.start(victim.name)
+	}
+	for !f.lookBeside() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, n := range f.nodes {
+		f.stop(n, os.Interrupt)
+	}
+	f.look()
+	f.check()
+	close(f.events)
+	for e := range f.events {
+		f.note(e)
+	}
+	if f.takeovers == 0 {
+		t.Error("no plan was taken over")
+	}
+	t.Logf("%d plans, %d takeovers, %d actions Completed, of which %d ran more than once", f.plans, f.takeovers, len(f.completed), f.repeated())
+}
+
+// fleetOfProcesses is a vault that several processes share.
+type fleetOfProcesses struct {
+	*survival
+	nodes     map[string]*nodeProcess
+	events    chan event
+	takeovers int
+}
+
+// nodeProcess is a process of a fleet.
+type nodeProcess struct {
+	name   string
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	read   chan struct{} // closed when all its output is
+}
+
+// event is a line that a process printed.
+type event struct {
+	*nodeProcess
+	line string
+}
+
+func (f *fleetOfProcesses) start(name string) {
+	f.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	args := append([]string{engineProcess, "-serve", "-node", name, "-interval", "1s", "-ttl", "3s"}, f.args...)
+	n := &nodeProcess{name: name, cmd: exec.Command(program, args...), read: make(chan struct{})}
+	n.cmd.Stderr = &n.stderr
+	stdout, err := n.cmd.StdoutPipe()
+	if err == nil {
+		err = n.cmd.Start()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = n.cmd.Process.Kill() })
+	go func() {
+		defer close(n.read)
+		for in := bufio.NewScanner(stdout); in.Scan(); {
+			f.events <- event{n, in.Text()}
+		}
+	}()
+	if f.nodes == nil {
+		f.nodes = map[string]*nodeProcess{}
+	}
+	f.nodes[name] = n
+}
+
+// stop ends a process with a signal.
+func (f *fleetOfProcesses) stop(n *nodeProcess, signal os.Signal) {
+	f.t.Helper()
+	if err := n.cmd.Process.Signal(signal); err != nil {
+		f.t.Fatalf("%s ended by itself: %s", n.name, n.stderr.String())
+	}
+	<-n.read
+	_ = n.cmd.Wait()
+}
+
+// atWork returns the process that has made the nth transition of an action from now on.
+func (f *fleetOfProcesses) atWork(n int) *nodeProcess {
+	f.t.Helper()
+	tooLong := time.After(time.Minute)
+	for {
+		select {
+		case e := <-f.events:
+			f.note(e)
+			if !strings.Contains(e.line, " / ") || f.nodes[e.name] != e.nodeProcess {
+				continue // not an action, or of a process that is dead
+			}
+			if n--; n <= 0 {
+				return e.nodeProcess
+			}
+		case <-tooLong:
+			f.t.Fatal("nothing happens for a minute")
+		}
+	}
+}
+
+func (f *fleetOfProcesses) note(e event) {
+	if strings.HasPrefix(e.line, "picked up plan ") && strings.Contains(e.line, " from node") {
+		f.takeovers++
+	}
+}
+
+// lookBeside reads the plans while processes run them. It reports whether all are Completed.
+func (s *survival) lookBeside() (through bool) {
+	s.t.Helper()
+	through = true
+	s.onVault(func(ctx context.Context, v *azblob.Vault) {
+		completed := map[uuid.UUID]bool{}
+		listed, err := v.List(ctx, 0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for l := range listed {
+			if l.Err != nil {
+				s.t.Fatal(l.Err)
+			}
+			plan, err := v.Read(ctx, l.Result.ID)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			through = through && plan.State.Status == workflow.Completed
+			for o := range workflow.Walk(plan) {
+				if a, ok := o.(*workflow.Action); ok && a.State.Status == workflow.Completed {
+					completed[a.ID] = true
+				}
+			}
+		}
+		runs := s.runs() // read after the plans: all runs of the completed actions are in it
+		for id := range completed {
+			if before, known := s.completed[id]; known && before != runs[id] {
+				s.t.Errorf("action %s was Completed, and ran %d times more", id, runs[id]-before)
+			}
+			s.completed[id] = runs[id]
+		}
+	})
+	return through
+}
+
+// TestFolderOutlivesItsServer lets the process that serves the emulator end. Another one serves it, at its next
+// request, and a third one finds it there.
+func TestFolderOutlivesItsServer(t *testing.T) {
+	data := t.TempDir()
+	var said []string
+	member := func() *opened {
+		o, err := open(t.Context(), config{data: data, prefix: "engine"}, func(text string) { said = append(said, text) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	first, second, third := member(), member(), member()
+	if first.beside || !second.beside || !third.beside {
+		t.Error("the first does not serve the others")
+	}
+	plan := manyActions("plan")
+	if err := first.Create(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	address, err := os.ReadFile(filepath.Join(data, addressFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, addressFile), address, 0o600); err != nil { // as after SIGKILL
+		t.Fatal(err)
+	}
+	for _, o := range []*opened{second, third} {
+		if there, err := o.Exists(t.Context(), plan.ID); err != nil || !there {
+			t.Errorf("%v, %v", there, err)
+		}
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "this one serves it now") {
+		t.Errorf("said %q", said)
+	}
+	for _, o := range []*opened{third, second} {
+		if err := o.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(data, addressFile)); !os.IsNotExist(err) {
+		t.Errorf("the address is left: %v", err)
+	}
+}
