@@ -67,10 +67,16 @@ func (d *diary) create(t *testing.T, server *emulator.Server) *workflow.Plan {
 // start runs all plans, for an hour at most. It returns what the engine reported.
 func (d *diary) start(t *testing.T, vault storage.Vault, reg *registry.Register) error {
 	t.Helper()
+	var mu sync.Mutex
 	var errs []error
+	report := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	}
 	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true, Observer: engine.Observer{
-		Left:    func(_ uuid.UUID, err error) { errs = append(errs, err) },
-		Problem: func(err error) { errs = append(errs, err) },
+		Left:    func(_ uuid.UUID, err error) { report(err) },
+		Problem: report,
 	}})
 	if err != nil {
 		t.Fatal(err)

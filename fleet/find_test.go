@@ -250,13 +250,14 @@ func TestUnreadablePlans(t *testing.T) {
 					t.Errorf("the first plan is %s", plan.ID)
 				}
 				time.Sleep(3 * time.Hour)
+				synctest.Wait() // the node is idle
 				if len(errs) != 1 || !errors.Is(errs[0], bad) {
 					t.Errorf("%v in %s: the errors are %v", bad, where, errs)
 				}
 				if where == "Read" && broken.reads > 5 {
 					t.Errorf("%v: the plan was read %d times", bad, broken.reads)
 				}
-				broken.err = nil // somebody repairs it
+				broken.healed.Store(true) // somebody repairs it
 				if plan := within(t, found, time.Hour+time.Minute); plan.ID != damaged {
 					t.Errorf("the plan after the repair is %s", plan.ID)
 				}
@@ -268,14 +269,15 @@ func TestUnreadablePlans(t *testing.T) {
 // damagedPlan is a store with one plan that can't be read.
 type damagedPlan struct {
 	*process
-	id    uuid.UUID
-	where string
-	err   error
-	reads int
+	id     uuid.UUID
+	where  string
+	err    error
+	healed atomic.Bool
+	reads  int
 }
 
 func (d *damagedPlan) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if id == d.id && d.err != nil && d.where == "Read" {
+	if id == d.id && !d.healed.Load() && d.where == "Read" {
 		d.reads++
 		return nil, &storage.Error{Op: "Read", Plan: id, Err: d.err}
 	}
@@ -284,7 +286,7 @@ func (d *damagedPlan) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 
 func (d *damagedPlan) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	found, err := d.process.Search(ctx, f)
-	if err != nil || d.err == nil || d.where != "Search" {
+	if err != nil || d.healed.Load() || d.where != "Search" {
 		return found, err
 	}
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,19 +274,23 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 	a := join(t, first, fleet.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var mu sync.Mutex
 	calls, met := 0, false
 	first.on(func(ctx context.Context, op string, do func() error) error {
 		if op == "RenewMember" || op == "Roster" || op == "RemoveMember" {
 			return do()
 		}
+		mu.Lock()
 		calls++
-		if met && how == "dies" {
+		hit, dead := calls == nth, met && how == "dies"
+		met = met || hit
+		mu.Unlock()
+		if dead {
 			return unavailable(op)
 		}
-		if calls != nth {
+		if !hit {
 			return do()
 		}
-		met = true
 		if after {
 			_ = do()
 		}
