@@ -21,16 +21,25 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 )
 
-// startServer is azuritetest.Start, which this package cannot import.
-func startServer(t *testing.T, opts ...Option) *Server {
+// needsAzurite skips a test with -short, or if Azurite is not installed. In CI it must be.
+func needsAzurite(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts Azurite")
 	}
-	s, err := Start(t.Context(), opts...)
-	if errors.Is(err, ErrNotInstalled) && os.Getenv("CI") != "true" {
+	dir, err := folder()
+	if err == nil {
+		err = installed(dir)
+	}
+	if err != nil && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
+}
+
+// startServer is azuritetest.Start, which this package cannot import.
+func startServer(t *testing.T, opts ...Option) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +98,17 @@ func checkGone(t *testing.T, s *Server) {
 	}
 }
 
+// TestStart runs two servers at once. One is closed, the other crashes.
 func TestStart(t *testing.T) {
+	needsAzurite(t)
 	t.Setenv("AZURITE_ACCOUNTS", "other:a2V5") // must not matter
-	s := startServer(t)
+	s, withOAuth := startServer(t), startServer(t, WithOAuth())
+	if s.URL() == withOAuth.URL() {
+		t.Fatalf("both are at %s", s.URL())
+	}
+	testOAuth(t, withOAuth)
+	testCrash(t, withOAuth)
+
 	client := sharedKeyClient(t, s)
 	put(t, client)
 	get(t, client)
@@ -109,18 +126,6 @@ func TestStart(t *testing.T) {
 	checkGone(t, s)
 }
 
-func TestStartTwoAtOnce(t *testing.T) {
-	a, b := startServer(t), startServer(t)
-	if a.URL() == b.URL() {
-		t.Fatalf("both are at %s", a.URL())
-	}
-	put(t, sharedKeyClient(t, a))
-	put(t, sharedKeyClient(t, b))
-	if err := errors.Join(a.Close(), b.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 type tokenCredential struct{}
 
 func (tokenCredential) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -128,8 +133,9 @@ func (tokenCredential) GetToken(context.Context, policy.TokenRequestOptions) (az
 	return azcore.AccessToken{Token: Token(expires), ExpiresOn: expires}, nil
 }
 
-func TestWithOAuth(t *testing.T) {
-	s := startServer(t, WithOAuth())
+// testOAuth uses a server with tokens and with the key.
+func testOAuth(t *testing.T, s *Server) {
+	t.Helper()
 	client, err := azblob.NewClient(s.URL(), tokenCredential{}, &azblob.ClientOptions{
 		ClientOptions: policy.ClientOptions{Transport: s.HTTPClient()},
 	})
@@ -170,15 +176,11 @@ func TestWithOAuth(t *testing.T) {
 			t.Errorf("%s token: status %s, want %d", name, resp.Status, test.want)
 		}
 	}
-
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkGone(t, s)
 }
 
-func TestCloseAfterCrash(t *testing.T) {
-	s := startServer(t)
+// testCrash kills a server. Close reports it.
+func testCrash(t *testing.T, s *Server) {
+	t.Helper()
 	if err := s.proc.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +193,7 @@ func TestCloseAfterCrash(t *testing.T) {
 }
 
 func TestStartCanceled(t *testing.T) {
-	startServer(t) // skips if not installed
+	needsAzurite(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
