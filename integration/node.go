@@ -186,7 +186,12 @@ func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 				Heartbeat: func(_ context.Context, err error) {
 					if err == nil {
 						n.report(notice{What: beat})
+					} else {
+						n.report(notice{What: problem, Error: "heartbeat: " + oneLine(err)})
 					}
+				},
+				Failed: func(_ context.Context, doing string, err error) {
+					n.report(notice{What: problem, Error: doing + ": " + oneLine(err)})
 				},
 				Removed: func(_ context.Context, m storage.Member) { n.report(notice{What: removed, Node: m.ID}) },
 				Taken: func(_ context.Context, t fleet.Takeover) {
