@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -74,4 +75,48 @@ func TestCostOfAFleet(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCostOfATake counts the requests and round trips of a takeover, whose owner the node has to ask for.
+func TestCostOfATake(t *testing.T) {
+	const latency = 20 * time.Millisecond
+	for _, c := range []int{1, 8, 64} {
+		for _, actions := range efforttest.Pick([]int{1, 60}, []int{1, 60}, []int{1, 60, 1000}) {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(emulator.WithLatency(latency))
+				v := onEmulator(t, server, azblob.WithConcurrency(c))
+				p := plantest.Sized(1, actions, 1)
+				if err := v.Create(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				p.State.Status, p.State.Start = workflow.Running, time.Now().UTC()
+				p.Owner, p.Epoch = workflow.NewV7(), 1
+				if err := v.UpdatePlan(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				node, err := fleet.Join(t.Context(), v, fleet.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.ResetRequests()
+				began := time.Now()
+				taken, err := node.Take(t.Context(), p.ID)
+				if err != nil || taken.Epoch != 2 {
+					t.Fatal(taken, err)
+				}
+				n := len(workflow.Parts(p))
+				requests, trips := len(server.Requests()), int(time.Since(began)/latency)
+				t.Logf("%d sub-objects, %d at a time: %d requests, %d round trips", n, c, requests, trips)
+				if most := 2*n + 4; requests > most {
+					t.Errorf("%d sub-objects: %d requests, want at most %d", n, requests, most)
+				}
+				if most := 4 + 2*ceil(n, c); trips > most {
+					t.Errorf("%d sub-objects, %d at a time: %d round trips, want at most %d", n, c, trips, most)
+				}
+				if err := node.Leave(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
 }
