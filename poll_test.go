@@ -129,6 +129,7 @@ func TestCostOfAPoll(t *testing.T) {
 			ids, requests := poll(t, server, v)
 			lists := requests[emulator.ListBlobs]
 			delete(requests, emulator.ListBlobs)
+			t.Logf("round %d, %d running: %v and %d listings", round, len(open), requests, lists)
 			if len(ids) > 0 || !maps.Equal(requests, want) || lists > 2+ceil(n, 5000)+1 {
 				t.Errorf("round %d, %d running: found %d with %v and %d listings", round, len(open), len(ids), requests, lists)
 			}
