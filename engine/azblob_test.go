@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -67,21 +68,27 @@ func (d *diary) create(t *testing.T, server *emulator.Server) *workflow.Plan {
 // start runs all plans, for an hour at most. It returns what the engine reported.
 func (d *diary) start(t *testing.T, vault storage.Vault, reg *registry.Register) error {
 	t.Helper()
+	return d.work(t.Context(), t, vault, reg, nil)
+}
+
+func (d *diary) work(ctx context.Context, t *testing.T, vault storage.Vault, reg *registry.Register, member *fleet.Options) error {
+	t.Helper()
 	var mu sync.Mutex
 	var errs []error
-	report := func(err error) {
+	note := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		errs = append(errs, err)
 	}
-	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true, Observer: engine.Observer{
-		Left:    func(_ uuid.UUID, err error) { report(err) },
-		Problem: report,
+	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true, Fleet: member, Observer: engine.Observer{
+		Left:    func(_ uuid.UUID, err error) { note(err) },
+		Problem: note,
 	}})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return nil
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(time.Hour, cancel).Stop()
 	err = e.Run(ctx)
@@ -176,6 +183,50 @@ func engineDies(t *testing.T, n int, crash emulator.Effect) (requests int) {
 	if err := d.start(t, next, reg); err != nil {
 		t.Error(err)
 	}
+	d.wantDone(t, server, p, 1)
+	return requests
+}
+
+// TestMemberDiesAtEachRequest lets a member of a fleet die at its first request, at its second and so on,
+// before and after that took effect. Another one brings the plan to its end within two minutes.
+func TestMemberDiesAtEachRequest(t *testing.T) {
+	var all int
+	synctest.Test(t, func(t *testing.T) { all = memberDies(t, 1<<30, emulator.Crash()) })
+	if all < 20 {
+		t.Errorf("the member makes only %d requests", all)
+	}
+	for _, crash := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
+		for n := 1; n <= all; n += efforttest.Pick(9, 4, 1) {
+			t.Run(fmt.Sprint(crash, " ", n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { memberDies(t, n, crash) })
+			})
+		}
+	}
+}
+
+// memberDies lets a member die at its nth request, and returns how many it made.
+func memberDies(t *testing.T, n int, crash emulator.Effect) (requests int) {
+	d, server := &diary{}, emulator.New()
+	p := d.create(t, server)
+	dying := server.Transport()
+	death := emulator.On().Nth(n).Do(crash)
+	dying.Inject(death)
+	ctx, end := context.WithCancel(t.Context())
+	began := time.Now()
+	var first sync.WaitGroup
+	vault, reg := d.onEmulator(t, server, azblob.WithTransport(dying), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+	first.Go(func() { _ = d.work(ctx, t, vault, reg, &fleet.Options{Name: "dying"}) })
+	time.Sleep(time.Second)
+	other, reg2 := d.onEmulator(t, server)
+	if err := d.work(t.Context(), t, other, reg2, &fleet.Options{Name: "other"}); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 2*time.Minute {
+		t.Errorf("the plan ended after %v", took)
+	}
+	end()
+	first.Wait()
+	requests = death.Seen()
 	d.wantDone(t, server, p, 1)
 	return requests
 }

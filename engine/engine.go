@@ -179,9 +179,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // joins again as a new node.
 func (e *Engine) Run(ctx context.Context) error {
 	e.recoverPlans(ctx)
-	e.mu.Lock()
-	clear(e.left)
-	e.mu.Unlock()
+	e.forgetLeft()
 	running, end := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -221,6 +219,13 @@ func (e *Engine) known(id uuid.UUID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.runs[id] != nil || e.left[id]
+}
+
+// forgetLeft lets all plans be picked up again.
+func (e *Engine) forgetLeft() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.left)
 }
 
 func (e *Engine) gaveUp(id uuid.UUID) bool {

@@ -34,6 +34,7 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 			continue
 		}
 		m := &member{Engine: e, node: node}
+		e.forgetLeft()
 		e.opts.Observer.Joined(node.ID())
 		m.serve(ctx)
 		if node.Context().Err() == nil {

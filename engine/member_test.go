@@ -384,7 +384,7 @@ func TestShutdownHandsOver(t *testing.T) {
 func TestStopElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		p := long("a", "b", "never")
+		p := plan(block("b", sequence("s", do(job{Name: "a", For: 15 * time.Second}), second("never"))))
 		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"))}}
 		s.create(p)
 		owner := s.join("owner", engine.Options{})
@@ -428,6 +428,38 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 		<-dying.ended
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
 			t.Errorf("ran %v\n%s", s.ran, outline(got))
+		}
+	})
+}
+
+// TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.
+// Their plugin is cancelled, and the next owner runs them again.
+func TestFencedWhileStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := plan(block("b", sequence("s", do(job{Name: "a", For: 15 * time.Second}), second("never"))))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, do(job{Name: "d", For: time.Minute}))}}
+		s.create(p)
+		e := s.join("a", engine.Options{})
+		time.Sleep(time.Second)
+		if err := fleet.Stop(t.Context(), s.store.Open(s.reg), p.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second) // d runs
+		store := s.store.Open(s.reg)
+		roster, err := store.Roster(t.Context())
+		if err == nil {
+			err = store.RemoveMember(t.Context(), roster.Members[0].ID, roster.Members[0].Version)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.wait(t, 1)
+		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["d"] != 2 || s.done["d"] != 1 || s.ran["never"] > 0 {
+			t.Errorf("epoch %d, ran %v, done %v\n%s", got.Epoch, s.ran, s.done, outline(got))
+		}
+		if !errors.Is(e.left[p.ID], fleet.ErrFenced) || len(e.nodes) != 2 {
+			t.Errorf("left with %v by the nodes %v", e.left, e.nodes)
 		}
 	})
 }

@@ -514,6 +514,63 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
+// TestRequestsInFlightEnd checks that a refused write does not cancel the write of another action, and that the
+// engine waits for it.
+func TestRequestsInFlightEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		b := block("b", sequence("s1", do(job{Name: "refused", For: 2 * time.Second})), sequence("s2", second("slow")))
+		b.Concurrency = 2
+		s.create(plan(b))
+		var slow error
+		v := s.vault(func(o workflow.Object, update func() error) error {
+			switch ended := o.Header().State.Status.Final(); {
+			case ended && nameOf(o) == "refused":
+				return errKilled
+			case ended && nameOf(o) == "slow":
+				time.Sleep(10 * time.Second)
+				slow = update()
+				return slow
+			}
+			return update()
+		})
+		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if slow != nil || time.Since(s.began) < 11*time.Second {
+			t.Errorf("the write ended with %v after %v", slow, time.Since(s.began))
+		}
+	})
+}
+
+// TestRecoveryEachHour checks that an engine calls Recovery at its start and each hour.
+func TestRecoveryEachHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		v := &recoveries{Vault: s.store.Open(s.reg)}
+		e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Minute)
+		defer cancel()
+		if err := e.Run(ctx); err != nil || v.calls != 3 {
+			t.Errorf("%v after %d calls", err, v.calls)
+		}
+	})
+}
+
+// recoveries counts calls of Recovery.
+type recoveries struct {
+	storage.Vault
+	calls int
+}
+
+func (r *recoveries) Recovery(ctx context.Context) error {
+	r.calls++
+	return r.Vault.Recovery(ctx)
+}
+
 // TestSubmitLostAnswer checks that a plan is stored once if the outcome of its Create is unknown.
 func TestSubmitLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
