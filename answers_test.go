@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -85,12 +86,10 @@ func eachMethod(t *testing.T, test func(t *testing.T, m method, server *emulator
 // TestAnswersOfProxies lets a portal answer in place of the service for a whole call. No method believes it,
 // and the error names the host and its answer.
 func TestAnswersOfProxies(t *testing.T) {
+	efforttest.NotShort(t, "each error is a case of one goroutine")
 	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
-		for i, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
+		for _, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
 			for _, effect := range []emulator.Effect{emulator.Foreign(status, "text/html", portal), emulator.Foreign(status, "text/html", portal).Applied()} {
-				if testing.Short() && i%3 != 0 {
-					continue // the race detector needs fewer
-				}
 				v := faulty(t, server.Clone(), emulator.On().Do(effect))
 				err := m.call(t.Context(), v, plan)
 				if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) != m.writes && m.name != "Create" && m.name != "Delete" {
@@ -177,6 +176,7 @@ func TestOutagesAreToldOfAtOnce(t *testing.T) {
 // TestErrorsAreOneLine checks errors of all kinds. Their text has no line breaks, monotonic times or secrets.
 // Where a request was sent, the text names the account's host.
 func TestErrorsAreOneLine(t *testing.T) {
+	efforttest.NotShort(t, "each error is a case of one goroutine")
 	oneLine := func(t *testing.T, err error, asked bool) {
 		t.Helper()
 		if err == nil {
@@ -309,9 +309,7 @@ func TestDeleteWhereBatchesAreRefused(t *testing.T) {
 // TestSharedAccessSignatureOnAzurite deletes with a shared access signature. Azurite answers its batches with
 // 500.
 func TestSharedAccessSignatureOnAzurite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: the emulator does the same in TestDeleteWhereBatchesAreRefused")
-	}
+	efforttest.NotShort(t, "the emulator does the same in TestDeleteWhereBatchesAreRefused")
 	connectionString := azurite.Get(t).ConnectionString()
 	client, err := service.NewClientFromConnectionString(connectionString, nil)
 	if err != nil {

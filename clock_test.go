@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -66,9 +67,7 @@ func representative(nth int) (chosen []scenario) {
 // day changes. The outcome is the same as with equal clocks, because the protocol uses the service's clock
 // alone.
 func TestClocks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: these are crashes and faults once more, ten times over")
-	}
+	efforttest.NotShort(t, "these are crashes and faults once more, ten times over")
 	effects := []emulator.Effect{emulator.LostAnswer(), emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second)}
 	try := func(name string, newWorld func() world, scenarios []scenario) {
 		t.Run(name, func(t *testing.T) {

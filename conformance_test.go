@@ -46,9 +46,7 @@ func TestConformance(t *testing.T) {
 		}, metamorphic.Cases()...)
 	})
 	t.Run("azurite", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("left out by -short: the race detector sees the same cases on the emulator")
-		}
+		efforttest.NotShort(t, "the race detector sees the same cases on the emulator")
 		connectionString := azurite.Get(t).ConnectionString()
 		storagetest.Run(t, storagetest.Harness{
 			New:      func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -175,9 +176,7 @@ var sizes = []func() *workflow.Plan{
 
 // TestCost compares the requests of each operation, and its round trips in virtual time, with the table.
 func TestCost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: requests are the same under the race detector")
-	}
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	const latency = time.Second
 	for _, plan := range sizes {
 		n := len(subObjects(plan()))
@@ -344,9 +343,7 @@ func fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (
 // TestCostOfManyPlans counts the requests of listings and recovery in a vault of many plans, on one day and
 // on fourteen. They need few requests and few round trips, whatever the number of plans.
 func TestCostOfManyPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: requests are the same under the race detector, and filling the days takes a minute")
-	}
+	efforttest.NotShort(t, "requests are the same under the race detector, and filling the days takes a minute")
 	const n, latency = 20_000, time.Second
 	for _, span := range []time.Duration{12 * time.Hour, 14 * 24 * time.Hour} {
 		inBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {

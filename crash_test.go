@@ -713,9 +713,7 @@ func TestCrashInThoroughRecovery(t *testing.T) {
 // TestCrashTwice crashes the process, and then crashes the Recovery of what that left at each of its
 // requests.
 func TestCrashTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: it takes a minute under the race detector")
-	}
+	efforttest.NotShort(t, "it takes a minute under the race detector")
 	// A Delete is the same whatever the plan's status.
 	scenarios, few := slices.Concat(creations, completions, deletions[1:2]), map[string]shape{"empty": shapes["empty"], "small": plantest.Small}
 	if efforttest.Long() {
@@ -754,9 +752,7 @@ func TestCrashTwice(t *testing.T) {
 
 // TestCrashOfTwoBatches uses plans with more sub-objects than one batch deletes.
 func TestCrashOfTwoBatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: it takes a minute under the race detector")
-	}
+	efforttest.NotShort(t, "it takes a minute under the race detector")
 	scenarios := []scenario{
 		creations[0], completions[0],
 		deletion("running", atWork),

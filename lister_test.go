@@ -19,6 +19,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -431,9 +432,7 @@ func TestListingsBesideWrites(t *testing.T) {
 
 // TestServiceWithoutStartFrom lists a day of many pages from a service that does not know where to begin.
 func TestServiceWithoutStartFrom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: it takes a minute under the race detector, which sees listings of fewer plans")
-	}
+	efforttest.NotShort(t, "it takes a minute under the race detector, which sees listings of fewer plans")
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(20 * time.Hour)
 		const n = 8000

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
@@ -31,9 +33,7 @@ func readmeBlocks(t *testing.T) []string {
 
 // TestReadmeProgram runs the program in README.md and compares its output with the comment in it.
 func TestReadmeProgram(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: it compiles programs")
-	}
+	efforttest.NotShort(t, "it compiles programs")
 	t.Parallel()
 	blocks := readmeBlocks(t)
 	i := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "package main\n") })
@@ -82,9 +82,7 @@ func main() {
 // TestReadmeFunctions compiles the other blocks of README.md, and runs their functions and the test among
 // them.
 func TestReadmeFunctions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: it compiles programs")
-	}
+	efforttest.NotShort(t, "it compiles programs")
 	t.Parallel()
 	files := map[string]string{"main.go": withImports(readmeMain)}
 	for i, block := range readmeBlocks(t) {

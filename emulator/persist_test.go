@@ -26,6 +26,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // open opens a server with a file and closes it when the test ends.
@@ -322,9 +323,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestDamagedFile(t *testing.T) { synctest.Test(t, testDamagedFile) }
 
 func testDamagedFile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out by -short: bbolt reads damaged pages in a way for which the race detector's checkptr ends the process")
-	}
+	efforttest.NotShort(t, "bbolt reads damaged pages in a way for which the race detector's checkptr ends the process")
 	path := filepath.Join(t.TempDir(), "blobs")
 	s := open(t, path)
 	everything(t, s)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func TestSurvive(t *testing.T) {
 	t.Run("emulator", func(t *testing.T) {
 		s := newSurvival(t)
-		s.survive(efforttest.Pick(15, 15, 100))
+		s.survive(efforttest.Pick(4, 8, 100))
 	})
 	t.Run("azurite", func(t *testing.T) {
 		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())

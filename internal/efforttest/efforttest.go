@@ -10,6 +10,14 @@ import (
 // Long reports whether the tests explore whole spaces, which the environment variable PLANVAULT_LONG asks for.
 func Long() bool { return os.Getenv("PLANVAULT_LONG") != "" }
 
+// NotShort skips the test with -short. The reason says why the race pass can do without it.
+func NotShort(t testing.TB, reason string) {
+	t.Helper()
+	if testing.Short() && !Long() {
+		t.Skip("left out by -short: " + reason)
+	}
+}
+
 // Pick returns the value for the level at which the tests run. PLANVAULT_LONG takes precedence over -short.
 func Pick[T any](short, normal, long T) T {
 	switch {
