@@ -66,12 +66,13 @@ func (a *account) measure(ctx context.Context, r row) (res result, err error) {
 			return res, err
 		}
 		m := &meter{next: a.transport}
-		d, err := perform(ctx, performance{r, a.now, a.connectionString, prefix, concurrency, m, func() {}})
+		err = perform(ctx, performance{r, a.now, a.connectionString, prefix, concurrency, m, func() {}, func(d time.Duration) {
+			took = append(took, d)
+			res = newResult(r, m.end())
+		}})
 		if err != nil {
 			return res, err
 		}
-		took = append(took, d)
-		res = newResult(r, m.end())
 	}
 	slices.Sort(took)
 	res.Wall = took[runs/2]

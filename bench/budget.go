@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/planvault/azblob/workflow"
 )
@@ -28,6 +29,8 @@ var listInReads = int(prices[enumerate] / prices[read])
 type subject struct {
 	parts map[workflow.Kind]int
 	vault shape
+	// period is how long a node works.
+	period time.Duration
 }
 
 // n is the number of sub-objects.

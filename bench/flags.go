@@ -58,7 +58,7 @@ func (c config) pick(rows []row) []row {
 			return true
 		}
 		if c.connectionString != "" {
-			return r.vault.plans > smallestVault || c.short && r.size.name == largestPlan
+			return r.vault.plans > smallestVault || r.period > 0 || c.short && r.size.name == largestPlan
 		}
 		return c.short && r.vault.plans >= largestVault
 	})

@@ -21,7 +21,7 @@ type result struct {
 	Days       int            `json:"days,omitzero"`
 	Requests   map[string]int `json:"requests"` // by billing class
 	Total      int            `json:"total"`
-	// RoundTrips is nil if it was measured in real time.
+	// RoundTrips is nil if it was measured in real time, or over a period.
 	RoundTrips *int  `json:"roundTrips,omitempty"`
 	Sent       int64 `json:"sent"` // bytes of bodies, like Received
 	Received   int64 `json:"received"`
@@ -31,6 +31,8 @@ type result struct {
 	PeakHeap *int64 `json:"peakHeap,omitempty"`
 	// Price is in US dollars for 10,000 operations.
 	Price float64 `json:"price"`
+	// Period is the virtual time that a node worked for; 0 for other operations.
+	Period time.Duration `json:"periodNanoseconds,omitzero"`
 	// Wall is real time; 0 if it was measured in virtual time.
 	Wall   time.Duration `json:"wallNanoseconds,omitzero"`
 	Budget budget        `json:"budget"`
@@ -41,14 +43,14 @@ func newResult(r row, n measured) result {
 	res := result{
 		Row: r.String(), Plans: r.vault.plans, Days: r.vault.days,
 		Requests: map[string]int{}, Total: n.requests.total(), Price: n.requests.price(),
-		Sent: n.sent, Received: n.received,
+		Sent: n.sent, Received: n.received, Period: r.period,
 	}
 	for c, k := range n.requests {
 		if k > 0 {
 			res.Requests[class(c).String()] = k
 		}
 	}
-	s := subject{vault: r.vault}
+	s := subject{vault: r.vault, period: r.period}
 	if r.size.plan != nil {
 		s.parts = subObjects(r.size.plan())
 	}
@@ -127,26 +129,23 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
 		server := t.filled.Clone()
 		m := &meter{next: server.Transport()}
-		took, err := perform(ctx, performance{r, now, server.ConnectionString(), vaultName, concurrency, m, func() {
+		return perform(ctx, performance{r, now, server.ConnectionString(), vaultName, concurrency, m, func() {
 			m.latency = latency
 			if large {
 				m.heap = newHeapPeak(heapEvery)
 			}
+		}, func(took time.Duration) {
+			synctest.Wait() // requests that were sent ahead count too
+			res = newResult(r, m.end())
+			if r.period == 0 {
+				res.RoundTrips = new(int(took / latency))
+			}
+			if large {
+				res.PeakHeap = new(m.heap.above())
+			}
 		}})
-		if err != nil {
-			return err
-		}
-		synctest.Wait() // requests that were sent ahead count too
-		res = newResult(r, m.end())
-		trips := int(took / latency)
-		res.RoundTrips = &trips
-		if large {
-			above := m.heap.above()
-			res.PeakHeap = &above
-		}
-		return nil
 	})
-	if err != nil || large {
+	if err != nil || large || r.period > 0 {
 		return res, err
 	}
 	// A second run counts allocations, one request at a time, so that the emulator's can be subtracted.
@@ -154,9 +153,10 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 		server := t.filled.Clone()
 		m := &meter{next: server.Transport(), apart: true}
 		var before uint64
-		_, err := perform(ctx, performance{r, now, server.ConnectionString(), vaultName, 1, m, func() { before = allocations() }})
-		res.Allocations = allocations() - before - m.mallocs
-		return err
+		return perform(ctx, performance{
+			r, now, server.ConnectionString(), vaultName, 1, m, func() { before = allocations() },
+			func(time.Duration) { res.Allocations = allocations() - before - m.mallocs },
+		})
 	})
 	return res, err
 }
@@ -172,31 +172,38 @@ type performance struct {
 	connectionString, prefix string
 	concurrency              int
 	meter                    *meter
-	// begin is called when everything is prepared.
+	// begin is called when everything is prepared, and end after the operation, with the time that it took.
 	begin func()
+	end   func(took time.Duration)
 }
 
-// perform runs a row's operation once, on a new vault, and returns how long it took.
-func perform(ctx context.Context, p performance) (took time.Duration, err error) {
+// perform runs a row's operation once, on a new vault.
+func perform(ctx context.Context, p performance) (err error) {
 	v, err := azblob.NewFromConnectionString(ctx, p.prefix, p.connectionString, plantest.Register(),
 		azblob.WithTransport(p.meter), azblob.WithConcurrency(p.concurrency))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, v.Close(ctx)) }()
-	s := &scene{vault: v, size: p.row.size}
+	s := &scene{vault: v, size: p.row.size, period: p.row.period}
+	defer func() {
+		if s.after != nil {
+			err = errors.Join(err, s.after(ctx))
+		}
+	}()
 	if p.row.vault.plans > 0 {
 		s.filling = fillingAt(p.row.vault, p.now)
 	}
 	do, err := p.row.prepare(ctx, s)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	p.meter.reset()
 	p.begin()
 	started := time.Now()
 	if err := do(ctx); err != nil {
-		return 0, err
+		return err
 	}
-	return time.Since(started), nil
+	p.end(time.Since(started))
+	return nil
 }

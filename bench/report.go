@@ -58,6 +58,9 @@ func (p *people) row(r result) error {
 	if r.PeakHeap != nil {
 		fmt.Fprintf(&line, "  heap +%s", bytesOf(*r.PeakHeap))
 	}
+	if r.Period > 0 {
+		fmt.Fprintf(&line, "  $%.4f a day", r.Price/10_000*float64(24*time.Hour)/float64(r.Period))
+	}
 	if r.Wall > 0 {
 		fmt.Fprintf(&line, "  %v", r.Wall.Round(100*time.Microsecond))
 	}

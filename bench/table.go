@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -18,12 +19,18 @@ type row struct {
 	operation
 	size  size
 	vault shape
+	// period is how long the operation waits, if it counts what a node does meanwhile. It has no round trips
+	// then, and can only be measured in virtual time.
+	period time.Duration
 }
 
 // String returns the row's name.
 func (r row) String() string {
-	if r.size.name != "" {
+	switch {
+	case r.size.name != "":
 		return r.operation.name + ", " + r.size.name
+	case r.vault.plans == 0:
+		return r.operation.name
 	}
 	return r.operation.name + ", " + r.vault.String()
 }
@@ -47,6 +54,11 @@ type scene struct {
 	size  size
 	// filling is the contents of the vault.
 	filling filling
+	period  time.Duration
+	// owner is that of the stored plan.
+	owner uuid.UUID
+	// after is called when the operation has been measured; nil for nothing.
+	after func(context.Context) error
 }
 
 // table returns all rows: operations on plans, then operations in vaults, grouped by shape so that each vault
@@ -62,7 +74,7 @@ func table() (rows []row) {
 			rows = append(rows, row{operation: o, vault: v})
 		}
 	}
-	return rows
+	return append(rows, fleetRows()...)
 }
 
 func onPlans() []operation {
@@ -117,6 +129,9 @@ func onStored(status workflow.Status, changed func(actions int) int, do func(con
 		}
 		if status != workflow.NotStarted {
 			p.State.Status = workflow.Running
+			if p.Owner = s.owner; s.owner != uuid.Nil {
+				p.Epoch = 1
+			}
 			if err := s.vault.UpdatePlan(ctx, p); err != nil {
 				return nil, err
 			}
