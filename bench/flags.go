@@ -25,7 +25,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{run: regexp.MustCompile("")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, or on an account the largest plans")
+	f.BoolVar(&c.short, "short", false, "leave out the largest vaults and a node's long times, or on an account the largest plans")
 	f.BoolVar(&c.list, "list", false, "print the names of the rows and stop")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each row")
 	f.Func("run", "measure the rows whose name matches this `regexp`", func(s string) (err error) {
@@ -60,6 +60,6 @@ func (c config) pick(rows []row) []row {
 		if c.connectionString != "" {
 			return r.vault.plans > smallestVault || r.period > 0 || c.short && r.size.name == largestPlan
 		}
-		return c.short && r.vault.plans >= largestVault
+		return c.short && r.long
 	})
 }

@@ -24,9 +24,10 @@ func fleetRows() (rows []row) {
 	}
 	fortnight := shape{smallestVault, 14}
 	return append(rows,
-		row{operation: operation{"fleet: a day of an idle node", idleNode, fixed(35_000, 0)}, period: 24 * time.Hour},
-		row{operation: operation{"fleet: an hour beside 1000 open plans", beside(1000), nodeBudget(1, 1000)}, period: time.Hour},
-		row{operation: operation{"fleet: an hour beside 10000 open plans", beside(10_000), nodeBudget(1, 10_000)}, period: time.Hour},
+		row{operation: operation{"fleet: an hour of an idle node", idleNode, fixed(35_000/24, 0)}, period: time.Hour},
+		row{operation: operation{"fleet: a day of an idle node", idleNode, fixed(35_000, 0)}, period: 24 * time.Hour, long: true},
+		row{operation: operation{"fleet: ten minutes beside 1000 open plans", beside(1000), nodeBudget(0, 1000)}, period: 10 * time.Minute},
+		row{operation: operation{"fleet: an hour beside 10000 open plans", beside(10_000), nodeBudget(1, 10_000)}, period: time.Hour, long: true},
 		row{operation: operation{"fleet: five minutes", idleNode, nodeBudget(0, 0)}, vault: fortnight, period: 5 * time.Minute},
 		row{operation: operation{"fleet: five minutes with a death", besideDying, nodeBudget(2, runningPlans)}, vault: fortnight, period: 5 * time.Minute},
 	)
@@ -125,9 +126,10 @@ func besideDying(ctx context.Context, s *scene) (step, error) {
 	return do, err
 }
 
-// nodeBudget is what a node costs over a period: a heartbeat, a look at the members and two listings each 10
-// seconds. Beside open plans the listings have more pages. A scan of all days, as in each hour and after a
-// death, is one list of the days, a list of each day and a request for each open plan.
+// nodeBudget is what a node costs over a period: a heartbeat, a look at the members and the lists of two days
+// each 10 seconds, and some more. Beside open plans a list has more pages. A scan of all days, which a node
+// makes each hour and twice after a death, is one list of the days, a list of each day and a request for each
+// open plan.
 func nodeBudget(scans, open int) func(subject) budget {
 	return func(s subject) budget {
 		ticks := int(s.period / (10 * time.Second))

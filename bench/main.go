@@ -8,6 +8,9 @@
 //	go run ./bench -connection-string T  wall times on Azurite or an account; it deletes the containers that it made
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //
+// A fleet has rows too: a claim, a takeover, and what a node with the default settings sends over some time,
+// with the price of a day.
+//
 // Rows are counted on the emulator in virtual time. A request takes exactly one second there and computation
 // takes none, so the seconds of an operation are its round trips, and all runs give the same counts. Vaults
 // are filled directly in the emulator with copies of the blobs of one plan.

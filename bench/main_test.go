@@ -145,21 +145,23 @@ func TestFlags(t *testing.T) {
 		output(t, exitMisuse, nil, args...)
 	}
 	output(t, exitPass, nil, "-h")
+	const allRows = 12*3 + 6*7 + 2*3 + 6 // on plans, in vaults, of a fleet
 	all, _ := output(t, exitPass, table(), "-list")
 	short, _ := output(t, exitPass, table(), "-list", "-short")
 	account, _ := output(t, exitPass, table(), "-list", "-short", "-connection-string", "x")
-	if n := strings.Count(all, "\n"); n != 12*3+6*7 {
+	if n := strings.Count(all, "\n"); n != allRows {
 		t.Errorf("%d rows", n)
 	}
-	if !strings.Contains(all, "1000000 plans") || strings.Contains(short, "1000000 plans") || !strings.Contains(short, "10000 plans") {
+	if !strings.Contains(all, "1000000 plans") || strings.Contains(short, "1000000 plans") || !strings.Contains(short, "10000 plans") || strings.Contains(short, "a day of") {
 		t.Error(short)
 	}
-	if strings.Contains(account, "10000 plans") || strings.Contains(account, ", L\n") || !strings.Contains(account, "100 plans") {
+	if strings.Contains(account, "10000 plans") || strings.Contains(account, ", L\n") || !strings.Contains(account, "100 plans") ||
+		strings.Contains(account, "idle") || !strings.Contains(account, "fleet: take") {
 		t.Error(account)
 	}
 	names := strings.Fields(strings.ReplaceAll(all, " ", "_"))
 	slices.Sort(names)
-	if len(slices.Compact(names)) != 12*3+6*7 {
+	if len(slices.Compact(names)) != allRows {
 		t.Error("two rows have one name")
 	}
 }
@@ -216,6 +218,11 @@ func TestBudgets(t *testing.T) {
 		"Search Running, 1000000 plans in 14 days": {30, 3},
 		"Recovery, 1000000 plans in 14 days":       {35, 3},
 		"List(all), 1000000 plans in 1 day":        {442, 104},
+		"fleet: claim, L":                          {1, 1},
+		"fleet: take, S":                           {10, 5},
+		"fleet: take, L":                           {2054, 37},
+		"fleet: a day of an idle node":             {35_000, 0},
+		"fleet: an hour beside 10000 open plans":   {11_813, 0},
 	}
 	for _, r := range table() {
 		if b, ok := want[r.String()]; ok {

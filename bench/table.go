@@ -22,6 +22,8 @@ type row struct {
 	// period is how long the operation waits, if it counts what a node does meanwhile. It has no round trips
 	// then, and can only be measured in virtual time.
 	period time.Duration
+	// long rows are left out by -short.
+	long bool
 }
 
 // String returns the row's name.
@@ -71,7 +73,7 @@ func table() (rows []row) {
 	}
 	for _, v := range shapes() {
 		for _, o := range inVaults() {
-			rows = append(rows, row{operation: o, vault: v})
+			rows = append(rows, row{operation: o, vault: v, long: v.plans >= largestVault})
 		}
 	}
 	return append(rows, fleetRows()...)
