@@ -63,7 +63,7 @@ func TestIdleNode(t *testing.T) {
 func TestTakeTrips(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	sizes := [][3]int{{1, 1, 1}, {1, 1, 10}, {2, 5, 10}, {10, 10, 10}}
-	for _, size := range sizes[:efforttest.Pick(3, 4, 4)] {
+	for _, size := range sizes[:efforttest.Pick(2, 4, 4)] {
 		for _, c := range []int{1, 16, 64} {
 			if c == 1 && size[0] > 1 || c == 16 && size[0] > 2 && !efforttest.Long() {
 				continue
@@ -103,10 +103,11 @@ func TestTakeTrips(t *testing.T) {
 // request takes effect, or the answer is lost. A crash leaves a plan that the next taker finishes, alone; a lost
 // answer is nobody's loss.
 func TestTakeAtEachRequest(t *testing.T) {
-	for _, effect := range []emulator.Effect{
-		emulator.Crash(), emulator.Crash().Applied(), emulator.LostAnswer(), emulator.LostRequest(),
+	effects := []emulator.Effect{
+		emulator.Crash().Applied(), emulator.LostAnswer(), emulator.Crash(), emulator.LostRequest(),
 		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError").Applied(),
-	} {
+	}
+	for _, effect := range effects[:efforttest.Pick(2, 3, 6)] {
 		for nth, more := 1, true; more; nth++ {
 			synctest.Test(t, func(t *testing.T) { more = takeWith(t, effect, nth) })
 		}

@@ -112,7 +112,7 @@ func TestNewPlans(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		author := store.Open(plantest.Register())
-		for range 60 {
+		for range 30 {
 			create(t, author, 1)
 		}
 		late := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-100 * time.Hour)), Name: "of an old day"}
@@ -126,7 +126,7 @@ func TestNewPlans(t *testing.T) {
 				t.Errorf("plan %s, %s, with epoch %d, claimed %d times", plan.ID, plan.State.Status, plan.Epoch, claimed[plan.ID])
 			}
 		}
-		if len(claimed) != 60 || len(shares) != 3 {
+		if len(claimed) != 30 || len(shares) != 3 {
 			t.Errorf("%d plans are claimed, by %d nodes", len(claimed), len(shares))
 		}
 		if plan := within(t, found, time.Hour+time.Minute); plan.ID != late.ID {

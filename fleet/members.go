@@ -11,23 +11,30 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// look reads the roster, removes the records of dead members, and notes who is left and what is to stop. It
-// returns when to look next.
+// look looks at the members, and returns when to look next.
 func (n *Node) look(ctx context.Context) (next time.Duration, err error) {
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
 	r, err := n.store.Roster(try)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
-		defer cancel()
-		err = n.bury(ctx, &r)
-		n.note(r)
-		err = errors.Join(err, n.tidy(ctx, r))
-	}
 	if err != nil {
 		n.retries("look at the members", err)
+		return 0, err
 	}
-	return min(n.o.Interval, n.judge.next(r)), err
+	return n.see(ctx, r), nil
+}
+
+// see removes the records of dead members, and notes who is left and what is to stop. What fails here is tried
+// again after the next look. It returns the time until then.
+func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
+	defer cancel()
+	next = min(n.o.Interval, n.judge.next(r))
+	err := n.bury(ctx, &r)
+	n.note(r)
+	if err := errors.Join(err, n.tidy(ctx, r)); err != nil {
+		n.retries("remove old records", err)
+	}
+	return next
 }
 
 // bury removes the records of dead members from the store, in the version that was judged, and from r.

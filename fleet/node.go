@@ -68,12 +68,16 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	}
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.loops.Go(func() { n.every(o.Interval, n.heartbeat) })
-	next, err := n.look(ctx)
+	r, err := store.Roster(ctx)
 	if err != nil {
 		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.patience())
 		defer cancel()
-		return nil, fmt.Errorf("join as node %s: %w", n.id, errors.Join(err, n.Leave(abandon)))
+		if left := n.Leave(abandon); left != nil {
+			err = fmt.Errorf("%w; then %w", err, left)
+		}
+		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
 	}
+	next := n.see(ctx, r)
 	n.loops.Go(func() { n.every(next, n.look) })
 	return n, nil
 }
@@ -127,6 +131,12 @@ func (n *Node) renewed(version string) {
 	n.self.Version = version
 }
 
+func (n *Node) version() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.self.Version
+}
+
 // Leave removes the node from the fleet. Other nodes take its plans over when they look at the members next,
 // within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
 // with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. Give ctx a
@@ -136,7 +146,7 @@ func (n *Node) Leave(ctx context.Context) error {
 	n.end(ErrLeft)
 	n.loops.Wait() // their requests have ended with the node's context
 	for {
-		err := n.store.RemoveMember(ctx, n.id, n.self.Version)
+		err := n.store.RemoveMember(ctx, n.id, n.version())
 		switch {
 		case err == nil, overtaken(err) && !conflicted(err):
 			return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
@@ -261,4 +262,28 @@ func TestOutagesRemoveNobody(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		})
 	}
+}
+
+// TestLastHeartbeat: a member renews its record between the look that finds it dead and its removal. It stays.
+func TestLastHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		old := storage.Member{ID: workflow.NewV7(), Name: "old", TTL: 30 * time.Second}
+		var err error
+		old.Version, err = p.AddMember(t.Context(), old)
+		must(t, err)
+		join(t, p, fleet.Options{Observer: fleet.Observer{Removed: func(_ context.Context, m storage.Member) { t.Errorf("%s was removed", m.Name) }}})
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "RemoveMember" {
+				p.on(nil)
+				must(t, second(p.store.RenewMember(t.Context(), old)))
+			}
+			return do()
+		})
+		time.Sleep(45 * time.Second)
+		if _, there := roster(t, store)[old.ID]; !there {
+			t.Error("the record is gone")
+		}
+	})
 }

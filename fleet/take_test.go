@@ -47,7 +47,13 @@ func TestTake(t *testing.T) {
 		state workflow.Status
 	}{
 		{"of a dead member", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
-			return orphan(t, p, plantest.Full()).ID
+			plan := orphan(t, p, plantest.Full())
+			for i, o := range workflow.Parts(plan) {
+				for range i % 3 { // NotStarted, Running and Completed ones
+					must(t, moves(t.Context(), p, o, o.Header().State.Status+1))
+				}
+			}
+			return plan.ID
 		}, nil, 2, workflow.Running},
 		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
@@ -323,4 +329,19 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 	}
 	must(t, finish(t.Context(), second, taken))
 	return met
+}
+
+// TestTakeBesideAnOutage: an owner that can't be looked up is not dead.
+func TestTakeBesideAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		plan := orphan(t, p, plantest.Small())
+		n := join(t, failing(p, "FindMember", unavailable), fleet.Options{})
+		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("Take returned %v", err)
+		}
+		if now := read(t, p, plan.ID); now.Epoch != 1 {
+			t.Errorf("the plan has epoch %d", now.Epoch)
+		}
+	})
 }
