@@ -464,3 +464,24 @@ func TestFreezes(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedAfterUnknown: a claim whose outcome is unknown is repeated, and refused because somebody else claimed
+// the plan meanwhile. It is not a success.
+func TestRefusedAfterUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p, rival := open(store), open(store)
+		a, b := join(t, p, fleet.Options{}), join(t, rival, fleet.Options{})
+		plan := create(t, p, 1)
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "UpdatePlan" && read(t, rival, plan.ID).Epoch == 0 {
+				must(t, b.Claim(t.Context(), read(t, rival, plan.ID)))
+				return unknown(op)
+			}
+			return do()
+		})
+		if err := a.Claim(t.Context(), plan); !errors.Is(err, storage.ErrConflict) || plan.Owner != uuid.Nil {
+			t.Errorf("Claim returned %v for a plan of %s", err, plan.Owner)
+		}
+	})
+}
