@@ -473,7 +473,8 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 			p := long("a")
 			s.create(p)
 			var ended []workflow.Status
-			e := s.join("a", engine.Options{Observer: engine.Observer{Changed: func(o workflow.Object) {
+			begun := 0
+			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) { begun++ }, Changed: func(o workflow.Object) {
 				if p, ok := o.(*workflow.Plan); ok {
 					ended = append(ended, p.State.Status)
 				}
@@ -491,8 +492,8 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 			}
 			e.mu.Unlock()
 			e.wait(t, 0)
-			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 {
-				t.Errorf("%s: told %v, left %v, ran %v", got.State.Status, ended, e.left, s.ran)
+			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || effect != (begun == 1) {
+				t.Errorf("%s: told %v, left %v, ran %v, picked up %d times", got.State.Status, ended, e.left, s.ran, begun)
 			}
 		})
 	}

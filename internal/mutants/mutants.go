@@ -257,4 +257,18 @@ var mutants = []mutant{
 	{"fleet: a request to stop reaches only plans that are owned already", "fleet/work.go", "\t\tw.end(ErrStopRequested)\n", "", "TestStop$"},
 	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "error(nil)", "TestStop$"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
+
+	// The engine.
+	{"engine: alone, it runs the plans of a fleet", "engine/alone.go", "plan.State.Status) || plan.Owner != uuid.Nil {", "plan.State.Status) {", "TestOwnedPlans"},
+	{"engine: a conflict ends the work on a plan for good", "engine/member.go", "return errors.Is(err, storage.ErrConflict) || passing(err)", "return passing(err)", "TestTakeAgain"},
+	{"engine: an outage ends the work on a plan for good", "engine/member.go", "return errors.Is(err, storage.ErrConflict) || passing(err)", "return errors.Is(err, storage.ErrConflict)", "TestOutageOfTheStore|TestEndOfAnOwnedPlan"},
+	{"engine: a fenced node has no successor", "engine/member.go", "if node.Context().Err() == nil {", "if true {", "TestFrozenEngine"},
+	{"engine: a stop from elsewhere lets the plan go", "engine/member.go", "errors.Is(cause, fleet.ErrStopRequested) {", "errors.Is(cause, fleet.ErrLeft) {", "TestStopElsewhere"},
+	{"engine: what a stop leaves to run outlives the fence", "engine/member.go", "[]context.Context{work, m.node.Context()}", "[]context.Context{work}", "TestFencedWhileStopping"},
+	{"engine: a plan that has ended is run again", "engine/member.go", "case err == nil && plan.State.Status.Final():", "case err == nil && plan == nil:", "TestEndOfAnOwnedPlan"},
+	{"engine: a node has no capacity", "engine/options.go", "settings.Capacity = o.Plans", "settings.Capacity = 0", "TestFleet"},
+	{"engine: a member leaves no fleet", "engine/member.go", "\t\t\tm.leave(ctx)\n", "", "TestFleet|TestShutdownHandsOver"},
+	{"engine: a write in flight is cancelled with its plan", "engine/run.go", "context.WithTimeout(context.WithoutCancel(ctx), r.engine", "context.WithTimeout(ctx, r.engine", "TestRequestsInFlightEnd"},
+	{"engine: an action begins before its state is stored", "engine/action.go", "workflow.Attempt{Start: now})\n\tif err := r.write(a); err != nil {", "workflow.Attempt{Start: now})\n\tif err := error(nil); err != nil {", "TestKilledAtEveryWrite|TestOrder"},
+	{"engine: a stop is not stored", "engine/plan.go", "if err := r.write(r.plan); err != nil {", "if err := error(nil); err != nil {", "TestStop"},
 }
