@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -89,6 +91,41 @@ func ExampleEngine_Run() {
 	// Output:
 	// hello is Running
 	// hello is Completed
+}
+
+// Two engines share a vault. Each runs in a process of its own, on a vault of its own; one of them claims the
+// plan. If it died, the other one would take the plan over, with the epoch 2.
+func ExampleOptions_fleet() {
+	ctx := context.Background()
+	reg := registry.Must(greet)
+	store := memvault.NewStore()
+	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
+	if err := store.Open(reg).Create(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	var engines sync.WaitGroup
+	for _, host := range []string{"host-1", "host-2"} {
+		engines.Go(func() {
+			e, err := engine.New(store.Open(reg), reg, engine.Options{
+				Fleet:     &fleet.Options{Name: host},
+				UntilIdle: true, Poll: 10 * time.Millisecond, // a service runs until a signal
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+			if err := e.Run(ctx); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	engines.Wait()
+	plan, err := store.Open(reg).Read(ctx, plan.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.State.Status, "in epoch", plan.Epoch)
+	// Output: Completed in epoch 1
 }
 
 // Stop ends a plan. Its running actions finish, and its deferred actions run.

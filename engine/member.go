@@ -41,6 +41,9 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 			m.leave(ctx)
 			return nil
 		}
+		if ctx.Err() != nil {
+			return nil // fenced during the shutdown: there is nothing to leave
+		}
 		e.opts.Observer.Problem(fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
 	}
 }
