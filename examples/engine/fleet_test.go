@@ -179,9 +179,13 @@ func (s *survival) lookBeside() (through bool) {
 // request, and a third one finds it there.
 func TestFolderOutlivesItsServer(t *testing.T) {
 	data := t.TempDir()
-	var said []string
+	var said []string // on a slow machine also about slow answers
 	member := func() *opened {
-		o, err := open(t.Context(), config{data: data, prefix: "engine"}, func(text string) { said = append(said, text) })
+		o, err := open(t.Context(), config{data: data, prefix: "engine"}, func(text string) {
+			if strings.Contains(text, "serves it now") {
+				said = append(said, text)
+			}
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +214,7 @@ func TestFolderOutlivesItsServer(t *testing.T) {
 			t.Errorf("%v, %v", there, err)
 		}
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "this one serves it now") {
+	if len(said) != 1 {
 		t.Errorf("said %q", said)
 	}
 	for _, o := range []*opened{third, second} {

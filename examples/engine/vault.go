@@ -54,18 +54,20 @@ func open(ctx context.Context, c config, say func(string)) (_ *opened, err error
 	}
 	switch {
 	case c.endpoint != "":
-		account := o.watch(accountAt(c.endpoint), c.prefix, say)
+		account := accountAt(c.endpoint)
+		o.title = fmt.Sprintf("the account %s, prefix %s", account, c.prefix)
 		cred, err := credential(c.msi)
 		if err != nil {
 			return nil, err
 		}
-		o.Vault, err = azblob.New(ctx, c.prefix, c.endpoint, cred, o.reg, account)
+		o.Vault, err = azblob.New(ctx, c.prefix, c.endpoint, cred, o.reg, o.watch(account, say))
 		if err != nil {
 			return nil, err
 		}
 	case c.connectionString != "":
-		account := o.watch(accountOf(c.connectionString), c.prefix, say)
-		if o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, o.reg, account); err != nil {
+		account := accountOf(c.connectionString)
+		o.title = fmt.Sprintf("the account %s, prefix %s", account, c.prefix)
+		if o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, o.reg, o.watch(account, say)); err != nil {
 			return nil, err
 		}
 	default:
@@ -125,10 +127,8 @@ func requestOf(name string) (any, error) {
 	return nil, fmt.Errorf("there is no plugin %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// watch sets the title to an account. It returns the option that lets the vault report whether the account
-// answers.
-func (o *opened) watch(account, prefix string, say func(string)) azblob.Option {
-	o.title = fmt.Sprintf("the account %s, prefix %s", account, prefix)
+// watch returns the option that lets the vault report whether an account answers.
+func (o *opened) watch(account string, say func(string)) azblob.Option {
 	w := newWatch(account, say)
 	o.closers = append(o.closers, w.stop)
 	return azblob.WithObserver(w.observer())
@@ -179,7 +179,7 @@ func (o *opened) openData(ctx context.Context, c config, say func(string)) error
 	if o.beside = !f.serves(); o.beside {
 		o.title = fmt.Sprintf("the folder %s (through the process that serves it), prefix %s", c.data, c.prefix)
 	}
-	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, emulator.New().ConnectionString(), o.reg, azblob.WithTransport(f))
+	o.Vault, err = azblob.NewFromConnectionString(ctx, c.prefix, emulator.New().ConnectionString(), o.reg, azblob.WithTransport(f), o.watch("the process that serves "+c.data, say))
 	return err
 }
 
