@@ -45,6 +45,7 @@ const (
 	beat      = "beat"
 	removed   = "removed" // the record of a dead member
 	created   = "created" // begin and end
+	claimed   = "claimed"
 	taken     = "taken"
 	picked    = "picked up"
 	called    = "called" // begin and end
@@ -115,6 +116,7 @@ type career struct {
 	calls   map[int64]*pluginCall
 	stored  []settled
 	ended   []ending
+	missed  bool // an owner did not find it
 }
 
 // pluginCall is a call of the plugin.
@@ -181,6 +183,8 @@ func (c *career) note(n notice) {
 			}
 		}
 		c.stored = append(c.stored, o)
+	case left:
+		c.missed = c.missed || n.Told == "not found"
 	case ended:
 		c.ended = append(c.ended, ending{n.Epoch, n.Status})
 	}
@@ -208,7 +212,7 @@ func (l *calls) judge(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 	defer l.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(l.plans), driver.NewestFirst) {
 		if _, is := there[id]; !is && l.plans[id].mustBe() {
-			found = append(found, finding{lost, id, "its Create returned nil, or a node owned it, but it is not stored"})
+			found = append(found, finding{lost, id, "its Create returned nil, or a node ended it, but it is not stored"})
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(there), driver.NewestFirst) {
@@ -225,8 +229,9 @@ func (l *calls) judge(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 	return found
 }
 
-// mustBe reports whether the plan was certainly stored.
-func (c *career) mustBe() bool { return c.created == done || len(c.owners) > 0 }
+// mustBe reports whether the plan is certainly stored. A Create that took longer than the grace period takes
+// its plan back, also when a node has begun it.
+func (c *career) mustBe() bool { return c.created == done || len(c.ended) > 0 }
 
 // judge reports how the plan as it was read at the end contradicts what was reported.
 //
@@ -235,6 +240,9 @@ func (c *career) mustBe() bool { return c.created == done || len(c.owners) > 0 }
 func (c *career) judge(end picture, report func(what, detail string, args ...any)) {
 	if !end.Status.Final() {
 		report(orphan, "it is %s in epoch %d", end.Status, end.Epoch)
+	}
+	if c.missed {
+		report(half, "an owner did not find it")
 	}
 	for _, epoch := range c.usurped {
 		report(forged, "epoch %d has two owners", epoch)

@@ -151,6 +151,7 @@ func TestJudgeFleet(t *testing.T) {
 		{"a result of another node", func(t *tale) { t.ends(workflow.Completed, result{2, t.a, 2}); t.drop("stored") }, []string{forged}},
 		{"two owners of an epoch", func(t *tale) { t.add(t.picks(2, t.a, workflow.Running)) }, []string{forged}},
 		{"a plan that ended otherwise", func(t *tale) { t.plan.State.Status = workflow.Failed }, []string{lost}},
+		{"a plan that an owner did not find", func(t *tale) { t.add(notice{What: left, Plan: t.plan.ID, Told: "not found"}) }, []string{half}},
 		{"a plan that nobody created", func(t *tale) { t.drop("create", "created") }, []string{leftOver}},
 	} {
 		tale := newTale()
@@ -165,7 +166,8 @@ func TestJudgeFleet(t *testing.T) {
 		want  []string
 	}{
 		"a lost plan":                    {nil, []string{"claim", "call 1", "end 1", "take", "call 2", "end 2", "stored", "ended"}, []string{lost}},
-		"a lost plan that was owned":     {nil, []string{"created"}, []string{lost}},
+		"a lost plan that was ended":     {nil, []string{"created"}, []string{lost}},
+		"a plan that was taken back":     {nil, []string{"created", "stored", "ended"}, nil},
 		"a Create that had no effect":    {nil, []string{"created", "claim", "call 1", "end 1", "take", "call 2", "end 2", "stored", "ended"}, nil},
 		"a plan that nobody knows about": {map[uuid.UUID]*workflow.Plan{workflow.NewV7(): nil}, newTale().order, []string{leftOver}},
 	} {

@@ -22,6 +22,9 @@ import (
 )
 
 const (
+	// chaosGrace is longer than soakGrace, because the processes that create plans are frozen, too. A Create that
+	// takes longer takes its plan back, although a node may have begun it.
+	chaosGrace = 30 * time.Second
 	// chaosCapacity is how many plans a node owns at once. It leaves room for the plans of dead nodes.
 	chaosCapacity = 64
 	// tidyAfter is the age at which a fleet compares a stop request with its plan, and some more.
@@ -40,8 +43,9 @@ type chaos struct {
 	figures fleetFigures
 	// silent holds the nodes that were killed or frozen.
 	silent map[uuid.UUID]silence
-	from   map[claim]uuid.UUID // former owners of plans that are being taken
-	recent []uuid.UUID         // plans that were picked up
+	from   map[claim]uuid.UUID     // former owners of plans that are being taken
+	owned  map[uuid.UUID]time.Time // when a plan was claimed or taken last
+	recent []uuid.UUID             // plans that were picked up
 	// resumptions are the times from the death or freeze of an owner until another node works on its plan, and
 	// removals those until its record is removed.
 	resumptions, removals []time.Duration
@@ -152,10 +156,10 @@ func (s *stage) playChaos(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, soakGrace), s.cfg.faults
+	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, chaosGrace), s.cfg.faults
 	o.Fleet = &fleetOrder{Interval: s.cfg.interval, TTL: s.cfg.ttl, Capacity: chaosCapacity}
 	run := &chaos{
-		stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, stirred: time.Now(),
+		stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
 		figures: fleetFigures{LetGo: map[string]int{}, Violations: map[string]int{}},
 	}
 	s.out.step("chaos", fmt.Sprintf("%d nodes and %d plans for %v; interval %v, TTL %v; -seed %d repeats the plans and the disturbances",
@@ -264,7 +268,7 @@ func (c *chaos) hear(s *seat, said notice) {
 	if said.What != beat {
 		c.stirred = time.Now()
 	}
-	wrong := said.Told == "wrong" || said.Told == "not found"
+	wrong := said.Told == "wrong"
 	switch said.What {
 	case joined:
 		s.node = said.Node
@@ -281,6 +285,8 @@ func (c *chaos) hear(s *seat, said notice) {
 		} else if slices.ContainsFunc(c.seats, func(s *seat) bool { return s.p != nil && s.node == said.Node }) {
 			f.Needless++
 		}
+	case claimed:
+		c.owned[said.Plan] = time.Now()
 	case taken:
 		f.Repeated += said.Rounds - 1
 		if said.From != s.node {
@@ -290,9 +296,15 @@ func (c *chaos) hear(s *seat, said notice) {
 	case picked:
 		at := claim{said.Plan, said.Epoch}
 		if owner, known := c.silent[c.from[at]]; known {
-			c.resumptions = append(c.resumptions, time.Since(owner.since))
+			// A node that was frozen may still claim plans before it learns that it is fenced.
+			since := owner.since
+			if owned := c.owned[said.Plan]; owned.After(since) {
+				since = owned
+			}
+			c.resumptions = append(c.resumptions, time.Since(since))
 		}
 		delete(c.from, at)
+		c.owned[said.Plan] = time.Now()
 		if c.recent = append(c.recent, said.Plan); len(c.recent) > 100 {
 			c.recent = c.recent[1:]
 		}
@@ -300,6 +312,7 @@ func (c *chaos) hear(s *seat, said notice) {
 		f.LetGo[said.Told]++
 	case ended:
 		f.Ended++
+		delete(c.owned, said.Plan)
 	case created, stopAsked:
 		switch {
 		case !said.End:
@@ -308,7 +321,6 @@ func (c *chaos) hear(s *seat, said notice) {
 			f.Plans++
 		default:
 			f.StopRequests++
-			wrong = said.Told == "wrong"
 		}
 		s.pending--
 	case problem:

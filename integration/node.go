@@ -194,6 +194,7 @@ func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 					n.report(notice{What: problem, Error: doing + ": " + oneLine(err)})
 				},
 				Removed: func(_ context.Context, m storage.Member) { n.report(notice{What: removed, Node: m.ID}) },
+				Claimed: func(_ context.Context, plan uuid.UUID) { n.report(notice{What: claimed, Plan: plan}) },
 				Taken: func(_ context.Context, t fleet.Takeover) {
 					n.report(notice{What: taken, Plan: t.Plan, From: t.From, Epoch: t.Epoch, Rounds: t.Rounds})
 				},
