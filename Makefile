@@ -32,12 +32,14 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 	npm ci --prefix internal/azurite --no-progress --loglevel=error
 	touch $@
 
-# The long campaigns: whole spaces where `make test` explores samples, a soak against the emulator and one against Azurite,
-# and every fuzz target. It takes hours.
+# The long campaigns: whole spaces where `make test` explores samples, a soak and a fleet under chaos against the emulator
+# and against Azurite, and every fuzz target. It takes hours.
 verify: azurite
 	PLANVAULT_LONG=1 go test -timeout 0 ./...
 	go run ./integration -soak 10m -clients 8 -faults
 	go run ./integration -azurite -soak 10m -clients 8 -faults -grace 10s
+	go run ./integration -fleet 8 -chaos 30m -plans 10000 -interval 2s -faults
+	go run ./integration -azurite -fleet 5 -chaos 10m -interval 2s -faults -grace 10s
 	$(MAKE) fuzz
 
 # Every fuzz target in turn, FUZZTIME each.
