@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -30,6 +31,7 @@ func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { retur
 
 // TestCheckFindsWhatIsBroken breaks each invariant in turn, and then applies the documented remedy.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
+	efforttest.NotShort(t, "TestCheckBesideWork runs Check concurrently")
 	type store struct {
 		*emulator.Server
 		container  string
