@@ -1,7 +1,6 @@
 package azblob
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"slices"
@@ -15,23 +14,27 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first (by the time in their IDs); at most limit of them, or all when limit is 0 or less. A day is read
-// from its end, in pieces, and with a limit no more of it than that takes: so neither the requests nor the memory grow with the
-// vault. Without a limit some pieces are read ahead.
+// List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0 or
+// less. It reads each day from its end. With a limit it reads about as much as is wanted, so that neither
+// requests nor memory grow with the vault. Without a limit it reads up to five pages ahead, unless
+// [WithConcurrency] allows fewer.
 //
-// The errors of the arguments and ErrClosed come at once; all others come as a Stream with an Err: the last one, when the
-// service fails or ctx ends, or one in place of a plan whose metadata can't be read, after which the rest comes. No request
-// is sent before the sequence is ranged over; breaking out of the loop leaves nothing behind.
+// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service
+// fails or ctx ends, this is the last element. If the metadata of a plan can't be read, it takes the place of
+// that plan, and the others follow. No request is sent before the sequence is ranged over, and each range
+// over it lists anew. Breaking out of the loop cancels the requests under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)})
 }
 
-// Search yields the plans that match the filters, newest first, as List does. Plans are found by ID with two requests each,
-// all at once. Those that are NotStarted or Running are found by their markers, with one or two requests each. Other filters
-// are applied to a listing of what After, Before and BeforeID leave.
+// Search yields the plans that match the filters, newest first, as [Vault.List] does. It finds plans by ID
+// with two requests each, all at once. If only NotStarted or Running plans are wanted, it finds them by their
+// markers, with one or two requests each. It applies other filters to a listing of the time that After,
+// Before and BeforeID leave.
 //
-// Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days apart, they cost
-// one listing for each day, and do not look again at plans that this vault has seen after their start.
+// Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days
+// apart, they cost one listing for each day, and do not look again at plans that this vault has seen after
+// their start.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := driver.CheckFilters(filters); err != nil {
 		return nil, opError("Search", uuid.Nil, err)
@@ -39,13 +42,13 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters)
 }
 
-// stream yields what the filters choose.
+// stream yields the plans that the filters choose.
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	end, err := v.begin()
 	if err != nil {
 		return nil, opError(op, uuid.Nil, err)
 	}
-	end() // only a look: each range over the sequence is a call of its own
+	end() // each range over the sequence is a call of its own
 
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
 		failed := func(plan uuid.UUID, err error) bool {
@@ -61,7 +64,7 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 		n := 0
 		for p, err := range v.find(ctx, f) {
 			if err == nil {
-				err = ctx.Err() // what was listed before that is not the end of it
+				err = ctx.Err() // an incomplete listing must end with an error
 			}
 			if err != nil {
 				failed(uuid.Nil, err)
@@ -86,7 +89,7 @@ func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.
 	}, nil
 }
 
-// readLongFields reads the entry of a plan for what is too long for metadata.
+// readLongFields reads the name and description of a plan from its entry. They are too long for metadata.
 func (v *Vault) readLongFields(ctx context.Context, p *candidate) error {
 	entry, err := v.readEntry(ctx, p.keys)
 	if err == nil {
@@ -95,7 +98,8 @@ func (v *Vault) readLongFields(ctx context.Context, p *candidate) error {
 	return err
 }
 
-// find yields the plans that the filters choose, newest first, in the cheapest way. An error ends it.
+// find yields the plans that the filters choose, newest first, in the cheapest way. An error is the last
+// element.
 func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	switch {
 	case len(f.ByIDs) > 0:
@@ -106,13 +110,13 @@ func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[candidate
 	return v.inDays(ctx, f, v.plans(f))
 }
 
-// isOpen says whether only plans that are not final are asked for: these have markers.
+// isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
 func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
-// choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the plan. A plan whose
-// metadata can't be read is chosen, so that its error is shown.
+// choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the
+// plan. It chooses a plan whose metadata can't be read, so that the listing shows the error.
 func (p *candidate) choose(f storage.Filters, entry blob.Properties) bool {
 	r, truncated, err := parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
 	if err != nil {
@@ -125,32 +129,37 @@ func (p *candidate) choose(f storage.Filters, entry blob.Properties) bool {
 }
 
 const (
-	// markersPage is how many markers a window should hold. A HEAD follows for each, so pages are small, and many days are read
-	// at once.
+	// markersPage is how many markers a page holds. A HEAD follows for each of them, so small pages of many
+	// days are read at once.
 	markersPage = 500
-	// maxAhead is about how many blobs are read ahead. Each page takes a few MiB: five keep the round trips of a large vault
-	// within their budget, and the memory too.
+	// maxAhead is about how many blobs are read ahead. A page of 5,000 takes a few MiB. Five of them keep the
+	// round trips of a large vault within their budget, and the memory, too.
 	maxAhead = 5 * blob.MaxPage
-	// few is the largest limit at which no more is read than is wanted. With a higher one, the first page of a day is worth
-	// its bytes, because it may have all that is wanted.
-	few = 50
+	// burst is how many more blobs than are wanted fit on a page, because plans are often created many at a
+	// time.
+	burst = 50
 )
 
-// plans reads plans/ for the plans that the filters choose.
+// plans returns a directory that lists the plans that the filters choose.
 func (v *Vault) plans(f storage.Filters) directory {
 	return directory{v: v, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
 		entry := p.entry
 		chosen := p.committed() && p.choose(f, entry.Properties)
-		p.entry, p.object = nil, nil // thousands are in memory
+		p.entry, p.object = nil, nil // thousands of candidates are in memory
 		return chosen
 	}}
 }
 
-// searchOpen lists the markers of the days that the filters leave, and looks at the plans that have one. Days without
-// planvaultlayout may have open plans without markers, so their plans are listed.
+// searchOpen lists the markers of each day and looks at their plans. A day without planvaultlayout may have
+// open plans without markers, so its plans are listed.
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
-	markers := directory{v: v, dir: openDir, take: func(*candidate) bool { return true }}
-	candidates := v.started.search(f, v.inDays(ctx, f, byLayout{marked: markers, unmarked: v.plans(f)}))
+	markers, plans := directory{v: v, dir: openDir, take: func(*candidate) bool { return true }}, v.plans(f)
+	candidates := v.started.search(f, v.inDays(ctx, f, byDay(func(d day) directory {
+		if d.marked {
+			return markers
+		}
+		return plans
+	})))
 	return v.headAll(candidates, f.Limit, func(p candidate) (candidate, bool) {
 		if !p.marked {
 			return p, true
@@ -161,26 +170,8 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 	})
 }
 
-// byLayout reads one directory of days that promise markers, and another one of other days.
-type byLayout struct{ marked, unmarked directory }
-
-func (r byLayout) of(d day) directory {
-	if d.marked {
-		return r.marked
-	}
-	return r.unmarked
-}
-
-func (r byLayout) read(ctx context.Context, w window) (reading, error) {
-	return r.of(w.day).read(ctx, w)
-}
-
-func (r byLayout) groups(ctx context.Context, w window) ([]group, error) {
-	return r.of(w.day).groups(ctx, w)
-}
-
-// headOpen looks at the entry of a plan that has a marker. A Running plan without a delete marker was a plan when the markers
-// were listed. Of any other the object is looked at, too.
+// headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
+// it existed when the markers were listed. Otherwise, headOpen looks at the object, too.
 func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_ candidate, chosen bool) {
 	failed := func(ref blob.Ref, err error) (candidate, bool) {
 		p.err = blobError("look for plan", ref, err)
@@ -209,10 +200,10 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 		case isOpen(f.ByStatus) && !(onlyNotStarted(f) && nearDates(f) != nil): // a poll looks at new plans only
 			page = markersPage
 		case exact:
-			page = min(4*(f.Limit+1), page)
+			page = min(4*f.Limit+burst, page)
 		}
 		s := v.newScan(from, page)
-		s.limit, s.aimed = f.Limit, exact && f.Limit <= few
+		s.limit, s.aimed = f.Limit, exact
 		days, err := v.daysOf(ctx, f, s)
 		if err != nil {
 			yield(candidate{}, err)
@@ -226,13 +217,14 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 	}
 }
 
-// newScan returns a scan by pages of a size, as many at once as the vault has requests in flight and memory for.
+// newScan returns a scan by pages of a size. It reads as many pages at once as the vault may have requests in
+// flight, and as fit in memory.
 func (v *Vault) newScan(from reader, page int) *scan {
 	return &scan{reader: from, page: page, ahead: min(v.concurrency, maxAhead/page), now: time.Now()}
 }
 
-// daysOf lists the days. A scan for a few plans will ask for the minutes of today, unless the filters leave nothing of it, so
-// these are asked for at the same time.
+// daysOf lists the days. An aimed scan also needs the minutes of today, unless the filters exclude it, so
+// daysOf asks for these at the same time.
 func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []day, err error) {
 	if dates := nearDates(f); dates != nil {
 		return v.near(ctx, dates)
@@ -242,35 +234,19 @@ func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []
 	if !ok || !s.aimed {
 		return v.days(ctx)
 	}
-	early := asked{reader: s.reader, window: w}
 	err = v.parallel(2, func(i int) (err error) {
 		if i == 0 {
 			days, err = v.days(ctx)
 			return err
 		}
-		early.answer, early.err = s.groups(ctx, early.window)
-		return nil // it is told when the day's turn comes, if that exists
+		s.early.window = w
+		s.early.scale, s.early.err = measure(ctx, s.reader, w)
+		return nil // run reports it if the day exists
 	})
-	s.reader = early
 	return days, err
 }
 
-// asked is a reader that has asked for one window's groups.
-type asked struct {
-	reader
-	window window
-	answer []group
-	err    error
-}
-
-func (r asked) groups(ctx context.Context, w window) ([]group, error) {
-	if w.container == r.window.container && w.from == r.window.from && w.to == r.window.to {
-		return r.answer, r.err
-	}
-	return r.reader.groups(ctx, w)
-}
-
-// stretches are the parts of days that the filters leave.
+// stretches returns the parts of days that the filters leave.
 func stretches(days []day, f storage.Filters) []window {
 	var list []window
 	for _, d := range days {
@@ -281,57 +257,63 @@ func stretches(days []day, f storage.Filters) []window {
 	return list
 }
 
-// stretch is the part of a day that After, Before and BeforeID leave; false where that is nothing.
+// stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave
+// nothing.
 func stretch(d day, f storage.Filters) (w window, ok bool) {
 	w = window{day: d, from: firstID(d.date), to: firstID(d.date.AddDate(0, 0, 1))}
-	// IDs tell whole milliseconds: the first one after a time is the next, whether the time is whole or not.
-	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && bytes.Compare(after[:], w.from[:]) > 0 {
+	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.
+	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && less(w.from, after) {
 		w.from = after
 	}
-	if before := firstID(f.Before.Add(time.Millisecond - 1)); !f.Before.IsZero() && bytes.Compare(before[:], w.to[:]) < 0 {
+	if before := firstID(f.Before.Add(time.Millisecond - 1)); !f.Before.IsZero() && less(before, w.to) {
 		w.to = before
 	}
-	if before := f.BeforeID; before != uuid.Nil && bytes.Compare(before[:], w.to[:]) < 0 {
+	if before := f.BeforeID; before != uuid.Nil && less(before, w.to) {
 		w.to = before
 	}
-	return w, bytes.Compare(w.from[:], w.to[:]) < 0
+	return w, less(w.from, w.to)
 }
 
-// directory reads the blobs of one directory, whose names begin with a plan's ID.
+// directory reads the blobs of one directory, whose names begin with a plan's ID. It is a [reader].
 type directory struct {
 	v   *Vault
 	dir string
-	// metadataOf says by its name of which blobs metadata is needed; nil is none.
+	// metadataOf reports by its name whether the metadata of a blob is needed. If it is nil, no metadata is
+	// listed.
 	metadataOf func(name string) bool
-	// take completes what was listed of a plan, and reports whether it is wanted.
+	// take completes a candidate and reports whether it is wanted.
 	take func(*candidate) bool
 }
 
-// inOne reports whether all IDs of the window are of one minute, or of one millisecond, so that their names begin alike.
-func (w window) inOne(size uint64) bool {
-	last := keyOf(w.to)
-	if w.to == idOf(last) {
-		last--
-	}
-	return keyOf(w.from)/size == last/size
+// byDay is a reader that chooses a directory for each day.
+type byDay func(d day) directory
+
+func (f byDay) read(ctx context.Context, w window) (reading, error) { return f(w.day).read(ctx, w) }
+
+func (f byDay) groups(ctx context.Context, w window) ([]uint64, error) {
+	return f(w.day).groups(ctx, w)
 }
 
-// options are of a listing of a window, or of its minutes.
+// options returns the options that list a window. Names within a minute or a millisecond have a prefix in
+// common.
 func (d directory) options(w window) blob.ListOptions {
 	from := w.from.String()
 	o := blob.ListOptions{Prefix: d.dir, StartFrom: d.dir + from}
 	if w.wholeDay() {
 		o.StartFrom = ""
 	}
-	if w.inOne(aMinute) {
+	switch {
+	case w.inOne(aMillisecond):
+		o.Prefix += from[:len("01234567-89ab-")]
+	case w.inOne(aMinute):
 		o.Prefix += from[:len("01234567-")]
 	}
 	return o
 }
 
-func (d directory) groups(ctx context.Context, w window) (groups []group, err error) {
+func (d directory) groups(ctx context.Context, w window) (groups []uint64, err error) {
 	opts := d.options(w)
-	if opts.StartFrom != "" {
+	if opts.StartFrom != "" { // the first group may begin before the window
 		digits := len("01234567")
 		if w.inOne(aMinute) {
 			digits = len("01234567-89ab")
@@ -341,30 +323,27 @@ func (d directory) groups(ctx context.Context, w window) (groups []group, err er
 	for names, err := range d.v.client.ListGroups(ctx, w.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
 			d.v.containers.forget(w.container)
-			return nil, nil // dropped as a whole
+			return nil, nil // the day was dropped
 		}
 		if err != nil {
 			return nil, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
 		}
 		for _, name := range names {
-			if from, size, ok := parseGroup(d.dir, name); ok {
-				groups = append(groups, group{from: from, size: size})
+			if from, size, ok := parseGroup(d.dir, name); ok && size == w.groupSize() {
+				groups = append(groups, from)
 			}
 		}
 	}
 	return groups, nil
 }
 
-// read lists a window. A listing that holds more than expected is left to another window, unless its pages are short.
+// read lists a window until a page is full.
 func (d directory) read(ctx context.Context, w window) (reading, error) {
 	got := reading{to: w.to}
 	opts := d.options(w)
 	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
 	from, to := d.dir+w.from.String(), d.dir+w.to.String()
-	if w.inOne(aMillisecond) {
-		opts.Prefix = from[:len(d.dir)+len("01234567-89ab-")]
-	}
-	var plan candidate // its blobs are neighbours, but may be on two pages
+	var plan candidate // its blobs are neighbors, but may be on two pages
 	plans := 0
 	finish := func() {
 		if plans > 0 && d.take(&plan) {
@@ -374,17 +353,18 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 	for page, err := range d.v.client.List(ctx, w.container, opts) {
 		if blob.Is(err, blob.AbsentContainer) {
 			d.v.containers.forget(w.container)
-			return reading{to: w.to}, nil // dropped as a whole
+			return reading{to: w.to}, nil // the day was dropped
 		}
 		if err != nil {
 			return got, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
 		}
 		for _, item := range page.Items {
-			if item.Name < from { // a service from before version 2026-02-06, or a stray
-				if w.wholeDay() || w.inOne(aMinute) {
-					continue
+			if item.Name < from { // a stray, or the service is older than version 2026-02-06 and ignores StartFrom
+				if opts.StartFrom != "" && opts.MaxResults < blob.MaxPage {
+					w.limit = blob.MaxPage
+					return d.read(ctx, w)
 				}
-				return reading{ignored: true}, nil
+				continue
 			}
 			if item.Name >= to {
 				finish()
@@ -402,9 +382,9 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 			plan.add(n, item)
 			got.blobs++
 		}
-		if page.More && plans > 1 && got.blobs >= opts.MaxResults/2 && !w.unbounded {
+		if page.More && plans > 1 && got.blobs >= opts.MaxResults/2 {
 			got.blobs -= len(plan.all())
-			got.to = plan.keys.plan // there may be more of it
+			got.to = plan.keys.plan // the next page may have more of it
 			return got, nil
 		}
 	}
@@ -412,7 +392,7 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 	return got, nil
 }
 
-// searchByID looks for the plans that the filters name.
+// searchByID looks at the plans that the filters name.
 func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	ids := slices.Clone(f.ByIDs)
 	slices.SortFunc(ids, driver.NewestFirst)
@@ -435,8 +415,8 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 	})
 }
 
-// headAll looks at candidates, as many at a time as the vault has requests in flight and as are wanted, and yields those that
-// are chosen.
+// headAll looks at candidates and yields those that are chosen. It looks at as many at a time as the vault
+// may have requests in flight, and at no more than are wanted.
 func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
 	atOnce := v.concurrency
 	if limit > 0 {
@@ -448,7 +428,7 @@ func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head 
 			chosen := make([]bool, len(some))
 			_ = v.parallel(len(some), func(i int) error {
 				some[i], chosen[i] = head(some[i])
-				return nil // a plan that can't be read does not keep the others
+				return nil // the others follow a plan that can't be read
 			})
 			for i, p := range some {
 				if chosen[i] && !yield(p, nil) {

@@ -207,6 +207,20 @@ func TestListPages(t *testing.T) {
 	}
 }
 
+// TestPageInTheFirstMinuteOfADay lists a window that begins with its day and lies within a minute.
+func TestPageInTheFirstMinuteOfADay(t *testing.T) {
+	inBubble(t, "a limit of one", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		older := created(t, v, &workflow.Plan{})
+		time.Sleep(time.Second)
+		newer := created(t, v, &workflow.Plan{})
+		got := collect(t, v, storage.Filters{BeforeID: newer.ID, Limit: 1})
+		if len(got) != 1 || got[0].ID != older.ID {
+			t.Errorf("got %v, want %s", got, older.ID)
+		}
+	})
+}
+
 // TestListingEnds says how a listing ends that does not come to its end by itself.
 func TestListingEnds(t *testing.T) {
 	fill := func(t *testing.T, v *azblob.Vault, n int) {
@@ -444,7 +458,7 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 			want     []uuid.UUID
 			requests int
 		}{
-			{storage.Filters{Limit: n + 1}, ids, 1 + 2 + 1 + 4},   // a page, the minutes, a window in vain, the day
+			{storage.Filters{Limit: n + 1}, ids, 18},              // each window is read from the beginning of the day
 			{storage.Filters{Limit: 10}, ids[:10], 1 + 2 + 1 + 4}, // minutes and milliseconds, a window in vain, the day
 			{storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 1 + 6},
 			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 1 + 4},
@@ -656,6 +670,12 @@ func TestListOfTen(t *testing.T) {
 		}
 		return times
 	}
+	bursts := func(n int) (times []time.Time) {
+		for _, at := range every(now, 67*time.Minute, 24) {
+			times = append(times, random(at.Add(-10*time.Second), 10*time.Second, n)...)
+		}
+		return times
+	}
 	burst := now.Add(-time.Hour).Truncate(minute)
 	for _, c := range []struct {
 		name                   string
@@ -663,7 +683,7 @@ func TestListOfTen(t *testing.T) {
 		plans                  []time.Time
 		requests, trips, bytes int
 	}{
-		{"no plans", now, nil, 2, 1, 2_000},
+		{"no plans", now, nil, 2, 1, 500},
 		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
 		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
 		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 3, 40_000},
@@ -671,11 +691,12 @@ func TestListOfTen(t *testing.T) {
 		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 90_000},
 		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 4, 3, 90_000},
 		{"a million a day", now, slices.Concat(every(now.Add(-3*minute), minute, 800), random(now.Add(-3*minute), 3*minute, 2280)), 4, 3, 100_000},
-		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 200_000},
+		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 270_000},
 		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 80_000},
-		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 110_000},
+		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 170_000},
 		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 90_000},
 		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 80_000},
+		{"30 at once, every hour", now, bursts(30), 4, 3, 200_000},
 		{"2,000 in one millisecond", now, slices.Repeat([]time.Time{now.Add(-time.Hour)}, 2000), 5, 4, 5_000_000},
 		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 4, 3, 180_000},
 	} {
