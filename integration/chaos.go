@@ -265,7 +265,7 @@ func (c *chaos) hear(s *seat, said notice) {
 	defer c.mu.Unlock()
 	f := &c.figures
 	s.last = said
-	if said.What != beat {
+	if slices.Contains([]string{created, picked, called, stored, ended}, said.What) {
 		c.stirred = time.Now()
 	}
 	wrong := said.Told == "wrong"
@@ -490,10 +490,10 @@ func (c *chaos) leave(s *seat) {
 	c.figures.Leaves++
 }
 
-// limit is how long the fleet may do nothing before the chaos gives up.
+// limit is how long no plan may make progress before the chaos gives up.
 func (c *chaos) limit() time.Duration { return 2*time.Minute + 4*c.cfg.ttl }
 
-// drain waits until all plans are final, or the fleet does nothing more.
+// drain waits until all plans are final, or none makes progress.
 func (c *chaos) drain(ctx context.Context) {
 	for ctx.Err() == nil && c.idle() < c.limit() {
 		if c.pending() == 0 {
