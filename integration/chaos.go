@@ -22,14 +22,19 @@ import (
 )
 
 const (
-	// chaosGrace is longer than soakGrace, because the processes that create plans are frozen, too. A Create that
-	// takes longer takes its plan back, although a node may have begun it.
-	chaosGrace = 30 * time.Second
 	// chaosCapacity is how many plans a node owns at once. It leaves room for the plans of dead nodes.
 	chaosCapacity = 64
 	// tidyAfter is the age at which a fleet compares a stop request with its plan, and some more.
 	tidyAfter = 65 * time.Second
 )
+
+// chaosGrace returns the grace period of the vaults. It is longer than any freeze: a Create that takes longer
+// takes its plan back, although a node may have begun it, and may leave blobs that no marker leads to.
+func chaosGrace(ttl time.Duration) time.Duration { return longestFreeze(ttl) + 30*time.Second }
+
+// Freezes last from a sixth of the TTL to twice the TTL: 5 to 60 seconds with the default.
+func shortestFreeze(ttl time.Duration) time.Duration { return ttl / 6 }
+func longestFreeze(ttl time.Duration) time.Duration  { return 2 * ttl }
 
 // chaos is a run of a fleet of processes, which are killed, frozen and started again.
 type chaos struct {
@@ -156,7 +161,7 @@ func (s *stage) playChaos(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, chaosGrace), s.cfg.faults
+	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, chaosGrace(s.cfg.ttl)), s.cfg.faults
 	o.Fleet = &fleetOrder{Interval: s.cfg.interval, TTL: s.cfg.ttl, Capacity: chaosCapacity}
 	run := &chaos{
 		stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
@@ -419,9 +424,9 @@ func (c *chaos) disturb(ctx context.Context, frozen *sync.WaitGroup) {
 		case 1, 2, 3:
 			c.kill(s)
 		case 4, 5, 6, 7:
-			// With the default TTL, 5 to 60 seconds.
 			p := c.freeze(s)
-			long := c.cfg.ttl/6 + time.Duration(r.Int64N(int64(2*c.cfg.ttl-c.cfg.ttl/6)))
+			least := shortestFreeze(c.cfg.ttl)
+			long := least + time.Duration(r.Int64N(int64(longestFreeze(c.cfg.ttl)-least)))
 			frozen.Go(func() {
 				_ = sleep(ctx, long)
 				c.thaw(s, p)

@@ -75,7 +75,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.DurationVar(&c.interval, "interval", 10*time.Second, "with -chaos, the fleet's interval")
 	f.DurationVar(&c.ttl, "ttl", 0, "with -chaos, the fleet's TTL; by default three intervals")
 	f.DurationVar(&c.every, "every", 0, "with -chaos, the mean `time` between two kills, freezes or leaves; by default a third of the TTL")
-	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v, or %v with -chaos)", soakGrace, chaosGrace))
+	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v, or with -chaos 30s and twice the TTL)", soakGrace))
 	f.BoolVar(&c.all, "all", false, "play the long cases too, which takes a minute more")
 	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and stop")
 	f.Func("run", "play only the steps and cases whose names match the `regexp`, including long cases", func(text string) error {
