@@ -29,73 +29,39 @@ func azure(t testing.TB, server *emulator.Server, opts ...azblob.Option) (*azblo
 	return v, transport
 }
 
-// TestIdleNode counts the requests of a node with nothing to do, in a vault with some days and open plans: at
-// most 35,000 a day.
-func TestIdleNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
-		author, _ := azure(t, server)
-		worker, _ := azure(t, server)
-		for range 3 {
-			time.Sleep(24 * time.Hour)
-			for range 5 {
-				plan := create(t, author, 1)
-				must(t, moves(t.Context(), author, plan, workflow.Running)) // by an engine without claims
-			}
-		}
-		n := join(t, worker, fleet.Options{})
-		plans(t.Context(), t, n)
-		time.Sleep(time.Minute)
-		server.ResetRequests()
-		span := efforttest.Pick(1, 1, 24)
-		time.Sleep(time.Duration(span) * time.Hour)
-		requests := server.Requests()
-		day := len(requests) * 24 / span
-		t.Logf("%d requests in %dh, %d a day", len(requests), span, day)
-		if day > 35_000 || day < 30_000 {
-			t.Errorf("%d requests a day, want at most 35,000", day)
-		}
-	})
-}
-
-// TestTakeTrips counts the round trips of a take with c requests in flight: at most 4 + 2⌈N/c⌉. A large plan is read
-// by listing its sub-objects, which takes some more requests, and counts only if there is one in flight.
+// TestTakeTrips counts the round trips of the take of a large plan, most of which has changed or nothing of which
+// has, with c requests in flight: at most 4 + 2⌈N/c⌉.
 func TestTakeTrips(t *testing.T) {
 	const latency = 10 * time.Millisecond
-	sizes := [][3]int{{1, 1, 1}, {1, 1, 10}, {2, 5, 10}, {10, 10, 10}}
-	for _, size := range sizes[:efforttest.Pick(2, 4, 4)] {
-		for _, c := range []int{1, 16, 64} {
-			if c == 1 && size[0] > 1 || c == 16 && size[0] > 2 && !efforttest.Long() {
-				continue
+	for _, test := range []struct {
+		plan    *workflow.Plan
+		c       int
+		changed bool
+	}{
+		{plantest.Sized(2, 5, 10), 16, true},
+		{efforttest.Pick(plantest.Sized(2, 5, 10), plantest.Sized(10, 10, 10), plantest.Sized(10, 10, 10)), 64, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithLatency(latency))
+			author, _ := azure(t, server)
+			worker, _ := azure(t, server, azblob.WithConcurrency(test.c))
+			parts := workflow.Parts(orphan(t, author, test.plan))
+			for _, o := range parts {
+				if test.changed {
+					must(t, moves(t.Context(), author, o, workflow.Running))
+				}
 			}
-			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New(emulator.WithLatency(latency))
-				author, _ := azure(t, server)
-				worker, _ := azure(t, server, azblob.WithConcurrency(c))
-				plan := orphan(t, author, plantest.Sized(size[0], size[1], size[2]))
-				parts := workflow.Parts(plan)
-				for _, o := range parts { // as a plan at work, of which nothing is as it was created
-					if c < 64 || len(parts) < 200 {
-						must(t, moves(t.Context(), author, o, workflow.Running))
-					}
-				}
-				n := join(t, worker, fleet.Options{})
-				server.ResetRequests()
-				began := time.Now()
-				_, err := n.Take(t.Context(), plan.ID)
-				trips := int(time.Since(began) / latency)
-				must(t, err)
-				N := len(parts)
-				want := 4 + 2*((N+c-1)/c)
-				t.Logf("%d sub-objects, %d in flight: %d requests, %d round trips, budget %d", N, c, len(server.Requests()), trips, want)
-				if trips > want {
-					t.Errorf("%d sub-objects, %d in flight: %d round trips, want at most %d", N, c, trips, want)
-				}
-				if requests := len(server.Requests()); requests > 2*N+8 {
-					t.Errorf("%d sub-objects: %d requests", N, requests)
-				}
-			})
-		}
+			n := join(t, worker, fleet.Options{})
+			server.ResetRequests()
+			began := time.Now()
+			must(t, second(n.Take(t.Context(), test.plan.ID)))
+			trips, requests := int(time.Since(began)/latency), len(server.Requests())
+			most := 4 + 2*((len(parts)+test.c-1)/test.c)
+			t.Logf("%d sub-objects, %d in flight: %d requests, %d round trips of %d", len(parts), test.c, requests, trips, most)
+			if trips > most || requests > 2*len(parts)+8 {
+				t.Errorf("%d sub-objects, %d in flight: %d requests, %d round trips, want at most %d", len(parts), test.c, requests, trips, most)
+			}
+		})
 	}
 }
 

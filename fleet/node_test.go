@@ -274,12 +274,14 @@ func TestLastHeartbeat(t *testing.T) {
 		old.Version, err = p.AddMember(t.Context(), old)
 		must(t, err)
 		join(t, p, fleet.Options{Observer: fleet.Observer{Removed: func(_ context.Context, m storage.Member) { t.Errorf("%s was removed", m.Name) }}})
+		joined := time.Now()
 		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "RemoveMember" {
+			err := do()
+			if op == "Roster" && time.Since(joined) > 30*time.Second {
 				p.on(nil)
 				must(t, second(p.store.RenewMember(t.Context(), old)))
 			}
-			return do()
+			return err
 		})
 		time.Sleep(45 * time.Second)
 		if _, there := roster(t, store)[old.ID]; !there {

@@ -256,7 +256,7 @@ var mutants = []mutant{
 	{"fleet: a plan without a claim is taken", "fleet/take.go", "epoch == 0 && !takeUnclaimed:", "epoch == 0 && false:", "TestStandings"},
 	{"fleet: a plan that another node took is taken back", "fleet/take.go", "\tcase held:\n\t\treturn lost\n", "", "TestTake$|TestStandings"},
 	{"fleet: a request to stop reaches only plans that are owned already", "fleet/work.go", "\t\tw.end(ErrStopRequested)\n", "", "TestStop$"},
-	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "error(nil)", "TestStop$"},
+	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "n.store.RemoveStop(ctx, plan, version+\"?\")", "TestStop$"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
 
 	// The engine.
