@@ -1,6 +1,6 @@
 // Package fleet lets several engine processes share a vault. Each running plan has one owner. If the owner
-// dies or freezes, another process takes the plan over within 45 seconds, and the store refuses all later
-// writes of the former owner. A fleet needs nothing but the store: no coordinator, no locks, no clocks that
+// dies or freezes, another process takes the plan over, within 45 seconds with the default options, and the
+// store refuses all later writes of the former owner. A fleet needs nothing but the store: no coordinator, no locks, no clocks that
 // agree.
 //
 // A process calls [Join] and becomes a [Node]. It ranges over [Node.Plans] and runs what it gets:
@@ -21,7 +21,11 @@
 //		})
 //	}
 //	running.Wait()
-//	err = node.Leave(context.WithoutCancel(ctx))
+//	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+//	defer cancel()
+//	err = node.Leave(leaving)
+//
+// A node does not call Recovery. Call it when a process starts and each hour, as without a fleet.
 //
 // # Updates of an owned plan
 //
