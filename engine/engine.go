@@ -101,7 +101,8 @@ type Engine struct {
 	left map[uuid.UUID]bool
 }
 
-// New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin].
+// New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin]: an
+// engine that is alone leaves a plan with another plugin, and a member of a fleet lets its actions fail.
 // With Options.Fleet, the vault must implement [storage.Members]. The caller closes the vault after
 // [Engine.Run] has returned.
 func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {

@@ -20,7 +20,8 @@ type Options struct {
 	RetryDelay time.Duration
 	// ContDelay is the wait between two rounds of continuous checks without a Delay. Default: 10s.
 	ContDelay time.Duration
-	// Poll is the interval between searches for new plans. In a fleet, Fleet.Interval is. Default: 1s.
+	// Poll is the interval between searches for new plans. In a fleet, Fleet.Interval is, and Poll is the
+	// interval between those of UntilIdle. Default: 1s.
 	Poll time.Duration
 	// Patience is how long a call is retried while the vault is unavailable or an outcome unknown. Default:
 	// 2m.
