@@ -1,5 +1,18 @@
-// Package engine is a durable engine. It runs the plans of a vault. An engine that was killed at any
-// moment continues its plans when it is started again.
+// Package engine runs workflow plans durably on any [storage.Vault]. An engine that was killed at any moment
+// continues its plans when it is started again. Several engines can share a vault as a fleet.
+//
+// An action names a plugin and has a request. A plugin is a function with a typed request and response. The
+// vault and the engine get the same registry of plugins:
+//
+//	greet := engine.Func("greet", func(ctx context.Context, call engine.Call, req Greet) (Greeting, error) { … })
+//	reg := registry.Must(greet)
+//	vault, err := azblob.New(ctx, "my-cluster", endpoint, credential, reg)
+//	…
+//	e, err := engine.New(vault, reg, engine.Options{})
+//	…
+//	err = e.Submit(ctx, plan) // or any process calls vault.Create
+//	…
+//	err = e.Run(ctx) // until ctx ends
 //
 // # Order of writes
 //
