@@ -95,9 +95,10 @@ func (n *Node) every(first time.Duration, do func(context.Context) (next time.Du
 	for wait := first; sleep(n.ctx, wait); {
 		began := time.Now()
 		next, err := do(n.ctx)
-		if wait = next - time.Since(began); err != nil {
-			wait = n.o.pause()
+		if err != nil {
+			next = n.o.retry()
 		}
+		wait = next - time.Since(began)
 	}
 }
 

@@ -97,8 +97,9 @@ func (o Options) complete() (Options, error) {
 // beats is the least number of intervals in a TTL.
 const beats = 3
 
-// patience is how long a heartbeat or a look at the members may take, and pause the time until the next try
-// after a failure. One that fails is therefore tried again within 35 % of Interval, which maxGap relies on.
+// patience is how long a heartbeat or a look at the members may take.
 func (o Options) patience() time.Duration { return o.Interval * 3 / 10 }
 
-func (o Options) pause() time.Duration { return o.Interval / 20 }
+// retry is the time from the start of a try that failed to the next one. maxGap relies on it. A try that fails
+// at once is not repeated sooner, because a refusal such as storage.ErrDenied may last for hours.
+func (o Options) retry() time.Duration { return o.Interval * 35 / 100 }

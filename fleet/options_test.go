@@ -31,8 +31,8 @@ func TestOptions(t *testing.T) {
 			if err != nil || o.Interval != test.interval || o.TTL != test.ttl {
 				t.Errorf("%+v: interval %v, TTL %v, %v", test.o, o.Interval, o.TTL, err)
 			}
-			if o.patience()+o.pause() > o.Interval*35/100 {
-				t.Errorf("%+v: a heartbeat that failed is tried again after %v", test.o, o.patience()+o.pause())
+			if o.patience() >= o.retry() || o.Interval+o.retry()+maxGap(o.TTL) > o.TTL {
+				t.Errorf("%+v: a heartbeat takes up to %v, and is tried again after %v", test.o, o.patience(), o.retry())
 			}
 			continue
 		}
