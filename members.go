@@ -34,7 +34,8 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string
 }
 
 // RenewMember stores the record again with one request, if it still has the version m.Version, and returns
-// its new version.
+// its new version. The request does not count for [WithConcurrency]: a member must not look dead because its
+// other requests wait for each other.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
 // somebody else has changed or removed the record; [storage.ErrUnknown]: the same call again settles it.
@@ -43,7 +44,7 @@ func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version stri
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
 		}
-		version, err = v.putRecord(ctx, "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(m.Version))
+		version, err = v.putRecord(blob.Urgent(ctx), "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(m.Version))
 		return err
 	})
 	return version, err
@@ -65,7 +66,8 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 }
 
 // Roster returns all members and all requests to stop plans, with one request for each 5,000 of them. Now is
-// the service's time of the first answer.
+// the service's time of the first answer. Its requests do not count for [WithConcurrency], as those of
+// RenewMember.
 //
 // Each blob with the name of a record is a record, because its name and the service's times say who is at
 // work. Fields that this code can't read, because newer code has written them or they are damaged, are zero.
@@ -73,7 +75,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call("Roster", uuid.Nil, func() error {
 		control := blob.Ref{Container: v.prefix.control()}
-		for page, err := range v.client.List(ctx, control.Container, blob.ListOptions{Metadata: true}) {
+		for page, err := range v.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
 			if blob.Is(err, blob.AbsentContainer) {
 				roster = storage.Roster{Now: blob.RefusedAt(err).UTC()}
 				return nil

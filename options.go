@@ -37,7 +37,8 @@ type Retry struct {
 	MaxElapsed time.Duration
 }
 
-// WithConcurrency sets the maximum number of requests in flight. Default: 64.
+// WithConcurrency sets the maximum number of requests in flight. Default: 64. It does not count
+// [Vault.RenewMember] and [Vault.Roster], of which a fleet's node has one each.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
 // WithGracePeriod sets the time that a Create may take, and a Delete until it commits. Recovery leaves alone

@@ -187,3 +187,35 @@ func TestHeartbeatAnswersAreLost(t *testing.T) {
 		})
 	}
 }
+
+// TestHeartbeatsDoNotWait: a node renews its record in time, however many requests its takeovers have waiting.
+func TestHeartbeatsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New(emulator.WithLatency(500*time.Millisecond), emulator.WithoutLog())
+		author, _ := azure(t, server)
+		worker, _ := azure(t, server, azblob.WithConcurrency(2))
+		for range 4 {
+			orphan(t, author, plantest.Sized(1, 5, 10))
+		}
+		began := time.Now()
+		n := join(t, worker, fleet.Options{Observer: fleet.Observer{
+			Heartbeat: func(_ context.Context, err error) {
+				if err != nil {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			},
+			Failed: func(_ context.Context, doing string, err error) {
+				if doing == "look at the members" {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			},
+		}})
+		found := plans(t.Context(), t, n)
+		for range 4 {
+			within(t, found, 10*time.Minute)
+		}
+		if took := time.Since(began); took < time.Minute {
+			t.Errorf("the takeovers were over after %v, too soon to show anything", took)
+		}
+	})
+}

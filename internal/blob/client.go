@@ -57,7 +57,7 @@ func (r Ref) String() string {
 
 // Options configures a [Client]. Concurrency and Retry are required.
 type Options struct {
-	Concurrency    int // number of attempts in flight at the same time
+	Concurrency    int // number of attempts in flight at the same time, apart from urgent ones
 	Retry          Retry
 	Transport      policy.Transporter
 	ServiceVersion string             // x-ms-version to send instead of the SDK's

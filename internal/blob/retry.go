@@ -58,7 +58,7 @@ const (
 
 // do is the only retry layer. It calls try until try succeeds, fails for good, or ctx ends. Between attempts
 // it waits with exponential back-off and jitter, and at least as long as the service asks. An attempt holds
-// one of the client's slots. The error is an [*Error] that names the host of the account.
+// one of the client's slots unless it is [Urgent]. The error is an [*Error] that names the host of the account.
 func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context) error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(c.retry.InitialInterval),
@@ -132,6 +132,15 @@ func bounded(ctx context.Context) bool {
 	return deadline && ctx.Value(ownKey{}) == nil
 }
 
+// urgentKey marks contexts whose attempts need no slot.
+type urgentKey struct{}
+
+// Urgent returns a context whose attempts need none of the client's slots. It is for a few requests that must
+// not wait for all others, however many there are.
+func Urgent(ctx context.Context) context.Context {
+	return context.WithValue(ctx, urgentKey{}, true)
+}
+
 // errNotStarted means that the context ended before an attempt was sent.
 var errNotStarted = errors.New("not started")
 
@@ -139,11 +148,13 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 	if ctx.Err() != nil {
 		return errNotStarted
 	}
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return errNotStarted
+	if ctx.Value(urgentKey{}) == nil {
+		select {
+		case c.slots <- struct{}{}:
+			defer func() { <-c.slots }()
+		case <-ctx.Done():
+			return errNotStarted
+		}
 	}
 	limit := tryLimit + tryLimitPerMiB*time.Duration(call.bytes>>20)
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)

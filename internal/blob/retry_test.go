@@ -314,6 +314,23 @@ func TestContextEndsTheWaitForASlot(t *testing.T) {
 	})
 }
 
+func TestUrgentAttemptsNeedNoSlot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Put("box", "b", []byte("abc"), mine())
+		w.server.Inject(emulator.On(emulator.HeadBlob).Times(4).Do(emulator.Silence()))
+		var wg sync.WaitGroup
+		for range 4 { // as many as there are slots
+			wg.Go(func() { _, _ = w.Head(t.Context(), ref) })
+		}
+		synctest.Wait()
+		started := time.Now()
+		if _, _, err := w.Get(Urgent(t.Context()), ref); err != nil || time.Since(started) != 0 {
+			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		wg.Wait()
+	})
+}
+
 func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for _, test := range []struct {
 		status int

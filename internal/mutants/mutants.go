@@ -122,6 +122,7 @@ var mutants = []mutant{
 	{"retry: Retry-After is ignored", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
 	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
 	{"retry: more in flight than slots", "internal/blob/client.go", "slots: make(chan struct{}, o.Concurrency)", "slots: make(chan struct{}, 2*o.Concurrency)", "TestNoMoreThanConcurrency"},
+	{"retry: heartbeats wait for other requests", "members.go", "v.putRecord(blob.Urgent(ctx), \"renew", "v.putRecord(ctx, \"renew", "TestHeartbeatsDoNotWait"},
 	{"retry: a listing ends at a failed page", "internal/blob/client.go", "if !yield(page, err) || err != nil || next == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || next == \"\" {", "TestList"},
 
 	// The grace period.
