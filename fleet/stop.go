@@ -39,15 +39,19 @@ func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for f := range found {
+		plan := planOf(f.Err)
 		switch {
-		case f.Err != nil:
-			return f.Err
+		case f.Err != nil && plan == uuid.Nil:
+			return f.Err // the search is incomplete
+		case f.Err != nil: // the other plans follow
+			delete(due, plan)
+			errs = append(errs, f.Err)
 		case !f.Result.State.Status.Final():
 			delete(due, f.Result.ID)
 		}
 	}
-	var errs []error
 	for plan, version := range due {
 		if err := n.store.RemoveStop(ctx, plan, version); err != nil && !overtaken(err) {
 			errs = append(errs, err)

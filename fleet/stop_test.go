@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,23 @@ func TestRequestsAreKept(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if s := stopped(t, store); len(s) != 0 {
 			t.Errorf("the requests are %v", s)
+		}
+	})
+}
+
+// TestRequestsBesideADamagedPlan: a request whose plan can't be read stays, and keeps no other request.
+func TestRequestsBesideADamagedPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		damaged := create(t, p, 1).ID
+		join(t, &damagedPlan{process: p, id: damaged, where: "Search", err: storage.ErrCorrupt}, fleet.Options{})
+		for _, plan := range []uuid.UUID{workflow.NewV7At(time.Now().Add(-time.Hour)), damaged, workflow.NewV7At(time.Now().Add(time.Hour))} {
+			must(t, fleet.Stop(t.Context(), p, plan))
+		}
+		time.Sleep(2 * time.Minute)
+		if s := stopped(t, store); !slices.Equal(s, []uuid.UUID{damaged}) {
+			t.Errorf("the requests are %v, want that of plan %s", s, damaged)
 		}
 	})
 }
