@@ -432,6 +432,36 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 	})
 }
 
+// TestStopDuringTake stops a plan while its owner takes it again after a conflict, and the store does not
+// answer. The work before has ended, so the request goes to the store. The work that follows obeys it.
+func TestStopDuringTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		p := long("a", "b", "never")
+		s.create(p)
+		owner := s.join("owner", engine.Options{})
+		time.Sleep(5 * time.Second)
+		got := s.read(p.ID)
+		if err := s.store.Open(s.reg).UpdateAction(t.Context(), got.Blocks[0].Sequences[0].Actions[0]); err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan struct{})
+		owner.beforeRead = func(uuid.UUID) { <-answers }
+		time.Sleep(10 * time.Second) // a has met the conflict
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := owner.Stop(ctx, p.ID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		close(answers)
+		owner.wait(t, 0)
+		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["never"] > 0 {
+			t.Errorf("epoch %d, ran %v\n%s", got.Epoch, s.ran, outline(got))
+		}
+	})
+}
+
 // TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.
 // Their plugin is cancelled, and the next owner runs them again.
 func TestFencedWhileStopping(t *testing.T) {

@@ -58,6 +58,7 @@ func (r *run) work(ctx context.Context) error {
 	}
 	r.giveUp(nil)
 	_ = r.own.Acquire(context.Background(), 1) // after the write of a stop
+	r.own.Release(1)                           // a later stop finds that the work has ended
 	return err
 }
 
