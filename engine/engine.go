@@ -205,10 +205,10 @@ func (e *Engine) Run(ctx context.Context) error {
 			select {
 			case <-again.C:
 				e.recoverPlans(running)
-			case <-ctx.Done():
-				e.opts.Observer.Draining()
-				return
 			case <-running.Done():
+				if ctx.Err() != nil {
+					e.opts.Observer.Draining()
+				}
 				return
 			}
 		}

@@ -560,14 +560,41 @@ func TestRecoveryEachHour(t *testing.T) {
 	})
 }
 
-// recoveries counts calls of Recovery.
+// TestShutdownDuringRecovery checks that Draining is called once when a shutdown comes during the hourly
+// Recovery. It tries often, because which of several reasons to wake up counts is random.
+func TestShutdownDuringRecovery(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			drained := 0
+			v := &recoveries{Vault: s.store.Open(s.reg)}
+			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func() { drained++ }}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			v.hourly = func(running context.Context) {
+				cancel()
+				<-running.Done()
+			}
+			if err := e.Run(ctx); err != nil || drained != 1 {
+				t.Errorf("%v; Draining was called %d times", err, drained)
+			}
+		})
+	}
+}
+
+// recoveries counts calls of Recovery. All but the first call hourly.
 type recoveries struct {
 	storage.Vault
-	calls int
+	calls  int
+	hourly func(context.Context)
 }
 
 func (r *recoveries) Recovery(ctx context.Context) error {
-	r.calls++
+	if r.calls++; r.calls > 1 && r.hourly != nil {
+		r.hourly(ctx)
+	}
 	return r.Vault.Recovery(ctx)
 }
 
