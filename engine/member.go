@@ -71,7 +71,7 @@ func (m *member) serve(ctx context.Context) {
 		switch {
 		case err == nil:
 			work.Go(func() { m.finish(ctx, plan) })
-		case looking.Err() == nil:
+		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
 			m.opts.Observer.Problem(fmt.Errorf("engine: look for plans: %w", err))
 		}
 	}

@@ -232,6 +232,9 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	found, err := f.n.store.Search(ctx, filters)
 	if err == nil {
 		for r := range found {
+			if !f.keepUp(ctx) {
+				return seen, false, false
+			}
 			id := planOf(r.Err)
 			switch {
 			case unreadable(r.Err) && id != uuid.Nil:
@@ -259,6 +262,22 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	}
 	delete(f.reported, uuid.Nil)
 	return seen, true, true
+}
+
+// keepUp yields the plans that were claimed and taken meanwhile, because a search of many open plans takes long.
+// It reports whether to go on.
+func (f *finder) keepUp(ctx context.Context) bool {
+	for {
+		select {
+		case a := <-f.acquired:
+			if !f.finish(a) {
+				return false
+			}
+			f.acquire(ctx, time.Now())
+		default:
+			return true
+		}
+	}
 }
 
 // planOf returns the plan that an error is about.

@@ -20,6 +20,60 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
+// slowSearch is a process whose searches take ten seconds for each plan, from a time on.
+type slowSearch struct {
+	*process
+	slow *atomic.Bool
+}
+
+func (p slowSearch) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	found, err := p.process.Search(ctx, f)
+	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		for r := range found {
+			if p.slow.Load() {
+				time.Sleep(10 * time.Second)
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}, err
+}
+
+// TestPlansDuringASearch checks that plans are yielded as soon as they are claimed, also while the search that
+// follows a departure takes minutes.
+func TestPlansDuringASearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := slowSearch{open(store), new(atomic.Bool)}
+		for range 16 {
+			create(t, p, 1)
+		}
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "UpdatePlan" {
+				time.Sleep(time.Minute)
+			}
+			return do()
+		})
+		n := join(t, p, fleet.Options{})
+		found := plans(t.Context(), t, n)
+		time.Sleep(time.Second)
+		p.slow.Store(true)
+		other := join(t, open(store), fleet.Options{})
+		time.Sleep(15 * time.Second)
+		leave(t, other)
+		time.Sleep(time.Minute)
+		if len(found) == 0 {
+			t.Error("none of the plans that were claimed is here while the search goes on")
+		}
+		time.Sleep(10 * time.Minute)
+		leave(t, n)
+		if len(found) != 16 {
+			t.Errorf("%d plans in the end, want 16", len(found))
+		}
+	})
+}
+
 // TestResumption kills one of several nodes at any moment of its interval. The others take all of its plans
 // within 45s, nearly always, and spread them.
 func TestResumption(t *testing.T) {

@@ -23,7 +23,8 @@ type Options struct {
 	// Default: empty.
 	Name string
 	// Interval is the time between two heartbeats, two looks at the other members, and two searches for new
-	// plans. It is at least a second. Default: 10s.
+	// plans. It is at least a second. Below two seconds, the whole seconds of a store's clock can delay
+	// takeovers. Default: 10s.
 	Interval time.Duration
 	// TTL is how long the node may go without a heartbeat before others remove it. The node waits as long
 	// before it removes another one, or longer if the other's TTL is longer. It is at least three times
