@@ -345,7 +345,8 @@ func TestDayProbing(t *testing.T) {
 			if want := ids[:days+2]; !slices.Equal(got, want) {
 				t.Errorf("%d days: got %v, want %v", days, got, want)
 			}
-			if n, want := len(server.Requests()), 1+2*(days+2); n != want {
+			// The refused listing, each day by name, each day's plans, and the minutes of today and tomorrow.
+			if n, want := len(server.Requests()), 1+2*(days+2)+2; n != want {
 				t.Errorf("%d days: %d requests, want %d", days, n, want)
 			}
 			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
