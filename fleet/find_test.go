@@ -148,6 +148,28 @@ func TestLeaveHandsOver(t *testing.T) {
 	})
 }
 
+// TestShortLife: a node joins, claims a plan and leaves before anybody has seen it. Its plan is taken as if it
+// had died.
+func TestShortLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
+		time.Sleep(61 * time.Second)
+		p := open(store)
+		short := join(t, p, fleet.Options{})
+		plan := create(t, p, 1)
+		must(t, short.Claim(t.Context(), plan))
+		time.Sleep(5 * time.Second)
+		leave(t, short)
+		if taken := within(t, found, 45*time.Second); taken.ID != plan.ID {
+			t.Errorf("plan %s", taken.ID)
+		}
+		if m := roster(t, store); len(m) != 1 {
+			t.Errorf("the members are %v", m)
+		}
+	})
+}
+
 // TestNewPlans: each new plan is claimed once, by one of the nodes, most of them at the first node's next poll.
 func TestNewPlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,6 +21,7 @@ type Node struct {
 	store Store
 	o     Options
 	id    uuid.UUID
+	since time.Time       // when its record was stored first
 	ctx   context.Context // ends when the node is no longer a member
 	end   context.CancelCauseFunc
 	loops sync.WaitGroup
@@ -35,6 +36,7 @@ type Node struct {
 	stops      map[uuid.UUID]struct{} // the plans that were asked to stop, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
+	acquires   bool                // whether it has tried to claim or take a plan
 	reserved   int                 // places for plans that are being acquired
 	locked     map[uuid.UUID]chan struct{}
 	changed    chan struct{} // closed, and made anew, when any of this changes
@@ -66,6 +68,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
 	}
+	n.since = time.Now()
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.loops.Go(func() { n.every(o.Interval, n.heartbeat) })
 	r, err := store.Roster(ctx)
@@ -142,10 +145,14 @@ func (n *Node) version() string {
 // within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
 // with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. Give ctx a
 // deadline: in an outage Leave goes on trying until ctx ends. Others then remove the record after the TTL.
-// Calling Leave again is allowed.
+// They also do if the node has claimed or taken plans and leaves within an Interval: as long as nobody has seen
+// it, nobody would notice its departure and take its plans. Calling Leave again is allowed.
 func (n *Node) Leave(ctx context.Context) error {
 	n.end(ErrLeft)
 	n.loops.Wait() // their requests have ended with the node's context
+	if n.unseen() {
+		return nil
+	}
 	for {
 		err := n.store.RemoveMember(ctx, n.id, n.version())
 		switch {
@@ -166,6 +173,14 @@ func (n *Node) Leave(ctx context.Context) error {
 			return fmt.Errorf("leave as node %s: %w", n.id, err)
 		}
 	}
+}
+
+// unseen reports whether the node may own plans although the others may not have looked at the members since
+// it joined.
+func (n *Node) unseen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.acquires && time.Since(n.since) < n.o.Interval
 }
 
 // bind returns a context that ends with ctx, or when the node is no longer a member.

@@ -318,7 +318,8 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 		must(t, finish(t.Context(), first.store, taken))
 		return met
 	}
-	leave(t, a) // as death does, sooner or later
+	time.Sleep(11 * time.Second) // so that the others may have seen it
+	leave(t, a)                  // as death does, sooner or later
 	b := join(t, second, fleet.Options{})
 	taken, err = b.Take(t.Context(), plan.ID)
 	if err != nil {

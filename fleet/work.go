@@ -94,6 +94,7 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 		return nil, others
 	}
 	mine := make(chan struct{})
+	n.acquires = true
 	n.locked[plan] = mine
 	return func() {
 		n.mu.Lock()
