@@ -78,7 +78,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 		for page, err := range v.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
 			if blob.Is(err, blob.AbsentContainer) {
 				roster = storage.Roster{Now: blob.RefusedAt(err).UTC()}
-				return nil
+				break
 			}
 			if err != nil {
 				return blobError("list members", control, err)
@@ -95,6 +95,9 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 					roster.Stops = append(roster.Stops, storage.StopRequest{Plan: name.id, Requested: item.LastModified.UTC(), Version: item.ETag})
 				}
 			}
+		}
+		if roster.Now.IsZero() {
+			return vaultError("list members", control, "%w: the answer has no Date, by which members are judged: check for a proxy that removes it", storage.ErrUnavailable)
 		}
 		return nil
 	})

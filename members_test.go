@@ -272,6 +272,19 @@ func TestMembersErrors(t *testing.T) {
 	})
 }
 
+// TestRosterWithoutAClock: a proxy removes the Date, without which nobody can be judged and no day is today.
+func TestRosterWithoutAClock(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		blind := faulty(t, server, emulator.On(emulator.ListBlobs).Do(emulator.Strip("Date")))
+		for range 2 { // without the control container, and with it
+			if r, err := blind.Roster(t.Context()); !errors.Is(err, storage.ErrUnavailable) || len(r.Members) > 0 {
+				t.Errorf("the roster is %+v, %v, want ErrUnavailable", r, err)
+			}
+			joined(t, blind)
+		}
+	})
+}
+
 // TestRosterIsWhole fails the second page of a roster.
 func TestRosterIsWhole(t *testing.T) {
 	inBubbleOf(t, emulator.New(emulator.WithPageLimit(2)), func(t *testing.T, server *emulator.Server) {

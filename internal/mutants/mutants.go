@@ -44,7 +44,8 @@ var mutants = []mutant{
 	// Members.
 	{"members: a record of a newer schema is left out", "members.go", "case name.role == roleMember:", "case name.role == roleMember && item.Metadata[metaSchema] == \"1\":", "TestStrangeRecords"},
 	{"members: part of a roster is returned", "members.go", "return storage.Roster{}, err", "return roster, err", "TestRosterIsWhole"},
-	{"members: a roster has the time of its last page", "members.go", "if roster.Now.IsZero() {", "if true {", "TestRosterIsWhole"},
+	{"members: a roster has the time of its last page", "members.go", "if roster.Now.IsZero() {\n\t\t\t\troster", "if true {\n\t\t\t\troster", "TestRosterIsWhole"},
+	{"members: a roster needs no clock", "members.go", "if roster.Now.IsZero() {\n\t\t\treturn", "if false {\n\t\t\treturn", "TestRosterWithoutAClock"},
 	{"members: a removal whose answer was lost fails", "members.go", "blob.AbsentContainer) && (again || unknown):", "blob.AbsentContainer) && false:", "TestMembersUnknown"},
 	{"members: a removal of unknown outcome is forgotten", "members.go", "case unknown || again && !settled(err):", "case false:", "TestMembersUnknown"},
 	{"members: the control container is never created", "members.go", "blob.Is(err, blob.AbsentContainer) {\n\t\tv.containers", "blob.Is(err, blob.Absent) {\n\t\tv.containers", "TestControlContainer"},
