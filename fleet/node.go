@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,14 +161,15 @@ func (n *Node) Leave(ctx context.Context) error {
 			return nil
 		case conflicted(err):
 			// A heartbeat whose answer did not arrive has changed the record. Nobody else renews it.
-			var m storage.Member
-			if m, err = n.store.FindMember(ctx, n.id); err == nil {
+			m, findErr := n.store.FindMember(ctx, n.id)
+			if errors.Is(findErr, storage.ErrNotFound) {
+				return nil
+			}
+			if findErr == nil && m.Version != n.version() {
 				n.renewed(m.Version)
 				continue
 			}
-			if errors.Is(err, storage.ErrNotFound) {
-				return nil
-			}
+			err = cmp.Or(findErr, err)
 		}
 		if !errors.Is(err, storage.ErrUnknown) || !sleep(ctx, settlePause) {
 			return fmt.Errorf("leave as node %s: %w", n.id, err)

@@ -223,6 +223,26 @@ func TestLeaveWithoutAStore(t *testing.T) {
 	}
 }
 
+// TestLeaveWithARecordThatStays: a store refuses to remove a record in the version that it shows. Leave ends with
+// the store's error.
+func TestLeaveWithARecordThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		n, err := fleet.Join(t.Context(), p, fleet.Options{})
+		must(t, err)
+		calls := 0
+		failing(p, "RemoveMember", func(op string) error {
+			if calls++; calls > 100 {
+				return unavailable(op)
+			}
+			return &storage.Error{Op: op, Err: storage.ErrConflict}
+		})
+		if err := n.Leave(t.Context()); !errors.Is(err, storage.ErrConflict) || calls > 2 {
+			t.Errorf("Leave returned %v after %d calls", err, calls)
+		}
+	})
+}
+
 // TestOutagesRemoveNobody puts three nodes through outages of 1s to 30 minutes, in which requests fail at once,
 // hang, or take effect without an answer, reads get through or not, and the nodes come back at different times.
 func TestOutagesRemoveNobody(t *testing.T) {

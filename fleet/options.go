@@ -41,8 +41,8 @@ type Options struct {
 }
 
 // Observer has functions that a node calls when something happens. Each may be nil. A function is called from
-// the goroutine that does the work, and delays it while it runs; many calls may run at a time. The context is
-// that of the work.
+// the goroutine that does the work, and delays it while it runs, so it must not call [Node.Leave]; many calls
+// may run at a time. The context is that of the work.
 type Observer struct {
 	// Heartbeat is called after each try to renew the node's record.
 	Heartbeat func(ctx context.Context, err error)
