@@ -254,7 +254,7 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	}
 	switch {
 	case err == nil:
-	case transient(err):
+	case transient(err) || ctx.Err() != nil:
 		f.n.retries("search for plans", err)
 		return seen, false, true
 	default:

@@ -412,6 +412,36 @@ func TestSearchFails(t *testing.T) {
 	}
 }
 
+// TestSearchIsCut: a search that ends because the node leaves or is fenced, or because the loop's context ends, is
+// no error of the loop, even if a store returns the context's cause alone.
+func TestSearchIsCut(t *testing.T) {
+	for _, cut := range []string{"left", "ended"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(memvault.NewStore())
+			n := join(t, p, fleet.Options{})
+			p.on(func(ctx context.Context, op string, do func() error) error {
+				if op != "Search" {
+					return do()
+				}
+				<-ctx.Done()
+				return &storage.Error{Op: op, Err: context.Cause(ctx)}
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			time.AfterFunc(time.Second, func() {
+				if cut == "left" {
+					leave(t, n)
+				} else {
+					cancel(errors.New("shutdown"))
+				}
+			})
+			for _, err := range n.Plans(ctx) {
+				t.Errorf("%s: Plans yields %v", cut, err)
+			}
+		})
+	}
+}
+
 // TestPlansThatWereNotYielded: what a loop took and did not yield, the next loop yields.
 func TestPlansThatWereNotYielded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

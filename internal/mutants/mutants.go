@@ -259,6 +259,7 @@ var mutants = []mutant{
 	{"fleet: a plan that another node took is taken back", "fleet/take.go", "\tcase held:\n\t\treturn lost\n", "", "TestTake$|TestStandings"},
 	{"fleet: a request to stop reaches only plans that are owned already", "fleet/work.go", "\t\tw.end(ErrStopRequested)\n", "", "TestStop$"},
 	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "n.store.RemoveStop(ctx, plan, version+\"?\")", "TestStop$"},
+	{"fleet: the end of a loop is a failed search", "fleet/find.go", "case transient(err) || ctx.Err() != nil:", "case transient(err):", "TestSearchIsCut"},
 	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.o.Interval", "return false", "TestShortLife"},
 	{"fleet: a request to stop stays", "fleet/stop.go", "err := n.store.RemoveStop(ctx, plan, version); err != nil", "err := error(nil); err != nil && plan.String() == version", "TestStop$"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
