@@ -230,8 +230,10 @@ func explain(err error) error {
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case last == nil:
+	case last == nil && cause == ctx.Err():
 		return cause
+	case last == nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
 	case errors.Is(last, cause):
 		return last
 	}

@@ -314,6 +314,25 @@ func TestContextEndsTheWaitForASlot(t *testing.T) {
 	})
 }
 
+// TestCauseOfAContext: a call that a context with a cause ends, before an attempt or during one, has the error of the
+// context as well as its cause.
+func TestCauseOfAContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Inject(emulator.On().Do(emulator.Silence()))
+		cause := errors.New("a cause")
+		for _, wait := range []time.Duration{0, time.Second} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(wait, func() { cancel(cause) })
+			if wait == 0 {
+				cancel(cause)
+			}
+			if _, err := w.Head(ctx, ref); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("after %v: %v", wait, err)
+			}
+		}
+	})
+}
+
 func TestUrgentAttemptsNeedNoSlot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Put("box", "b", []byte("abc"), mine())
