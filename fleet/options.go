@@ -83,7 +83,7 @@ func (o Options) complete() (Options, error) {
 	if o.Interval < resolution {
 		errs = append(errs, driver.Invalid("Options.Interval", "%v is less than %v, the resolution of a store's clock", o.Interval, resolution))
 	}
-	if o.TTL < beats*o.Interval {
+	if o.TTL/beats < o.Interval { // the product may overflow
 		errs = append(errs, driver.Invalid("Options.TTL", "%v is less than %d times the Interval of %v", o.TTL, beats, o.Interval))
 	}
 	if o.Capacity < 0 {

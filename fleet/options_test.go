@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ func TestOptions(t *testing.T) {
 		{Options{Interval: -1}, 0, 0, "Options.Interval"},
 		{Options{TTL: 30*time.Second - 1}, 0, 0, "Options.TTL"},
 		{Options{TTL: -1}, 0, 0, "Options.TTL"},
+		{Options{Interval: math.MaxInt64 / 2}, 0, 0, "Options.TTL"},
+		{Options{Interval: math.MaxInt64 / 2, TTL: math.MaxInt64}, 0, 0, "Options.TTL"},
 		{Options{Capacity: -1}, 0, 0, "Options.Capacity"},
 	} {
 		o, err := test.o.complete()
