@@ -110,7 +110,7 @@ type Engine struct {
 
 	mu   sync.Mutex
 	runs map[uuid.UUID]*run
-	// left holds plans that were given up and must not be picked up again.
+	// left holds plans that were given up: this engine need not pick them up.
 	left map[uuid.UUID]bool
 }
 
@@ -128,18 +128,19 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	}
 	e := &Engine{vault: vault, reg: reg, opts: opts, runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}}
 	if opts.Fleet != nil {
-		var keepsMembers bool
-		if e.store, keepsMembers = vault.(fleet.Store); !keepsMembers {
+		store, keepsMembers := vault.(fleet.Store)
+		if !keepsMembers {
 			return nil, fmt.Errorf("engine: Options.Fleet: a %T keeps no members of a fleet", vault)
 		}
+		e.store = runnables{store, e}
 	}
 	return e, nil
 }
 
-// Submit stores a new plan. Run picks it up within Options.Poll; in a fleet, some node does within two
-// intervals, also if this process dies. Submit refuses a plan whose plugins can't
-// run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID,
-// which is set.
+// Submit stores a new plan. Run picks it up within Options.Poll; in a fleet, a node that has room does within
+// three intervals, and usually within one, also if this process dies. Submit refuses a plan whose plugins can't
+// run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
+// is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
@@ -180,17 +181,19 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery, at once and each hour, and runs plans until ctx ends. It returns nil when ctx has ended and running actions have
-// finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may be active.
+// Run calls Recovery, at once and each hour, and runs plans until ctx ends. It returns nil when ctx has ended
+// and running actions have finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may
+// be active.
 //
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
 // first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
 // an error if it can't search the vault at the start.
 //
-// A member of a fleet runs the plans that its node claims or takes over, and leaves the fleet at the end. Run
+// A member of a fleet runs the plans that its node claims or takes over, and leaves the fleet at the end. It
+// leaves plans whose plugins it lacks to nodes that have them, and reports them to Observer.Problem. Run
 // returns an error if it can't join the fleet at the start. When the node is fenced, which happens if the
-// process was frozen or could not reach the store, Run lets all plans go, reports it to Observer.Problem, and
-// joins again as a new node.
+// process was frozen or could not reach the store, Run lets all plans go and reports it to Observer.Problem.
+// It joins again as a new node when all plugins have returned.
 func (e *Engine) Run(ctx context.Context) error {
 	e.recoverPlans(ctx)
 	e.forgetLeft()
@@ -270,11 +273,12 @@ func (e *Engine) enter(r *run) {
 	e.runs[r.plan.ID] = r
 }
 
-// exit ends what enter began. An error means that the plan was left.
+// exit ends what enter began. An error means that the plan was left. It is given up unless it is another
+// node's.
 func (e *Engine) exit(r *run, err error) {
 	e.mu.Lock()
 	delete(e.runs, r.plan.ID)
-	if err != nil {
+	if err != nil && !errors.Is(err, fleet.ErrFenced) {
 		e.left[r.plan.ID] = true
 	}
 	e.mu.Unlock()

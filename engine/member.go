@@ -48,6 +48,24 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 	}
 }
 
+// runnables is a store whose open plans can be read if the engine can run them. The node leaves all others to
+// nodes that can.
+type runnables struct {
+	fleet.Store
+	engine *Engine
+}
+
+func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	plan, err := r.Store.Read(ctx, id)
+	if err != nil || plan.State.Status.Final() {
+		return plan, err
+	}
+	if err := r.engine.runnable(plan); err != nil {
+		return nil, &storage.Error{Op: "Read", Plan: id, Err: fmt.Errorf("%w: %w", storage.ErrSchema, err)}
+	}
+	return plan, nil
+}
+
 // member is an engine that works as a node of a fleet.
 type member struct {
 	*Engine
@@ -73,20 +91,19 @@ func (m *member) serve(ctx context.Context) {
 			work.Go(func() { m.finish(ctx, plan) })
 		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
 			m.opts.Observer.Problem(fmt.Errorf("engine: look for plans: %w", err))
+			if about, ok := errors.AsType[*storage.Error](err); ok {
+				m.giveUp(about.Plan)
+			}
 		}
 	}
 }
 
-// waitUntilIdle returns when this engine has no plan and the vault has none that the fleet is going to run.
+// waitUntilIdle returns when this engine has no plan, and the vault has none that this engine or another node
+// is going to run.
 func (m *member) waitUntilIdle(ctx context.Context) {
 	runs := func(p storage.ListResult) bool {
-		switch p.Owner {
-		case uuid.Nil:
-			return p.State.Status == workflow.NotStarted || m.opts.Fleet.TakeUnclaimed
-		case m.node.ID():
-			return !m.gaveUp(p.ID)
-		}
-		return true
+		claimable := p.State.Status == workflow.NotStarted || m.opts.Fleet.TakeUnclaimed
+		return !m.gaveUp(p.ID) && (p.Owner != uuid.Nil || claimable)
 	}
 	for ctx.Err() == nil {
 		if m.idle() {

@@ -16,6 +16,8 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -460,6 +462,62 @@ func TestStopDuringTake(t *testing.T) {
 			t.Errorf("epoch %d, ran %v\n%s", got.Epoch, s.ran, outline(got))
 		}
 	})
+}
+
+// TestPlansOfOthers lets a node meet plans whose plugin it lacks, or can't run. One has not begun, and the owner
+// of the other is dead. It neither claims nor takes them and does not wait for them. A node that can run them
+// does.
+func TestPlansOfOthers(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			lacking, all := registry.Must(s), registry.Must(s, engine.Func("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
+				select {
+				case <-time.After(20 * time.Second):
+				case <-ctx.Done():
+				}
+				return "", ctx.Err()
+			}))
+			if known {
+				if err := lacking.Register(plugins.Typed[string, string]("alien")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			alien := func() *workflow.Plan {
+				return plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "alien", Req: ""})))
+			}
+			began, fresh, own := alien(), alien(), long("own")
+			s.reg = all
+			s.create(began)
+			dying := s.join("dying", engine.Options{})
+			time.Sleep(5 * time.Second)
+			dying.cut(func() error { return errKilled })
+			s.create(fresh)
+			s.create(own)
+
+			s.reg = lacking
+			node := s.join("node", engine.Options{})
+			select {
+			case err := <-node.ended:
+				if err != nil || len(node.problems) != 2 || !errors.Is(node.problems[0], storage.ErrSchema) || !errors.Is(node.problems[1], storage.ErrSchema) {
+					t.Errorf("%v, problems %v", err, node.problems)
+				}
+			case <-time.After(time.Hour):
+				t.Error("it does not end")
+				node.end()
+			}
+			s.reg = all
+			if a, b, c := s.read(began.ID), s.read(fresh.ID), s.read(own.ID); a.Epoch != 1 || b.State.Status != workflow.NotStarted || c.State.Status != workflow.Completed {
+				t.Errorf("epoch %d\n%s%s%s", a.Epoch, outline(a), outline(b), outline(c))
+			}
+			s.join("other", engine.Options{}).wait(t, 0)
+			if a, b := s.read(began.ID), s.read(fresh.ID); a.State.Status != workflow.Completed || a.Epoch != 2 || b.State.Status != workflow.Completed || b.Epoch != 1 {
+				t.Errorf("epochs %d and %d\n%s%s", a.Epoch, b.Epoch, outline(a), outline(b))
+			}
+			dying.end()
+			<-dying.ended
+		})
+	}
 }
 
 // TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.

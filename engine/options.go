@@ -28,8 +28,8 @@ type Options struct {
 	Patience time.Duration
 	// Plans is the number of plans that run concurrently; others wait, or run on other nodes. Default: 16.
 	Plans int
-	// UntilIdle makes Run return when no plan is left, in a fleet on any node. Default: Run waits for new
-	// plans.
+	// UntilIdle makes Run return when no plan is left, in a fleet on any node. Plans that this engine can't
+	// read or run don't count. Default: Run waits for new plans.
 	UntilIdle bool
 	// Fleet makes the engine a member of a fleet, with these settings; Plans is the Capacity. The vault must
 	// implement storage.Members. Default: nil, and the engine is alone on its vault.
