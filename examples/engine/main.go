@@ -13,7 +13,8 @@
 // ends the process at once. It loses nothing: actions that were running are rerun.
 //
 // Processes with -node are a fleet: kill one, and the others take its plans over. Without an account they share
-// the emulator in the folder of -data. One of them serves it, and if that one is killed, another one does.
+// the emulator in the folder of -data. One of them serves it, and if that one is killed, another one does. A plan
+// that a node has begun waits for nodes, and a plan that a process without -node has begun waits for one.
 //
 // Only flags choose an account; environment variables don't. NO_COLOR turns colours off.
 //
@@ -222,6 +223,8 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 		}
 		name := found.Result.Name
 		switch {
+		case c.node == "" && found.Result.Owner != uuid.Nil:
+			continue // the nodes run it
 		case c.planFile != "" && name == plan.Name,
 			c.planFile == "" && c.node == "",
 			c.planFile == "" && strings.HasPrefix(name, "release "+c.node+" "):

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,6 +176,33 @@ func TestSubmitThenRun(t *testing.T) {
 	}
 	if code, out, _ := command(t, data, "-plan", file, "-poll", "1ms"); code != exitFail || !strings.Contains(out, "short is Failed") || !strings.Contains(out, "BlockFailed") {
 		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+// TestRunBesidePlansOfNodes checks that a process without -node runs its own plan, although an open plan of that
+// name belongs to a node.
+func TestRunBesidePlansOfNodes(t *testing.T) {
+	data := t.TempDir()
+	file := filepath.Join(t.TempDir(), "plan.json")
+	text := `{"name":"short","blocks":[{"name":"b","sequences":[{"name":"s","actions":[{"name":"look","plugin":"command","req":{"run":"true"}}]}]}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	owned, err := readPlan(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := open(t.Context(), config{data: data, prefix: "engine"}, unsaid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = o.Create(t.Context(), owned)
+	owned.State.Status, owned.Owner, owned.Epoch = workflow.Running, workflow.NewV7(), 1
+	if err := errors.Join(err, o.UpdatePlan(t.Context(), owned), o.close()); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := command(t, data, "-plan", file, "-poll", "1ms"); code != exitDone || !strings.Contains(out, "short is Completed") {
+		t.Errorf("code %d: %s%s", code, out, errs)
 	}
 }
 
