@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ func (r *run) within(scope context.Context, o workflow.Object, work func(context
 		return reason, err
 	}
 	status, err := r.runChecks(r.life, deferred) // even if the scope was halted
-	if status == workflow.Failed && reason == workflow.NoFailure {
+	if status == workflow.Failed && !failure(reason) {
 		reason = workflow.DeferredCheckFailed
 	}
 	return reason, err
@@ -42,11 +43,12 @@ func (r *run) guarded(scope context.Context, bypass, pre, cont, post *workflow.C
 		return reason, err
 	}
 	reason, err := r.beside(scope, cont, work)
-	if err != nil || reason != workflow.NoFailure {
+	if err != nil || failure(reason) {
 		return reason, err
 	}
+	// After a stop these are the checks that ran before a restart, if there are any.
 	status, err = r.runChecks(scope, post)
-	return reasonOf(status, workflow.PostCheckFailed), err
+	return cmp.Or(reasonOf(status, workflow.PostCheckFailed), reason), err
 }
 
 // reasonOf returns the failure reason of a plan or block whose checks end with a status.
@@ -122,7 +124,7 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 	if checksErr := checks.Wait(); err == nil {
 		err = checksErr
 	}
-	if cont.State.Status == workflow.Failed && (reason == workflow.NoFailure || reason == workflow.StopRequested) {
+	if cont.State.Status == workflow.Failed && !failure(reason) {
 		reason = workflow.ContCheckFailed
 	}
 	return reason, err

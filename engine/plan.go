@@ -22,7 +22,7 @@ func (r *run) runPlan() error {
 	if err != nil {
 		return err
 	}
-	if failed && reason == workflow.NoFailure {
+	if failed && !failure(reason) {
 		reason = workflow.DeferredActionFailed
 	}
 	return r.endPlan(reason)

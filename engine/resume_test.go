@@ -457,6 +457,46 @@ func TestStopComesTooLate(t *testing.T) {
 	})
 }
 
+// TestFailureOutweighsStop stops a plan during its work or during checks after it that fail, and shuts the engine
+// down in the middle of the deferred actions, or not. A failure makes the plan Failed in either case.
+func TestFailureOutweighsStop(t *testing.T) {
+	for _, test := range []struct {
+		post, deferred func(name string) *workflow.Action
+		stop           time.Duration
+		want           workflow.FailureReason
+	}{
+		{second, bad, 500 * time.Millisecond, workflow.DeferredCheckFailed},
+		{second, bad, 2500 * time.Millisecond, workflow.DeferredCheckFailed},
+		{bad, second, 500 * time.Millisecond, workflow.StopRequested},
+		{bad, second, 1500 * time.Millisecond, workflow.PostCheckFailed},
+		{second, second, 1500 * time.Millisecond, workflow.StopRequested},
+	} {
+		for _, shutdown := range []time.Duration{3500 * time.Millisecond, time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				p := plan(block("b", sequence("s", second("a"))))
+				p.PostChecks, p.DeferredChecks = checks(test.post("post")), checks(test.deferred("deferred"))
+				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"), second("e"), second("f"))}}
+				s.create(p)
+				e := s.engine(s.vault(nil), engine.Options{})
+				ctx, cancel := context.WithTimeout(t.Context(), shutdown)
+				defer cancel()
+				time.AfterFunc(test.stop, func() {
+					if err := e.Stop(ctx, p.ID); err != nil {
+						t.Error(err)
+					}
+				})
+				if err := errors.Join(e.Run(ctx), e.Run(t.Context())); err != nil {
+					t.Error(err)
+				}
+				if got := s.read(p.ID); got.Reason != test.want {
+					t.Errorf("stop at %v, shutdown at %v: %s", test.stop, shutdown, outline(got))
+				}
+			})
+		}
+	}
+}
+
 // TestConflict checks that the engine leaves a plan that another process writes, and begins nothing more.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

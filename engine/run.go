@@ -129,6 +129,9 @@ func verdict(actions []*workflow.Action) workflow.Status {
 	return status
 }
 
+// failure reports whether a reason is a failure. The first failure counts, and it outweighs a stop.
+func failure(reason workflow.FailureReason) bool { return statusOf(reason) == workflow.Failed }
+
 // statusOf returns the status of a plan or block that ends for a reason.
 func statusOf(reason workflow.FailureReason) workflow.Status {
 	switch reason {

@@ -276,6 +276,7 @@ var mutants = []mutant{
 	{"engine: a member leaves no fleet", "engine/member.go", "\t\t\tm.leave(ctx)\n", "", "TestFleet|TestShutdownHandsOver"},
 	{"engine: a node claims plans that it can't run", "engine/member.go", "if err := r.engine.runnable(plan); err != nil {", "if err := error(nil); err != nil {", "TestPlansOfOthers"},
 	{"engine: a node waits for plans that it can't run", "engine/member.go", "m.giveUp(about.Plan)", "_ = about", "TestPlansOfOthers"},
+	{"engine: a stop hides a failure", "engine/checks.go", "if err != nil || failure(reason) {", "if err != nil || reason != workflow.NoFailure {", "TestFailureOutweighsStop"},
 	{"engine: a write in flight is cancelled with its plan", "engine/run.go", "context.WithTimeout(context.WithoutCancel(ctx), r.engine", "context.WithTimeout(ctx, r.engine", "TestRequestsInFlightEnd"},
 	{"engine: an action begins before its state is stored", "engine/action.go", "workflow.Attempt{Start: now})\n\tif err := r.write(a); err != nil {", "workflow.Attempt{Start: now})\n\tif err := error(nil); err != nil {", "TestKilledAtEveryWrite|TestOrder"},
 	{"engine: a stop is not stored", "engine/plan.go", "if err := r.write(r.plan); err != nil {", "if err := error(nil); err != nil {", "TestStop"},
