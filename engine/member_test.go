@@ -250,7 +250,8 @@ func TestFrozenEngine(t *testing.T) {
 	})
 }
 
-// TestKilledMember kills an engine of a fleet at any of its calls, before or after the call takes effect. Another one ends the plan as it would have ended, within the time that a takeover takes.
+// TestKilledMember kills an engine of a fleet at any of its calls, before or after the call takes effect.
+// Another one ends the plan as it would have ended, within the time that a takeover takes.
 func TestKilledMember(t *testing.T) {
 	for _, st := range stories()[:1] {
 		var want string
@@ -448,7 +449,14 @@ func TestStopDuringTake(t *testing.T) {
 			t.Fatal(err)
 		}
 		answers := make(chan struct{})
-		owner.beforeRead = func(uuid.UUID) { <-answers }
+		owner.mu.Lock()
+		owner.around = func(o workflow.Object, update func() error) error {
+			if o.Kind() == workflow.KindPlan {
+				<-answers
+			}
+			return update()
+		}
+		owner.mu.Unlock()
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
