@@ -261,7 +261,6 @@ var mutants = []mutant{
 	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "n.store.RemoveStop(ctx, plan, version+\"?\")", "TestStop$"},
 	{"fleet: the end of a loop is a failed search", "fleet/find.go", "case transient(err) || ctx.Err() != nil:", "case transient(err):", "TestSearchIsCut"},
 	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.o.Interval", "return false", "TestShortLife"},
-	{"fleet: a request to stop stays", "fleet/stop.go", "err := n.store.RemoveStop(ctx, plan, version); err != nil", "err := error(nil); err != nil && plan.String() == version", "TestStop$"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
 
 	// The engine.
