@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -295,6 +296,7 @@ func TestDeleteWithoutListing(t *testing.T) {
 // TestDeleteOfWhatLostItsObject follows Recovery's advice for a plan whose object was lost. Delete removes
 // the rest, and the ID is free again.
 func TestDeleteOfWhatLostItsObject(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	loses := func(t *testing.T, server *emulator.Server, in state) *workflow.Plan {
 		plan, _ := in(t, worldOf(server), eachKind())
 		for c := range server.Containers() {

@@ -17,6 +17,7 @@ import (
 // TestCostOfAFleet counts the requests of nodes that have nothing to do, beside plans that somebody else runs. The
 // figures are those of docs/fleet.md.
 func TestCostOfAFleet(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	const nodes, open, days = 2, 5, 2
 	hours := efforttest.Pick(1, 1, 24)
 	synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -130,6 +131,7 @@ func (unfit) Response() any { return unfitRequest{} }
 var _ plugins.Plugin = unfit{}
 
 func TestWhatCantBeEncodedIsRefused(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	server := emulator.New()
 	reg := registry.New()
 	if err := reg.Register(unfit{}); err != nil {
@@ -199,6 +201,7 @@ func TestWhatCantBeEncodedIsRefused(t *testing.T) {
 }
 
 func TestPlansAtTheEdgeAreTaken(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	server := emulator.New()
 	v := onEmulator(t, server)
 	for what, edit := range map[string]func(p *workflow.Plan){
@@ -424,6 +427,7 @@ func childless(o workflow.Object) {
 }
 
 func TestUpdatePlanRefusesBadPlans(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	server := emulator.New()
 	v := onEmulator(t, server)
 	for i, bad := range plantest.BadPlans() {
@@ -503,6 +507,7 @@ func TestUpdatesOfPartsRefuseBadFields(t *testing.T) {
 // TestStatesOnlyMoveForward tries every change of status of every kind of object. Plans only move forward;
 // sub-objects may move anywhere.
 func TestStatesOnlyMoveForward(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	forward := map[workflow.Status][]workflow.Status{
 		workflow.NotStarted: {workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped},
 		workflow.Running:    {workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped},

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestBatchesAreFull deletes as many sub-objects in one request as the service accepts.
 func TestBatchesAreFull(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	for parts, want := range map[int]int{256: 1, 257: 2} {
 		inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)

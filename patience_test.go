@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -311,6 +312,7 @@ func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
 // TestSlowDelete freezes a Delete between its marker and its commit until Recovery has removed the delete
 // marker, and kills it after the commit. A marker leads to everything that is left.
 func TestSlowDelete(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork, "final": final} {
 		for _, dies := range []bool{false, true} {
 			inBubble(t, name, func(t *testing.T, server *emulator.Server) {

@@ -123,6 +123,7 @@ func actionsOf(plan *workflow.Plan) (list []*workflow.Action) {
 
 // TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	inBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, many())
@@ -320,6 +321,7 @@ func (g gate) Leave(emulator.Request) {}
 
 // TestReadDamage damages each blob of a plan in each way. Read never panics and never returns a wrong plan.
 func TestReadDamage(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	type damage struct {
 		name string
 		do   func(server *emulator.Server, container, name string)

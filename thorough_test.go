@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -63,6 +64,7 @@ func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 // TestThoroughRecovery damages a plan from outside. A thorough Recovery repairs what it can, and the default
 // one leaves the damage alone. Neither changes anything in a dry run, or while a writer may be at work.
 func TestThoroughRecovery(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	shownAs := func(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
 		return func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 			t.Helper()
@@ -164,6 +166,7 @@ func TestThoroughRecovery(t *testing.T) {
 // TestRecoveryLeavesLossesAlone removes one blob of an open plan. No crash of a vault leaves that, so
 // Recovery leaves the other blobs, and its error names the remedy, which works.
 func TestRecoveryLeavesLossesAlone(t *testing.T) {
+	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
 		inBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
 			d := damaged{Server: server}
