@@ -45,6 +45,7 @@ const (
 	notFound     result = "ErrNotFound"
 	unavailable  result = "ErrUnavailable, certainly without effect"
 	unknown      result = "ErrUnknown"
+	kept         result = "ErrUnknown: created late, and somebody runs it"
 	left         result = "left for the next run"
 	cleared      result = "removed old remains"
 	reported     result = "ErrCorrupt, for a loss from outside"
@@ -77,6 +78,8 @@ type call struct {
 	history  []answer
 	pos      int
 	begun    bool  // a Delete whose commit may have been sent
+	claimed  bool  // an update that has moved the plan to Running
+	looked   bool  // a late Create that removes its plan, because the plan had not started when it looked
 	again    bool  // this is a retry of the call after ErrUnknown
 	nth      uint8 // number of earlier calls or rounds
 	dated    bool  // it compares ages
@@ -121,7 +124,7 @@ func (c *call) all(rs ...request) []answer {
 
 // at marks a stage and names everything used after it.
 func (c *call) at(name string, used ...any) {
-	c.stage = stage{fmt.Sprint(name, c.nth, c.again, c.begun, c.dated, used), c.pos}
+	c.stage = stage{fmt.Sprint(name, c.nth, c.again, c.begun, c.claimed, c.dated, used), c.pos}
 }
 
 func (c *call) one(r request) answer { return c.all(r)[0] }
@@ -402,7 +405,8 @@ func (c *call) createOnce() result {
 	}
 
 	// The late object is withdrawn in the order of a Delete, because another actor may have found and
-	// advanced the plan.
+	// advanced the plan. If the plan is Running by now, it is left.
+	c.at("withdraw", shared, m.seen[marker], e.seen[entry], parts, o.seen[object])
 	var d answer
 	if !c.without(ruleWithdrawMarker) {
 		d = c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: mine})
@@ -410,10 +414,58 @@ func (c *call) createOnce() result {
 			return unknown
 		}
 	}
+	removeDeleteMarker := func() bool {
+		return !d.seen[deleteMarker].there() || c.takeMarker(removal("remove marker", deleteMarker, ifMatch, d.seen[deleteMarker]))
+	}
+	// keep is creation.keep: it stores the sub-objects again, so that a Recovery that is about to remove them
+	// fails. It returns done if it comes too late for that.
+	keep := func() result {
+		again := mine
+		again.nth += rounds
+		if !c.without(ruleKeepRewrites) {
+			var rs []request
+			for i, b := range c.parts() {
+				rs = append(rs, request{step: "rewrite action", verb: put, blob: b, cond: c.unless(ruleKeepMatch, ifMatch), match: parts[i].seen[b], value: again})
+			}
+			var absentees []blob
+			for i, a := range c.all(rs...) {
+				switch a.code {
+				case ok:
+					parts[i] = a
+				case absent:
+					absentees = append(absentees, c.parts()[i])
+				}
+			}
+			if len(absentees) > 0 && !c.without(ruleKeepWhole) {
+				if !c.gone(absentees...) {
+					return unknown
+				}
+				return done
+			}
+		}
+		if !removeDeleteMarker() {
+			return unknown
+		}
+		return kept
+	}
+	if !c.without(ruleWithdrawLooks) {
+		now := c.read1("look at entry", entry)
+		switch {
+		case !now.there() && !c.without(ruleWithdrawConfirms):
+			if !c.gone(entry) {
+				return unknown
+			}
+		case now.status >= running:
+			if r := keep(); r != done {
+				return r
+			}
+		}
+	}
+	c.looked = true
 	if !c.removed(ruleUndoConfirms, removal("remove object that came too late", object, c.unless(ruleWithdrawMatch, ifMatch), o.seen[object])) || !removeAll() {
 		return unknown
 	}
-	if d.seen[deleteMarker].there() && !c.takeMarker(removal("remove marker", deleteMarker, ifMatch, d.seen[deleteMarker])) {
+	if !removeDeleteMarker() {
 		return unknown
 	}
 	return unavailable
@@ -471,7 +523,9 @@ func (c *call) update() result {
 		if now[entry].status >= running {
 			return answer{}
 		}
-		return update("update plan", entry, running)
+		a := update("update plan", entry, running)
+		c.claimed = a.code == ok
+		return a
 	}
 	if !c.without(ruleRunningFirst) {
 		if a := runs(); a.code != ok {

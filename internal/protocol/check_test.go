@@ -63,6 +63,9 @@ func (x *explorer) check(st *state) string {
 			return "a plan with an object: " + broken
 		}
 	}
+	if broken := x.running(st); broken != "" {
+		return broken
+	}
 	if sure && s.visible() && s[entry].status != final && !s[marker].there() && !st.lost.of(marker) && !st.lost.of(entry) {
 		return "an open plan has no marker"
 	}
@@ -73,6 +76,33 @@ func (x *explorer) check(st *state) string {
 		return "Recovery has completed a plan whose entry is not final"
 	}
 	return x.results(st, creator)
+}
+
+// running returns what is missing of a plan that somebody runs, or "". If its Create was late, it stays whole
+// if the Create has left it, or if it became Running before the Create looked.
+func (x *explorer) running(st *state) string {
+	if x.has(deleting) || st.lost != 0 {
+		return ""
+	}
+	s := &st.store
+	for i, p := range st.procs[:len(x.roles)] {
+		n := &x.nodes[p.node]
+		of := actor(i + 1)
+		switch {
+		case n.result == kept:
+		case n.claimed && !st.torn && !x.loose(st):
+			of = s[entry].of
+		default:
+			continue
+		}
+		if broken := x.whole(s, of, 0); broken != "" {
+			return "a plan that somebody runs: " + broken
+		}
+		if s[entry].status != final && !s[marker].there() {
+			return "a plan that somebody runs has no marker"
+		}
+	}
+	return ""
 }
 
 // loose reports whether blobs of a plan that does not exist may be left. Without a Create they can't.

@@ -115,6 +115,8 @@ type state struct {
 	deaths, losses, delays uint8            // that may still happen
 	lies, harms            uint8            // that may still happen
 	lost                   damage           // the blob that was lost from outside
+	looked                 bool             // a late Create has found its plan not started, or not whole, and removes it
+	torn                   bool             // an update wrote the entry after that look
 	haunted                bool             // a delayed copy, or a paused actor that then died, may have written after any time
 }
 
@@ -149,6 +151,8 @@ type node struct {
 	index   []uint8
 	given   int // how many of the requests sent at once have been answered
 	begun   bool
+	claimed bool
+	looked  bool
 	dated   bool
 	retries bool // the call is retried when its context ends
 	over    bool
@@ -276,6 +280,7 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 		n.result = r.run(c)
 		n.over = true
 	}()
+	n.claimed, n.looked = c.claimed, c.looked && !n.over
 	n.begun, n.dated = c.begun, c.dated && !n.over
 	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"finalize object", "remove marker"}, n.asks[0].step)
 	if x.apart {
@@ -285,7 +290,7 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 }
 
 func (x *explorer) intern(n node, at stage) int32 {
-	key := fmt.Sprint(n.actor, n.over, n.result, n.begun)
+	key := fmt.Sprint(n.actor, n.over, n.result, n.begun, n.claimed)
 	if !n.over {
 		key = fmt.Sprint(n.actor, at.name, n.history[at.pos:])
 	} else {
@@ -316,7 +321,14 @@ func (x *explorer) answered(id int32, a answer) int32 {
 }
 
 // steps calls yield for everything that can happen in a state.
-func (x *explorer) steps(st state, yield func(step, state)) {
+func (x *explorer) steps(st state, report func(step, state)) {
+	yield := func(s step, to state) {
+		to.torn = to.torn || st.looked && s.who >= 0 && x.roles[s.who] == updating && to.store[entry] != st.store[entry]
+		if s.who >= 0 && x.roles[s.who] == creating {
+			to.looked = to.looked || x.nodes[to.procs[s.who].node].looked
+		}
+		report(s, to)
+	}
 	x.time(st, yield)
 	x.harm(st, yield)
 	for i, f := range st.late {
@@ -545,7 +557,9 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
 				pending |= bit
 			}
-			continue
+			if !x.frozen {
+				continue // otherwise the actor may pause between its last look at the clock and the request
+			}
 		}
 		pending |= bit
 		if r.verb == remove || r.cond == ifMatch {
@@ -669,7 +683,7 @@ func (x *explorer) death(n *node) int32 {
 	if n.begun {
 		r = diedDeleting
 	}
-	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun}, stage{})
+	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun, claimed: n.claimed}, stage{})
 }
 
 // date marks the blobs that are recent when an actor lists the markers, because the actor compares ages with

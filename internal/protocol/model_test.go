@@ -242,6 +242,11 @@ const (
 	ruleUndoConfirms
 	ruleWithdrawMatch
 	ruleWithdrawMarker
+	ruleWithdrawLooks
+	ruleWithdrawConfirms
+	ruleKeepRewrites
+	ruleKeepMatch
+	ruleKeepWhole
 	ruleWriteID
 	ruleOwnWriteID
 	ruleUnknown
@@ -345,6 +350,11 @@ var ruleNames = [rules]string{
 	ruleUndoConfirms:          "undo believes a single 404",
 	ruleWithdrawMatch:         "a late object is removed in any version",
 	ruleWithdrawMarker:        "a late object is removed without a delete marker",
+	ruleWithdrawLooks:         "a late Create removes a plan that somebody runs",
+	ruleWithdrawConfirms:      "a late Create removes a plan because of a single 404 for its entry",
+	ruleKeepRewrites:          "a late Create leaves a plan that Recovery has begun to remove",
+	ruleKeepMatch:             "a late Create overwrites sub-objects that somebody has updated",
+	ruleKeepWhole:             "a late Create leaves a plan of which Recovery has removed sub-objects",
 	ruleWriteID:               "a retry does not recognize the write of an earlier attempt",
 	ruleOwnWriteID:            "a retry takes any write for its own",
 	ruleUnknown:               "a retry that meets another write reports a certain failure",
