@@ -19,9 +19,10 @@ import (
 // the same plan can be created again after [storage.ErrUnknown]. Every status must be NotStarted.
 //
 // The last request makes the plan visible as a whole; before it no reader sees any part. A Create that takes
-// longer than the grace period fails. A failed Create leaves nothing, or, if the outcome of a request is
-// unknown, remains that no reader sees. Recovery removes remains, and so does the next Create of the same ID,
-// once they are older than the grace period and the margin; that Create takes more requests.
+// longer than the grace period fails. If the plan has been started by then it stays, and the error is
+// ErrUnknown. Otherwise a failed Create leaves nothing, or, if the outcome of a request is unknown, remains
+// that no reader sees. Recovery removes remains, and so does the next Create of the same ID, once they are
+// older than the grace period and the margin; that Create takes more requests.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrExists] if there is a plan of this ID;
 // [storage.ErrConflict] if another Create or Delete of the ID is under way, or ended so recently that its
@@ -211,7 +212,7 @@ func (c *creation) run(caller context.Context) error {
 		return c.undo(caller, blobError("write object", ref, err))
 	}
 	if time.Since(started) > c.v.grace {
-		// Recovery may already have begun to remove the plan, so it is withdrawn.
+		// Recovery may already have begun to remove the plan.
 		return c.withdraw(caller, etag)
 	}
 	c.plan.State.ETag = planVersion(c.entryETag, etag, c.plan)
@@ -368,24 +369,89 @@ func lateError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
 
-// withdraw removes a plan whose object was written too late. It writes a delete marker first, as a Delete
-// does: another process may have updated the plan meanwhile, and Recovery must recognise what is left of it
-// as remains.
+// withdraw removes a plan whose object was written too late, unless the plan runs and is whole. It writes a
+// delete marker first, as a Delete does: another process may update the plan meanwhile, and Recovery must
+// recognise what is left of it as remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	etag, err := c.v.putDeleteMarker(ctx, c.keys)
+	kept := false
 	if err == nil {
-		err = c.v.remove(ctx, "remove object that came too late", c.keys, c.keys.object(), blob.IfMatch(objectETag))
+		kept, err = c.keepRunning(ctx)
 	}
-	if err == nil {
-		err = c.remove(ctx)
+	if err == nil && !kept {
+		err = c.v.remove(ctx, "remove object that came too late", c.keys, c.keys.object(), blob.IfMatch(objectETag))
+		if err == nil {
+			err = c.remove(ctx)
+		}
 	}
 	if err == nil {
 		err = c.v.deleteMarker(ctx, c.keys.deleteMarker(), etag)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("%w: %w: %w", storage.ErrUnknown, errGrace, err)
+	case kept:
+		return vaultError("create", c.keys.entry(), "%w: the plan was created late, and somebody runs it already: call again: %w", storage.ErrUnknown, errGrace)
 	}
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, errGrace)
+}
+
+// keepRunning reports whether the plan has started, and is whole and stays whole. If it returns false nobody
+// had started the plan when it looked, or Recovery has removed some of it.
+func (c *creation) keepRunning(ctx context.Context) (bool, error) {
+	ref := c.entry.ref
+	p, err := c.v.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return false, c.v.confirmGone(ctx, c.keys, ref)
+	}
+	if err != nil {
+		return false, blobError("look at entry", ref, err)
+	}
+	if blobStatusOf(&blob.Item{Properties: p}) == notStarted {
+		return false, nil
+	}
+	return c.rewriteParts(ctx)
+}
+
+// rewriteParts stores the sub-objects again, each over the version that this Create wrote. The removals of a
+// Recovery that found the plan before its object was there then fail. A sub-object that has changed belongs to
+// whoever runs the plan, and no Recovery has seen that version. rewriteParts returns false if one is gone.
+func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
+	call := uuid.NewString()
+	gone := make([]bool, len(c.parts))
+	err = c.v.parallel(len(c.parts), func(i int) error {
+		p := &c.parts[i]
+		body, err := encodeOwn(p.object)
+		if err != nil {
+			return err
+		}
+		metadata, err := ownMetadata(p.object, call)
+		if err != nil {
+			return err
+		}
+		etag, err := c.v.client.Put(ctx, p.ref, body, metadata, blob.IfMatch(p.etag))
+		switch gone[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); {
+		case err == nil:
+			p.etag = etag
+		case gone[i], blob.Is(err, blob.Mismatch):
+		default:
+			return blobError("rewrite "+p.object.Kind().String(), p.ref, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	var refs []blob.Ref
+	for i, p := range c.parts {
+		if gone[i] {
+			refs = append(refs, p.ref)
+		}
+	}
+	if len(refs) == 0 {
+		return true, nil
+	}
+	return false, c.v.confirmGone(ctx, c.keys, refs...)
 }
 
 // remove removes everything but the object, in the order of a Delete, and only in the version that was

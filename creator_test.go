@@ -393,6 +393,142 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	})
 }
 
+// TestLateCreateOfAPlanThatRuns freezes a Create between the write of its object and the answer until the
+// grace period is over. Meanwhile another process runs the plan. Create leaves such a plan, unless some of it
+// is gone.
+func TestLateCreateOfAPlanThatRuns(t *testing.T) {
+	const object, entry = "PUT -object.json", "HEAD -entry.json"
+	claim := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
+		t.Helper()
+		run, err := v.Read(t.Context(), plan.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.State.Status = workflow.Running
+		if err := v.UpdatePlan(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	actions := func(plan *workflow.Plan) []*workflow.Action { return plan.Blocks[0].Sequences[0].Actions }
+	finish := func(t *testing.T, v *azblob.Vault, run *workflow.Plan) {
+		t.Helper()
+		for _, o := range append(workflow.Parts(run), run) {
+			if o.Header().State.Status != workflow.Completed {
+				o.Header().State.Status = workflow.Completed
+				if err := updateObject(t, v, o); err != nil {
+					t.Fatalf("%s: %v", o.Kind(), err)
+				}
+			}
+		}
+	}
+	var done *workflow.Action // the first action, if it was completed meanwhile
+	for _, tt := range []struct {
+		name string
+		at   string // the request after which the Create freezes
+		run  func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan)
+		kept bool // whether the plan stays
+	}{
+		{"an action is completed", object, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			done = actions(claim(t, v, plan))[0]
+			done.State.Status = workflow.Completed
+			if err := v.UpdateAction(t.Context(), done); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"it is completed", object, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			finish(t, v, claim(t, v, plan))
+		}, true},
+		{"Recovery has removed an action", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			a := actions(claim(t, v, plan))[1]
+			for c := range server.Containers() {
+				server.Remove(c, "actions/"+plan.ID.String()+"/"+a.ID.String()+".json")
+			}
+		}, false},
+		{"claimed after the look", entry, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			claim(t, v, plan)
+		}, false},
+		{"the service denies the entry", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			claim(t, v, plan)
+			server.Inject(emulator.On(emulator.HeadBlob).Path("-entry.json").Nth(1).Do(emulator.Answer(404, "BlobNotFound")))
+		}, true},
+		{"the service denies a sub-object", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			claim(t, v, plan)
+			server.Inject(emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.Answer(404, "BlobNotFound")))
+		}, true},
+	} {
+		inBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
+			v, plan := onEmulator(t, server), plantest.Sized(1, 1, 2)
+			slow := server.Transport()
+			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
+			method, suffix, _ := strings.Cut(tt.at, " ")
+			ran := false
+			done = nil
+			transport := after{slow, func(req *http.Request) {
+				if !ran && req.Method == method && strings.HasSuffix(req.URL.Path, suffix) {
+					ran = true
+					tt.run(t, server, v, plan)
+				}
+				if req.Method == http.MethodPut && strings.HasSuffix(req.URL.Path, "-object.json") {
+					time.Sleep(20 * time.Second)
+				}
+			}}
+			err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
+			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("Create: %v, want ErrUnknown", err)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than a line", err)
+			}
+			again := plantest.Sized(1, 1, 2)
+			again.ID = plan.ID
+			err = v.Create(t.Context(), again)
+			if !tt.kept {
+				if !errors.Is(err, storage.ErrConflict) {
+					t.Errorf("another Create beside the remains: %v, want ErrConflict", err)
+				}
+				settled(t, v)
+				if n := stored(server); n != 0 {
+					t.Errorf("%d blobs are left", n)
+				}
+				return
+			}
+			if !errors.Is(err, storage.ErrExists) {
+				t.Errorf("another Create: %v, want ErrExists", err)
+			}
+			run, err := v.Read(t.Context(), plan.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done != nil {
+				if a := actions(run)[0]; a.State.ETag != done.State.ETag {
+					t.Errorf("the version of the completed action is %q, want %q", a.State.ETag, done.State.ETag)
+				}
+				for i, o := range workflow.Parts(run) {
+					if o.Header().State.ETag == workflow.Parts(plan)[i].Header().State.ETag {
+						t.Errorf("%s: a Recovery that has begun can remove it", o.Kind())
+					}
+				}
+			}
+			finish(t, v, run)
+			settled(t, v)
+			same(t, v, run)
+		})
+	}
+}
+
+// after calls a function after each request.
+type after struct {
+	*emulator.Transport
+	call func(*http.Request)
+}
+
+func (a after) Do(req *http.Request) (*http.Response, error) {
+	resp, err := a.Transport.Do(req)
+	a.call(req)
+	return resp, err
+}
+
 // slow delays requests for a path before they are sent, unless their context ends.
 type slow struct {
 	*emulator.Transport

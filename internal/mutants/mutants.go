@@ -13,6 +13,7 @@ var mutants = []mutant{
 	{"condition: Recovery removes any sub-object", "remains.go", "blob.Target{Name: item.Name, ETag: item.ETag}", "blob.Target{Name: item.Name}", "TestTraces|TestRecovery"},
 	{"condition: Recovery removes any marker", "remains.go", "v.client.Delete(ctx, ref, blob.IfMatch(listed.ETag))", "v.client.Delete(ctx, ref, blob.Always)", "TestRecoveryBeside|TestTraces"},
 	{"condition: a late Create removes any object", "creator.go", "c.keys.object(), blob.IfMatch(objectETag))", "c.keys.object(), blob.Always)", "TestCreate"},
+	{"condition: a late Create overwrites sub-objects that were updated", "creator.go", "body, metadata, blob.IfMatch(p.etag))", "body, metadata, blob.IfThere)", "TestLateCreate"},
 	{"condition: an update of a sub-object ignores its version", "updater.go", "driver.SplitVersion(h.State.ETag)\n\t\tcond = blob.IfMatch(etag)\n", "driver.SplitVersion(h.State.ETag)\n\t\t_ = etag\n", "TestUpdate"},
 	{"condition: an update of a plan ignores its version", "updater.go", "cond := blob.IfMatch(entryETag)", "cond := blob.IfThere\n\t_ = entryETag", "TestUpdate"},
 	{"condition: an update of a sub-object without a version creates", "updater.go", "cond := blob.IfThere\n", "cond := blob.Always\n", "TestUpdate"},
@@ -134,6 +135,11 @@ var mutants = []mutant{
 	{"grace: by the time of the request", "diagnosis.go", "s.recent = s.recent || recent(item, d.seen, d.grace)", "s.recent = s.recent || recent(item, item.Seen, d.grace)", "TestEachRecentBlobCounts"},
 	{"grace: Recovery removes blobs that were written since it looked", "remains.go", "if item.LastModified.Before(d.seen) {", "if true {", "TestRecoveryBeside"},
 	{"grace: a late Create succeeds", "creator.go", "if time.Since(started) > c.v.grace {", "if false {", "TestCreateBeyond"},
+	{"grace: a late Create removes a plan that runs", "creator.go", "return c.rewriteParts(ctx)", "return false, nil", "TestLateCreate"},
+	{"grace: a late Create leaves a plan that Recovery may be removing", "creator.go", "return c.rewriteParts(ctx)", "return true, nil", "TestLateCreate"},
+	{"grace: a late Create leaves a plan that is not whole", "creator.go", "\tif len(refs) == 0 {\n\t\treturn true, nil", "\tif true {\n\t\treturn true, nil", "TestLateCreate"},
+	{"grace: a late Create believes a single 404 for the entry", "creator.go", "return false, c.v.confirmGone(ctx, c.keys, ref)", "return false, nil", "TestLateCreate"},
+	{"grace: a late Create believes a single 404 for a sub-object", "creator.go", "return false, c.v.confirmGone(ctx, c.keys, refs...)", "return false, nil", "TestLateCreate"},
 	{"grace: a Create never gives up", "writes.go", "deadline := started.Add(v.grace)", "deadline := started.Add(1000 * v.grace)", "TestCreateBeyond"},
 
 	// What readers and Recovery conclude.
@@ -189,7 +195,7 @@ var mutants = []mutant{
 	{"create: its own marker makes remains recent", "creator.go", "\tif c.markerETag != \"\" {\n\t\tif err := c.v.deleteMarker", "\tif false {\n\t\tif err := c.v.deleteMarker", "TestCreateLeavesNoMarker"},
 	{"create: shortens the grace period of a marker it takes over", "creator.go", "markerMetadata(c.call, grace)", "markerMetadata(c.call, min(grace, c.v.grace))", "TestGracePeriods"},
 	{"create: a refused object leaves all other blobs", "creator.go", "return c.undo(caller, blobError(\"write object\", ref, err))", "return blobError(\"write object\", ref, err)", "TestCreateRefused"},
-	{"create: undone without a delete marker", "creator.go", "\tetag, err := c.v.putDeleteMarker(ctx, c.keys)\n\tif err == nil {\n", "\tetag, err := \"\", error(nil)\n\tif err == nil {\n", "TestCreateThatIsTakenBack"},
+	{"create: undone without a delete marker", "creator.go", "\tetag, err := c.v.putDeleteMarker(ctx, c.keys)\n\tkept := false\n", "\tetag, err := \"\", error(nil)\n\tkept := false\n", "TestLateCreate"},
 	{"undo: removes an entry of any version", "creator.go", "c.entry.ref, blob.IfMatch(c.entryETag))", "c.entry.ref, blob.Always)", "TestUndoMeets"},
 	{"undo: the caller's deadline is the grace period", "creator.go", "errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errGrace)", "errors.Is(err, context.DeadlineExceeded)", "TestCallersDeadline"},
 	{"delete: a plan that lost its object stays", "deleter.go", "\tcase d.finding == lostObject:\n\t\treturn nil\n", "\tcase d.finding == lostObject:\n\t\treturn notFound\n", "TestDeleteOfWhatLost"},
