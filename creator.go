@@ -148,11 +148,7 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 	c := &creation{v: v, plan: plan, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
 	size := 0
 	for o := range workflow.Walk(plan) {
-		w := blobWrite{ref: c.keys.of(o)}
-		var err error
-		if w.body, err = encodeOwn(o); err == nil {
-			w.metadata, err = ownMetadata(o, c.call)
-		}
+		w, err := c.write(o, c.call)
 		if err != nil {
 			return nil, driver.Unencodable(plan, true, err)
 		}
@@ -167,6 +163,15 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 		return nil, driver.Invalid("Plan", "needs %d bytes, at most %d are allowed", size, blob.MaxBody)
 	}
 	return c, nil
+}
+
+// write encodes the blob with an object's own fields.
+func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err error) {
+	w.ref = c.keys.of(o)
+	if w.body, err = encodeOwn(o); err == nil {
+		w.metadata, err = ownMetadata(o, writeID)
+	}
+	return w, err
 }
 
 // run is the order of writes of a Create: marker, entry, sub-objects, object. It says what each failure
@@ -421,15 +426,11 @@ func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
 	gone := make([]bool, len(c.parts))
 	err = c.v.parallel(len(c.parts), func(i int) error {
 		p := &c.parts[i]
-		body, err := encodeOwn(p.object)
+		w, err := c.write(p.object, call)
 		if err != nil {
 			return err
 		}
-		metadata, err := ownMetadata(p.object, call)
-		if err != nil {
-			return err
-		}
-		etag, err := c.v.client.Put(ctx, p.ref, body, metadata, blob.IfMatch(p.etag))
+		etag, err := c.v.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(p.etag))
 		switch gone[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); {
 		case err == nil:
 			p.etag = etag

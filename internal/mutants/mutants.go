@@ -13,7 +13,7 @@ var mutants = []mutant{
 	{"condition: Recovery removes any sub-object", "remains.go", "blob.Target{Name: item.Name, ETag: item.ETag}", "blob.Target{Name: item.Name}", "TestTraces|TestRecovery"},
 	{"condition: Recovery removes any marker", "remains.go", "v.client.Delete(ctx, ref, blob.IfMatch(listed.ETag))", "v.client.Delete(ctx, ref, blob.Always)", "TestRecoveryBeside|TestTraces"},
 	{"condition: a late Create removes any object", "creator.go", "c.keys.object(), blob.IfMatch(objectETag))", "c.keys.object(), blob.Always)", "TestCreate"},
-	{"condition: a late Create overwrites sub-objects that were updated", "creator.go", "body, metadata, blob.IfMatch(p.etag))", "body, metadata, blob.IfThere)", "TestLateCreate"},
+	{"condition: a late Create overwrites sub-objects that were updated", "creator.go", "w.body, w.metadata, blob.IfMatch(p.etag))", "w.body, w.metadata, blob.IfThere)", "TestLateCreate"},
 	{"condition: an update of a sub-object ignores its version", "updater.go", "driver.SplitVersion(h.State.ETag)\n\t\tcond = blob.IfMatch(etag)\n", "driver.SplitVersion(h.State.ETag)\n\t\t_ = etag\n", "TestUpdate"},
 	{"condition: an update of a plan ignores its version", "updater.go", "cond := blob.IfMatch(entryETag)", "cond := blob.IfThere\n\t_ = entryETag", "TestUpdate"},
 	{"condition: an update of a sub-object without a version creates", "updater.go", "cond := blob.IfThere\n", "cond := blob.Always\n", "TestUpdate"},
