@@ -87,8 +87,8 @@ func (p Problem) String() string {
 }
 
 // Check reads everything that is stored in the selected days, and the records of members and stop requests,
-// and reports each broken invariant. It changes nothing. It may run beside other calls: it looks a second time at what seems broken, and only counts what
-// is too recent to be judged.
+// and reports each broken invariant. It changes nothing. It may run beside other calls: it looks a second time
+// at what seems broken, and only counts what is too recent to be judged.
 //
 // A problem is not an error. An error says that Check did not finish; the report then has what was found
 // before.
