@@ -154,28 +154,18 @@ func (f fleetFigures) String() string {
 // playChaos runs a fleet under disturbances for the configured time, or until ctx ends. Then it lets the fleet
 // end all plans, and checks what is stored.
 func (s *stage) playChaos(ctx context.Context) error {
-	if err := s.refuseOthers(ctx); err != nil {
+	return s.withProcesses(ctx, chaosGrace(s.cfg.ttl), func(o order) error {
+		o.Fleet = &fleetOrder{Interval: s.cfg.interval, TTL: s.cfg.ttl, Capacity: chaosCapacity}
+		run := &chaos{
+			stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
+			figures: fleetFigures{LetGo: map[string]int{}, Violations: map[string]int{}},
+		}
+		s.out.step("chaos", fmt.Sprintf("%d nodes and %d plans for %v; interval %v, TTL %v; -seed %d repeats the plans and the disturbances",
+			s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, s.cfg.ttl, s.cfg.seed))
+		err := run.play(ctx)
+		s.chaosed = new(run.now())
 		return err
-	}
-	o, end, err := s.reach()
-	if err != nil {
-		return err
-	}
-	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, chaosGrace(s.cfg.ttl)), s.cfg.faults
-	o.Fleet = &fleetOrder{Interval: s.cfg.interval, TTL: s.cfg.ttl, Capacity: chaosCapacity}
-	run := &chaos{
-		stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
-		figures: fleetFigures{LetGo: map[string]int{}, Violations: map[string]int{}},
-	}
-	s.out.step("chaos", fmt.Sprintf("%d nodes and %d plans for %v; interval %v, TTL %v; -seed %d repeats the plans and the disturbances",
-		s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, s.cfg.ttl, s.cfg.seed))
-	err = run.play(ctx)
-	s.chaosed = new(run.now())
-	names, listErr := s.containers(context.WithoutCancel(ctx), s.cfg.prefix)
-	for _, name := range names {
-		s.made[name] = true
-	}
-	return errors.Join(err, listErr, end())
+	})
 }
 
 func (c *chaos) play(ctx context.Context) (err error) {

@@ -17,60 +17,26 @@ var chaosAzurite = flag.Duration("chaos.azurite", 0, "how long TestChaos runs on
 // chaosOf runs a fleet under chaos. Its nodes are processes of the test binary.
 func chaosOf(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f fleetFigures, out string) {
 	t.Helper()
-	cfg, err := parse(append([]string{"-interval", "1s"}, args...), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w strings.Builder
-	s := newStage(cfg, target, &people{w: &w})
-	err = s.playChaos(ctx)
+	code, s, out := played(ctx, t, target, (*stage).playChaos, append([]string{"-interval", "1s"}, args...)...)
 	if s.chaosed != nil {
 		f = *s.chaosed
 	}
-	s.out.end(s.verdict(err))
-	if err != nil {
-		code = exitFail
-	}
-	return code, f, w.String()
+	return code, f, out
 }
 
 // TestChaos judges what a short chaos leaves, and no times: a slow machine makes it longer.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) (*target, time.Duration){
-		"emulator": func(t *testing.T) (*target, time.Duration) {
-			target, _ := inEmulator(t)
-			return target, 5 * time.Second
-		},
-		"azurite": func(t *testing.T) (*target, time.Duration) {
-			if *chaosAzurite == 0 {
-				t.Skip("-chaos.azurite is not set")
-			}
-			target, err := onAzurite(t.Context(), t.Output())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return target, *chaosAzurite
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			target, d := open(t)
-			defer func() {
-				if err := target.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			code, f, out := chaosOf(t.Context(), t, target, "-fleet", "3", "-chaos", d.String(), "-plans", "20", "-every", "500ms", "-faults")
-			t.Log(out)
-			if code != exitPass || lastLine(out) != "PASS" {
-				t.Error("the chaos fails")
-			}
-			if f.Kills+f.Freezes+f.Leaves == 0 || f.Requests == 0 || f.Ended != f.Plans {
-				t.Errorf("nothing happened: %v", f)
-			}
-		})
-	}
+	onTargets(t, 5*time.Second, *chaosAzurite, func(t *testing.T, target *target, d time.Duration) {
+		code, f, out := chaosOf(t.Context(), t, target, "-fleet", "3", "-chaos", d.String(), "-plans", "20", "-every", "500ms", "-faults")
+		t.Log(out)
+		if code != exitPass || lastLine(out) != "PASS" {
+			t.Error("the chaos fails")
+		}
+		if f.Kills+f.Freezes+f.Leaves == 0 || f.Requests == 0 || f.Ended != f.Plans {
+			t.Errorf("nothing happened: %v", f)
+		}
+	})
 }
 
 // TestChaosFinds interrupts a chaos and does damage before the vault is checked.

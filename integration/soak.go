@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,26 +75,15 @@ func (f figures) String() string {
 
 // playSoak lets the clients work for the configured time, or until ctx ends, and then checks the vault.
 func (s *stage) playSoak(ctx context.Context) error {
-	if err := s.refuseOthers(ctx); err != nil {
+	return s.withProcesses(ctx, soakGrace, func(o order) error {
+		run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}}, live: map[int]event{}}
+		s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d repeats their operations", s.cfg.clients, s.cfg.soak, s.cfg.seed))
+		err := run.clients(ctx)
+		// The vault is checked after an interrupt, too.
+		err = errors.Join(err, run.judge(context.WithoutCancel(ctx)))
+		s.soaked = new(run.now())
 		return err
-	}
-	o, end, err := s.reach()
-	if err != nil {
-		return err
-	}
-	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, soakGrace), s.cfg.faults
-	run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}}, live: map[int]event{}}
-	s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d repeats their operations", s.cfg.clients, s.cfg.soak, s.cfg.seed))
-	err = run.clients(ctx)
-	// The vault is checked after an interrupt, too.
-	ctx = context.WithoutCancel(ctx)
-	err = errors.Join(err, run.judge(ctx))
-	s.soaked = new(run.now())
-	names, listErr := s.containers(ctx, s.cfg.prefix)
-	for _, name := range names {
-		s.made[name] = true
-	}
-	return errors.Join(err, listErr, end())
+	})
 }
 
 // clients runs the clients until the soak ends.

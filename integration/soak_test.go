@@ -16,39 +16,46 @@ var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak runs on Az
 // soaked runs a soak. Its clients are processes of the test binary.
 func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
 	t.Helper()
+	code, s, out := played(ctx, t, target, (*stage).playSoak, args...)
+	if s.soaked != nil {
+		f = *s.soaked
+	}
+	return code, f, out
+}
+
+// played plays what needs processes, and returns the stage with its figures.
+func played(ctx context.Context, t *testing.T, target *target, play func(*stage, context.Context) error, args ...string) (code int, s *stage, out string) {
+	t.Helper()
 	cfg, err := parse(args, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var w strings.Builder
-	s := newStage(cfg, target, &people{w: &w})
-	err = s.playSoak(ctx)
-	if s.soaked != nil {
-		f = *s.soaked
-	}
+	s = newStage(cfg, target, &people{w: &w})
+	err = play(s, ctx)
 	s.out.end(s.verdict(err))
 	if err != nil {
 		code = exitFail
 	}
-	return code, f, w.String()
+	return code, s, w.String()
 }
 
-func TestSoak(t *testing.T) {
-	t.Parallel()
+// onTargets runs a test on the emulator, and on Azurite if a flag says for how long.
+func onTargets(t *testing.T, emulated, azurite time.Duration, run func(t *testing.T, target *target, d time.Duration)) {
 	for name, open := range map[string]func(t *testing.T) (*target, time.Duration){
 		"emulator": func(t *testing.T) (*target, time.Duration) {
 			target, _ := inEmulator(t)
-			return target, 6 * time.Second
+			return target, emulated
 		},
 		"azurite": func(t *testing.T) (*target, time.Duration) {
-			if *soakAzurite == 0 {
-				t.Skip("-soak.azurite is not set")
+			if azurite == 0 {
+				t.Skip("-soak.azurite or -chaos.azurite, which says for how long, is not set")
 			}
 			target, err := onAzurite(t.Context(), t.Output())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return target, *soakAzurite
+			return target, azurite
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +65,23 @@ func TestSoak(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			code, f, out := soaked(t.Context(), t, target, "-soak", d.String(), "-clients", "4", "-faults")
-			t.Log(out)
-			if code != exitPass || lastLine(out) != "PASS" {
-				t.Error("the soak fails")
-			}
-			if f.Operations == 0 || f.Kills == 0 || f.Requests > 1000 && f.Faults == 0 {
-				t.Errorf("no operations, kills or faults: %v", f)
-			}
+			run(t, target, d)
 		})
 	}
+}
+
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	onTargets(t, 6*time.Second, *soakAzurite, func(t *testing.T, target *target, d time.Duration) {
+		code, f, out := soaked(t.Context(), t, target, "-soak", d.String(), "-clients", "4", "-faults")
+		t.Log(out)
+		if code != exitPass || lastLine(out) != "PASS" {
+			t.Error("the soak fails")
+		}
+		if f.Operations == 0 || f.Kills == 0 || f.Requests > 1000 && f.Faults == 0 {
+			t.Errorf("no operations, kills or faults: %v", f)
+		}
+	})
 }
 
 // TestSoakFinds interrupts a soak and does damage before the vault is checked.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,4 +276,24 @@ func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// withProcesses calls run with the order for the processes of this run, whose grace period is the configured
+// one or the given one. It refuses to start beside other containers of the prefix, and notes those that the
+// processes made.
+func (s *stage) withProcesses(ctx context.Context, grace time.Duration, run func(order) error) error {
+	if err := s.refuseOthers(ctx); err != nil {
+		return err
+	}
+	o, end, err := s.reach()
+	if err != nil {
+		return err
+	}
+	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, grace), s.cfg.faults
+	err = run(o)
+	names, listErr := s.containers(context.WithoutCancel(ctx), s.cfg.prefix)
+	for _, name := range names {
+		s.made[name] = true
+	}
+	return errors.Join(err, listErr, end())
 }
