@@ -162,11 +162,11 @@ func TestOutageUnderADeadline(t *testing.T) {
 // TestOutagesAreToldOfAtOnce checks that the observer sees the first failure of an unreachable host before
 // the first wait.
 func TestOutagesAreToldOfAtOnce(t *testing.T) {
-	var told []azblob.Retried
+	var told []azblob.RetryEvent
 	ctx, cancel := context.WithCancel(t.Context())
 	v := openVault(t, "test", "AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/a", // nobody listens there
 		azblob.WithRetry(azblob.Retry{InitialInterval: time.Hour, MaxInterval: time.Hour, MaxElapsed: 24 * time.Hour}),
-		azblob.WithObserver(azblob.Observer{Retry: func(r azblob.Retried) { told = append(told, r); cancel() }}))
+		azblob.WithObserver(azblob.Observer{Retry: func(_ context.Context, r azblob.RetryEvent) { told = append(told, r); cancel() }}))
 	_, err := v.Exists(ctx, workflow.NewV7())
 	if !errors.Is(err, context.Canceled) || len(told) != 1 || !strings.Contains(told[0].Err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v; the observer was told of %+v", err, told)

@@ -29,7 +29,7 @@ type Vault struct {
 	concurrency int
 	probing     int // days
 	unversioned bool
-	observer    Observer
+	observer    *Observer // nil if nobody observes
 	unknown     unknownWrites
 	containers  *containers
 	started     startedPlans
@@ -104,7 +104,7 @@ func newVault(ctx context.Context, name string, reg *registry.Register, opts []O
 	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
-	return &Vault{
+	v := &Vault{
 		prefix:      prefix(name),
 		client:      client,
 		reg:         reg,
@@ -112,31 +112,36 @@ func newVault(ctx context.Context, name string, reg *registry.Register, opts []O
 		concurrency: o.concurrency,
 		probing:     o.probing,
 		unversioned: o.unversioned,
-		observer:    o.observer,
 		containers:  newContainers(),
 		idle:        make(chan struct{}),
-	}, nil
+	}
+	if !o.observer.empty() {
+		v.observer = &o.observer
+	}
+	return v, nil
 }
 
 // Close waits for the calls under way, at most until ctx ends, and then closes the vault's connections. It
 // returns nil if no call is under way, even if ctx has ended. Later calls return [storage.ErrClosed]; a
 // second Close returns nil.
 func (v *Vault) Close(ctx context.Context) error {
-	if !v.markClosed() {
-		return nil
-	}
-	defer v.client.Close()
-	select {
-	case <-v.idle:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-v.idle: // ready as well
-		return nil
-	default:
-		return opError("Close", uuid.Nil, ctx.Err())
-	}
+	return v.observe(ctx, "Close", uuid.Nil, func(ctx context.Context) error {
+		if !v.markClosed() {
+			return nil
+		}
+		defer v.client.Close()
+		select {
+		case <-v.idle:
+			return nil
+		case <-ctx.Done():
+		}
+		select {
+		case <-v.idle: // ready as well
+			return nil
+		default:
+			return ctx.Err()
+		}
+	})
 }
 
 // markClosed closes the vault to new calls. It returns false if the vault was closed already.
@@ -174,34 +179,17 @@ func (v *Vault) closeIfIdle() {
 	}
 }
 
-// call runs a method about one plan, unless the vault is closed, and completes its error.
-func (v *Vault) call(op string, plan uuid.UUID, do func() error) error {
-	return opError(op, plan, v.run(do))
-}
-
-// change is call for a method that writes: it also reports the outcome to the observer. The plan's ID is read
-// at the end, because Create may set it.
-func (v *Vault) change(op string, plan *uuid.UUID, do func() error) error {
-	started := time.Now()
-	err := v.run(do)
-	err = opError(op, *plan, err)
-	switch {
-	case err == nil:
-		notify(v.observer.Commit, Commit{op, *plan, time.Since(started)})
-	case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrExists):
-		notify(v.observer.Conflict, Conflict{op, *plan, err})
-	}
-	return err
-}
-
-// run calls do and counts it as a call under way.
-func (v *Vault) run(do func() error) error {
-	end, err := v.begin()
-	if err != nil {
-		return err
-	}
-	defer end()
-	return do()
+// call runs a method, unless the vault is closed. The observer sees it as an operation. A plan of uuid.Nil
+// means that the method is not about one plan.
+func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
+	return v.observe(ctx, name, plan, func(ctx context.Context) error {
+		end, err := v.begin()
+		if err != nil {
+			return err
+		}
+		defer end()
+		return do(ctx)
+	})
 }
 
 // parallel calls do for 0 to n-1, as many at a time as the vault may have requests in flight, and waits for

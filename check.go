@@ -93,7 +93,7 @@ func (p Problem) String() string {
 // A problem is not an error. An error says that Check did not finish; the report then has what was found
 // before.
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
-	err = v.call("Check", uuid.Nil, func() error {
+	err = v.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
 		if !o.After.IsZero() && !o.Before.IsZero() && !o.After.Before(o.Before) {
 			return driver.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After.Format(time.RFC3339Nano), o.Before.Format(time.RFC3339Nano))
 		}

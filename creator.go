@@ -33,13 +33,13 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 	if plan != nil {
 		id = plan.ID
 	}
-	return v.change("Create", &id, func() error {
+	return v.call(ctx, "Create", id, func(ctx context.Context) error {
 		if err := driver.CheckNew(plan, v.reg); err != nil {
 			return err
 		}
 		driver.Complete(plan)
-		id = plan.ID
-		return v.create(ctx, plan)
+		identify(ctx, plan.ID)
+		return opError("Create", plan.ID, v.create(ctx, plan))
 	})
 }
 

@@ -31,7 +31,7 @@ import (
 // or was too slow; [storage.ErrUnknown] if the outcome is unknown. After each of the last three, make the
 // same call again.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
-	return v.change("Delete", &id, func() error {
+	return v.call(ctx, "Delete", id, func(ctx context.Context) error {
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}

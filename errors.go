@@ -91,6 +91,60 @@ func opError(op string, plan uuid.UUID, err error) error {
 	return &e
 }
 
+// Outcome is the kind of an operation's error. There are few of them, so they can be labels of metrics.
+type Outcome string
+
+// The outcomes. All but the last two are those of the errors of package storage.
+const (
+	OutcomeOK          Outcome = "ok"
+	OutcomeUnknown     Outcome = "unknown"
+	OutcomeCorrupt     Outcome = "corrupt"
+	OutcomeSchema      Outcome = "schema"
+	OutcomeDenied      Outcome = "denied"
+	OutcomeUnavailable Outcome = "unavailable"
+	OutcomeClosed      Outcome = "closed"
+	OutcomeInvalid     Outcome = "invalid"
+	OutcomeExists      Outcome = "exists"
+	OutcomeConflict    Outcome = "conflict"
+	OutcomeNotFound    Outcome = "not_found"
+	OutcomeCanceled    Outcome = "canceled" // the context ended before a write took effect
+	OutcomeFailed      Outcome = "failed"   // another error, or a panic
+)
+
+// outcomes are the errors of each outcome. The error of an operation may be several of them; the first one
+// decides.
+var outcomes = []struct {
+	err     error
+	outcome Outcome
+}{
+	{storage.ErrUnknown, OutcomeUnknown},
+	{storage.ErrCorrupt, OutcomeCorrupt},
+	{storage.ErrSchema, OutcomeSchema},
+	{storage.ErrDenied, OutcomeDenied},
+	{storage.ErrUnavailable, OutcomeUnavailable},
+	{storage.ErrClosed, OutcomeClosed},
+	{storage.ErrInvalid, OutcomeInvalid},
+	{storage.ErrExists, OutcomeExists},
+	{storage.ErrConflict, OutcomeConflict},
+	{storage.ErrNotFound, OutcomeNotFound},
+	{context.Canceled, OutcomeCanceled},
+	{context.DeadlineExceeded, OutcomeCanceled},
+}
+
+// OutcomeOf returns the outcome of an operation that returned err. An error that is several of storage's
+// errors has the outcome that most needs attention.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return OutcomeOK
+	}
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			return o.outcome
+		}
+	}
+	return OutcomeFailed
+}
+
 // overtaken reports whether err says that another process was faster: the blob to change or remove has
 // changed, or is gone.
 func overtaken(err error) bool {

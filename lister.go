@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -37,56 +38,64 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // their start.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := driver.CheckFilters(filters); err != nil {
-		return nil, opError("Search", uuid.Nil, err)
+		return nil, v.observe(ctx, "Search", uuid.Nil, func(context.Context) error { return err })
 	}
 	return v.stream(ctx, "Search", filters)
 }
 
-// stream yields the plans that the filters choose.
-func (v *Vault) stream(ctx context.Context, op string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+// stream returns the sequence of the plans that the filters choose. Each range over it is an operation.
+func (v *Vault) stream(ctx context.Context, name string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	end, err := v.begin()
 	if err != nil {
-		return nil, opError(op, uuid.Nil, err)
+		return nil, v.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
 	}
-	end() // each range over the sequence is a call of its own
-
+	end()
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		failed := func(plan uuid.UUID, err error) bool {
-			return yield(storage.Stream[storage.ListResult]{Err: opError(op, plan, err)})
+		v.observe(ctx, name, uuid.Nil, func(ctx context.Context) error { return v.yieldPlans(ctx, name, f, yield) })
+	}, nil
+}
+
+// yieldPlans yields the plans that the filters choose. It returns the error that ended the sequence, or else
+// the first one of a plan in it.
+func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, yield func(storage.Stream[storage.ListResult]) bool) (first error) {
+	failed := func(plan uuid.UUID, err error) bool {
+		err = opError(name, plan, err)
+		first = cmp.Or(first, err)
+		return yield(storage.Stream[storage.ListResult]{Err: err})
+	}
+	end, err := v.begin()
+	if err != nil {
+		failed(uuid.Nil, err)
+		return err
+	}
+	defer end()
+
+	n := 0
+	for p, err := range v.find(ctx, f) {
+		if err == nil {
+			err = ctx.Err() // an incomplete listing must end with an error
 		}
-		end, err := v.begin()
 		if err != nil {
 			failed(uuid.Nil, err)
-			return
+			return err
 		}
-		defer end()
-
-		n := 0
-		for p, err := range v.find(ctx, f) {
-			if err == nil {
-				err = ctx.Err() // an incomplete listing must end with an error
-			}
-			if err != nil {
-				failed(uuid.Nil, err)
-				return
-			}
-			if p.truncated && p.err == nil {
-				p.err = v.readLongFields(ctx, &p)
-			}
-			if p.err != nil {
-				if !failed(p.keys.plan, p.err) {
-					return
-				}
-				continue
-			}
-			if !yield(storage.Stream[storage.ListResult]{Result: p.result}) {
-				return
-			}
-			if n++; n == f.Limit {
-				return
-			}
+		if p.truncated && p.err == nil {
+			p.err = v.readLongFields(ctx, &p)
 		}
-	}, nil
+		if p.err != nil {
+			if !failed(p.keys.plan, p.err) {
+				return first
+			}
+			continue
+		}
+		if !yield(storage.Stream[storage.ListResult]{Result: p.result}) {
+			return first
+		}
+		if n++; n == f.Limit {
+			return first
+		}
+	}
+	return first
 }
 
 // readLongFields reads the name and description of a plan from its entry. They are too long for metadata.

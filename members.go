@@ -23,7 +23,7 @@ var _ storage.Members = (*Vault)(nil)
 // Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened [WithUnversionedUpdates];
 // [storage.ErrExists]; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
-	err = v.change("AddMember", new(uuid.UUID), func() error {
+	err = v.call(ctx, "AddMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
 // somebody else has changed or removed the record; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
-	err = v.change("RenewMember", new(uuid.UUID), func() error {
+	err = v.call(ctx, "RenewMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version stri
 // FindMember returns the record of a member with one request, or [storage.ErrNotFound]. Fields that this code
 // can't read are zero.
 func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
-	err = v.call("FindMember", uuid.Nil, func() error {
+	err = v.call(ctx, "FindMember", uuid.Nil, func(ctx context.Context) error {
 		ref := v.prefix.member(id)
 		p, err := v.client.Head(ctx, ref)
 		if err != nil {
@@ -73,7 +73,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 // work. Fields that this code can't read, because newer code has written them or they are damaged, are zero.
 // Blobs with other names are left out. [Vault.Check] reports both.
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
-	err = v.call("Roster", uuid.Nil, func() error {
+	err = v.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
 		control := blob.Ref{Container: v.prefix.control()}
 		for page, err := range v.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
 			if blob.Is(err, blob.AbsentContainer) {
@@ -119,7 +119,7 @@ func memberOf(id uuid.UUID, p blob.Properties) storage.Member {
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the record has another version;
 // [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
-	return v.change("RemoveMember", new(uuid.UUID), func() error {
+	return v.call(ctx, "RemoveMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 // Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrUnknown]: the same call again
 // settles it.
 func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
-	return v.change("RequestStop", &plan, func() error {
+	return v.call(ctx, "RequestStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckID(plan); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the request has another
 // version; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
-	return v.change("RemoveStop", &plan, func() error {
+	return v.call(ctx, "RemoveStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}

@@ -2,78 +2,134 @@ package azblob
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
 )
 
-// Observer has functions that a vault calls when something happens. Each may be nil. A function is called
-// from the goroutine that does the work, and delays it while it runs; many calls may run at a time. The vault
-// itself logs nothing.
+// Observer has functions that a vault calls when something happens. Each may be nil. The vault itself logs
+// nothing.
+//
+// A function is called from the goroutine that does the work, and delays it while it runs; many calls may run
+// at a time. The context has the values of the operation's, and may already have ended. A function must not
+// panic: the vault does not recover, and the goroutine may be one of its own.
 type Observer struct {
-	// Request is called after each HTTP request.
-	Request func(Request)
+	// OperationStart is called when a method of the vault begins, before it checks its arguments. The context
+	// that it returns is used for everything the method does, and should come from ctx; nil stands for ctx.
+	// End is called once, when the method has returned; it may be nil. For List and Search, an operation is a
+	// range over the sequence, and ends with it, or a call that is refused.
+	OperationStart func(ctx context.Context, op Operation) (_ context.Context, end func(OperationEnd))
+	// Request is called after each HTTP request, when its answer has been read.
+	Request func(ctx context.Context, e RequestEvent)
 	// Retry is called when a try of a request has failed, before the wait for the next one.
-	Retry func(Retried)
-	// Commit is called when a write of a plan, a sub-object, a member or a stop request has become durable.
-	Commit func(Commit)
-	// Conflict is called when a write met a version that its caller does not know.
-	Conflict func(Conflict)
+	Retry func(ctx context.Context, e RetryEvent)
+	// Conflict is called when a method returns storage.ErrConflict or storage.ErrExists: a write met a version
+	// that its caller does not know.
+	Conflict func(ctx context.Context, e ConflictEvent)
 	// Repair is called for each plan that Recovery repaired, or could not repair.
-	Repair func(RecoveredPlan)
+	Repair func(ctx context.Context, e RepairEvent)
 }
 
-// Request is one HTTP request.
-type Request struct {
-	// Op is the operation: put, get, head, delete, delete batch, list, list containers, create container,
-	// head container.
-	Op string
+// Operation is one call of a method of the vault.
+type Operation struct {
+	// Name is the name of the method. Recover has that of Recovery.
+	Name string
+	// Plan is uuid.Nil if the method is not about one plan, and when a Create begins that makes the plan's ID.
+	Plan uuid.UUID
+}
+
+// OperationEnd is what became of an operation.
+type OperationEnd struct {
+	Operation
+	// Duration is how long the method took. For List and Search it includes the caller's loop.
+	Duration time.Duration
+	// Requests is the number of HTTP requests, including those that were tried again.
+	Requests int
+	// RoundTrips is the length of the longest chain of requests in which each began after the one before it
+	// had ended. It tells the latency of the operation from that of the service.
+	RoundTrips int
+	// BytesSent and BytesReceived are those of the requests' and answers' bodies.
+	BytesSent, BytesReceived int64
+	// Outcome is the kind of Err.
+	Outcome Outcome
+	// Err is the error that the method returned. For List and Search it is the error that ended the sequence,
+	// or else the first error of a plan in it.
+	Err error
+}
+
+// RequestEvent is one HTTP request. It has no URL, because a URL may contain a signature.
+type RequestEvent struct {
+	// Operation is the operation that sent the request.
+	Operation Operation
+	// Name says what the request is for: put, get, head, delete, delete batch, list, list containers, create
+	// container or head container. A put or delete includes the HEAD that settles its outcome.
+	Name string
 	// Container and Blob are what the request was about. For a list, Blob is the prefix of the names.
 	Container, Blob string
-	Method          string
-	// URL may contain the signature of a shared access signature.
-	URL *url.URL
+	// Method is the HTTP method.
+	Method string
+	// Class is the class in which the service bills the request.
+	Class Class
+	// Try is the number of the try, from 1.
+	Try int
+	// Start is when the request was sent, and Duration the time until its answer was read.
+	Start    time.Time
+	Duration time.Duration
 	// Status is the HTTP status of the answer, 0 if there was none.
 	Status int
 	// RequestID is the service's own name for the request. Azure support asks for it.
 	RequestID string
-	// Took is the time until the header of the answer.
-	Took time.Duration
-	// Err says why there was no answer.
+	// BytesSent and BytesReceived are those of the bodies.
+	BytesSent, BytesReceived int64
+	// Err says why there was no whole answer of the service. A refusal is an answer.
 	Err error
 }
 
-// Retried is a failed try of a request that will be tried again.
-type Retried struct {
-	Op, Container, Blob string
+// Class is the class in which the service bills a request.
+type Class string
+
+// The classes. Azure's price list has a price for each.
+const (
+	ClassWrite  = Class(blob.ClassWrite)
+	ClassList   = Class(blob.ClassList) // listings, and the creation of containers
+	ClassRead   = Class(blob.ClassRead)
+	ClassOther  = Class(blob.ClassOther)
+	ClassDelete = Class(blob.ClassDelete) // free
+)
+
+// RetryEvent is a failed try of a request that will be tried again.
+type RetryEvent struct {
+	// Operation is the operation that sent the request.
+	Operation Operation
+	// Name, Container and Blob are those of the [RequestEvent].
+	Name, Container, Blob string
 	// Try is the number of the try that failed, from 1.
 	Try int
 	// Wait is the time until the next try.
 	Wait time.Duration
-	Err  error
+	// Err is why the try failed.
+	Err error
 }
 
-// Commit is a write that has become durable.
-type Commit struct {
-	// Op is the vault's method.
-	Op string
-	// Plan is uuid.Nil for the record of a member.
-	Plan uuid.UUID
-	// Took is how long the method took.
-	Took time.Duration
+// ConflictEvent is a write that met a version that its caller does not know.
+type ConflictEvent struct {
+	Operation Operation
+	// Blob is the container and name of the blob, if Err has them.
+	Blob string
+	// Err is the error that the method returned.
+	Err error
 }
 
-// Conflict is a write that met a version that its caller does not know.
-type Conflict struct {
-	// Op is the vault's method.
-	Op string
-	// Plan is uuid.Nil for the record of a member.
-	Plan uuid.UUID
-	Err  error
+// RepairEvent is a plan that Recovery repaired, or could not repair.
+type RepairEvent struct {
+	Operation Operation
+	RecoveredPlan
 }
 
 // RecoveredPlan is a plan that Recovery repaired, or could not repair.
@@ -86,70 +142,230 @@ type RecoveredPlan struct {
 	Err error
 }
 
-// LogObserver returns an observer that writes to a logger: requests at level debug, commits at info,
-// everything else at warn. It leaves out URLs.
-func LogObserver(l *slog.Logger) Observer {
-	log := func(level slog.Level, msg string, args ...any) {
-		l.Log(context.Background(), level, msg, args...)
-	}
-	return Observer{
-		Request: func(r Request) {
-			log(slog.LevelDebug, "request", "op", r.Op, "container", r.Container, "blob", r.Blob, "status", r.Status,
-				"requestID", r.RequestID, "took", r.Took, "err", r.Err)
-		},
-		Retry: func(r Retried) {
-			log(slog.LevelWarn, "retry", "op", r.Op, "container", r.Container, "blob", r.Blob, "try", r.Try, "wait", r.Wait, "err", r.Err)
-		},
-		Commit:   func(c Commit) { log(slog.LevelInfo, "commit", "op", c.Op, "plan", c.Plan, "took", c.Took) },
-		Conflict: func(c Conflict) { log(slog.LevelWarn, "conflict", "op", c.Op, "plan", c.Plan, "err", c.Err) },
-		Repair: func(r RecoveredPlan) {
-			log(slog.LevelWarn, "repair", "plan", r.ID, "found", r.Found, "did", r.Did, "err", r.Err)
-		},
-	}
+// observation is an operation that is observed.
+type observation struct {
+	observer *Observer
+	Operation
+	started time.Time
+	meter   blob.Meter
+	end     func(OperationEnd) // may be nil
 }
 
-// Tee returns an observer that calls several observers, in their order.
-func Tee(observers ...Observer) Observer {
-	return Observer{
-		Request:  tee(observers, func(o Observer) func(Request) { return o.Request }),
-		Retry:    tee(observers, func(o Observer) func(Retried) { return o.Retry }),
-		Commit:   tee(observers, func(o Observer) func(Commit) { return o.Commit }),
-		Conflict: tee(observers, func(o Observer) func(Conflict) { return o.Conflict }),
-		Repair:   tee(observers, func(o Observer) func(RecoveredPlan) { return o.Repair }),
+// observationKey is the context key of the observation of an operation.
+type observationKey struct{}
+
+// errPanicked is the error of an operation that neither returned an error nor nil.
+var errPanicked = errors.New("the method panicked, or the loop over its sequence did")
+
+// observe runs a method, completes its error and reports the operation to the observer.
+func (v *Vault) observe(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
+	if v.observer == nil {
+		return opError(name, plan, do(ctx))
 	}
+	o := &observation{observer: v.observer, Operation: Operation{name, plan}, started: time.Now()}
+	ctx = o.start(ctx)
+	err := errPanicked
+	defer func() { o.finish(ctx, err) }()
+	err = opError(name, plan, do(ctx))
+	return err
 }
 
-func tee[T any](observers []Observer, pick func(Observer) func(T)) func(T) {
-	return func(event T) {
-		for _, o := range observers {
-			notify(pick(o), event)
+// start calls the observer and returns the context of the operation.
+func (o *observation) start(ctx context.Context) context.Context {
+	if o.observer.OperationStart != nil {
+		var inner context.Context
+		if inner, o.end = o.observer.OperationStart(ctx, o.Operation); inner != nil {
+			ctx = inner
 		}
 	}
+	return context.WithValue(blob.Metered(ctx, &o.meter), observationKey{}, o)
+}
+
+// finish tells the observer how the operation ended.
+func (o *observation) finish(ctx context.Context, err error) {
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) {
+		e := ConflictEvent{Operation: o.Operation, Err: err}
+		if at := (*storage.Error)(nil); errors.As(err, &at) {
+			e.Blob = at.Blob
+		}
+		notify(ctx, o.observer.Conflict, e)
+	}
+	if o.end != nil {
+		used := o.meter.Usage()
+		o.end(OperationEnd{
+			Operation: o.Operation, Duration: time.Since(o.started), Requests: used.Requests, RoundTrips: used.RoundTrips,
+			BytesSent: used.Sent, BytesReceived: used.Received, Outcome: OutcomeOf(err), Err: err,
+		})
+	}
+}
+
+// identify sets the plan of an observed operation that has made the plan's ID.
+func identify(ctx context.Context, plan uuid.UUID) {
+	if o, ok := ctx.Value(observationKey{}).(*observation); ok {
+		o.Plan = plan
+	}
+}
+
+// operationOf returns the operation of a context.
+func operationOf(ctx context.Context) Operation {
+	if o, ok := ctx.Value(observationKey{}).(*observation); ok {
+		return o.Operation
+	}
+	return Operation{}
 }
 
 // notify calls a function of an observer unless it is nil.
-func notify[T any](f func(T), event T) {
+func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
 	if f != nil {
-		f(event)
+		f(ctx, event)
 	}
+}
+
+// empty reports whether the observer has no function.
+func (o Observer) empty() bool {
+	return o.OperationStart == nil && o.Request == nil && o.Retry == nil && o.Conflict == nil && o.Repair == nil
 }
 
 // requests and retries adapt the observer to the blob client. They return nil if the observer has no such
 // function.
-func (o Observer) requests() func(blob.RequestEvent) {
+func (o Observer) requests() func(context.Context, blob.RequestEvent) {
 	if o.Request == nil {
 		return nil
 	}
-	return func(e blob.RequestEvent) {
-		o.Request(Request{e.Op, e.Ref.Container, e.Ref.Name, e.Method, e.URL, e.Status, e.RequestID, e.Took, e.Err})
+	return func(ctx context.Context, e blob.RequestEvent) {
+		o.Request(ctx, RequestEvent{
+			Operation: operationOf(ctx), Name: e.Op, Container: e.Ref.Container, Blob: e.Ref.Name, Method: e.Method, Class: Class(e.Class), Try: e.Try,
+			Start: e.Start, Duration: e.Duration, Status: e.Status, RequestID: e.RequestID, BytesSent: e.Sent, BytesReceived: e.Received, Err: e.Err,
+		})
 	}
 }
 
-func (o Observer) retries() func(blob.RetryEvent) {
+func (o Observer) retries() func(context.Context, blob.RetryEvent) {
 	if o.Retry == nil {
 		return nil
 	}
-	return func(e blob.RetryEvent) {
-		o.Retry(Retried{e.Op, e.Ref.Container, e.Ref.Name, e.Try, e.Wait, e.Err})
+	return func(ctx context.Context, e blob.RetryEvent) {
+		o.Retry(ctx, RetryEvent{operationOf(ctx), e.Op, e.Ref.Container, e.Ref.Name, e.Try, e.Wait, e.Err})
+	}
+}
+
+// slow is the duration from which a request is slow for LogObserver.
+const slow = time.Second
+
+// LogObserver returns an observer that writes to a logger, with the contexts of the events. It logs neither
+// bodies nor URLs. The levels are:
+//
+//   - error: operations that need a person (denied, corrupt, schema, failed);
+//   - warn: operations that are unavailable, unknown or invalid, retries, conflicts, repairs, and requests that
+//     took a second or longer;
+//   - info: operations that found something else than their caller expected (not_found, exists, conflict,
+//     canceled, closed);
+//   - debug: all other operations and requests.
+func LogObserver(l *slog.Logger) Observer {
+	return Observer{
+		OperationStart: func(ctx context.Context, op Operation) (context.Context, func(OperationEnd)) {
+			return ctx, func(e OperationEnd) {
+				l.LogAttrs(ctx, levelOf(e.Outcome), "operation", append(about(e.Operation), slog.String("outcome", string(e.Outcome)),
+					slog.Duration("duration", e.Duration), slog.Int("requests", e.Requests), slog.Int("roundTrips", e.RoundTrips),
+					slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), slog.Any("err", e.Err))...)
+			}
+		},
+		Request: func(ctx context.Context, e RequestEvent) {
+			level := slog.LevelDebug
+			if e.Duration >= slow {
+				level = slog.LevelWarn
+			}
+			l.LogAttrs(ctx, level, "request", append(about(e.Operation), slog.String("request", e.Name), slog.String("container", e.Container),
+				slog.String("blob", e.Blob), slog.Int("try", e.Try), slog.Int("status", e.Status), slog.String("requestID", e.RequestID),
+				slog.Duration("duration", e.Duration), slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), slog.Any("err", e.Err))...)
+		},
+		Retry: func(ctx context.Context, e RetryEvent) {
+			l.LogAttrs(ctx, slog.LevelWarn, "retry", append(about(e.Operation), slog.String("request", e.Name), slog.String("container", e.Container),
+				slog.String("blob", e.Blob), slog.Int("try", e.Try), slog.Duration("wait", e.Wait), slog.Any("err", e.Err))...)
+		},
+		Conflict: func(ctx context.Context, e ConflictEvent) {
+			l.LogAttrs(ctx, slog.LevelWarn, "conflict", append(about(e.Operation), slog.String("blob", e.Blob), slog.Any("err", e.Err))...)
+		},
+		Repair: func(ctx context.Context, e RepairEvent) {
+			l.LogAttrs(ctx, slog.LevelWarn, "repair", slog.String("operation", e.Operation.Name), slog.Any("plan", e.ID), slog.String("found", e.Found),
+				slog.String("did", e.Did), slog.Any("err", e.Err))
+		},
+	}
+}
+
+// about returns the attributes of an operation.
+func about(op Operation) []slog.Attr {
+	attrs := []slog.Attr{slog.String("operation", op.Name)}
+	if op.Plan != uuid.Nil {
+		attrs = append(attrs, slog.Any("plan", op.Plan))
+	}
+	return attrs
+}
+
+// levelOf returns the level at which LogObserver logs an operation.
+func levelOf(o Outcome) slog.Level {
+	switch o {
+	case OutcomeOK:
+		return slog.LevelDebug
+	case OutcomeNotFound, OutcomeExists, OutcomeConflict, OutcomeCanceled, OutcomeClosed:
+		return slog.LevelInfo
+	case OutcomeUnavailable, OutcomeUnknown, OutcomeInvalid:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// Tee returns an observer that calls several observers, in their order. Each OperationStart gets the context
+// that the one before it returned, and the ends are called in the reverse order.
+func Tee(observers ...Observer) Observer {
+	t := Observer{
+		Request:  tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.Request }),
+		Retry:    tee(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
+		Conflict: tee(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
+		Repair:   tee(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
+	}
+	observers = slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return o.OperationStart == nil })
+	if len(observers) > 0 {
+		t.OperationStart = func(ctx context.Context, op Operation) (context.Context, func(OperationEnd)) {
+			return startAll(ctx, observers, op)
+		}
+	}
+	return t
+}
+
+// startAll calls OperationStart of all observers.
+func startAll(ctx context.Context, observers []Observer, op Operation) (context.Context, func(OperationEnd)) {
+	var ends []func(OperationEnd)
+	for _, o := range observers {
+		inner, end := o.OperationStart(ctx, op)
+		if inner != nil {
+			ctx = inner
+		}
+		if end != nil {
+			ends = append(ends, end)
+		}
+	}
+	return ctx, func(e OperationEnd) {
+		for _, end := range slices.Backward(ends) {
+			end(e)
+		}
+	}
+}
+
+// tee returns a function that calls one function of each observer, or nil if no observer has it.
+func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
+	var all []func(context.Context, E)
+	for _, o := range observers {
+		if f := pick(o); f != nil {
+			all = append(all, f)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, event E) {
+		for _, f := range all {
+			f(ctx, event)
+		}
 	}
 }

@@ -338,7 +338,7 @@ func TestWithRetry(t *testing.T) {
 		s.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
 		return []Option{
 			WithRetry(Retry{InitialInterval: time.Second, MaxInterval: 4 * time.Second, MaxElapsed: time.Minute}),
-			WithObserver(Observer{Retry: func(r Retried) { waits = append(waits, r.Wait) }}),
+			WithObserver(Observer{Retry: func(_ context.Context, r RetryEvent) { waits = append(waits, r.Wait) }}),
 		}
 	}, func(t *testing.T, v *Vault, _ *emulator.Server) {
 		started := time.Now()

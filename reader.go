@@ -16,7 +16,7 @@ import (
 // Exists reports whether there is a plan of this ID, with one request. It sends none for an ID that is not a
 // UUIDv7, because no plan has such an ID.
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
-	err = v.call("Exists", id, func() error {
+	err = v.call(ctx, "Exists", id, func(ctx context.Context) error {
 		if driver.CheckID(id) != nil {
 			return nil
 		}
@@ -42,7 +42,7 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that was written by newer code or for a
 // plugin that the registry lacks; [storage.ErrCorrupt], with the blob, if a blob is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
-	err = v.call("Read", id, func() error {
+	err = v.call(ctx, "Read", id, func(ctx context.Context) error {
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (v *Vault) Recovery(ctx context.Context) error {
 // again. If it can't repair a plan it goes on with the others; the error joins those of all plans, and the
 // report is complete.
 func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryReport, err error) {
-	err = v.call("Recovery", uuid.Nil, func() error {
+	err = v.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
 		r := recovery{v: v, opts: o}
 		err := r.run(ctx)
 		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return driver.NewestFirst(a.ID, b.ID) })
@@ -211,7 +211,7 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 		r.count(&r.report.Recent)
 		return false, nil
 	case errors.Is(err, storage.ErrCorrupt):
-		return false, r.fail(b.keys, "a marker that can't be read", err)
+		return false, r.fail(ctx, b.keys, "a marker that can't be read", err)
 	case err != nil:
 		return false, r.lookFailed(ctx, b.keys, err)
 	}
@@ -221,7 +221,7 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 	case tooRecent:
 		r.count(&r.report.Recent)
 	case lostObject, lostEntry, unreadableState:
-		return false, r.fail(b.keys, d.String(), d.err())
+		return false, r.fail(ctx, b.keys, d.String(), d.err())
 	case setBack:
 		return false, r.confirmSetBack(ctx, b.keys)
 	case unverified:
@@ -243,25 +243,25 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 }
 
 func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
-	_, err := r.repair(d.keys, d.String(), func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, d) })
+	_, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, d) })
 	return err
 }
 
 func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
-	done, err := r.repair(d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d.keys) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d.keys) })
 	return done && !r.opts.DryRun, err
 }
 
 func (r *recovery) dismissDelete(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.deleteMarker = nil
-	return r.repair(d.keys, d.String(), func() (string, error) {
+	return r.repair(ctx, d.keys, d.String(), func() (string, error) {
 		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.v.dismissDelete(ctx, d)
 	})
 }
 
 func (r *recovery) removeMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.marker = nil
-	done, err := r.repair(d.keys, d.String(), func() (string, error) {
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) {
 		return "removed the marker", r.v.removeMarker(ctx, d.keys, d.keys.marker(), d.marker)
 	})
 	return done && r.opts.Thorough, err
@@ -269,7 +269,7 @@ func (r *recovery) removeMarker(ctx context.Context, d diagnosis, b *planBlobs) 
 
 func (r *recovery) restoreMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.marker = &blob.Item{Name: d.keys.marker().Name}
-	return r.repair(d.keys, d.String(), func() (did string, err error) {
+	return r.repair(ctx, d.keys, d.String(), func() (did string, err error) {
 		b.marker.ETag, err = r.v.restoreMarker(ctx, d.keys)
 		return "restored the marker", err
 	})
@@ -284,7 +284,7 @@ func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) 
 		}
 	}
 	b.marker = nil
-	done, err := r.repair(d.keys, d.String(), func() (string, error) { return "rewrote the object", r.v.completeObject(ctx, d) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "rewrote the object", r.v.completeObject(ctx, d) })
 	return done && r.opts.Thorough && !r.opts.DryRun, err
 }
 
@@ -298,7 +298,7 @@ func (r *recovery) confirmSetBack(ctx context.Context, keys keys) error {
 	if !now.committed() || blobStatusOf(now.entry) == final {
 		return nil
 	}
-	return r.fail(keys, "a final object beside an entry that is not final", vaultError("compare entry and object", keys.entry(),
+	return r.fail(ctx, keys, "a final object beside an entry that is not final", vaultError("compare entry and object", keys.entry(),
 		"%w: the object is final and the entry is not: the entry was set back from outside", storage.ErrCorrupt))
 }
 
@@ -310,7 +310,7 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 		return nil // deleted meanwhile
 	}
 	if err != nil {
-		return r.fail(d.keys, "an object that can't be read", err)
+		return r.fail(ctx, d.keys, "an object that can't be read", err)
 	}
 	listed := d.parts
 	if !r.opts.Thorough {
@@ -348,7 +348,7 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 // repairParts repairs what is wrong with the sub-objects of a plan.
 func (r *recovery) repairParts(ctx context.Context, d diagnosis, f partsFinding) (err error) {
 	if f.stale && len(f.lost) == 0 { // rewriting the lost ones renews the object, too
-		_, err = r.repair(d.keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
+		_, err = r.repair(ctx, d.keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
 			return "rewrote the object", r.v.renewObject(ctx, d)
 		})
 	}
@@ -363,13 +363,13 @@ func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 	ref := d.keys.part(lost[0])
 	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
-		return r.fail(d.keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
+		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
 	}
 	did := "rewrote them from the object"
 	if blobStatusOf(d.entry) == running {
 		did += ", which has them as NotStarted: they may run again"
 	}
-	_, err := r.repair(d.keys, found, func() (string, error) { return did, r.v.rewriteParts(ctx, d, lost) })
+	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return did, r.v.rewriteParts(ctx, d, lost) })
 	return err
 }
 
@@ -380,13 +380,13 @@ func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.It
 		return nil
 	}
 	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), d.keys.at(extra[0].Name))
-	_, err := r.repair(d.keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, d.keys, targetsOf(extra)) })
+	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, d.keys, targetsOf(extra)) })
 	return err
 }
 
 // repair calls do, except in a dry run, and reports the plan. A blob that has changed or is gone since it was
 // looked at means that another process is at work: a later Recovery looks again.
-func (r *recovery) repair(keys keys, found string, do func() (did string, err error)) (done bool, err error) {
+func (r *recovery) repair(ctx context.Context, keys keys, found string, do func() (did string, err error)) (done bool, err error) {
 	p := RecoveredPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch did, err := do(); {
@@ -399,7 +399,7 @@ func (r *recovery) repair(keys keys, found string, do func() (did string, err er
 			p.Did = did
 		}
 	}
-	r.note(p)
+	r.note(ctx, p)
 	return p.Err == nil, p.Err
 }
 
@@ -408,21 +408,23 @@ func (r *recovery) lookFailed(ctx context.Context, keys keys, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return r.fail(keys, "a plan that could not be looked at", err)
+	return r.fail(ctx, keys, "a plan that could not be looked at", err)
 }
 
 // fail reports a plan that can't be repaired, and returns err.
-func (r *recovery) fail(keys keys, found string, err error) error {
-	r.note(RecoveredPlan{ID: keys.plan, Found: found, Err: err})
+func (r *recovery) fail(ctx context.Context, keys keys, found string, err error) error {
+	r.note(ctx, RecoveredPlan{ID: keys.plan, Found: found, Err: err})
 	return err
 }
 
-func (r *recovery) note(p RecoveredPlan) {
+func (r *recovery) note(ctx context.Context, p RecoveredPlan) {
 	p.Err = opError("", p.ID, p.Err)
 	r.mu.Lock()
 	r.report.Plans = append(r.report.Plans, p)
 	r.mu.Unlock()
-	notify(r.v.observer.Repair, p)
+	if o := r.v.observer; o != nil {
+		notify(ctx, o.Repair, RepairEvent{operationOf(ctx), p})
+	}
 }
 
 // count adds one to a number of the report.

@@ -571,10 +571,10 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 			transport.Inject(c.rules...)
 			told := map[uuid.UUID]azblob.RecoveredPlan{}
 			var mu sync.Mutex
-			v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(p azblob.RecoveredPlan) {
+			v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[p.ID] = p
+				told[p.ID] = p.RecoveredPlan
 			}}))
 			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 2 {

@@ -75,7 +75,7 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 	if o != nil {
 		id = *o.Header().PlanID
 	}
-	return v.change(op, &id, func() error {
+	return v.call(ctx, op, id, func(ctx context.Context) error {
 		if o == nil {
 			return driver.Invalid(op, "is nil")
 		}

@@ -94,7 +94,7 @@ func (o order) open() (*azblob.Vault, *conformance.Faulty, *atomic.Int64, error)
 	faulty, requests := conformance.NewFaulty(t.transport, o.Seed, chance), new(atomic.Int64)
 	v, err := t.dial(context.Background(), o.Prefix,
 		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
-		azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { requests.Add(1) }}), azblob.WithTransport(faulty))
+		azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { requests.Add(1) }}), azblob.WithTransport(faulty))
 	return v, faulty, requests, err
 }
 

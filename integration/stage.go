@@ -53,8 +53,8 @@ type stage struct {
 	chaosed  *fleetFigures
 
 	mu       sync.Mutex
-	requests []azblob.Request // since the call began
-	made     map[string]bool  // containers
+	requests []azblob.RequestEvent // since the call began
+	made     map[string]bool       // containers
 	// plans are the plans that the vault must hold, as they must be read.
 	plans map[uuid.UUID]*workflow.Plan
 
@@ -84,11 +84,11 @@ func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault,
 }
 
 // note records a request, and the container that it made or may have made.
-func (s *stage) note(r azblob.Request) {
+func (s *stage) note(_ context.Context, r azblob.RequestEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
-	if r.Op == "create container" && (r.Status == 0 || r.Status == http.StatusCreated) {
+	if r.Name == "create container" && (r.Status == 0 || r.Status == http.StatusCreated) {
 		s.made[r.Container] = true
 	}
 }

@@ -98,7 +98,7 @@ func (s *stage) playCase(ctx context.Context, c storagetest.Case) outcome {
 // when its case ends, because leftovers slow services down. With -keep, the containers of a case that fails
 // stay.
 func (s *stage) harness(requests *atomic.Int64) storagetest.Harness {
-	counting := azblob.WithObserver(azblob.Observer{Request: func(azblob.Request) { requests.Add(1) }})
+	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { requests.Add(1) }})
 	return storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
 		prefix := fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1))
 		ctx := context.WithoutCancel(t.Context()) // clean up after an interrupt, too

@@ -33,12 +33,12 @@ func shorten(name string) string {
 }
 
 // describe returns the line of one request.
-func describe(r azblob.Request) line {
+func describe(r azblob.RequestEvent) line {
 	l := line{Method: r.Method, What: shorten(r.Blob), Status: r.Status}
-	switch r.Op {
+	switch r.Name {
 	case "put", "get", "head", "delete":
 	default:
-		l.What = strings.TrimSpace(r.Op + " " + l.What)
+		l.What = strings.TrimSpace(r.Name + " " + l.What)
 	}
 	if r.Status == 0 {
 		l.Remark = "no answer"
@@ -48,7 +48,7 @@ func describe(r azblob.Request) line {
 
 // trace turns requests into lines, in the order in which each kind first occurs. The requests of a fan-out
 // share a line.
-func trace(requests []azblob.Request) []line {
+func trace(requests []azblob.RequestEvent) []line {
 	var lines []line
 	index := map[line]int{}
 	containers := map[int]map[string]bool{}

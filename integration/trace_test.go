@@ -29,14 +29,14 @@ func TestNoSignature(t *testing.T) {
 
 func TestTrace(t *testing.T) {
 	const plan, a, b = "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058", "01890a5d-ac96-774b-bcce-b302099a8059"
-	put := func(name string, status int) azblob.Request {
-		return azblob.Request{Op: "put", Method: http.MethodPut, Container: "p-2026-01-02", Blob: name, Status: status}
+	put := func(name string, status int) azblob.RequestEvent {
+		return azblob.RequestEvent{Name: "put", Method: http.MethodPut, Container: "p-2026-01-02", Blob: name, Status: status}
 	}
-	list := func(container string) azblob.Request {
-		return azblob.Request{Op: "list", Method: http.MethodGet, Container: container, Blob: "plans/", Status: 200}
+	list := func(container string) azblob.RequestEvent {
+		return azblob.RequestEvent{Name: "list", Method: http.MethodGet, Container: container, Blob: "plans/", Status: 200}
 	}
 	var got []string
-	for _, l := range trace([]azblob.Request{
+	for _, l := range trace([]azblob.RequestEvent{
 		put("open/"+plan, 201),
 		put("actions/"+plan+"/"+a+".json", 201),
 		put("plans/"+plan+"-object.json", 0),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -35,8 +36,8 @@ func newWatch(account string, say func(string)) *watch {
 
 func (w *watch) observer() azblob.Observer {
 	return azblob.Observer{
-		Request: func(r azblob.Request) { w.note(r.Err, r.RequestID != "" && r.Status < 500) },
-		Retry:   func(r azblob.Retried) { w.note(r.Err, false) },
+		Request: func(_ context.Context, r azblob.RequestEvent) { w.note(r.Err, r.RequestID != "" && r.Status < 500) },
+		Retry:   func(_ context.Context, r azblob.RetryEvent) { w.note(r.Err, false) },
 	}
 }
 

@@ -25,24 +25,24 @@ func TestWatch(t *testing.T) {
 			synctest.Wait()
 		}
 		fails := func() {
-			o.Request(azblob.Request{Err: errors.New("refused")})
-			o.Retry(azblob.Retried{Err: errors.New("refused")})
+			o.Request(t.Context(), azblob.RequestEvent{Err: errors.New("refused")})
+			o.Retry(t.Context(), azblob.RetryEvent{Err: errors.New("refused")})
 		}
 		wait(10 * time.Second) // no answer and no error
-		o.Request(azblob.Request{Status: 404, RequestID: "r"})
+		o.Request(t.Context(), azblob.RequestEvent{Status: 404, RequestID: "r"})
 		wait(10 * time.Second)
 		fails() // at 20s
 		wait(time.Second)
-		o.Request(azblob.Request{Status: 200, RequestID: "r"})
+		o.Request(t.Context(), azblob.RequestEvent{Status: 200, RequestID: "r"})
 		wait(9 * time.Second)
 		fails() // at 30s
 		wait(time.Second)
-		o.Request(azblob.Request{Status: 200}) // by a proxy
-		o.Retry(azblob.Retried{Err: errors.New("no answer of the service's")})
+		o.Request(t.Context(), azblob.RequestEvent{Status: 200}) // by a proxy
+		o.Retry(t.Context(), azblob.RetryEvent{Err: errors.New("no answer of the service's")})
 		wait(time.Second)
-		o.Request(azblob.Request{Status: 503, RequestID: "r"})
+		o.Request(t.Context(), azblob.RequestEvent{Status: 503, RequestID: "r"})
 		wait(time.Second)
-		o.Request(azblob.Request{Status: 201, RequestID: "r"})
+		o.Request(t.Context(), azblob.RequestEvent{Status: 201, RequestID: "r"})
 		fails() // at 33s
 		if err := w.stop(); err != nil {
 			t.Error(err)

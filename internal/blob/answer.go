@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -20,7 +21,10 @@ import (
 // wire is the client's transport. It sends a request and returns the answer of the service. Proxies, captive
 // portals and load balancers may answer, too. An answer without the marks of the service is a *foreignError
 // and says nothing about what is stored.
-type wire struct{ next policy.Transporter }
+type wire struct {
+	next      policy.Transporter
+	onRequest func(context.Context, RequestEvent) // may be nil
+}
 
 // Limits of bodies. The limit for a blob and for a page of a listing is MaxBody.
 const (
@@ -31,11 +35,17 @@ const (
 // Do implements [policy.Transporter]. Neither its errors nor those of the body contain what authorizes the
 // request.
 func (w wire) Do(req *http.Request) (*http.Response, error) {
-	resp, err := w.do(req)
-	return resp, redactError(req, explain(err))
+	x := w.begin(req)
+	resp, err := w.do(req, x)
+	err = redactError(req, explain(err))
+	if err != nil || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead { // no body is left to read
+		x.failed(err)
+		x.end()
+	}
+	return resp, err
 }
 
-func (w wire) do(req *http.Request) (*http.Response, error) {
+func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 	resp, err := w.next.Do(req)
 	if err != nil {
 		return nil, err
@@ -43,6 +53,7 @@ func (w wire) do(req *http.Request) (*http.Response, error) {
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
+	x.answered(resp)
 	code := resp.Header.Get("x-ms-error-code")
 	if resp.StatusCode >= http.StatusBadRequest {
 		// Read the body here, so that a refusal with an incomplete body is a failure of the connection.
@@ -59,7 +70,7 @@ func (w wire) do(req *http.Request) (*http.Response, error) {
 	if why := stranger(req, resp, code); why != "" {
 		return nil, newForeignError(req, resp, why)
 	}
-	if err := limit(req, resp); err != nil {
+	if err := limit(req, resp, x); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
@@ -159,8 +170,9 @@ func documented(status int) bool {
 // errTooLarge is the error for a blob that is too large to come from a Put of this client.
 var errTooLarge = errors.New("the blob is larger than the vault writes")
 
-// limit refuses an answer by its announced length, and bounds the reading of a body without one.
-func limit(req *http.Request, resp *http.Response) error {
+// limit refuses an answer by its announced length, and bounds the reading of a body without one. The exchange
+// ends when the body is closed.
+func limit(req *http.Request, resp *http.Response, x *exchange) error {
 	if req.Method == http.MethodHead { // announces the length for a GET
 		return nil
 	}
@@ -174,13 +186,14 @@ func limit(req *http.Request, resp *http.Response) error {
 	if resp.ContentLength > most {
 		return fmt.Errorf("%w: %d bytes, the limit is %d", tooLarge, resp.ContentLength, most)
 	}
-	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, left: most, tooLarge: tooLarge}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, exchange: x, left: most, tooLarge: tooLarge}
 	return nil
 }
 
 type limitedBody struct {
 	io.ReadCloser
 	req      *http.Request
+	exchange *exchange
 	left     int64
 	tooLarge error
 }
@@ -191,12 +204,19 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
+		b.exchange.failed(b.tooLarge)
 		return 0, b.tooLarge
 	}
 	if err != nil && err != io.EOF { // readers return io.EOF unwrapped
 		err = redactError(b.req, err)
+		b.exchange.failed(err)
 	}
 	return n, err
+}
+
+func (b *limitedBody) Close() error {
+	defer b.exchange.end()
+	return b.ReadCloser.Close()
 }
 
 // foreignError is an answer that does not come from the service.

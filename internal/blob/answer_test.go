@@ -495,7 +495,7 @@ func TestHostsThatAreNotThere(t *testing.T) {
 	var told []RetryEvent
 	c, err := NewFromConnectionString("AccountName=a;AccountKey=a2V5;BlobEndpoint=http://"+nobody+"/a", Options{
 		Concurrency: 1, Retry: Retry{time.Hour, time.Hour, 24 * time.Hour},
-		OnRetry: func(e RetryEvent) { told = append(told, e); cancel() },
+		OnRetry: func(_ context.Context, e RetryEvent) { told = append(told, e); cancel() },
 	})
 	must(t, err)
 	_, err = c.Head(ctx, ref)
@@ -788,8 +788,8 @@ func TestErrorsTellNoSecret(t *testing.T) {
 		var events []error
 		c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature=sv=2024-01-01&sig="+escaped+"&sp=rwdlc", Options{
 			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond}, Transport: sender(send),
-			OnRequest: func(e RequestEvent) { events = append(events, e.Err) },
-			OnRetry:   func(e RetryEvent) { events = append(events, e.Err) },
+			OnRequest: func(_ context.Context, e RequestEvent) { events = append(events, e.Err) },
+			OnRetry:   func(_ context.Context, e RetryEvent) { events = append(events, e.Err) },
 		})
 		must(t, err)
 		_, err = c.Head(t.Context(), ref)

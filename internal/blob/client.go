@@ -60,9 +60,11 @@ type Options struct {
 	Concurrency    int // number of attempts in flight at the same time, apart from urgent ones
 	Retry          Retry
 	Transport      policy.Transporter
-	ServiceVersion string             // x-ms-version to send instead of the SDK's
-	OnRequest      func(RequestEvent) // called after each HTTP request, in its goroutine
-	OnRetry        func(RetryEvent)   // called before each wait for another attempt, in its goroutine
+	ServiceVersion string // x-ms-version to send instead of the SDK's
+	// OnRequest is called after each HTTP request, and OnRetry before each wait for another attempt, in the
+	// goroutine of the request. The context has the values of the caller's.
+	OnRequest func(context.Context, RequestEvent)
+	OnRetry   func(context.Context, RetryEvent)
 }
 
 // Client sends requests. It is safe for concurrent use.
@@ -71,7 +73,7 @@ type Client struct {
 	host      string // of the account
 	slots     chan struct{}
 	retry     Retry
-	onRetry   func(RetryEvent)
+	onRetry   func(context.Context, RetryEvent)
 	own       *http.Client              // nil if the caller provides a transport
 	noBatches atomic.Pointer[time.Time] // when the client last gave up batches
 }
@@ -163,12 +165,9 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 func (c *Client) options(o Options) *service.ClientOptions {
 	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}}}}
 	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
-	opts.Transport = wire{c.transport(o.Transport)}
+	opts.Transport = wire{c.transport(o.Transport), o.OnRequest}
 	if o.ServiceVersion != "" {
 		opts.PerCallPolicies = append(opts.PerCallPolicies, serviceVersion(o.ServiceVersion))
-	}
-	if o.OnRequest != nil {
-		opts.PerCallPolicies = append(opts.PerCallPolicies, observe(o.OnRequest))
 	}
 	return &opts
 }
@@ -179,26 +178,6 @@ type serviceVersion string
 func (v serviceVersion) Do(req *policy.Request) (*http.Response, error) {
 	req.Raw().Header["x-ms-version"] = []string{string(v)}
 	return req.Next()
-}
-
-// observe is a policy that reports each HTTP request.
-type observe func(RequestEvent)
-
-func (o observe) Do(req *policy.Request) (*http.Response, error) {
-	started := time.Now()
-	resp, err := req.Next()
-	event := RequestEvent{Method: req.Raw().Method, URL: req.Raw().URL, Took: time.Since(started), Err: explain(err)}
-	if call, ok := req.Raw().Context().Value(callKey{}).(call); ok {
-		event.Op, event.Ref = call.op, call.ref
-	}
-	if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
-		event.Status = foreign.status
-	}
-	if resp != nil {
-		event.Status, event.RequestID = resp.StatusCode, resp.Header.Get("x-ms-request-id")
-	}
-	o(event)
-	return resp, err
 }
 
 // Close closes idle connections.

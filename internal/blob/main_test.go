@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -44,12 +45,12 @@ func newWorld(t *testing.T, server *emulator.Server) *world {
 		Concurrency: 4,
 		Retry:       retry,
 		Transport:   w.transport,
-		OnRequest: func(e RequestEvent) {
+		OnRequest: func(_ context.Context, e RequestEvent) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.requests = append(w.requests, e)
 		},
-		OnRetry: func(e RetryEvent) {
+		OnRetry: func(_ context.Context, e RetryEvent) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.retries = append(w.retries, e)

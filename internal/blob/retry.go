@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -17,33 +16,13 @@ type Retry struct {
 	MaxElapsed      time.Duration // for contexts without a deadline of the caller
 }
 
-// RequestEvent describes an HTTP request.
-type RequestEvent struct {
-	Op        string // put, get, head, delete, delete batch, list, list containers, create container or head container
-	Ref       Ref
-	Method    string
-	URL       *url.URL
-	Status    int // 0 if there was no answer
-	RequestID string
-	Took      time.Duration // until the header of the answer arrived
-	Err       error         // why there was no answer
-}
-
-// RetryEvent describes a failed attempt that will be followed by another one.
-type RetryEvent struct {
-	Op   string
-	Ref  Ref
-	Try  int // number of the failed attempt, from 1
-	Wait time.Duration
-	Err  error
-}
-
 // call describes a request to the retry layer.
 type call struct {
 	op    string
 	ref   Ref
 	write bool
 	bytes int // size of the body to send, which extends the time limit of an attempt
+	try   int // number of the attempt, from 1
 }
 
 // callKey is the context key of the call of a request.
@@ -75,6 +54,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 	unknown := false // whether a failed attempt may have written
 	onceMore := true
 	for n := 1; ; n++ {
+		call.try = n
 		err := c.tryOnce(ctx, call, try)
 		if err == nil {
 			return nil
@@ -96,7 +76,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		onceMore = onceMore && !v.once
 		next = max(next, v.after)
 		if c.onRetry != nil {
-			c.onRetry(RetryEvent{call.op, call.ref, n, next, last})
+			c.onRetry(ctx, RetryEvent{call.op, call.ref, n, next, last})
 		}
 		if !sleep(ctx, next) {
 			return ended(ctx, unknown, last)
