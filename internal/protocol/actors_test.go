@@ -79,6 +79,7 @@ type call struct {
 	pos      int
 	begun    bool  // a Delete whose commit may have been sent
 	claimed  bool  // an update that has moved the plan to Running
+	returned bool  // a completion that has returned nil and goes on in the background
 	looked   bool  // a late Create that removes its plan, because the plan had not started when it looked
 	again    bool  // this is a retry of the call after ErrUnknown
 	nth      uint8 // number of earlier calls or rounds
@@ -624,6 +625,7 @@ func (c *call) update() result {
 		}
 		r := steps[0]()
 		if r == done {
+			c.returned = c.without(ruleFinalizeWaits)
 			r = steps[1]()
 		}
 		switch {

@@ -144,19 +144,20 @@ type flight struct {
 
 // node is a place in a program: the answers so far and the next requests.
 type node struct {
-	actor   actor
-	role    role
-	history []answer
-	asks    []request
-	index   []uint8
-	given   int // how many of the requests sent at once have been answered
-	begun   bool
-	claimed bool
-	looked  bool
-	dated   bool
-	retries bool // the call is retried when its context ends
-	over    bool
-	result  result
+	actor    actor
+	role     role
+	history  []answer
+	asks     []request
+	index    []uint8
+	given    int // how many of the requests sent at once have been answered
+	begun    bool
+	claimed  bool
+	returned bool
+	looked   bool
+	dated    bool
+	retries  bool // the call is retried when its context ends
+	over     bool
+	result   result
 }
 
 // explorer is the model of a situation, with the search through its states.
@@ -280,7 +281,7 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 		n.result = r.run(c)
 		n.over = true
 	}()
-	n.claimed, n.looked = c.claimed, c.looked && !n.over
+	n.claimed, n.returned, n.looked = c.claimed, c.returned, c.looked && !n.over
 	n.begun, n.dated = c.begun, c.dated && !n.over
 	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"finalize object", "remove marker"}, n.asks[0].step)
 	if x.apart {
@@ -346,7 +347,7 @@ func (x *explorer) steps(st state, report func(step, state)) {
 // underWay reports whether a call of this role has begun and not ended, or has left requests under way.
 func (x *explorer) underWay(st *state, r role) bool {
 	for i, p := range st.procs[:len(x.roles)] {
-		if x.roles[i] == r && p.node != x.roots[i] && !x.nodes[p.node].over {
+		if n := &x.nodes[p.node]; x.roles[i] == r && p.node != x.roots[i] && !n.over && !n.returned {
 			return true
 		}
 	}

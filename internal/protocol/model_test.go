@@ -260,6 +260,7 @@ const (
 	ruleSupersededMarker
 	ruleFinalizeConfirms
 	ruleFinalizeMarkerLast
+	ruleFinalizeWaits
 	ruleDeleteMarker
 	ruleDeleteMarkerAgain
 	ruleDeleteDeadline
@@ -367,6 +368,7 @@ var ruleNames = [rules]string{
 	ruleFinalizeObjectFirst:   "completion reads the entry before the rewritten object",
 	ruleSupersededMarker:      "a completion removes the marker although a later completion follows",
 	ruleFinalizeConfirms:      "completion believes a single 404",
+	ruleFinalizeWaits:         "completion returns before it removes the marker",
 	ruleFinalizeMarkerLast:    "completion removes the marker before it writes the object",
 	ruleDeleteMarker:          "Delete writes no delete marker",
 	ruleDeleteMarkerAgain:     "Delete does not write its marker again if the object was rewritten",

@@ -198,6 +198,7 @@ var needed = map[rule]situation{
 	ruleFinalizeObjectFirst:   {roles: of(updating, updating), plan: runningPlan, deaths: 1},
 	ruleSupersededMarker:      {roles: of(updating, updating, recovering), plan: markedPlan},
 	ruleFinalizeConfirms:      {roles: of(updating), plan: runningPlan, lies: 1},
+	ruleFinalizeWaits:         {roles: of(updating, deleting, creating), plan: runningPlan},
 	ruleFinalizeMarkerLast:    {roles: of(updating), plan: newPlan, deaths: 1},
 	ruleDeleteMarker:          {roles: of(deleting), plan: finalPlan, deaths: 1},
 	ruleDeleteMarkerAgain:     {roles: of(deleting, recovering), plan: finalPlan, deaths: 1},
