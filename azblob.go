@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,9 +58,11 @@ func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredenti
 	if cred == nil {
 		errs = append(errs, driver.Invalid("cred", "is nil"))
 	}
-	return newVault(ctx, prefix, reg, opts, errs, func(o blob.Options) (*blob.Client, error) {
-		return blob.New(strings.TrimSuffix(endpoint, "/"), cred, o)
-	})
+	account, err := blob.WithToken(endpoint, cred)
+	if err != nil && len(errs) == 0 {
+		errs = append(errs, driver.Invalid("endpoint", "%v", err))
+	}
+	return newVault(ctx, prefix, account, reg, opts, errs)
 }
 
 // checkEndpoint says what is wrong with an endpoint for tokens, or returns "". It quotes no part that may be
@@ -80,18 +81,40 @@ func checkEndpoint(endpoint string) string {
 }
 
 // NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as
-// the Azure portal and emulators show it. It is otherwise like [New].
+// the Azure portal and emulators show it: with AccountKey, with SharedAccessSignature, or
+// UseDevelopmentStorage=true for the emulator at port 10000 of this machine. It is otherwise like [New].
 func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts ...Option) (*Vault, error) {
-	return newVault(ctx, prefix, reg, opts, nil, func(o blob.Options) (*blob.Client, error) {
-		c, err := blob.NewFromConnectionString(connectionString, o)
-		if err != nil {
-			return nil, driver.Invalid("connectionString", "%v", err)
-		}
-		return c, nil
-	})
+	account, err := blob.ParseConnectionString(connectionString)
+	var errs []error
+	if err != nil {
+		errs = append(errs, driver.Invalid("connectionString", "%v", err))
+	}
+	return newVault(ctx, prefix, account, reg, opts, errs)
 }
 
-func newVault(ctx context.Context, name string, reg *registry.Register, opts []Option, errs []error, dial func(blob.Options) (*blob.Client, error)) (*Vault, error) {
+// NewFromURL returns the vault named prefix in the storage account of a URL with a shared access signature,
+// such as "https://account.blob.core.windows.net/?sv=...&sig=...". The URL may be that of one of the vault's
+// containers, as the portal shows it for a signature of a container: the vault then works in that container
+// alone, and needs [WithDayProbing]. A signature can't be renewed: open another vault before it expires.
+// NewFromURL is otherwise like [New].
+func NewFromURL(ctx context.Context, prefix, url string, reg *registry.Register, opts ...Option) (*Vault, error) {
+	account, err := blob.WithSignature(url, vaultContainer(prefix))
+	var errs []error
+	if err != nil {
+		errs = append(errs, driver.Invalid("url", "%v", err))
+	}
+	return newVault(ctx, prefix, account, reg, opts, errs)
+}
+
+// vaultContainer returns a function that reports whether a name is that of a container of the vault.
+func vaultContainer(name string) func(container string) bool {
+	return func(container string) bool {
+		_, day := prefix(name).parseDay(container)
+		return day || container == prefix(name).control()
+	}
+}
+
+func newVault(ctx context.Context, name string, account blob.Account, reg *registry.Register, opts []Option, errs []error) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
 		errs = append(errs, driver.Invalid("prefix", "%q %s", name, problem))
 	}
@@ -100,8 +123,11 @@ func newVault(ctx context.Context, name string, reg *registry.Register, opts []O
 		errs = append(errs, err)
 		o, _ = applyOptions(nil) // to find what else is wrong
 	}
-	client, err := dial(o.client())
-	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return nil, opError("New", uuid.Nil, err)
+	}
+	client, err := account.New(o.client())
+	if err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
 	v := &Vault{

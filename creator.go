@@ -257,19 +257,10 @@ func (c *creation) putMarker(ctx context.Context) error {
 // putNewMarker writes a marker that belongs to this Create alone.
 func (c *creation) putNewMarker(ctx context.Context) error {
 	ref := c.keys.marker()
-	put := func() (err error) {
-		if err := c.v.ensureContainer(ctx, ref.Container); err != nil {
-			return err
-		}
+	return c.v.inContainer(ctx, ref.Container, func() (err error) {
 		c.markerETag, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, c.v.grace), blob.IfNew)
 		return err
-	}
-	err := put()
-	if blob.Is(err, blob.AbsentContainer) {
-		c.v.containers.forget(ref.Container) // the day was dropped
-		err = put()
-	}
-	return err
+	})
 }
 
 // takeOverMarker writes another Create's marker again, so that Recovery does not remove it while this Create

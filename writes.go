@@ -135,3 +135,27 @@ func (v *Vault) ensureContainer(ctx context.Context, name string) error {
 		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
 	})
 }
+
+// inContainer creates a container unless this vault knows that it exists, and calls put, which writes to it.
+// An identity that may not create containers can write to those that were made beforehand.
+func (v *Vault) inContainer(ctx context.Context, name string, put func() error) error {
+	for again := false; ; again = true {
+		denied := v.ensureContainer(ctx, name)
+		if denied != nil && !blob.IsForbidden(denied) {
+			return denied
+		}
+		err := put()
+		switch {
+		case !blob.Is(err, blob.AbsentContainer):
+			if denied != nil && err == nil {
+				v.containers.learn(name)
+			}
+			return err
+		case denied != nil:
+			return fmt.Errorf("%w; or create the container %s beforehand", denied, name)
+		case again:
+			return err
+		}
+		v.containers.forget(name) // the day was dropped
+	}
+}

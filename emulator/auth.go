@@ -15,12 +15,16 @@ import (
 // clockTolerance is the largest difference between the date of a signed request and the server's clock.
 const clockTolerance = 15 * time.Minute
 
-// authorize refuses a client that neither signs with the account's key nor has a token.
-func (s *Server) authorize(r *http.Request, now time.Time) *answer {
+// authorize refuses a client that neither signs with the account's key, nor has a token or a shared access
+// signature.
+func (s *Server) authorize(c *call, now time.Time) *answer {
+	r := c.http
 	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(rest) != "":
-		return nil
+		return s.verifyToken(c, strings.TrimSpace(rest), now)
+	case scheme == "" && c.query.Has("sig"):
+		return s.verifySAS(c, now)
 	case scheme == "SharedKey":
 		return s.verifySignature(r, strings.TrimSpace(rest), now)
 	default:

@@ -52,6 +52,13 @@ const (
 	codeUnsupportedHTTPVerb    = "UnsupportedHttpVerb"
 	codeUnsupportedHeader      = "UnsupportedHeader"
 	codeUnsupportedQueryParam  = "UnsupportedQueryParameter"
+	codeBlobOverwrite          = "UnauthorizedBlobOverwrite"
+	codeInvalidAuthentication  = "InvalidAuthenticationInfo"
+	codePermissionMismatch     = "AuthorizationPermissionMismatch"
+	codeProtocolMismatch       = "AuthorizationProtocolMismatch"
+	codeResourceTypeMismatch   = "AuthorizationResourceTypeMismatch"
+	codeServiceMismatch        = "AuthorizationServiceMismatch"
+	codeInsufficientAccount    = "InsufficientAccountPermissions"
 	codeForbidden              = "ForbiddenByTest" // not a code of the service; see Server.Forbid
 )
 
@@ -99,6 +106,13 @@ var explanations = map[string]struct {
 	codeUnsupportedHTTPVerb:    {http.StatusMethodNotAllowed, "The resource doesn't support the specified HTTP verb."},
 	codeUnsupportedHeader:      {http.StatusBadRequest, "One of the headers specified in the request is not supported."},
 	codeUnsupportedQueryParam:  {http.StatusBadRequest, "One of the query parameters specified in the request URI is not supported."},
+	codeBlobOverwrite:          {http.StatusForbidden, "This request is not authorized to perform blob overwrites."},
+	codeInvalidAuthentication:  {http.StatusUnauthorized, "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."},
+	codePermissionMismatch:     {http.StatusForbidden, "This request is not authorized to perform this operation using this permission."},
+	codeProtocolMismatch:       {http.StatusForbidden, "This request is not authorized to perform this operation using this protocol."},
+	codeResourceTypeMismatch:   {http.StatusForbidden, "This request is not authorized to perform this operation using this resource type."},
+	codeServiceMismatch:        {http.StatusForbidden, "This request is not authorized to perform this operation using this service."},
+	codeInsufficientAccount:    {http.StatusForbidden, "Write operations are not allowed."},
 	codeForbidden:              {http.StatusBadRequest, "The test forbids this request."},
 }
 
@@ -128,12 +142,28 @@ func notDurable(err error) *answer { return failWith(codeInternalError, err.Erro
 
 // errorAnswer returns an error in the form of the service.
 func errorAnswer(status int, code, message string) *answer {
+	return detailedAnswer(status, code, message, "")
+}
+
+// failAuthentication is fail with the detail that the service gives on failed authentications.
+func failAuthentication(code, detail string) *answer {
+	status, message := explain(code)
+	return detailedAnswer(status, code, message, detail)
+}
+
+func detailedAnswer(status int, code, message, detail string) *answer {
 	var body bytes.Buffer
 	body.WriteString(xmlProlog + "<Error><Code>")
 	escapeXML(&body, code)
 	body.WriteString("</Code><Message>")
 	escapeXML(&body, message)
-	body.WriteString("</Message></Error>")
+	body.WriteString("</Message>")
+	if detail != "" {
+		body.WriteString("<AuthenticationErrorDetail>")
+		escapeXML(&body, detail)
+		body.WriteString("</AuthenticationErrorDetail>")
+	}
+	body.WriteString("</Error>")
 	a := newAnswer(status)
 	a.code = code
 	a.header.Set("X-Ms-Error-Code", code)

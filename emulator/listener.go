@@ -1,8 +1,15 @@
 package emulator
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"sync"
@@ -16,13 +23,26 @@ type Listener struct {
 	client *client
 	http   *http.Server
 	addr   net.Addr
-	done   chan struct{} // closed when Serve has returned
-	active sync.RWMutex  // read-locked by each request
+	cert   *tls.Certificate // nil without TLS
+	done   chan struct{}    // closed when Serve has returned
+	active sync.RWMutex     // read-locked by each request
 }
 
 // Listen serves on a TCP address such as "127.0.0.1:0" until [Listener.Close]. A server may have several
 // listeners. The log names them "listener-1" and so on.
-func (s *Server) Listen(addr string) (*Listener, error) {
+func (s *Server) Listen(addr string) (*Listener, error) { return s.listen(addr, nil) }
+
+// ListenTLS is [Server.Listen] over TLS, with a new self-made certificate for 127.0.0.1 and localhost.
+// [Listener.HTTPClient] trusts it.
+func (s *Server) ListenTLS(addr string) (*Listener, error) {
+	cert, err := selfSigned(s.clock())
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %w", err)
+	}
+	return s.listen(addr, &cert)
+}
+
+func (s *Server) listen(addr string, cert *tls.Certificate) (*Listener, error) {
 	port, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -31,7 +51,11 @@ func (s *Server) Listen(addr string) (*Listener, error) {
 		server: s,
 		client: &client{name: fmt.Sprintf("listener-%d", s.clients.Add(1))},
 		addr:   port.Addr(),
+		cert:   cert,
 		done:   make(chan struct{}),
+	}
+	if cert != nil {
+		port = tls.NewListener(port, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
 	}
 	l.http = &http.Server{Handler: l, ReadHeaderTimeout: time.Minute}
 	go func() {
@@ -53,7 +77,50 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (l *Listener) Addr() net.Addr { return l.addr }
 
 // URL returns the service URL of the account.
-func (l *Listener) URL() string { return "http://" + l.addr.String() + "/" + l.server.account }
+func (l *Listener) URL() string {
+	scheme := "http"
+	if l.cert != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + l.addr.String() + "/" + l.server.account
+}
+
+// HTTPClient returns a client of its own, which trusts the certificate of a listener with TLS.
+func (l *Listener) HTTPClient() *http.Client {
+	t := &http.Transport{DisableCompression: true}
+	if l.cert != nil {
+		pool := x509.NewCertPool()
+		pool.AddCert(l.cert.Leaf)
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: t}
+}
+
+// selfSigned returns a new certificate for this machine.
+func selfSigned(now time.Time) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(now.UnixNano()),
+		Subject:               pkix.Name{CommonName: "emulator"},
+		NotBefore:             now.Add(-time.Hour),
+		NotAfter:              now.Add(30 * 24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:              []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}
 
 // ConnectionString returns a connection string for this address.
 func (l *Listener) ConnectionString() string { return l.server.connectionString(l.URL()) }

@@ -10,6 +10,7 @@ const (
 	ListContainers         Op = "ListContainers"
 	GetAccountInfo         Op = "GetAccountInfo"
 	GetServiceProperties   Op = "GetServiceProperties"
+	GetServiceStats        Op = "GetServiceStats" // at the secondary
 	CreateContainer        Op = "CreateContainer"
 	DeleteContainer        Op = "DeleteContainer"
 	GetContainerProperties Op = "GetContainerProperties" // GET and HEAD

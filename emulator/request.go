@@ -40,6 +40,9 @@ type call struct {
 	// the body.
 	badMetadata *answer
 
+	// createOnly means that the client's signature does not allow a put to overwrite a blob.
+	createOnly bool
+
 	// verdict is the outcome of the checks that don't depend on what is stored: authorization, then reject.
 	verdict *answer
 
@@ -227,6 +230,7 @@ func (c *call) checkQuery() *answer {
 			return failWith(codeInvalidQueryParameter, "Parameter: "+name+".")
 		}
 		switch {
+		case c.query.Has("sig") && isSASParameter(name):
 		case name == "restype", name == "comp", slices.Contains(c.operation.query, name):
 		case name == "timeout":
 			if n, err := strconv.Atoi(values[0]); err != nil || n < 0 {

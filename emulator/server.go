@@ -16,6 +16,7 @@ type Server struct {
 	// Set by New and never changed.
 	account   string
 	key       []byte
+	tenant    string // whose tokens are checked; "" accepts every token
 	latency   time.Duration
 	clock     func() time.Time
 	deletion  time.Duration
@@ -75,6 +76,7 @@ func (s *Server) Clone() *Server {
 	return &Server{
 		account:   s.account,
 		key:       s.key,
+		tenant:    s.tenant,
 		latency:   s.latency,
 		clock:     s.clock,
 		deletion:  s.deletion,
@@ -218,7 +220,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 // verify runs the checks that don't depend on what is stored.
 func (s *Server) verify(c *call, now time.Time) {
 	if !c.stray {
-		c.verdict = s.authorize(c.http, now)
+		c.verdict = s.authorize(c, now)
 	}
 	if c.verdict == nil {
 		c.verdict = c.reject
@@ -232,6 +234,9 @@ func (s *Server) verify(c *call, now time.Time) {
 func (s *Server) execute(c *call) *answer {
 	if c.verdict != nil {
 		return c.verdict.copy()
+	}
+	if c.createOnly && s.state.has(c.container, c.blob) {
+		return fail(codeBlobOverwrite)
 	}
 	return c.operation.do(s, c)
 }

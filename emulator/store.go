@@ -60,6 +60,12 @@ func (s *state) container(name string) *container {
 	return ct
 }
 
+// has reports whether there is a blob.
+func (s *state) has(container, blob string) bool {
+	ct := s.container(container)
+	return ct != nil && ct.blob(blob) != nil
+}
+
 // putContainer stores a new container, or a new version of a container with the same blobs.
 func (s *state) putContainer(ct *container) error {
 	added := 0

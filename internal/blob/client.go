@@ -8,13 +8,11 @@ import (
 	"context"
 	"crypto/md5" // the service's checksum of blobs is MD5
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -69,50 +67,36 @@ type Options struct {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
-	service   *service.Client
-	host      string // of the account
-	slots     chan struct{}
-	retry     Retry
-	onRetry   func(context.Context, RetryEvent)
-	own       *http.Client              // nil if the caller provides a transport
-	noBatches atomic.Pointer[time.Time] // when the client last gave up batches
+	service *service.Client
+	host    string // of the account
+	// ofContainer means that the login is a shared access signature of a container.
+	ofContainer bool
+	slots       chan struct{}
+	retry       Retry
+	onRetry     func(context.Context, RetryEvent)
+	own         *http.Client              // nil if the caller provides a transport
+	noBatches   atomic.Pointer[time.Time] // when the client last gave up batches
 }
 
-// New returns a client for the account at endpoint. Its errors don't quote the endpoint, which may contain a
-// secret.
-func New(endpoint string, cred azcore.TokenCredential, o Options) (*Client, error) {
+// New returns a client for the account.
+func (a Account) New(o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
-	c.service, err = service.NewClient(endpoint, cred, c.options(o))
-	return c, c.findHost(err)
-}
-
-// NewFromConnectionString returns a client for the account of a connection string with a key or a shared
-// access signature.
-func NewFromConnectionString(connectionString string, o Options) (*Client, error) {
-	c := newClient(o)
-	var err error
-	c.service, err = service.NewClientFromConnectionString(connectionString, c.options(o))
-	if err := c.findHost(err); err != nil {
+	c.service, err = a.client(c.options(o))
+	if err != nil {
 		return nil, err
 	}
+	c.host, c.ofContainer = a.url.Host, a.url.Query().Get("sr") != ""
 	return c, nil
 }
 
-// findHost sets the host of a client whose creation returned err.
-func (c *Client) findHost(err error) error {
-	var u *url.URL
-	if err == nil {
-		u, err = url.Parse(c.service.URL())
-	}
-	if bad := (*url.Error)(nil); errors.As(err, &bad) || err == nil && u.Host == "" {
-		return errors.New("the endpoint is missing or malformed") // err quotes the endpoint
-	}
+// NewFromConnectionString returns a client for the account of a connection string.
+func NewFromConnectionString(connectionString string, o Options) (*Client, error) {
+	account, err := ParseConnectionString(connectionString)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.host = u.Host
-	return nil
+	return account.New(o)
 }
 
 func newClient(o Options) *Client {
@@ -469,8 +453,14 @@ type ContainerItem struct {
 }
 
 // HeadContainer reads the properties of a container. The error is [AbsentContainer] if the container does not
-// exist.
+// exist. With a shared access signature of a container, which does not allow this, it lists a blob instead,
+// and the metadata stays unknown.
 func (c *Client) HeadContainer(ctx context.Context, name string) (item ContainerItem, err error) {
+	if c.ofContainer {
+		for _, err := range c.List(ctx, name, ListOptions{MaxResults: 1}) {
+			return ContainerItem{Name: name}, err
+		}
+	}
 	ref := Ref{Container: name}
 	err = c.do(ctx, call{op: "head container", ref: ref}, func(ctx context.Context) error {
 		resp, err := c.container(ref).GetProperties(ctx, nil)

@@ -61,7 +61,8 @@ func IsUnknown(err error) bool {
 // IsForbidden reports whether the service knows the identity but the identity lacks a permission.
 func IsForbidden(err error) bool {
 	var answer *azcore.ResponseError
-	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && strings.HasPrefix(answer.ErrorCode, "Authorization")
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
+		(strings.HasPrefix(answer.ErrorCode, "Authorization") || outOfReach(answer))
 }
 
 // RefusedAt returns the service's clock when it sent the refusal in err, in whole seconds. It is zero if there
@@ -204,7 +205,11 @@ func (e answerError) Error() string {
 	if skew := time.Since(server); !server.IsZero() && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
 		return text + fmt.Sprintf(": this machine's clock is %v off, and the service allows 15m", skew.Round(time.Second))
 	}
-	if remedy := meanings[bloberror.Code(e.ErrorCode)].remedy; remedy != "" {
+	remedy := loginRemedy(e.ResponseError)
+	if remedy == "" {
+		remedy = meanings[bloberror.Code(e.ErrorCode)].remedy
+	}
+	if remedy != "" {
 		text += ": " + remedy
 	}
 	return text

@@ -400,7 +400,9 @@ func TestTokenCredentials(t *testing.T) {
 			server := emulator.New()
 			server.Put("box", "b", []byte("abc"), mine())
 			cred := &credential{err: refusal}
-			c, err := New("https://blob.emulator.invalid/"+emulator.DefaultAccount, cred, Options{Concurrency: 1, Retry: retry, Transport: server.Transport()})
+			account, err := WithToken("https://blob.emulator.invalid/"+emulator.DefaultAccount, cred)
+			must(t, err)
+			c, err := account.New(Options{Concurrency: 1, Retry: retry, Transport: server.Transport()})
 			must(t, err)
 			_, _, err = c.Get(t.Context(), ref)
 			if refusal == nil {

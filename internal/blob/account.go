@@ -1,0 +1,189 @@
+package blob
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+)
+
+// Account is a storage account and what authorizes requests to it: a token credential, the account's key, or
+// the shared access signature in the URL. Errors about accounts quote neither URLs nor secrets.
+type Account struct {
+	url       *url.URL // of the service, with the signature
+	secondary string   // the endpoint of the secondary that a connection string names
+	token     azcore.TokenCredential
+	key       *service.SharedKeyCredential
+}
+
+// errEndpoint quotes nothing, because the endpoint may contain a secret.
+var errEndpoint = errors.New("the endpoint is missing or malformed")
+
+// WithToken returns the account at an endpoint with a credential for tokens.
+func WithToken(endpoint string, cred azcore.TokenCredential) (Account, error) {
+	u, err := parseEndpoint(endpoint)
+	return Account{url: u, token: cred}, err
+}
+
+// WithSignature returns the account of a URL with a shared access signature. The URL may be that of a
+// container: isContainer says by its name whether the last element of the path is one.
+func WithSignature(text string, isContainer func(name string) bool) (Account, error) {
+	u, err := parseEndpoint(text)
+	if err != nil {
+		return Account{}, err
+	}
+	if u.Query().Get("sig") == "" {
+		return Account{}, errors.New("the URL has no shared access signature")
+	}
+	if dir, last := path.Split(u.Path); isContainer(last) {
+		u.Path = dir
+	}
+	return Account{url: u}, nil
+}
+
+func parseEndpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errEndpoint
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return u, nil
+}
+
+// The development account, which emulators serve. Its key is public:
+// https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string
+const (
+	devAccount = "devstoreaccount1"
+	devKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+	devPort    = "10000"
+)
+
+// ParseConnectionString returns the account of a connection string: one with a key, with a shared access
+// signature, or with UseDevelopmentStorage=true.
+func ParseConnectionString(text string) (Account, error) {
+	fields, err := parseFields(text)
+	if err != nil {
+		return Account{}, err
+	}
+	if strings.EqualFold(fields["usedevelopmentstorage"], "true") {
+		if fields, err = development(fields["developmentstorageproxyuri"]); err != nil {
+			return Account{}, err
+		}
+	}
+	name, endpoint := fields["accountname"], fields["blobendpoint"]
+	switch {
+	case endpoint != "":
+	case name == "":
+		return Account{}, errors.New("the connection string needs AccountName or BlobEndpoint")
+	default:
+		endpoint = fmt.Sprintf("%s://%s.blob.%s", or(fields["defaultendpointsprotocol"], "https"), name, or(fields["endpointsuffix"], "core.windows.net"))
+	}
+	u, err := parseEndpoint(endpoint)
+	if err != nil {
+		return Account{}, err
+	}
+	a := Account{url: u, secondary: fields["blobsecondaryendpoint"]}
+	switch key, signature := fields["accountkey"], strings.TrimPrefix(fields["sharedaccesssignature"], "?"); {
+	case key != "" && name != "":
+		if a.key, err = service.NewSharedKeyCredential(name, key); err != nil {
+			return Account{}, errors.New("the AccountKey is not base64") // err may quote it
+		}
+	case signature != "":
+		u.RawQuery = signature
+	default:
+		return Account{}, errors.New("the connection string needs AccountName with AccountKey, or SharedAccessSignature")
+	}
+	return a, nil
+}
+
+// parseFields splits a connection string into its fields, with names in lower case.
+func parseFields(text string) (map[string]string, error) {
+	fields := map[string]string{}
+	for field := range strings.SplitSeq(text, ";") {
+		if field = strings.TrimSpace(field); field == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(field, "=")
+		if !ok {
+			return nil, errors.New("the connection string is not a list of Name=Value, separated by semicolons")
+		}
+		fields[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
+	}
+	return fields, nil
+}
+
+// development returns the fields of the development account at this machine, or at the host of a proxy.
+func development(proxy string) (map[string]string, error) {
+	u, err := parseEndpoint(or(proxy, "http://127.0.0.1"))
+	if err != nil {
+		return nil, errors.New("the DevelopmentStorageProxyUri is not like http://host")
+	}
+	host := u.Hostname()
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return map[string]string{
+		"accountname":  devAccount,
+		"accountkey":   devKey,
+		"blobendpoint": fmt.Sprintf("%s://%s:%s/%s", u.Scheme, host, devPort, devAccount),
+	}, nil
+}
+
+func or(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// client returns the SDK's client for the account.
+func (a Account) client(o *service.ClientOptions) (*service.Client, error) {
+	switch {
+	case a.token != nil:
+		return service.NewClient(a.url.String(), a.token, o)
+	case a.key != nil:
+		return service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
+	}
+	return service.NewClientWithNoCredential(a.url.String(), o)
+}
+
+// Secondary returns the read-only secondary of the account, at an endpoint. Without an endpoint it is the one
+// that the connection string names, or has the name of the account with "-secondary".
+func (a Account) Secondary(endpoint string) (Account, error) {
+	second := a
+	second.secondary = ""
+	endpoint = or(endpoint, a.secondary)
+	if endpoint == "" {
+		u := *a.url
+		second.url = &u
+		if account, rest, ok := strings.Cut(u.Path[min(1, len(u.Path)):], "/"); account != "" { // an emulator's: the path names the account
+			u.Path = "/" + account + "-secondary"
+			if ok {
+				u.Path += "/" + rest
+			}
+			return second, nil
+		}
+		account, domain, ok := strings.Cut(u.Host, ".")
+		if !ok {
+			return Account{}, errors.New("the endpoint does not begin with the name of an account: give the secondary's endpoint")
+		}
+		u.Host = account + "-secondary." + domain
+		return second, nil
+	}
+	u, err := parseEndpoint(endpoint)
+	if err != nil {
+		return Account{}, err
+	}
+	if a.token != nil && u.Scheme != "https" {
+		return Account{}, errors.New("a token is sent over https only")
+	}
+	if u.RawQuery == "" {
+		u.RawQuery = a.url.RawQuery
+	}
+	second.url = u
+	return second, nil
+}
