@@ -33,9 +33,10 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 	touch $@
 
 # The long campaigns: whole spaces where `make test` explores samples, a soak and a fleet under chaos against the emulator
-# and against Azurite, and every fuzz target. It takes hours.
+# and against Azurite, processor time against its budgets, and every fuzz target. It takes hours.
 verify: azurite
 	PLANVAULT_LONG=1 go test -timeout 0 ./...
+	go run ./bench -cpu
 	go run ./integration -soak 10m -clients 8 -faults
 	go run ./integration -azurite -soak 10m -clients 8 -faults -grace 10s
 	go run ./integration -fleet 8 -chaos 30m -plans 10000 -interval 2s -faults

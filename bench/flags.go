@@ -15,7 +15,7 @@ type config struct {
 	short, list, json bool
 	run               *regexp.Regexp
 	connectionString  string
-	throughput        bool
+	throughput, cpu   bool
 	duration          time.Duration
 	workers           int
 	cpuProfile        string
@@ -33,6 +33,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	f.StringVar(&c.connectionString, "connection-string", "", "measure on the account of this connection string (`text`)")
+	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
 	f.DurationVar(&c.duration, "duration", 5*time.Second, "how long -throughput repeats each operation")
 	f.IntVar(&c.workers, "workers", 64, "how many plans -throughput works on concurrently")
@@ -47,6 +48,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, errors.New("-workers must be at least 1")
 	case c.cpuProfile != "" && !c.throughput:
 		return c, errors.New("-cpuprofile needs -throughput")
+	case c.cpu && (c.throughput || c.connectionString != ""):
+		return c, errors.New("-cpu excludes -throughput and -connection-string")
 	}
 	return c, nil
 }

@@ -7,6 +7,7 @@
 //	go run ./bench -json                 one JSON object for each row
 //	go run ./bench -connection-string T  wall times on Azurite or an account; it deletes the containers that it made
 //	go run ./bench -throughput           operations per second through one vault, over sockets
+//	go run ./bench -cpu                  processor time beside that of a bare client of the SDK
 //
 // A fleet has rows too: a claim, a takeover, and what a node with the default settings sends over some time,
 // with the price of a day.
@@ -14,6 +15,10 @@
 // Rows are counted on the emulator in virtual time. A request takes exactly one second there and computation
 // takes none, so the seconds of an operation are its round trips, and all runs give the same counts. Vaults
 // are filled directly in the emulator with copies of the blobs of one plan.
+//
+// -cpu records the service's answers to each operation once and then repeats the operation with these answers,
+// by turns with a client of the SDK that sends the same requests and does nothing else. Its ratios hold on any
+// machine, and each has a budget.
 //
 // The exit code is 1 if a row fails or exceeds its budget, and 2 for wrong flags.
 package main
@@ -50,9 +55,12 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitMisuse
 	}
-	if cfg.throughput {
+	switch {
+	case cfg.cpu:
+		err = compare(ctx, cfg, stdout)
+	case cfg.throughput:
 		err = drive(ctx, cfg, stdout, stderr)
-	} else {
+	default:
 		err = count(ctx, cfg, rows, stdout)
 	}
 	if err != nil {

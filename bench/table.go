@@ -59,6 +59,8 @@ type scene struct {
 	period  time.Duration
 	// owner is that of the stored plan.
 	owner uuid.UUID
+	// again undoes what the operation has changed in memory, for operations that are repeated; nil for nothing.
+	again func()
 	// after is called when the operation has been measured; nil for nothing.
 	after func(context.Context) error
 }
@@ -117,6 +119,7 @@ func create(first bool) prepare {
 			}
 		}
 		p := s.size.plan()
+		s.again = func() { p = s.size.plan() }
 		return func(ctx context.Context) error { return s.vault.Create(ctx, p) }, nil
 	}
 }
@@ -151,6 +154,8 @@ func onStored(status workflow.Status, changed func(actions int) int, do func(con
 				return nil, err
 			}
 		}
+		stored := p.State
+		s.again = func() { p.State = stored }
 		return func(ctx context.Context) error { return do(ctx, s.vault, p) }, nil
 	}
 }
