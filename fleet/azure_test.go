@@ -199,14 +199,14 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 		}
 		began := time.Now()
 		n := join(t, worker, fleet.Options{Observer: fleet.Observer{
-			Heartbeat: func(_ context.Context, err error) {
-				if err != nil {
-					t.Errorf("after %v: %v", time.Since(began), err)
+			Heartbeat: func(_ context.Context, e fleet.HeartbeatEvent) {
+				if e.Err != nil {
+					t.Errorf("after %v: %v", time.Since(began), e.Err)
 				}
 			},
-			Failed: func(_ context.Context, doing string, err error) {
-				if doing == "look at the members" {
-					t.Errorf("after %v: %v", time.Since(began), err)
+			Failure: func(_ context.Context, e fleet.FailureEvent) {
+				if e.Doing == "look at the members" {
+					t.Errorf("after %v: %v", time.Since(began), e.Err)
 				}
 			},
 		}})

@@ -55,8 +55,6 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 		return err
 	}
 	n.own(plan.ID)
-	if n.o.Observer.Claimed != nil {
-		n.o.Observer.Claimed(ctx, plan.ID)
-	}
+	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
 	return nil
 }

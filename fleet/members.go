@@ -44,9 +44,7 @@ func (n *Node) bury(ctx context.Context, r *storage.Roster) error {
 		err := n.store.RemoveMember(ctx, m.ID, m.Version)
 		switch {
 		case err == nil:
-			if n.o.Observer.Removed != nil {
-				n.o.Observer.Removed(ctx, m)
-			}
+			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})
 		case conflicted(err):
 			continue // it lives: it has renewed its record since
 		case !overtaken(err):

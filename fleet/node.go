@@ -109,23 +109,20 @@ func (n *Node) every(first time.Duration, do func(context.Context) (next time.Du
 // heartbeat renews the node's record. Only an answer which says that the record is no longer the node's fences
 // the node. A renewal that took effect without an answer is recognised by the store when it is repeated.
 func (n *Node) heartbeat(ctx context.Context) (next time.Duration, err error) {
+	began := time.Now()
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
 	version, err := n.store.RenewMember(try, n.self)
 	if n.ctx.Err() != nil {
 		return 0, err // leaving
 	}
-	if n.o.Observer.Heartbeat != nil {
-		n.o.Observer.Heartbeat(ctx, err)
-	}
+	notify(ctx, n.o.Observer.Heartbeat, HeartbeatEvent{n.id, time.Since(began), err})
 	switch {
 	case err == nil:
 		n.renewed(version)
 	case overtaken(err):
 		n.end(ErrFenced)
-		if n.o.Observer.Fenced != nil {
-			n.o.Observer.Fenced(ctx)
-		}
+		notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
 	}
 	return n.o.Interval, err
 }
@@ -206,10 +203,10 @@ func (n *Node) failed(op string, plan uuid.UUID, err error) error {
 	return fmt.Errorf("%s plan %s for node %s: %w", op, plan, n.id, err)
 }
 
-// retries tells the observer that something failed and is tried again.
+// retries reports that something failed and is tried again.
 func (n *Node) retries(doing string, err error) {
-	if n.ctx.Err() == nil && n.o.Observer.Failed != nil {
-		n.o.Observer.Failed(n.ctx, doing, err)
+	if n.ctx.Err() == nil {
+		notify(n.ctx, n.o.Observer.Failure, FailureEvent{n.id, doing, err})
 	}
 }
 

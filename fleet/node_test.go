@@ -120,8 +120,8 @@ func TestUndecidedFailures(t *testing.T) {
 			p := open(store)
 			var beats, failures atomic.Int64
 			n := join(t, p, fleet.Options{Observer: fleet.Observer{
-				Heartbeat: func(context.Context, error) { beats.Add(1) },
-				Failed:    func(context.Context, string, error) { failures.Add(1) },
+				Heartbeat: func(context.Context, fleet.HeartbeatEvent) { beats.Add(1) },
+				Failure:   func(context.Context, fleet.FailureEvent) { failures.Add(1) },
 			}})
 			p.on(func(_ context.Context, op string, _ func() error) error { return with(op) })
 			time.Sleep(30 * time.Minute)
@@ -155,7 +155,7 @@ func TestFencedNode(t *testing.T) {
 			store := memvault.NewStore()
 			p := open(store)
 			fences := 0
-			n := join(t, p, fleet.Options{Observer: fleet.Observer{Fenced: func(context.Context) { fences++ }}})
+			n := join(t, p, fleet.Options{Observer: fleet.Observer{Fenced: func(context.Context, fleet.FencedEvent) { fences++ }}})
 			created := create(t, p, 1)
 			found := plans(t.Context(), t, n)
 			work, done := n.Work(within(t, found, time.Second).ID)
@@ -253,8 +253,10 @@ func TestOutagesRemoveNobody(t *testing.T) {
 			store := memvault.NewStore()
 			var processes []*process
 			observer := fleet.Observer{
-				Removed: func(_ context.Context, m storage.Member) { t.Errorf("seed %d: %s was removed", seed, m.Name) },
-				Fenced:  func(context.Context) { t.Errorf("seed %d: a node is fenced", seed) },
+				Removal: func(_ context.Context, e fleet.RemovalEvent) {
+					t.Errorf("seed %d: %s was removed", seed, e.Member.Name)
+				},
+				Fenced: func(context.Context, fleet.FencedEvent) { t.Errorf("seed %d: a node is fenced", seed) },
 			}
 			for i := range 3 {
 				p := open(store)
@@ -295,7 +297,7 @@ func TestLastHeartbeat(t *testing.T) {
 		var err error
 		old.Version, err = p.AddMember(t.Context(), old)
 		must(t, err)
-		join(t, p, fleet.Options{Observer: fleet.Observer{Removed: func(_ context.Context, m storage.Member) { t.Errorf("%s was removed", m.Name) }}})
+		join(t, p, fleet.Options{Observer: fleet.Observer{Removal: func(_ context.Context, e fleet.RemovalEvent) { t.Errorf("%s was removed", e.Member.Name) }}})
 		joined := time.Now()
 		p.on(func(_ context.Context, op string, do func() error) error {
 			err := do()

@@ -1,11 +1,8 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -36,39 +33,8 @@ type Options struct {
 	// TakeUnclaimed lets Plans take running plans that have no owner and the epoch 0. An engine without
 	// claims began them. Set it once no such engine runs any more. Default: false.
 	TakeUnclaimed bool
-	// Observer is told what the node does. Default: none.
+	// Observer sees what the node does. Default: none.
 	Observer Observer
-}
-
-// Observer has functions that a node calls when something happens. Each may be nil. A function is called from
-// the goroutine that does the work, and delays it while it runs, so it must not call [Node.Leave]; many calls
-// may run at a time. The context is that of the work.
-type Observer struct {
-	// Heartbeat is called after each try to renew the node's record.
-	Heartbeat func(ctx context.Context, err error)
-	// Failed is called when a request of the node's own loops failed. The node tries again.
-	Failed func(ctx context.Context, doing string, err error)
-	// Removed is called when the node removed the record of a member that was silent for too long.
-	Removed func(ctx context.Context, m storage.Member)
-	// Claimed is called when the node claimed a plan that had not begun.
-	Claimed func(ctx context.Context, plan uuid.UUID)
-	// Taken is called when the node took a plan over and its fence is finished.
-	Taken func(ctx context.Context, t Takeover)
-	// Fenced is called once, when the node learns that it is no longer a member.
-	Fenced func(ctx context.Context)
-}
-
-// Takeover is a plan that a node took over.
-type Takeover struct {
-	Plan uuid.UUID
-	// From is the former owner. It is the node itself if the node took its own plan again.
-	From uuid.UUID
-	// Epoch is the new epoch.
-	Epoch int64
-	// Rounds is how many times the takeover began. Each further one is a write of the former owner.
-	Rounds int
-	// Took is how long the takeover took.
-	Took time.Duration
 }
 
 // complete fills in the defaults. The error names everything that is wrong with the options.

@@ -65,9 +65,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			}
 			if err = n.fence(ctx, plan); err == nil {
 				n.own(id)
-				if n.o.Observer.Taken != nil {
-					n.o.Observer.Taken(ctx, Takeover{id, from, plan.Epoch, round, time.Since(began)})
-				}
+				notify(ctx, n.o.Observer.Takeover, TakeoverEvent{n.id, id, from, plan.Epoch, round, time.Since(began)})
 			}
 		}
 		switch {

@@ -163,8 +163,8 @@ func TestTakeBeginsAgain(t *testing.T) {
 			store := memvault.NewStore()
 			former, p := open(store), open(store)
 			plan := orphan(t, former, plantest.Sized(1, 1, 3))
-			var took []fleet.Takeover
-			n := join(t, p, fleet.Options{Observer: fleet.Observer{Taken: func(_ context.Context, o fleet.Takeover) { took = append(took, o) }}})
+			var took []fleet.TakeoverEvent
+			n := join(t, p, fleet.Options{Observer: fleet.Observer{Takeover: func(_ context.Context, o fleet.TakeoverEvent) { took = append(took, o) }}})
 			var once sync.Once // the updates of a fence are made at once
 			p.on(func(_ context.Context, op string, do func() error) error {
 				if op == at {

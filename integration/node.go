@@ -183,19 +183,19 @@ func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 		Fleet: &fleet.Options{
 			Name: fmt.Sprintf("%d.%d", o.Client, o.Life), Interval: o.Fleet.Interval, TTL: o.Fleet.TTL,
 			Observer: fleet.Observer{
-				Heartbeat: func(_ context.Context, err error) {
-					if err == nil {
+				Heartbeat: func(_ context.Context, e fleet.HeartbeatEvent) {
+					if e.Err == nil {
 						n.report(notice{What: beat})
 					} else {
-						n.report(notice{What: problem, Error: "heartbeat: " + oneLine(err)})
+						n.report(notice{What: problem, Error: "heartbeat: " + oneLine(e.Err)})
 					}
 				},
-				Failed: func(_ context.Context, doing string, err error) {
-					n.report(notice{What: problem, Error: doing + ": " + oneLine(err)})
+				Failure: func(_ context.Context, e fleet.FailureEvent) {
+					n.report(notice{What: problem, Error: e.Doing + ": " + oneLine(e.Err)})
 				},
-				Removed: func(_ context.Context, m storage.Member) { n.report(notice{What: removed, Node: m.ID}) },
-				Claimed: func(_ context.Context, plan uuid.UUID) { n.report(notice{What: claimed, Plan: plan}) },
-				Taken: func(_ context.Context, t fleet.Takeover) {
+				Removal: func(_ context.Context, e fleet.RemovalEvent) { n.report(notice{What: removed, Node: e.Member.ID}) },
+				Claim:   func(_ context.Context, e fleet.ClaimEvent) { n.report(notice{What: claimed, Plan: e.Plan}) },
+				Takeover: func(_ context.Context, t fleet.TakeoverEvent) {
 					n.report(notice{What: taken, Plan: t.Plan, From: t.From, Epoch: t.Epoch, Rounds: t.Rounds})
 				},
 			},

@@ -28,7 +28,7 @@ func newOthers() others {
 
 // FleetObserver returns the observer that tells the view of takeovers.
 func (v *View) FleetObserver() fleet.Observer {
-	return fleet.Observer{Taken: func(_ context.Context, t fleet.Takeover) {
+	return fleet.Observer{Takeover: func(_ context.Context, t fleet.TakeoverEvent) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.fleet.from[t.Plan] = t.From

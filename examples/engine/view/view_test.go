@@ -179,7 +179,7 @@ func TestFleet(t *testing.T) {
 	v.Fleet(members, nil) // the same is not said again
 	taken := sample()
 	taken.Epoch = 2
-	v.FleetObserver().Taken(t.Context(), fleet.Takeover{Plan: taken.ID, From: a})
+	v.FleetObserver().Takeover(t.Context(), fleet.TakeoverEvent{Plan: taken.ID, From: a})
 	v.Observer().PickedUp(taken)
 	claimed := sample()
 	claimed.Epoch = 1

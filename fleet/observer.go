@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// Observer has functions that a node calls when something happens. Each may be nil. A function is called from
+// the goroutine that does the work, and delays it while it runs, so it must not call [Node.Leave]; many calls
+// may run at a time. The context is that of the work. A function must not panic: the node does not recover.
+//
+// What the node asks of its vault is seen by the vault's own observer.
+type Observer struct {
+	// Heartbeat is called after each try to renew the node's record.
+	Heartbeat func(ctx context.Context, e HeartbeatEvent)
+	// Failure is called when a request of the node's own loops failed. The node tries again.
+	Failure func(ctx context.Context, e FailureEvent)
+	// Removal is called when the node removed the record of a member that was silent for too long.
+	Removal func(ctx context.Context, e RemovalEvent)
+	// Claim is called when the node claimed a plan that had not begun.
+	Claim func(ctx context.Context, e ClaimEvent)
+	// Takeover is called when the node took a plan over and its fence is finished.
+	Takeover func(ctx context.Context, e TakeoverEvent)
+	// Fenced is called once, when the node learns that it is no longer a member.
+	Fenced func(ctx context.Context, e FencedEvent)
+}
+
+// HeartbeatEvent is a try to renew the record of a node.
+type HeartbeatEvent struct {
+	Node     uuid.UUID
+	Duration time.Duration
+	// Err is nil if the record is renewed.
+	Err error
+}
+
+// FailureEvent is a failed request of a node's own loops.
+type FailureEvent struct {
+	Node uuid.UUID
+	// Doing says what failed, such as "look at the members".
+	Doing string
+	Err   error
+}
+
+// RemovalEvent is a member whose record a node removed.
+type RemovalEvent struct {
+	Node   uuid.UUID
+	Member storage.Member
+}
+
+// ClaimEvent is a plan that a node claimed.
+type ClaimEvent struct {
+	Node, Plan uuid.UUID
+	// Epoch is the new epoch.
+	Epoch int64
+}
+
+// TakeoverEvent is a plan that a node took over.
+type TakeoverEvent struct {
+	Node, Plan uuid.UUID
+	// From is the former owner. It is the node itself if the node took its own plan again.
+	From uuid.UUID
+	// Epoch is the new epoch.
+	Epoch int64
+	// Rounds is how many times the takeover began. Each further one is a write of the former owner.
+	Rounds int
+	// Duration is how long the takeover took.
+	Duration time.Duration
+}
+
+// FencedEvent is a node that is no longer a member.
+type FencedEvent struct{ Node uuid.UUID }
+
+// notify calls a function of an observer unless it is nil.
+func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
+	if f != nil {
+		f(ctx, event)
+	}
+}
+
+// LogObserver returns an observer that writes to a logger, with the contexts of the events: successful
+// heartbeats at level debug, claims at info, a node that is fenced at error, and everything else at warn.
+func LogObserver(l *slog.Logger) Observer {
+	log := func(ctx context.Context, level slog.Level, msg string, node uuid.UUID, attrs ...slog.Attr) {
+		l.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("node", node)}, attrs...)...)
+	}
+	return Observer{
+		Heartbeat: func(ctx context.Context, e HeartbeatEvent) {
+			level := slog.LevelDebug
+			if e.Err != nil {
+				level = slog.LevelWarn
+			}
+			log(ctx, level, "heartbeat", e.Node, slog.Duration("duration", e.Duration), slog.Any("err", e.Err))
+		},
+		Failure: func(ctx context.Context, e FailureEvent) {
+			log(ctx, slog.LevelWarn, "failure", e.Node, slog.String("doing", e.Doing), slog.Any("err", e.Err))
+		},
+		Removal: func(ctx context.Context, e RemovalEvent) {
+			log(ctx, slog.LevelWarn, "removal", e.Node, slog.Any("member", e.Member.ID), slog.String("name", e.Member.Name), slog.Time("renewed", e.Member.Renewed))
+		},
+		Claim: func(ctx context.Context, e ClaimEvent) {
+			log(ctx, slog.LevelInfo, "claim", e.Node, slog.Any("plan", e.Plan), slog.Int64("epoch", e.Epoch))
+		},
+		Takeover: func(ctx context.Context, e TakeoverEvent) {
+			log(ctx, slog.LevelWarn, "takeover", e.Node, slog.Any("plan", e.Plan), slog.Any("from", e.From), slog.Int64("epoch", e.Epoch),
+				slog.Int("rounds", e.Rounds), slog.Duration("duration", e.Duration))
+		},
+		Fenced: func(ctx context.Context, e FencedEvent) { log(ctx, slog.LevelError, "fenced", e.Node) },
+	}
+}
+
+// Tee returns an observer that calls several observers, in their order.
+func Tee(observers ...Observer) Observer {
+	return Observer{
+		Heartbeat: tee(observers, func(o Observer) func(context.Context, HeartbeatEvent) { return o.Heartbeat }),
+		Failure:   tee(observers, func(o Observer) func(context.Context, FailureEvent) { return o.Failure }),
+		Removal:   tee(observers, func(o Observer) func(context.Context, RemovalEvent) { return o.Removal }),
+		Claim:     tee(observers, func(o Observer) func(context.Context, ClaimEvent) { return o.Claim }),
+		Takeover:  tee(observers, func(o Observer) func(context.Context, TakeoverEvent) { return o.Takeover }),
+		Fenced:    tee(observers, func(o Observer) func(context.Context, FencedEvent) { return o.Fenced }),
+	}
+}
+
+func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
+	return func(ctx context.Context, event E) {
+		for _, o := range observers {
+			notify(ctx, pick(o), event)
+		}
+	}
+}
