@@ -30,13 +30,13 @@ func (e *Engine) runAlone(ctx context.Context) error {
 		case err != nil && first:
 			return fmt.Errorf("engine: look for open plans: %w", err)
 		case err != nil:
-			e.opts.Observer.Problem(fmt.Errorf("engine: look for new plans: %w", err))
+			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for new plans: %w", err))
 		}
 		for _, found := range open {
 			if r := e.pickUp(ctx, found, statuses); r != nil {
 				plans.Go(func() error {
-					e.opts.Observer.PickedUp(r.plan)
-					e.exit(r, r.work(ctx))
+					e.opts.Observer.PickedUp(ctx, r.plan)
+					e.exit(ctx, r, r.work(ctx))
 					return nil
 				})
 			}
@@ -69,7 +69,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 				}
 			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:
 				if e.giveUp(about.Plan) { // one unreadable plan; the others still come
-					e.opts.Observer.Problem(f.Err)
+					e.opts.Observer.Problem(ctx, f.Err)
 				}
 			default:
 				return f.Err
@@ -102,7 +102,7 @@ func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses 
 	}
 	if err != nil {
 		e.giveUp(found.ID)
-		e.opts.Observer.Problem(fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
+		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
 		return nil
 	}
 	r := newRun(e, plan)

@@ -81,8 +81,8 @@ func (d *diary) work(ctx context.Context, t *testing.T, vault storage.Vault, reg
 		errs = append(errs, err)
 	}
 	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true, Fleet: member, Observer: engine.Observer{
-		Left:    func(_ uuid.UUID, err error) { note(err) },
-		Problem: note,
+		Left:    func(_ context.Context, _ uuid.UUID, err error) { note(err) },
+		Problem: func(_ context.Context, err error) { note(err) },
 	}})
 	if err != nil {
 		t.Error(err)

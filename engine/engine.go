@@ -210,7 +210,7 @@ func (e *Engine) Run(ctx context.Context) error {
 				e.recoverPlans(running)
 			case <-running.Done():
 				if ctx.Err() != nil {
-					e.opts.Observer.Draining()
+					e.opts.Observer.Draining(ctx)
 				}
 				return
 			}
@@ -227,7 +227,7 @@ const recoveryInterval = time.Hour
 
 func (e *Engine) recoverPlans(ctx context.Context) {
 	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
-		e.opts.Observer.Problem(fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
+		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
 	}
 }
 
@@ -275,7 +275,7 @@ func (e *Engine) enter(r *run) {
 
 // exit ends what enter began. An error means that the plan was left. It is given up unless it is another
 // node's.
-func (e *Engine) exit(r *run, err error) {
+func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	e.mu.Lock()
 	delete(e.runs, r.plan.ID)
 	if err != nil && !errors.Is(err, fleet.ErrFenced) {
@@ -283,7 +283,7 @@ func (e *Engine) exit(r *run, err error) {
 	}
 	e.mu.Unlock()
 	if err != nil {
-		e.opts.Observer.Left(r.plan.ID, err)
+		e.opts.Observer.Left(ctx, r.plan.ID, err)
 	}
 }
 

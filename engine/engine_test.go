@@ -448,7 +448,7 @@ func TestStopEarlyAndLate(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+				e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
 					if test.at == 0 {
 						stop()
 					} else {
@@ -495,7 +495,7 @@ func TestShutdown(t *testing.T) {
 		p := full()
 		s.create(p)
 		var left error
-		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
 		for n := 0; s.read(p.ID).State.Status != workflow.Completed; n++ {
 			left = nil
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

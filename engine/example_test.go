@@ -62,7 +62,7 @@ func ExampleEngine_Run() {
 	e, err := engine.New(vault, reg, engine.Options{
 		Poll: 10 * time.Millisecond,
 		Observer: engine.Observer{
-			Changed: func(o workflow.Object) {
+			Changed: func(_ context.Context, o workflow.Object) {
 				if p, ok := o.(*workflow.Plan); ok {
 					fmt.Println(p.Name, "is", p.State.Status)
 				}
@@ -70,8 +70,10 @@ func ExampleEngine_Run() {
 					shutdown() // a service ends at a signal
 				}
 			},
-			Left:    func(plan uuid.UUID, err error) { log.Printf("plan %s waits for the next start: %v", plan, err) },
-			Problem: func(err error) { log.Print(err) },
+			Left: func(_ context.Context, plan uuid.UUID, err error) {
+				log.Printf("plan %s waits for the next start: %v", plan, err)
+			},
+			Problem: func(_ context.Context, err error) { log.Print(err) },
 		},
 	})
 	if err != nil {
@@ -139,7 +141,7 @@ func ExampleEngine_Stop() {
 		return "", ctx.Err()
 	}))
 	e, err := engine.New(memvault.NewStore().Open(reg), reg, engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
-		Changed: func(o workflow.Object) {
+		Changed: func(_ context.Context, o workflow.Object) {
 			if p, ok := o.(*workflow.Plan); ok && p.State.Status.Final() {
 				fmt.Println(p.State.Status, p.Reason)
 			}

@@ -29,13 +29,13 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 		case first:
 			return fmt.Errorf("engine: join the fleet: %w", err)
 		default:
-			e.opts.Observer.Problem(fmt.Errorf("engine: join the fleet again: %w", err))
+			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: join the fleet again: %w", err))
 			sleepUntil(ctx, time.Now().Add(e.opts.RetryDelay))
 			continue
 		}
 		m := &member{Engine: e, node: node}
 		e.forgetLeft()
-		e.opts.Observer.Joined(node.ID())
+		e.opts.Observer.Joined(ctx, node.ID())
 		m.serve(ctx)
 		if node.Context().Err() == nil {
 			m.leave(ctx)
@@ -44,7 +44,7 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil // fenced during the shutdown: there is nothing to leave
 		}
-		e.opts.Observer.Problem(fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
+		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
 	}
 }
 
@@ -90,7 +90,7 @@ func (m *member) serve(ctx context.Context) {
 		case err == nil:
 			work.Go(func() { m.finish(ctx, plan) })
 		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
-			m.opts.Observer.Problem(fmt.Errorf("engine: look for plans: %w", err))
+			m.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for plans: %w", err))
 			if about, ok := errors.AsType[*storage.Error](err); ok {
 				m.giveUp(about.Plan)
 			}
@@ -123,12 +123,12 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	for plan != nil {
 		r := newRun(m.Engine, plan)
 		m.enter(r)
-		m.opts.Observer.PickedUp(plan)
+		m.opts.Observer.PickedUp(ctx, plan)
 		err := m.workOn(ctx, r, work)
 		if plan = nil; mayGoOn(err) {
 			plan, err = m.takeAgain(ctx, r.plan.ID)
 		}
-		m.exit(r, err)
+		m.exit(ctx, r, err)
 	}
 }
 
@@ -161,7 +161,7 @@ func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 		plan, err := m.node.Take(ctx, id)
 		switch {
 		case err == nil && plan.State.Status.Final():
-			m.opts.Observer.Changed(plan)
+			m.opts.Observer.Changed(ctx, plan)
 			return nil, nil
 		case err == nil:
 			return plan, nil
@@ -179,6 +179,6 @@ func (m *member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
 	defer cancel()
 	if err := m.node.Leave(ctx); err != nil {
-		m.opts.Observer.Problem(fmt.Errorf("engine: leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID()))
+		m.opts.Observer.Problem(ctx, fmt.Errorf("engine: leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID()))
 	}
 }

@@ -59,9 +59,9 @@ func (s *stage) join(name string, opts engine.Options) *process {
 		do()
 	}
 	opts.Fleet = &fleet.Options{Name: name}
-	opts.Observer.Joined = func(node uuid.UUID) { note(func() { p.nodes = append(p.nodes, node) }) }
-	opts.Observer.Left = func(plan uuid.UUID, err error) { note(func() { p.left[plan] = err }) }
-	opts.Observer.Problem = func(err error) { note(func() { p.problems = append(p.problems, err) }) }
+	opts.Observer.Joined = func(_ context.Context, node uuid.UUID) { note(func() { p.nodes = append(p.nodes, node) }) }
+	opts.Observer.Left = func(_ context.Context, plan uuid.UUID, err error) { note(func() { p.left[plan] = err }) }
+	opts.Observer.Problem = func(_ context.Context, err error) { note(func() { p.problems = append(p.problems, err) }) }
 	p.Engine = s.engine(p, opts)
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(context.Background())
@@ -314,7 +314,7 @@ func TestTakeAgain(t *testing.T) {
 				p := long("a", "b")
 				s.create(p)
 				var epochs []int64
-				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
+				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
 				time.Sleep(15 * time.Second)
 				if err := write(s, s.read(p.ID)); err != nil {
 					t.Fatal(err)
@@ -570,7 +570,7 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 			s.create(p)
 			var ended []workflow.Status
 			begun := 0
-			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) { begun++ }, Changed: func(o workflow.Object) {
+			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) { begun++ }, Changed: func(_ context.Context, o workflow.Object) {
 				if p, ok := o.(*workflow.Plan); ok {
 					ended = append(ended, p.State.Status)
 				}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -39,25 +40,26 @@ type Options struct {
 }
 
 // Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
-// the work, which waits for them; calls may be concurrent. They must not change their arguments.
+// the work, which waits for them; calls may be concurrent. They must neither change their arguments nor panic.
+// The context is that of the work, and may already have ended.
 type Observer struct {
 	// Joined is called when the engine has become a member of a fleet, with its node's ID.
-	Joined func(node uuid.UUID)
+	Joined func(ctx context.Context, node uuid.UUID)
 	// PickedUp is called with a whole plan, before any work on it. In a fleet the plan is Running already, and
 	// PickedUp is called again when the node takes its own plan again. The plan is changed after the call
 	// returns.
-	PickedUp func(plan *workflow.Plan)
+	PickedUp func(ctx context.Context, plan *workflow.Plan)
 	// Changed is called when an object's new state is stored. Only the object's own fields may be read, and
 	// only during the call, because other goroutines may change its children.
-	Changed func(o workflow.Object)
+	Changed func(ctx context.Context, o workflow.Object)
 	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, fleet.ErrFenced
 	// if another node owns it or may take it, or a failure.
-	Left func(plan uuid.UUID, err error)
+	Left func(ctx context.Context, plan uuid.UUID, err error)
 	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
 	// plan, of the membership in a fleet.
-	Problem func(err error)
+	Problem func(ctx context.Context, err error)
 	// Draining is called once when the context of Run ends, before Run waits for running actions.
-	Draining func()
+	Draining func(ctx context.Context)
 }
 
 // withDefaults sets the defaults. Its error joins all faults.
@@ -88,22 +90,22 @@ func (o Options) withDefaults() (Options, error) {
 		o.Fleet = &settings
 	}
 	if o.Observer.Joined == nil {
-		o.Observer.Joined = func(uuid.UUID) {}
+		o.Observer.Joined = func(context.Context, uuid.UUID) {}
 	}
 	if o.Observer.PickedUp == nil {
-		o.Observer.PickedUp = func(*workflow.Plan) {}
+		o.Observer.PickedUp = func(context.Context, *workflow.Plan) {}
 	}
 	if o.Observer.Changed == nil {
-		o.Observer.Changed = func(workflow.Object) {}
+		o.Observer.Changed = func(context.Context, workflow.Object) {}
 	}
 	if o.Observer.Left == nil {
-		o.Observer.Left = func(uuid.UUID, error) {}
+		o.Observer.Left = func(context.Context, uuid.UUID, error) {}
 	}
 	if o.Observer.Problem == nil {
-		o.Observer.Problem = func(error) {}
+		o.Observer.Problem = func(context.Context, error) {}
 	}
 	if o.Observer.Draining == nil {
-		o.Observer.Draining = func() {}
+		o.Observer.Draining = func(context.Context) {}
 	}
 	return o, errors.Join(errs...)
 }

@@ -442,7 +442,7 @@ func TestStopComesTooLate(t *testing.T) {
 			t.Error(err)
 		}
 		var e *engine.Engine
-		e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(*workflow.Plan) {
+		e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
 			if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
 				t.Errorf("Stop: %v", err)
 			}
@@ -504,7 +504,7 @@ func TestConflict(t *testing.T) {
 		p := plan(block("b", sequence("s", second("a"), second("never"))))
 		s.create(p)
 		var left error
-		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
 		ended := make(chan error)
 		go func() { ended <- e.Run(context.Background()) }()
 		time.Sleep(500 * time.Millisecond)
@@ -543,7 +543,7 @@ func TestGivenUp(t *testing.T) {
 					return update()
 				})
 				var left error
-				if err := s.engine(v, engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}}).Run(t.Context()); err != nil {
+				if err := s.engine(v, engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}}).Run(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
@@ -608,7 +608,7 @@ func TestShutdownDuringRecovery(t *testing.T) {
 			s := newStage(t)
 			drained := 0
 			v := &recoveries{Vault: s.store.Open(s.reg)}
-			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func() { drained++ }}})
+			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func(context.Context) { drained++ }}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -731,7 +731,7 @@ func TestVaultFails(t *testing.T) {
 					return fmt.Errorf("hooked: %w", test.err)
 				}
 				began := time.Now()
-				e := s.engine(s.vault(hook), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { left = err }}})
+				e := s.engine(s.vault(hook), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
 				if err := e.Run(t.Context()); err != nil {
 					t.Error(err)
 				}

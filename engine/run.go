@@ -109,7 +109,7 @@ func (r *run) store(o workflow.Object) error {
 		return storage.Update(ctx, r.engine.vault, o)
 	})
 	if err == nil {
-		r.engine.opts.Observer.Changed(o)
+		r.engine.opts.Observer.Changed(r.owned, o)
 	}
 	return err
 }

@@ -189,7 +189,7 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	s.t.Helper()
 	opts.UntilIdle = true
 	if opts.Observer.Problem == nil {
-		opts.Observer.Problem = func(err error) { s.t.Error(err) }
+		opts.Observer.Problem = func(_ context.Context, err error) { s.t.Error(err) }
 	}
 	e, err := engine.New(v, s.reg, opts)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *stage) noteTree(p *workflow.Plan) {
 func (s *stage) play(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
 	s.create(p)
-	if err := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ uuid.UUID, err error) { s.t.Error(err) }}}).Run(s.t.Context()); err != nil {
+	if err := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { s.t.Error(err) }}}).Run(s.t.Context()); err != nil {
 		s.t.Error(err)
 	}
 	return s.read(p.ID)

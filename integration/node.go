@@ -201,8 +201,8 @@ func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 			},
 		},
 		Observer: engine.Observer{
-			Joined: func(id uuid.UUID) { n.report(notice{What: joined, Node: id}) }, PickedUp: n.pickedUp, Changed: n.changed,
-			Left: n.left, Problem: func(err error) { n.report(notice{What: problem, Error: oneLine(err)}) },
+			Joined: func(_ context.Context, id uuid.UUID) { n.report(notice{What: joined, Node: id}) }, PickedUp: n.pickedUp, Changed: n.changed,
+			Left: n.left, Problem: func(_ context.Context, err error) { n.report(notice{What: problem, Error: oneLine(err)}) },
 		},
 	})
 	if err != nil {
@@ -279,7 +279,7 @@ func (n *node) letGo(plan uuid.UUID) {
 }
 
 // pickedUp reports a plan that the engine begins to work on, as it was read before it was claimed or fenced.
-func (n *node) pickedUp(p *workflow.Plan) {
+func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
 	h := holding{p.Owner, p.Epoch, map[workflow.Object]bool{}}
 	for o := range workflow.Walk(p) {
 		h.objects[o] = true
@@ -291,7 +291,7 @@ func (n *node) pickedUp(p *workflow.Plan) {
 }
 
 // changed reports the outcomes of actions and plans that are stored.
-func (n *node) changed(o workflow.Object) {
+func (n *node) changed(_ context.Context, o workflow.Object) {
 	h := o.Header()
 	if !h.State.Status.Final() {
 		return
@@ -309,7 +309,7 @@ func (n *node) changed(o workflow.Object) {
 	n.report(said)
 }
 
-func (n *node) left(plan uuid.UUID, err error) {
+func (n *node) left(_ context.Context, plan uuid.UUID, err error) {
 	said := notice{What: left, Plan: plan, Error: oneLine(err)}
 	switch {
 	case errors.Is(err, fleet.ErrFenced):

@@ -35,7 +35,7 @@ func (v *View) FleetObserver() fleet.Observer {
 	}}
 }
 
-func (v *View) joined(node uuid.UUID) {
+func (v *View) joined(_ context.Context, node uuid.UUID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fleet.self = node

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -147,7 +148,7 @@ func (v *View) draw(text string) {
 var styles = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // draining says which actions an interrupt waits for.
-func (v *View) draining() {
+func (v *View) draining(context.Context) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var names []string
@@ -162,14 +163,14 @@ func (v *View) draining() {
 	v.say("a second interrupt ends the process now; what is running then runs again at the next start")
 }
 
-func (v *View) problem(err error) {
+func (v *View) problem(_ context.Context, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.troubled = true
 	v.say("problem: " + err.Error())
 }
 
-func (v *View) pickedUp(p *workflow.Plan) {
+func (v *View) pickedUp(_ context.Context, p *workflow.Plan) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := newTree(p)
@@ -195,7 +196,7 @@ func (v *View) pickedUp(p *workflow.Plan) {
 	v.say(text)
 }
 
-func (v *View) changed(o workflow.Object) {
+func (v *View) changed(_ context.Context, o workflow.Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := v.byID[*o.Header().PlanID]
@@ -219,7 +220,7 @@ func (v *View) changed(o workflow.Object) {
 	fmt.Fprintln(v.w, text)
 }
 
-func (v *View) left(id uuid.UUID, err error) {
+func (v *View) left(_ context.Context, id uuid.UUID, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := v.byID[id]

@@ -141,16 +141,16 @@ func TestLines(t *testing.T) {
 	o := v.Observer()
 	p := sample()
 	v.Start()
-	o.PickedUp(p)
+	o.PickedUp(t.Context(), p)
 	a := p.Blocks[1].Sequences[0].Actions[1]
 	a.Attempts = append(a.Attempts, workflow.Attempt{})
-	o.Changed(a)
+	o.Changed(t.Context(), a)
 	a.State.Status = workflow.Completed
-	o.Changed(a)
-	o.Changed(p.ContChecks.Actions[0]) // another round is not shown
+	o.Changed(t.Context(), a)
+	o.Changed(t.Context(), p.ContChecks.Actions[0]) // another round is not shown
 	p.State.Status, p.Reason, p.State.End = workflow.Failed, workflow.BlockFailed, noon
-	o.Changed(p)
-	o.Problem(errors.New("two\nlines"))
+	o.Changed(t.Context(), p)
+	o.Problem(t.Context(), errors.New("two\nlines"))
 	if v.End() {
 		t.Error("a plan that failed is no success")
 	}
@@ -173,14 +173,14 @@ func TestFleet(t *testing.T) {
 	v := New(&out, nil)
 	v.now = func() time.Time { return noon }
 	a, b, gone := workflow.NewV7(), workflow.NewV7(), workflow.NewV7()
-	v.Observer().Joined(b)
+	v.Observer().Joined(t.Context(), b)
 	members := []storage.Member{{ID: b, Name: "b"}, {ID: a, Name: "a\n"}}
 	v.Fleet(members, nil)
 	v.Fleet(members, nil) // the same is not said again
 	taken := sample()
 	taken.Epoch = 2
 	v.FleetObserver().Takeover(t.Context(), fleet.TakeoverEvent{Plan: taken.ID, From: a})
-	v.Observer().PickedUp(taken)
+	v.Observer().PickedUp(t.Context(), taken)
 	claimed := sample()
 	claimed.Epoch = 1
 	for o := range workflow.Walk(claimed) {
@@ -188,8 +188,8 @@ func TestFleet(t *testing.T) {
 			*o.Header().State = workflow.State{}
 		}
 	}
-	v.Observer().PickedUp(claimed)
-	v.Observer().PickedUp(taken) // again, after a conflict
+	v.Observer().PickedUp(t.Context(), claimed)
+	v.Observer().PickedUp(t.Context(), taken) // again, after a conflict
 	v.Fleet(members[:1], []storage.ListResult{
 		{Name: "mine", Owner: b, Epoch: 1},
 		{Name: "its", Owner: gone, Epoch: 3, State: workflow.State{Status: workflow.Running}},
@@ -222,7 +222,7 @@ members of the fleet: b (this node)
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	v.Observer().Left(taken.ID, fleet.ErrFenced)
+	v.Observer().Left(t.Context(), taken.ID, fleet.ErrFenced)
 	if !strings.HasSuffix(out.String(), "another node goes on with it\n") {
 		t.Errorf("%s", out.String())
 	}
@@ -232,8 +232,8 @@ func TestLeftIsNoSuccess(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out, nil)
 	p := sample()
-	v.Observer().PickedUp(p)
-	v.Observer().Left(p.ID, errors.New("why"))
+	v.Observer().PickedUp(t.Context(), p)
+	v.Observer().Left(t.Context(), p.ID, errors.New("why"))
 	if !strings.Contains(out.String(), "left as it stands (why)") {
 		t.Errorf("nothing tells of it before the end: %s", out.String())
 	}
@@ -248,7 +248,7 @@ func TestProblemIsNoSuccess(t *testing.T) {
 	for _, err := range []error{nil, errors.New("why")} {
 		v := New(&bytes.Buffer{}, nil)
 		if err != nil {
-			v.Observer().Problem(err)
+			v.Observer().Problem(t.Context(), err)
 		}
 		if got := v.End(); got != (err == nil) {
 			t.Errorf("%v: %v", err, got)
@@ -262,7 +262,7 @@ func TestPictures(t *testing.T) {
 	v := New(&out, func() (int, int) { return 80, 24 })
 	v.now = func() time.Time { return noon }
 	p := sample()
-	v.Observer().PickedUp(p)
+	v.Observer().PickedUp(t.Context(), p)
 	n := v.drawn
 	out.Reset()
 	v.Say("hello")
@@ -281,7 +281,7 @@ func TestPlain(t *testing.T) {
 		v := New(&out, func() (int, int) { return 80, 24 })
 		v.now = func() time.Time { return noon }
 		v.Plain = plain
-		v.Observer().PickedUp(sample())
+		v.Observer().PickedUp(t.Context(), sample())
 		v.Say("hello")
 		return out.String()
 	}
@@ -295,9 +295,9 @@ func TestPlain(t *testing.T) {
 func TestDraining(t *testing.T) {
 	var out bytes.Buffer
 	v := New(&out, nil)
-	v.Observer().Draining()
-	v.Observer().PickedUp(sample())
-	v.Observer().Draining()
+	v.Observer().Draining(t.Context())
+	v.Observer().PickedUp(t.Context(), sample())
+	v.Observer().Draining(t.Context())
 	for _, want := range []string{
 		"interrupted: no action is running\n",
 		"interrupted: waiting for what is running to end: continuous checks / healthy, roll out / eu / install\n",
