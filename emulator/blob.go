@@ -32,13 +32,16 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
+	if bad := s.checkPath(ct, b.name); bad != nil {
+		return bad
+	}
 	if bad := c.cond.forWrite(old, codeBlobAlreadyExists); bad != nil {
 		return bad
 	}
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
 	b.created = b.modified
-	if err := s.state.putBlob(ct, b); err != nil {
+	if err := s.store(ct, b); err != nil {
 		return notDurable(err)
 	}
 
@@ -244,6 +247,11 @@ func (s *Server) deleteBlob(c *call) *answer {
 	}
 	if old == nil {
 		return fail(codeBlobNotFound)
+	}
+	if s.hierarchical && old.directory() {
+		// https://github.com/Azure/azure-sdk-for-go/issues/20665. The documentation says that an empty
+		// directory is deleted.
+		return fail(codeNotOnDirectory)
 	}
 	if err := s.state.removeBlob(ct, old); err != nil {
 		return notDurable(err)

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -105,12 +106,12 @@ func (ct *container) describe(a *answer) {
 	a.header.Set("Last-Modified", stamp(ct.modified))
 }
 
-// accountInfo answers as an ordinary account does.
+// accountInfo answers as an account of the current kind does.
 func (s *Server) accountInfo(*call) *answer {
 	a := newAnswer(http.StatusOK)
 	a.header.Set("X-Ms-Sku-Name", "Standard_LRS")
 	a.header.Set("X-Ms-Account-Kind", "StorageV2")
-	a.header.Set("X-Ms-Is-Hns-Enabled", "false")
+	a.header.Set("X-Ms-Is-Hns-Enabled", strconv.FormatBool(s.hierarchical))
 	return a
 }
 

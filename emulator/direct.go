@@ -105,7 +105,7 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 	b.version = s.state.nextVersion(now)
 	b.modified = second(now)
 	b.created = b.modified
-	mustBeDurable(s.state.putBlob(ct, b))
+	mustBeDurable(s.store(ct, b))
 }
 
 // Restore stores a blob as [Server.Blobs] or [Server.Blob] returned it, with its ETag and times: an earlier
@@ -123,7 +123,7 @@ func (s *Server) Restore(container string, old Blob) {
 	defer s.mu.Unlock()
 	// No later write may get this version again.
 	s.state.versions = max(s.state.versions, b.version)
-	mustBeDurable(s.state.putBlob(s.makeContainer(container, s.clock()), b))
+	mustBeDurable(s.store(s.makeContainer(container, s.clock()), b))
 }
 
 // makeContainer returns a container and creates it if needed.

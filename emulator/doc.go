@@ -13,6 +13,7 @@
 // it, for everything. Containers: create, delete, properties, metadata, list. Block blobs: put, get (with
 // ranges), head, delete, metadata, list (flat and by delimiter, with prefix, marker and startFrom).
 // Conditions work on every blob operation. Batches can delete blobs. Account information is supported.
+// [WithHierarchicalNamespace] models an account with directories.
 //
 // # Support for tests
 //

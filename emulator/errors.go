@@ -47,6 +47,8 @@ const (
 	codeOutOfRangeQuery        = "OutOfRangeQueryParameterValue"
 	codeRequestBodyTooLarge    = "RequestBodyTooLarge"
 	codeResourceNotFound       = "ResourceNotFound"
+	codeNotOnDirectory         = "OperationNotSupportedOnDirectory"
+	codeResourceTypeMismatch   = "ResourceTypeMismatch"
 	codeServerBusy             = "ServerBusy"
 	codeUnsatisfiableCondition = "UnsatisfiableCondition"
 	codeUnsupportedHTTPVerb    = "UnsupportedHttpVerb"
@@ -56,7 +58,7 @@ const (
 	codeInvalidAuthentication  = "InvalidAuthenticationInfo"
 	codePermissionMismatch     = "AuthorizationPermissionMismatch"
 	codeProtocolMismatch       = "AuthorizationProtocolMismatch"
-	codeResourceTypeMismatch   = "AuthorizationResourceTypeMismatch"
+	codeAuthorizedResources    = "AuthorizationResourceTypeMismatch"
 	codeServiceMismatch        = "AuthorizationServiceMismatch"
 	codeInsufficientAccount    = "InsufficientAccountPermissions"
 	codeForbidden              = "ForbiddenByTest" // not a code of the service; see Server.Forbid
@@ -101,6 +103,8 @@ var explanations = map[string]struct {
 	codeOutOfRangeQuery:        {http.StatusBadRequest, "One of the query parameters specified in the request URI is outside the permissible range."},
 	codeRequestBodyTooLarge:    {http.StatusRequestEntityTooLarge, "The request body is too large and exceeds the maximum permissible limit."},
 	codeResourceNotFound:       {http.StatusNotFound, "The specified resource does not exist."},
+	codeNotOnDirectory:         {http.StatusBadRequest, "The requested operation is not supported on a directory."},
+	codeResourceTypeMismatch:   {http.StatusConflict, "The specified resource type does not match the type of the existing resource."},
 	codeServerBusy:             {http.StatusServiceUnavailable, "The server is busy."},
 	codeUnsatisfiableCondition: {http.StatusBadRequest, "The request includes an unsatisfiable condition for this operation."},
 	codeUnsupportedHTTPVerb:    {http.StatusMethodNotAllowed, "The resource doesn't support the specified HTTP verb."},
@@ -110,7 +114,7 @@ var explanations = map[string]struct {
 	codeInvalidAuthentication:  {http.StatusUnauthorized, "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."},
 	codePermissionMismatch:     {http.StatusForbidden, "This request is not authorized to perform this operation using this permission."},
 	codeProtocolMismatch:       {http.StatusForbidden, "This request is not authorized to perform this operation using this protocol."},
-	codeResourceTypeMismatch:   {http.StatusForbidden, "This request is not authorized to perform this operation using this resource type."},
+	codeAuthorizedResources:    {http.StatusForbidden, "This request is not authorized to perform this operation using this resource type."},
 	codeServiceMismatch:        {http.StatusForbidden, "This request is not authorized to perform this operation using this service."},
 	codeInsufficientAccount:    {http.StatusForbidden, "Write operations are not allowed."},
 	codeForbidden:              {http.StatusBadRequest, "The test forbids this request."},

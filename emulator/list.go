@@ -158,7 +158,10 @@ func (s *Server) listBlobs(c *call) *answer {
 		return fail(codeContainerNotFound)
 	}
 	l := c.list
-	p := l.walk(ct)
+	if bad := s.checkHierarchy(ct, l); bad != nil {
+		return bad
+	}
+	p := l.walk(ct, s.hierarchical)
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
@@ -180,7 +183,7 @@ func (s *Server) listBlobs(c *call) *answer {
 				w.WriteString("</BlobPrefix>")
 				continue
 			}
-			item.blob.write(&w, l.metadata)
+			item.blob.write(&w, l.metadata, s.hierarchical)
 			if i == 0 {
 				w.Grow(w.Len() * len(p.items) * 9 / 8) // the other items have about the same size; doubling the buffer would hold the page twice
 			}
@@ -194,8 +197,8 @@ func (s *Server) listBlobs(c *call) *answer {
 }
 
 // walk collects a page. The cost depends on the size of the page, not of the container: walk jumps over the
-// rest of a prefix.
-func (l *listing) walk(ct *container) page[listed] {
+// rest of a prefix. A directory is an item of a flat listing, and a prefix of others.
+func (l *listing) walk(ct *container, hierarchical bool) page[listed] {
 	var p page[listed]
 	from := max(l.prefix, l.startFrom, l.after)
 	for again := true; again; {
@@ -215,6 +218,12 @@ func (l *listing) walk(ct *container) page[listed] {
 					from, again = successor(group)
 					return false
 				}
+			}
+			if hierarchical && l.delimiter != "" && b.directory() {
+				if empty := b.name + l.delimiter; !ct.has(empty) {
+					p.items = append(p.items, listed{prefix: empty})
+				}
+				return true
 			}
 			p.items = append(p.items, listed{blob: b})
 			return true
@@ -275,7 +284,7 @@ func writeName(w *bytes.Buffer, name string) {
 	w.WriteString("</Name>")
 }
 
-func (b *blob) write(w *bytes.Buffer, metadata bool) {
+func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 	given := b.headers()
 	w.WriteString("<Blob>")
 	writeName(w, b.name)
@@ -295,7 +304,11 @@ func (b *blob) write(w *bytes.Buffer, metadata bool) {
 	if b.tierInferred() {
 		writeElement(w, "AccessTierInferred", "true")
 	}
-	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted></Properties>")
+	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>")
+	if hierarchical {
+		b.writeResourceType(w)
+	}
+	w.WriteString("</Properties>")
 	if metadata {
 		b.metadata.write(w)
 	}

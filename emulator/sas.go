@@ -95,7 +95,7 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 		case !strings.Contains(q.Get("ss"), "b"):
 			return fail(codeServiceMismatch)
 		case !strings.ContainsAny(q.Get("srt"), n.types):
-			return fail(codeResourceTypeMismatch)
+			return fail(codeAuthorizedResources)
 		}
 	}
 	if !strings.ContainsAny(q.Get("sp"), permissions) {

@@ -26,6 +26,8 @@ type Server struct {
 	table     []operation
 	handler   *client
 
+	hierarchical bool // see WithHierarchicalNamespace
+
 	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
 	// waiting.
 	mu    sync.Mutex
@@ -86,6 +88,8 @@ func (s *Server) Clone() *Server {
 		table:     s.table,
 		state:     s.state.clone(),
 		handler:   &client{name: "http"},
+
+		hierarchical: s.hierarchical,
 	}
 }
 

@@ -143,6 +143,15 @@ func (ct *container) blob(name string) *blob {
 	return b
 }
 
+// has reports whether the name of a blob has a prefix.
+func (ct *container) has(prefix string) (found bool) {
+	ct.blobs.AscendGreaterOrEqual(&blob{name: prefix}, func(b *blob) bool {
+		found = strings.HasPrefix(b.name, prefix)
+		return false
+	})
+	return found
+}
+
 // blob is one version of a blob. It is never changed once it is stored.
 type blob struct {
 	name     string
