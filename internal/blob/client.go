@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,7 @@ type Client struct {
 	onRetry     func(context.Context, RetryEvent)
 	own         *http.Client              // nil if the caller provides a transport
 	noBatches   atomic.Pointer[time.Time] // when the client last gave up batches
+	ungrouped   sync.Map                  // delimiters by which the service does not group
 }
 
 // New returns a client for the account.
@@ -406,6 +408,9 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 			if err != nil {
 				return err
 			}
+			if len(got.groups) > 0 { // they hide blobs
+				return &foreignError{status: http.StatusOK, text: fmt.Sprintf("a page with a group of names, %q, although the request has no delimiter", got.groups[0])}
+			}
 			for i := range got.blobs {
 				got.blobs[i].Seen = seen
 			}
@@ -413,36 +418,6 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 			return nil
 		})
 		return page, next, err
-	})
-}
-
-// ListGroups yields the groups of a container's blobs, page by page. A group is the part of a name up to and
-// including the first delimiter after o.Prefix; each group appears once. A page ends with the names that have
-// no delimiter. Of the options, ListGroups uses Prefix and StartFrom. The last pair may have an error, as with
-// [Client.List].
-func (c *Client) ListGroups(ctx context.Context, containerName string, o ListOptions, delimiter string) iter.Seq2[[]string, error] {
-	ref := Ref{containerName, o.Prefix}
-	opts := container.ListBlobsHierarchyOptions{Prefix: &o.Prefix}
-	if o.StartFrom != "" {
-		opts.StartFrom = &o.StartFrom
-	}
-	return pages(func(marker *string) (groups []string, next string, err error) {
-		opts.Marker = marker
-		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			got, err := receive(ctx, nil, func(ctx context.Context) error {
-				_, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			groups, next = got.groups, got.next
-			for _, item := range got.blobs {
-				groups = append(groups, item.Name)
-			}
-			return nil
-		})
-		return groups, next, err
 	})
 }
 

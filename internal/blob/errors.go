@@ -112,6 +112,9 @@ func judge(err error) verdict {
 	if errors.Is(err, errNoBatches) {
 		return verdict{reason: Refused, applied: true}
 	}
+	if errors.Is(err, errDelimiter) {
+		return verdict{reason: Refused}
+	}
 	if errors.Is(err, errUndecided) {
 		return passing.verdict
 	}

@@ -154,20 +154,24 @@ func (d *pageDecoder) blob(e xml.StartElement) error {
 	switch e.Name.Local {
 	case "Blob":
 		var item Item
+		var marks marks
 		err := d.children(func(e xml.StartElement) error {
 			switch e.Name.Local {
 			case "Name":
 				return d.name(e, &item.Name)
 			case "Properties":
-				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties) })
+				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties, &marks) })
 			case "Metadata":
 				if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
 					return d.Skip()
 				}
 				return d.metadata(&item.Metadata)
 			}
-			return d.Skip()
+			return d.mark(e, &marks)
 		})
+		if !marks.blob() {
+			return err
+		}
 		if err == nil && (item.Name == "" || item.ETag == "" || item.LastModified.IsZero()) {
 			err = errors.New("a blob has no name, ETag or time")
 		}
@@ -212,8 +216,36 @@ func (d *pageDecoder) name(e xml.StartElement, name *string) error {
 	return err
 }
 
+// marks tell blobs from what else a page may list: directories on accounts with a hierarchical namespace, and
+// snapshots, earlier versions and deleted blobs, which the client never asks for. These may have the name of a
+// blob, but not its content.
+type marks struct{ resource, snapshot, deleted, version, current string }
+
+func (m marks) blob() bool {
+	return m.resource != "directory" && m.snapshot == "" && m.deleted != "true" && (m.version == "" || m.current == "true")
+}
+
+// mark reads an element if it is a mark, and skips it otherwise.
+func (d *pageDecoder) mark(e xml.StartElement, m *marks) (err error) {
+	switch e.Name.Local {
+	case "ResourceType":
+		m.resource, err = d.text(e)
+	case "Snapshot":
+		m.snapshot, err = d.text(e)
+	case "Deleted":
+		m.deleted, err = d.text(e)
+	case "VersionId":
+		m.version, err = d.text(e)
+	case "IsCurrentVersion":
+		m.current, err = d.text(e)
+	default:
+		err = d.Skip()
+	}
+	return err
+}
+
 // property reads a child of a blob's Properties.
-func (d *pageDecoder) property(e xml.StartElement, p *Properties) error {
+func (d *pageDecoder) property(e xml.StartElement, p *Properties, m *marks) error {
 	switch e.Name.Local {
 	case "Etag":
 		text, err := d.text(e)
@@ -229,7 +261,7 @@ func (d *pageDecoder) property(e xml.StartElement, p *Properties) error {
 		}
 		return nil
 	}
-	return d.Skip()
+	return d.mark(e, m)
 }
 
 // metadata adds the content of a Metadata element, with names in lower case.

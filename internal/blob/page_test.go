@@ -62,6 +62,16 @@ func TestReadPage(t *testing.T) {
 		{"no metadata", page(blobNamed(name, "<Metadata />")), one("n", map[string]string{})},
 		{"encrypted metadata", page(blobNamed(name, `<Metadata Encrypted="true"><a>b</a></Metadata>`)), one("n", map[string]string{"a": "b"})},
 		{"what is new", page("<New>n</New>" + blobNamed("<New><Name>x</Name></New>"+name, "<Tags><TagSet/></Tags>")), one("n", nil)},
+		{"a directory", page("<Blob><Name>d</Name><Properties><ResourceType>directory</ResourceType></Properties></Blob>" +
+			"<Blob><Name>n</Name><Properties><ResourceType>file</ResourceType><Etag>0x8D1</Etag><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
+		{"a snapshot", page(blobNamed(name, "<Snapshot>2026-11-20T08:30:00.1234567Z</Snapshot>") + blobNamed(name, "<Snapshot/>")), one("n", nil)},
+		{"versions", page(blobNamed(name, "<VersionId>2026-11-19T08:30:00.1234567Z</VersionId>") +
+			blobNamed(name, "<VersionId>2026-11-20T08:30:00.1234567Z</VersionId><IsCurrentVersion>true</IsCurrentVersion>")), one("n", nil)},
+		{"a deleted blob", page(blobNamed(name, "<Deleted>true</Deleted>") + blobNamed(name, "<Deleted>false</Deleted>")), one("n", nil)},
+		{"an unknown type and tier", page(blobNamed(name, "") + "<Blob><Name>o</Name><Properties><Etag>0x8D1</Etag><Last-Modified>" + modified +
+			"</Last-Modified><BlobType>NewBlob</BlobType><AccessTier>Frozen</AccessTier></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{
+			{"n", Properties{ETag: "0x8D1", LastModified: at}}, {"o", Properties{ETag: "0x8D1", LastModified: at}},
+		}}},
 		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x8D1\"</Etag><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
 		{"an empty page that is not the last", page(""), listing{next: "2!bmV4dA"}},
 		{"an empty list", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", listing{}},

@@ -1,0 +1,152 @@
+package blob
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// names are the blobs of the tests of groups.
+var names = []string{"p/0-1", "p/0-2", "p/1-1", "p/1-2-3", "p/2", "p/3-1"}
+
+// listedGroups returns the groups of a listing.
+func listedGroups(t *testing.T, c *Client, delimiter string) []string {
+	t.Helper()
+	var got []string
+	for groups, err := range c.ListGroups(t.Context(), "box", ListOptions{Prefix: "p/", StartFrom: "p/0-2"}, delimiter) {
+		must(t, err)
+		got = append(got, groups...)
+	}
+	slices.Sort(got)
+	return got
+}
+
+// TestGroupsWithoutDelimiter lists groups of a service that refuses the delimiter, ignores it, or groups by
+// another one. The groups are the same. The client asks for them once only.
+func TestGroupsWithoutDelimiter(t *testing.T) {
+	want := []string{"p/0-", "p/1-", "p/2", "p/3-"}
+	for what, ask := range map[string]func(req *http.Request, next sender) (*http.Response, error){
+		"groups": func(req *http.Request, next sender) (*http.Response, error) { return next(req) },
+		"refused": func(req *http.Request, next sender) (*http.Response, error) {
+			return nil, answer(http.StatusBadRequest, "UnsupportedQueryParameter")
+		},
+		"a conflict": func(req *http.Request, next sender) (*http.Response, error) {
+			return nil, answer(http.StatusConflict, "FeatureNotSupportedHere")
+		},
+		"ignored": func(req *http.Request, next sender) (*http.Response, error) {
+			return made(page(blobNamed("<Name>p/0-2</Name>", "") + blobNamed("<Name>p/1-1</Name>", ""))), nil
+		},
+		"a slash": func(req *http.Request, next sender) (*http.Response, error) {
+			return made(page("<BlobPrefix><Name>p/0-2/</Name></BlobPrefix>")), nil
+		},
+	} {
+		for _, limit := range []int{1, 2, 5000} {
+			inWorld(t, func(t *testing.T, w *world) {
+				for _, name := range names {
+					w.server.Put("box", name, nil, nil)
+				}
+				asked := 0
+				c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+					if req.URL.Query().Get("delimiter") != "-" {
+						return next(req)
+					}
+					asked++
+					return ask(req, next)
+				})
+				for range 2 {
+					if got := listedGroups(t, c, "-"); !slices.Equal(got, want) {
+						t.Errorf("%s by pages of %d: %q", what, limit, got)
+					}
+				}
+				if what != "groups" && asked != 1 {
+					t.Errorf("%s by pages of %d: asked %d times", what, limit, asked)
+				}
+			}, emulator.WithPageLimit(limit))
+		}
+	}
+}
+
+// TestGroupsOfAHierarchy lists groups on an account with a hierarchical namespace. Directories are no blobs.
+func TestGroupsOfAHierarchy(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, name := range append(names, "d/e/f") {
+			w.server.Put("box", name, nil, nil)
+		}
+		w.server.Remove("box", "d/e/f")
+		if got := listedGroups(t, w.Client, "-"); !slices.Equal(got, []string{"p/0-", "p/1-", "p/2", "p/3-"}) {
+			t.Errorf("groups: %q", got)
+		}
+		var got []string
+		for page, err := range w.List(t.Context(), "box", ListOptions{}) {
+			must(t, err)
+			for _, item := range page.Items {
+				got = append(got, item.Name)
+			}
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("blobs: %q", got)
+		}
+		for groups, err := range w.ListGroups(t.Context(), "box", ListOptions{}, "/") {
+			if must(t, err); !slices.Equal(groups, []string{"d/", "p/"}) {
+				t.Errorf("directories: %q", groups)
+			}
+		}
+	}, emulator.WithHierarchicalNamespace())
+}
+
+// TestGroupsDenied lists groups without the right to. The client does not conclude that the service can't
+// group.
+func TestGroupsDenied(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Put("box", "p/0-1", nil, nil)
+		w.server.Inject(emulator.On(emulator.ListBlobs).Nth(1).Do(emulator.Answer(http.StatusForbidden, "AuthorizationFailure")))
+		for _, err := range w.ListGroups(t.Context(), "box", ListOptions{}, "-") {
+			if !Is(err, Refused) {
+				t.Errorf("denied: %v", err)
+			}
+		}
+		listedGroups(t, w.Client, "-")
+		if log := w.server.Requests(); len(log) != 2 || log[1].Delimiter != "-" {
+			t.Errorf("%v", log)
+		}
+	})
+}
+
+// TestUnaskedGroups expects that a page of blobs with a group is not taken for all blobs.
+func TestUnaskedGroups(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Put("box", "a", nil, nil)
+		n := 0
+		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+			resp, err := next(req)
+			if n++; n > 1 || err != nil {
+				return resp, err
+			}
+			body, err := io.ReadAll(resp.Body)
+			body = bytes.Replace(body, []byte("</Blobs>"), []byte("<BlobPrefix><Name>b/</Name></BlobPrefix></Blobs>"), 1)
+			resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			return resp, err
+		})
+		for page, err := range c.List(t.Context(), "box", ListOptions{}) {
+			if must(t, err); len(page.Items) != 1 {
+				t.Errorf("%+v", page)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// made returns an answer of the service with this page.
+func made(page string) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(page)), ContentLength: int64(len(page)),
+		Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-02-06"}, "Content-Type": {"application/xml"}},
+	}
+}
