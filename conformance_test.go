@@ -26,6 +26,9 @@ import (
 var costly = regexp.MustCompile(`^(check|engine)/|unknown outcome|exists throughout|recent remains|a death|deep and wide|body of the loop|` +
 	`any shape|strange|service dies|pages miss|two nodes|each of many|sound store|agrees with Read|large plan`)
 
+// hierarchical matches the cases that a hierarchical namespace may affect: those that list or remove blobs.
+var hierarchical = regexp.MustCompile(`^(list|search|delete|recovery|check)/`)
+
 // TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite. Costly and
 // long cases run on Azurite only with PLANVAULT_LONG. The race pass leaves the long cases out.
 func TestConformance(t *testing.T) {
@@ -39,10 +42,18 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("emulator", func(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
-			New:      emulated,
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t) },
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip:     leaveOut(func(c storagetest.Case) bool { return c.Long && testing.Short() }),
+		}, metamorphic.Cases()...)
+	})
+	t.Run("hierarchical namespace", func(t *testing.T) {
+		storagetest.Run(t, storagetest.Harness{
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t, emulator.WithHierarchicalNamespace()) },
+			Around:   synctest.Test,
+			Parallel: true,
+			Skip:     leaveOut(func(c storagetest.Case) bool { return c.Long || !hierarchical.MatchString(c.Name) }),
 		}, metamorphic.Cases()...)
 	})
 	t.Run("azurite", func(t *testing.T) {
@@ -57,8 +68,8 @@ func TestConformance(t *testing.T) {
 }
 
 // emulated is a store on an emulator in this process, with pages so small that listings have several.
-func emulated(t storagetest.T) storagetest.Store {
-	server := emulator.New(emulator.WithPageLimit(20), emulator.WithoutLog())
+func emulated(t storagetest.T, opts ...emulator.Option) storagetest.Store {
+	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog())...)
 	strict(t, server)
 	return onConnections(server, func() policy.Transporter { return server.Transport() }).Store()
 }
