@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5" // the service's own checksum
 	"encoding/base64"
 	"encoding/binary"
@@ -38,15 +39,20 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad := c.cond.forWrite(old, codeBlobAlreadyExists); bad != nil {
 		return bad
 	}
+	if bad := cmp.Or(ct.checkPut(old), checkOnline(old)); bad != nil {
+		return bad
+	}
 	b.version = s.state.nextVersion(c.now)
 	b.modified = second(c.now)
 	b.created = b.modified
 	if err := s.store(ct, b); err != nil {
 		return notDurable(err)
 	}
+	s.keepReplaced(old)
 
 	a := newAnswer(http.StatusCreated)
 	b.describe(a.header)
+	s.describeVersion(b, a.header)
 	a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.md5[:]))
 	if crc := c.http.Header.Get("x-ms-content-crc64"); crc != "" {
 		a.header.Set("X-Ms-Content-Crc64", crc)
@@ -153,6 +159,9 @@ func (s *Server) getBlob(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
+	if bad := checkOnline(b); bad != nil {
+		return bad
+	}
 	size := int64(len(b.body))
 	header := rangeHeader(c.http.Header)
 	from, to, ok := parseRange(header)
@@ -163,6 +172,7 @@ func (s *Server) getBlob(c *call) *answer {
 		}
 		a := newAnswer(http.StatusOK)
 		b.describeAll(a.header)
+		s.describeVersion(b, a.header)
 		a.body = b.body
 		return a
 	}
@@ -174,6 +184,7 @@ func (s *Server) getBlob(c *call) *answer {
 	to = min(to, size-1)
 	a := newAnswer(http.StatusPartialContent)
 	b.describeAll(a.header)
+	s.describeVersion(b, a.header)
 	a.body = b.body[from : to+1]
 	a.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
 	// The stored digest is that of the whole body.
@@ -195,6 +206,7 @@ func (s *Server) headBlob(c *call) *answer {
 		return bad
 	}
 	a := newAnswer(http.StatusOK)
+	s.describeVersion(b, a.header)
 	if c.operation.op == GetBlobMetadata {
 		b.describe(a.header)
 		b.metadata.set(a.header)
@@ -221,6 +233,9 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	if old == nil {
 		return fail(codeBlobNotFound)
 	}
+	if bad := cmp.Or(ct.checkChange(old), checkOnline(old)); bad != nil {
+		return bad
+	}
 	b := *old
 	b.metadata = packMetadata(c.metadata)
 	b.version = s.state.nextVersion(c.now)
@@ -228,8 +243,12 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	if err := s.state.putBlob(ct, &b); err != nil {
 		return notDurable(err)
 	}
+	if s.versioning { // soft delete does not keep metadata
+		s.keep(old)
+	}
 	a := newAnswer(http.StatusOK)
 	b.describe(a.header)
+	s.describeVersion(&b, a.header)
 	a.header.Set("X-Ms-Request-Server-Encrypted", "true")
 	return a
 }
@@ -253,11 +272,15 @@ func (s *Server) deleteBlob(c *call) *answer {
 		// directory is deleted.
 		return fail(codeNotOnDirectory)
 	}
+	if bad := ct.checkChange(old); bad != nil {
+		return bad
+	}
 	if err := s.state.removeBlob(ct, old); err != nil {
 		return notDurable(err)
 	}
 	a := newAnswer(http.StatusAccepted)
 	a.header.Set("X-Ms-Delete-Type-Permanent", "true")
+	s.keepDeleted(old, a)
 	return a
 }
 

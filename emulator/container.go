@@ -45,6 +45,7 @@ func (s *Server) deleteContainer(c *call) *answer {
 	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
+	s.keepContainer(ct)
 	var until time.Time
 	if s.deletion > 0 {
 		until = c.now.Add(s.deletion)

@@ -13,7 +13,8 @@
 // it, for everything. Containers: create, delete, properties, metadata, list. Block blobs: put, get (with
 // ranges), head, delete, metadata, list (flat and by delimiter, with prefix, marker and startFrom).
 // Conditions work on every blob operation. Batches can delete blobs. Account information is supported.
-// [WithHierarchicalNamespace] models an account with directories.
+// [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
+// [Server.Archive] and [Server.SetPolicy] protect blobs.
 //
 // # Support for tests
 //
@@ -29,11 +30,11 @@
 //
 // # Unsupported features
 //
-// Page and append blobs, blocks, snapshots, versions, soft delete, copies, leases, tags, tiers other than an
-// online one, legal holds, immutability, encryption with the client's keys, shared access signatures, Shared
-// Key Lite, public access, the $root container, and Apache Arrow listings (a client that accepts Arrow gets
-// XML, as from accounts without Arrow). The emulator refuses all of them with an error, as it does every
-// header and query parameter that it does not know.
+// Page and append blobs, blocks, snapshots, copies, leases, tags, requests for earlier versions, deleted
+// blobs, the archive tier and immutability policies, encryption with the client's keys, shared access
+// signatures, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client that
+// accepts Arrow gets XML, as from accounts without Arrow). The emulator refuses all of them with an error, as
+// it does every header and query parameter that it does not know.
 //
 // # Differences from Azurite
 //

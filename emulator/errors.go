@@ -15,6 +15,7 @@ var ErrCrashed = errors.New("emulator: the client has crashed")
 const (
 	codeAuthenticationFailed   = "AuthenticationFailed"
 	codeBlobAlreadyExists      = "BlobAlreadyExists"
+	codeBlobArchived           = "BlobArchived"
 	codeBlobNotFound           = "BlobNotFound"
 	codeBothDigests            = "BothCrc64AndMd5HeaderPresent"
 	codeConditionNotMet        = "ConditionNotMet"
@@ -25,6 +26,8 @@ const (
 	codeCrc64Mismatch          = "Crc64Mismatch"
 	codeEmptyMetadataKey       = "EmptyMetadataKey"
 	codeExceedsMaxBatchCount   = "ExceedsMaxBatchRequestCount"
+	codeImmutableByHold        = "BlobImmutableDueToLegalHold"
+	codeImmutableByPolicy      = "BlobImmutableDueToPolicy"
 	codeInternalError          = "InternalError"
 	codeInvalidHeaderValue     = "InvalidHeaderValue"
 	codeInvalidInput           = "InvalidInput"
@@ -71,6 +74,7 @@ var explanations = map[string]struct {
 }{
 	codeAuthenticationFailed:   {http.StatusForbidden, "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."},
 	codeBlobAlreadyExists:      {http.StatusConflict, "The specified blob already exists."},
+	codeBlobArchived:           {http.StatusConflict, "This operation is not permitted on an archived blob."},
 	codeBlobNotFound:           {http.StatusNotFound, "The specified blob does not exist."},
 	codeBothDigests:            {http.StatusBadRequest, "Both CRC64 and MD5 headers are present; only one of them may be."},
 	codeConditionNotMet:        {http.StatusPreconditionFailed, "The condition specified using HTTP conditional header(s) is not met."},
@@ -81,6 +85,8 @@ var explanations = map[string]struct {
 	codeCrc64Mismatch:          {http.StatusBadRequest, "The CRC64 value specified in the request did not match with the CRC64 value calculated by the server."},
 	codeEmptyMetadataKey:       {http.StatusBadRequest, "The key for one of the metadata key-value pairs is empty."},
 	codeExceedsMaxBatchCount:   {http.StatusBadRequest, "The batch operation exceeds maximum number of allowed subrequests."},
+	codeImmutableByHold:        {http.StatusConflict, "This operation is not permitted as the blob is immutable due to one or more legal holds."},
+	codeImmutableByPolicy:      {http.StatusConflict, "This operation is not permitted as the blob is immutable due to a policy."},
 	codeInternalError:          {http.StatusInternalServerError, "Server encountered an internal error. Please try again after some time."},
 	codeInvalidHeaderValue:     {http.StatusBadRequest, "The value for one of the HTTP headers is not in the correct format."},
 	codeInvalidInput:           {http.StatusBadRequest, "One of the request inputs is not valid."},

@@ -27,14 +27,19 @@ type Server struct {
 	handler   *client
 
 	hierarchical bool // see WithHierarchicalNamespace
+	versioning   bool
+	softDelete   bool
 
 	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
 	// waiting.
 	mu    sync.Mutex
 	state state
-	n     int // number of the last request
-	log   []Request
-	late  []lateCall
+	// kept and keptBytes count what versioning and soft delete keep.
+	kept      int
+	keptBytes int64
+	n         int // number of the last request
+	log       []Request
+	late      []lateCall
 
 	// fmu guards the rules and the ban.
 	fmu        sync.Mutex
@@ -90,6 +95,10 @@ func (s *Server) Clone() *Server {
 		handler:   &client{name: "http"},
 
 		hierarchical: s.hierarchical,
+		versioning:   s.versioning,
+		softDelete:   s.softDelete,
+		kept:         s.kept,
+		keptBytes:    s.keptBytes,
 	}
 }
 

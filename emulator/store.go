@@ -121,6 +121,7 @@ type container struct {
 	metadata metadata
 	version  etag
 	modified time.Time
+	policy   Policy
 	blobs    *btree.BTreeG[*blob]
 }
 

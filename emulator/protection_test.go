@@ -1,0 +1,110 @@
+package emulator_test
+
+import (
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestKept counts what versioning and soft delete keep of two writes, new metadata and a delete of one blob,
+// and of a container with another blob.
+func TestKept(t *testing.T) {
+	hierarchy := emulator.WithHierarchicalNamespace()
+	for what, test := range map[string]struct {
+		opts                []emulator.Option
+		afterPut, meta, del int // how many copies are kept
+		container           int
+		permanent, versions bool
+	}{
+		"neither":                {permanent: true},
+		"soft delete":            {opts: []emulator.Option{emulator.WithSoftDelete()}, afterPut: 1, meta: 1, del: 2, container: 3},
+		"versioning":             {opts: []emulator.Option{emulator.WithVersioning()}, afterPut: 1, meta: 2, del: 3, container: 3, versions: true},
+		"both":                   {opts: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, afterPut: 1, meta: 2, del: 3, container: 4, versions: true},
+		"soft delete, hierarchy": {opts: []emulator.Option{emulator.WithSoftDelete(), hierarchy}, del: 1, container: 2},
+	} {
+		s := emulator.New(test.opts...)
+		c := plans(t, s.Transport())
+		kept := func(when string, want int) {
+			t.Helper()
+			if n, size := s.Clone().Kept(); n != want || size != int64(want) {
+				t.Errorf("%s, %s: %d blobs of %d bytes", what, when, n, size)
+			}
+		}
+		b := c.NewBlockBlobClient("a")
+		for range 2 {
+			put, err := b.UploadBuffer(t.Context(), []byte("x"), nil)
+			if must(t, err); (put.VersionID != nil) != test.versions {
+				t.Errorf("%s: version %v", what, put.VersionID)
+			}
+		}
+		kept("put", test.afterPut)
+		_, err := b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("b")}, nil)
+		must(t, err)
+		kept("metadata", test.meta)
+		got, err := b.DownloadStream(t.Context(), nil)
+		if must(t, err); (got.VersionID != nil) != test.versions {
+			t.Errorf("%s: version %v is read", what, got.VersionID)
+		}
+		_, err = b.Delete(t.Context(), nil)
+		must(t, err)
+		kept("delete", test.del)
+		_, err = b.UploadBuffer(t.Context(), []byte("x"), nil)
+		must(t, err)
+		kept("put again", test.del)
+		_, err = c.Delete(t.Context(), nil)
+		must(t, err)
+		kept("container", test.container)
+		r, _ := raw(t, s, "PUT", "/other?restype=container", "", nil)
+		must(t, r.Body.Close())
+		s.Put("other", "a", nil, nil)
+		r, _ = raw(t, s, "DELETE", "/other/a", "", nil)
+		if must(t, r.Body.Close()); r.Header.Get("X-Ms-Delete-Type-Permanent") != map[bool]string{true: "true", false: "false"}[test.permanent] {
+			t.Errorf("%s: %v", what, r.Header)
+		}
+	}
+}
+
+// TestProtected tries every operation on blobs that are archived, or immutable.
+func TestProtected(t *testing.T) {
+	for what, test := range map[string]struct {
+		protect             func(*emulator.Server)
+		code                bloberror.Code
+		read, put, del, set bool // what is allowed
+	}{
+		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, bloberror.BlobArchived, false, false, true, false},
+		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.Retention) }, bloberror.BlobImmutableDueToPolicy, true, false, false, false},
+		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.LegalHold) }, "BlobImmutableDueToLegalHold", true, false, false, false},
+		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionRetention) }, bloberror.BlobImmutableDueToPolicy, true, true, false, false},
+		"no policy any more": {func(s *emulator.Server) {
+			s.SetPolicy("plans", emulator.LegalHold)
+			s.SetPolicy("plans", emulator.NoPolicy)
+		}, "", true, true, true, true},
+	} {
+		s := emulator.New()
+		s.Put("plans", "a", []byte("x"), nil)
+		before, _ := s.Blob("plans", "a")
+		test.protect(s)
+		if now, _ := s.Blob("plans", "a"); now.ETag != before.ETag {
+			t.Errorf("%s: another ETag", what)
+		}
+		s = s.Clone()
+		c := plans(t, s.Transport())
+		b := c.NewBlockBlobClient("a")
+		check := func(op string, allowed bool, err error) {
+			t.Helper()
+			if allowed && err != nil || !allowed && !bloberror.HasCode(err, test.code) {
+				t.Errorf("%s, %s: %v", what, op, err)
+			}
+		}
+		_, err := b.GetProperties(t.Context(), nil)
+		check("head", true, err)
+		check("get", test.read, mustFail(b.DownloadStream(t.Context(), nil)))
+		check("put", test.put, mustFail(b.UploadBuffer(t.Context(), []byte("y"), nil)))
+		check("metadata", test.set, mustFail(b.SetMetadata(t.Context(), nil, nil)))
+		check("delete", test.del, mustFail(b.Delete(t.Context(), nil)))
+		check("another blob", true, mustFail(c.NewBlockBlobClient("b").UploadBuffer(t.Context(), nil, nil)))
+	}
+}
