@@ -33,7 +33,8 @@ type notice struct {
 	End   bool   `json:"end,omitempty"`
 	Told  string `json:"told,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Requests, Faults and Refused count those of the process so far. Refused are updates of owners.
+	// Requests, Faults and Refused count those of the process so far. Refused counts the plans that the process
+	// owned when one of its updates was refused.
 	Requests int `json:"requests,omitempty"`
 	Faults   int `json:"faults,omitempty"`
 	Refused  int `json:"refused,omitempty"`

@@ -97,7 +97,7 @@ type fleetFigures struct {
 	Takeovers int `json:"takeovers"`
 	// Repeated is how often a takeover began again because the former owner wrote.
 	Repeated int `json:"repeated"`
-	// Refused counts the stale writes of owners that were refused.
+	// Refused counts the owners whose stale write was refused.
 	Refused      int            `json:"refused"`
 	LetGo        map[string]int `json:"letGo"` // plans, by reason
 	StopRequests int            `json:"stopRequests"`
@@ -143,7 +143,7 @@ func (f fleetFigures) String() string {
 		}
 		return cmp.Or(strings.Join(text, ", "), "none")
 	}
-	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes (%d removed though alive); %d takeovers (%d begun again), %d stale writes refused, let go: %s; "+
+	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes (%d removed though alive); %d takeovers (%d begun again), stale writes of %d owners refused, let go: %s; "+
 		"from death to resumption %v, to removal %v; %d calls, %d again; %d stop requests, %d faults, %d problems; "+
 		"%d requests, %.0f per node, %.0f per node and hour; violations: %s",
 		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Needless, f.Takeovers, f.Repeated, f.Refused, all(f.LetGo),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -103,8 +103,8 @@ func planOf(seed uint64, pace time.Duration) *workflow.Plan {
 // begins, and before the result is stored: a process that dies can't lose what it has written to a pipe.
 type node struct {
 	order
-	vault    *overseen
 	requests *atomic.Int64
+	refused  atomic.Int64
 	faults   func() int
 	engine   *engine.Engine
 	calls    atomic.Int64
@@ -119,66 +119,24 @@ type node struct {
 type holding struct {
 	owner   uuid.UUID
 	epoch   int64
-	objects map[workflow.Object]bool
-}
-
-// overseen is a vault that counts the refused updates of an owner.
-type overseen struct {
-	*azblob.Vault
-	mine    func(o workflow.Object) bool
-	refused atomic.Int64
-}
-
-func (v *overseen) watch(o workflow.Object, err error) error {
-	if errors.Is(err, storage.ErrConflict) && v.mine(o) {
-		v.refused.Add(1)
-	}
-	return err
-}
-
-func (v *overseen) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
-	return v.watch(o, v.Vault.UpdatePlan(ctx, o))
-}
-
-func (v *overseen) UpdateChecks(ctx context.Context, o *workflow.Checks) error {
-	return v.watch(o, v.Vault.UpdateChecks(ctx, o))
-}
-
-func (v *overseen) UpdateBlock(ctx context.Context, o *workflow.Block) error {
-	return v.watch(o, v.Vault.UpdateBlock(ctx, o))
-}
-
-func (v *overseen) UpdateSequence(ctx context.Context, o *workflow.Sequence) error {
-	return v.watch(o, v.Vault.UpdateSequence(ctx, o))
-}
-
-func (v *overseen) UpdateAction(ctx context.Context, o *workflow.Action) error {
-	return v.watch(o, v.Vault.UpdateAction(ctx, o))
-}
-
-func (v *overseen) UpdateDeferredActions(ctx context.Context, o *workflow.DeferredActions) error {
-	return v.watch(o, v.Vault.UpdateDeferredActions(ctx, o))
-}
-
-func (v *overseen) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
-	return v.watch(o, v.Vault.UpdateDeferBatch(ctx, o))
+	refused bool // an update of the plan met a version that the node does not know
 }
 
 // runNode works as a node until its standard input ends. Then it leaves.
 func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	v, faulty, requests, err := o.open()
+	n := &node{order: o, fail: stop, out: json.NewEncoder(stdout), held: map[uuid.UUID]holding{}}
+	v, faulty, requests, err := o.open(azblob.Observer{Conflict: n.conflicted})
 	if err != nil {
 		return err
 	}
-	n := &node{order: o, requests: requests, faults: faulty.Faults, fail: stop, out: json.NewEncoder(stdout), held: map[uuid.UUID]holding{}}
-	n.vault = &overseen{Vault: v, mine: n.worksOn}
+	n.requests, n.faults = requests, faulty.Faults
 	reg := registry.New()
 	if err := reg.Register(engine.Func(taskName, n.perform)); err != nil {
 		return err
 	}
-	n.engine, err = engine.New(n.vault, reg, engine.Options{
+	n.engine, err = engine.New(v, reg, engine.Options{
 		RetryDelay: o.Fleet.Interval / 10, ContDelay: o.Fleet.Interval, Plans: o.Fleet.Capacity,
 		Fleet: &fleet.Options{
 			Name: fmt.Sprintf("%d.%d", o.Client, o.Life), Interval: o.Fleet.Interval, TTL: o.Fleet.TTL,
@@ -252,7 +210,7 @@ func (n *node) obey(c command) {
 
 // report writes a notice.
 func (n *node) report(said notice) {
-	said.Requests, said.Faults, said.Refused = int(n.requests.Load()), n.faults(), int(n.vault.refused.Load())
+	said.Requests, said.Faults, said.Refused = int(n.requests.Load()), n.faults(), int(n.refused.Load())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.out.Encode(said); err != nil {
@@ -260,10 +218,17 @@ func (n *node) report(said notice) {
 	}
 }
 
-func (n *node) worksOn(o workflow.Object) bool {
+// conflicted counts the refused updates of an owner. Only the first one counts: the later ones may be those of
+// the take that follows it.
+func (n *node) conflicted(_ context.Context, e azblob.ConflictEvent) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.held[*o.Header().PlanID].objects[o]
+	h, held := n.held[e.Operation.Plan]
+	if held && !h.refused && strings.HasPrefix(e.Operation.Name, "Update") {
+		h.refused = true
+		n.held[e.Operation.Plan] = h
+		n.refused.Add(1)
+	}
 }
 
 func (n *node) holds(plan uuid.UUID) holding {
@@ -280,12 +245,8 @@ func (n *node) letGo(plan uuid.UUID) {
 
 // pickedUp reports a plan that the engine begins to work on, as it was read before it was claimed or fenced.
 func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
-	h := holding{p.Owner, p.Epoch, map[workflow.Object]bool{}}
-	for o := range workflow.Walk(p) {
-		h.objects[o] = true
-	}
 	n.mu.Lock()
-	n.held[p.ID] = h
+	n.held[p.ID] = holding{owner: p.Owner, epoch: p.Epoch}
 	n.mu.Unlock()
 	n.report(notice{What: picked, Plan: p.ID, Node: p.Owner, Epoch: p.Epoch, Picture: new(pictureOf(p))})
 }

@@ -82,7 +82,7 @@ func soakClient(stdin io.Reader, stdout io.Writer) error {
 }
 
 // open opens the vault of an order, and returns what counts its faults and its requests.
-func (o order) open() (*azblob.Vault, *conformance.Faulty, *atomic.Int64, error) {
+func (o order) open(observers ...azblob.Observer) (*azblob.Vault, *conformance.Faulty, *atomic.Int64, error) {
 	t, err := o.target()
 	if err != nil {
 		return nil, nil, nil, err
@@ -92,9 +92,10 @@ func (o order) open() (*azblob.Vault, *conformance.Faulty, *atomic.Int64, error)
 		chance = 0.03
 	}
 	faulty, requests := conformance.NewFaulty(t.transport, o.Seed, chance), new(atomic.Int64)
+	observers = append(observers, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { requests.Add(1) }})
 	v, err := t.dial(context.Background(), o.Prefix,
 		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
-		azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { requests.Add(1) }}), azblob.WithTransport(faulty))
+		azblob.WithObserver(azblob.Tee(observers...)), azblob.WithTransport(faulty))
 	return v, faulty, requests, err
 }
 
