@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/workflow"
@@ -73,6 +74,74 @@ func FuzzActionJSON(f *testing.F) {
 		}
 		if a.State.ETag != again.State.ETag {
 			t.Errorf("the ETag %q became %q", a.State.ETag, again.State.ETag)
+		}
+	})
+}
+
+// FuzzReader checks that reading in one pass accepts the texts that encoding/json accepts, and reads the same
+// values.
+func FuzzReader(f *testing.F) {
+	for _, text := range []string{
+		`{}`, ` {"a" : [ ] } `, `{"name":"\ud83d\ude00\u00e9\/\b"}`, "{\"name\":\"\xff\xe2\x82\"}", `{"name":null,"blocks":[null]}`, `{"epoch":-0}`,
+		`{"epoch":1e3}`, `{"a":-0.10E+7}`, `{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a":tru}`, `{"a":[1,]}`, `{"a":1,}`, `{,}`, `{"a"1}`, `[]`, `null`, ``,
+		`{"name":"a","name":"b"}`, `{"\u006eame":"a"}`, "{\"a\":\"\n\"}", `{} {}`, `{"meta":"x","metaBase64":"eA=="}`, `{"a":{"b":{},"c":[[],{}]}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want struct {
+			Name  string  `json:"name"`
+			Epoch int64   `json:"epoch"`
+			Meta  *string `json:"meta"`
+		}
+		p := new(workflow.Plan)
+		err := workflow.Unmarshal(data, p)
+		if err == nil && !json.Valid(data) {
+			t.Fatalf("encoding/json refuses what was read as %+v", p)
+		}
+		if err != nil && json.Valid(data) && json.Unmarshal(data, new(workflow.Plan)) == nil {
+			t.Fatalf("json.Unmarshal reads it: %v", err)
+		}
+		if err != nil || json.Unmarshal(data, &want) != nil {
+			return
+		}
+		// encoding/json ignores the case of names.
+		var exact map[string]json.RawMessage
+		if json.Unmarshal(data, &exact) != nil {
+			return
+		}
+		for name := range exact {
+			if strings.ToLower(name) != name {
+				return
+			}
+		}
+		if p.Name != want.Name || p.Epoch != want.Epoch || want.Meta != nil && string(p.Meta) != *want.Meta {
+			t.Errorf("encoding/json reads %+v, not %+v", want, p)
+		}
+	})
+}
+
+// FuzzQuotes checks that texts are written as encoding/json writes them.
+func FuzzQuotes(f *testing.F) {
+	for s := range plantest.Strange() {
+		f.Add(s)
+	}
+	f.Add("\x00\x1f\x7f\b\f\n\r\t\"\\/<>&\u2028\u2029\ufffd\xff\xe2\x82é🚀")
+	f.Fuzz(func(t *testing.T, s string) {
+		text, err := workflow.Marshal(&workflow.Sequence{Descr: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(struct {
+			Descr string `json:"descr,omitempty"`
+		}{s}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(text)+"\n", b.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 }

@@ -6,6 +6,10 @@
 // reports everything that is wrong with a plan, and every type marshals to readable JSON: statuses by name,
 // durations as "1m30s", times as RFC 3339 in UTC.
 //
+// Members of the JSON that a type does not know come from newer code. Objects, states and attempts keep them in
+// an unexported field, and write them again: a copy of a struct has them, and a new struct, or one that was
+// Reset, does not. [ParsePlan] refuses them in the text of a new plan.
+//
 // The types have no locks: a plan must not be changed while another goroutine reads or stores it.
 package workflow
 
@@ -27,7 +31,7 @@ type Plan struct {
 	Name  string `json:"name,omitempty"`
 	Descr string `json:"descr,omitempty"`
 	// Meta is the author's own data. The vault stores it unchanged.
-	Meta []byte `json:"-"`
+	Meta []byte `json:"meta,omitempty"`
 	// BypassChecks complete the plan at once if they succeed. Like the other checks, they may be nil.
 	BypassChecks *Checks `json:"bypassChecks,omitempty"`
 	// PreChecks must succeed before the blocks start.
@@ -55,6 +59,9 @@ type Plan struct {
 	// and takeovers of the plan, and is 0 until the first. Package fleet sets both.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	Epoch int64     `json:"epoch,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.
@@ -64,9 +71,12 @@ type Checks struct {
 	// Key is the author's own identifier. It may be uuid.Nil.
 	Key uuid.UUID `json:"key,omitzero"`
 	// Delay is the wait before the checks. Continuous checks also wait between two runs.
-	Delay   time.Duration `json:"-"`
+	Delay   time.Duration `json:"delay,omitzero"`
 	Actions []*Action     `json:"actions,omitempty"`
 	State   State         `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Block is a list of sequences that run in parallel, up to Concurrency at a time.
@@ -78,8 +88,8 @@ type Block struct {
 	Name  string    `json:"name,omitempty"`
 	Descr string    `json:"descr,omitempty"`
 	// EntranceDelay and ExitDelay are the waits before and after the block.
-	EntranceDelay  time.Duration `json:"-"`
-	ExitDelay      time.Duration `json:"-"`
+	EntranceDelay  time.Duration `json:"entranceDelay,omitzero"`
+	ExitDelay      time.Duration `json:"exitDelay,omitzero"`
 	BypassChecks   *Checks       `json:"bypassChecks,omitempty"`
 	PreChecks      *Checks       `json:"preChecks,omitempty"`
 	ContChecks     *Checks       `json:"contChecks,omitempty"`
@@ -91,6 +101,9 @@ type Block struct {
 	// ToleratedFailures is how many sequences may fail before the block fails; -1 means any number.
 	ToleratedFailures int   `json:"toleratedFailures,omitzero"`
 	State             State `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Sequence is a list of actions that run one after the other.
@@ -103,6 +116,9 @@ type Sequence struct {
 	Descr   string    `json:"descr,omitempty"`
 	Actions []*Action `json:"actions,omitempty"`
 	State   State     `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Action is one call of a plugin.
@@ -116,26 +132,32 @@ type Action struct {
 	// Plugin is the name of the plugin that the action runs.
 	Plugin string `json:"plugin,omitempty"`
 	// Timeout limits one attempt; 0 means the engine's default.
-	Timeout time.Duration `json:"-"`
+	Timeout time.Duration `json:"timeout,omitzero"`
 	// Retries is how many more attempts may follow after the first one failed.
 	Retries int `json:"retries,omitzero"`
 	// Req is the plugin's request. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
-	Req any `json:"-"`
+	Req any `json:"req,omitempty"`
 	// Attempts are the attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	State    State     `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Attempt is one run of an action.
 type Attempt struct {
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
-	Resp any `json:"-"`
+	Resp any `json:"resp,omitempty"`
 	// Err is the plugin's error, nil if the attempt succeeded.
 	Err   *plugins.Error `json:"err,omitempty"`
 	Start time.Time      `json:"start,omitzero"`
 	End   time.Time      `json:"end,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // DeferredActions are batches of actions that run at the end of a plan.
@@ -144,6 +166,9 @@ type DeferredActions struct {
 	PlanID  uuid.UUID     `json:"planID,omitzero"`
 	Batches []*DeferBatch `json:"batches,omitempty"`
 	State   State         `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // DeferBatch is a list of actions that run at the end of a plan if the plan had the outcome that When says.
@@ -159,6 +184,9 @@ type DeferBatch struct {
 	FailElement bool      `json:"failElement,omitzero"`
 	Actions     []*Action `json:"actions,omitempty"`
 	State       State     `json:"state,omitzero"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // State is the status, the times and the version of an object.
@@ -171,6 +199,9 @@ type State struct {
 	// sends it back, so that the vault can refuse to overwrite a version that the caller does not know. It is
 	// opaque. An update without it is refused: use Reset to start an object again.
 	ETag string `json:"etag,omitempty"`
+
+	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
+	unknown string
 }
 
 // Reset sets the state to NotStarted without times, for an object that is to run again. It keeps the version,

@@ -85,11 +85,19 @@ func (n names[T]) string(v T) string {
 	return n.list[v]
 }
 
-func (n names[T]) marshal(v T) ([]byte, error) {
+func (n names[T]) marshal(v T) (string, error) {
 	if !n.valid(v) {
-		return nil, fmt.Errorf("workflow: there is no %s %d", n.what, int(v))
+		return "", fmt.Errorf("workflow: there is no %s %d", n.what, int(v))
 	}
-	return []byte(n.list[v]), nil
+	return n.list[v], nil
+}
+
+func (n names[T]) text(v T) ([]byte, error) {
+	name, err := n.marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(name), nil
 }
 
 func (n names[T]) unmarshal(v *T, text []byte) error {
@@ -111,7 +119,7 @@ func (s Status) Final() bool { return s == Completed || s == Failed || s == Stop
 func (s Status) String() string { return statusNames.string(s) }
 
 // MarshalText returns the name of the status, or an error if there is no such status.
-func (s Status) MarshalText() ([]byte, error) { return statusNames.marshal(s) }
+func (s Status) MarshalText() ([]byte, error) { return statusNames.text(s) }
 
 // UnmarshalText reads the name of a status.
 func (s *Status) UnmarshalText(text []byte) error { return statusNames.unmarshal(s, text) }
@@ -120,7 +128,7 @@ func (s *Status) UnmarshalText(text []byte) error { return statusNames.unmarshal
 func (r FailureReason) String() string { return reasonNames.string(r) }
 
 // MarshalText returns the name of the reason, or an error if there is no such reason.
-func (r FailureReason) MarshalText() ([]byte, error) { return reasonNames.marshal(r) }
+func (r FailureReason) MarshalText() ([]byte, error) { return reasonNames.text(r) }
 
 // UnmarshalText reads the name of a reason.
 func (r *FailureReason) UnmarshalText(text []byte) error { return reasonNames.unmarshal(r, text) }
@@ -129,7 +137,7 @@ func (r *FailureReason) UnmarshalText(text []byte) error { return reasonNames.un
 func (w When) String() string { return whenNames.string(w) }
 
 // MarshalText returns the name of the outcome, or an error if there is no such outcome.
-func (w When) MarshalText() ([]byte, error) { return whenNames.marshal(w) }
+func (w When) MarshalText() ([]byte, error) { return whenNames.text(w) }
 
 // UnmarshalText reads the name of an outcome.
 func (w *When) UnmarshalText(text []byte) error { return whenNames.unmarshal(w, text) }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -125,14 +126,6 @@ func (p *planParser) next() int {
 	return i
 }
 
-// twins are the structs through which the types with an UnmarshalJSON are read.
-var twins = map[reflect.Type]reflect.Type{
-	reflect.TypeFor[Plan]():   reflect.TypeFor[planJSON](),
-	reflect.TypeFor[Checks](): reflect.TypeFor[checksJSON](),
-	reflect.TypeFor[Block]():  reflect.TypeFor[blockJSON](),
-	reflect.TypeFor[Action](): reflect.TypeFor[actionJSON](),
-}
-
 // needed is the field that each type of object must have.
 var needed = map[reflect.Type]string{
 	reflect.TypeFor[Plan]():            "blocks",
@@ -156,34 +149,39 @@ func (p *planParser) check(v value, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	read := t
-	if twin, ok := twins[t]; ok {
-		read = twin
+	if t == reflect.TypeFor[time.Duration]() {
+		t = reflect.TypeFor[duration]()
 	}
 	first := p.text[v.start]
+	name, ours := needed[t]
 	switch {
-	case first == '{' && read.Kind() == reflect.Struct && !readsItself(read):
-		known := fieldsOf(read)
-		if name, ours := needed[t]; ours {
+	case first == '{' && ours || first == '{' && t.Kind() == reflect.Struct && !readsItself(t):
+		known := fieldsOf(t)
+		if ours {
 			for _, set := range notAuthored {
 				delete(known, set)
 			}
 			p.need(v, name, path)
 		}
-		if t == reflect.TypeFor[Action]() {
+		switch t {
+		case reflect.TypeFor[Plan]():
+			known["meta"], known["metaBase64"] = reflect.TypeFor[string](), reflect.TypeFor[[]byte]()
+		case reflect.TypeFor[Action]():
 			known["req"] = p.requestOf(v, path)
 		}
 		p.members(v, path, known)
-	case first == '[' && read.Kind() == reflect.Slice && !readsItself(read) && read.Elem().Kind() != reflect.Uint8:
+	case first == '[' && t.Kind() == reflect.Slice && !readsItself(t) && t.Elem().Kind() != reflect.Uint8:
 		for i, item := range v.items {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			if p.null(item) && read.Elem().Kind() == reflect.Pointer {
+			if p.null(item) && t.Elem().Kind() == reflect.Pointer {
 				p.bad(item.start, at, "is null")
 			}
-			p.check(item, read.Elem(), at)
+			p.check(item, t.Elem(), at)
 		}
+	case ours:
+		p.leaf(v, reflect.TypeFor[struct{}](), path)
 	default:
-		p.leaf(v, read, path)
+		p.leaf(v, t, path)
 	}
 }
 

@@ -34,7 +34,11 @@ func deepCopy(v reflect.Value) reflect.Value {
 			c.SetMapIndex(key, deepCopy(value))
 		}
 	case reflect.Struct:
+		c.Set(v) // with its unexported fields, which have nothing to share
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
 			c.Field(i).Set(deepCopy(v.Field(i)))
 		}
 	}

@@ -33,6 +33,9 @@ func eachField(v reflect.Value, path string, do func(path string, v reflect.Valu
 		}
 	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
 			at := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
 			do(at, v.Field(i))
 			eachField(v.Field(i), at, do)
