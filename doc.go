@@ -49,6 +49,9 @@
 // enough for reads. An identity that may not list containers can use [WithDayProbing]: the vault then asks
 // for the last days by name, and does not see older ones.
 //
+// [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
+// clock. docs/operating.md has a table of logins, of what works with each, and of what an error then says.
+//
 // # Contexts
 //
 // A request that fails for a temporary reason is tried again until the context ends or, without a deadline,

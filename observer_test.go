@@ -145,6 +145,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		}},
 		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, stop.Plan, stop.Version) }},
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
+		{"Ping", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Ping(ctx, PingWrites()); return err }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}

@@ -152,7 +152,7 @@ func (v *Vault) inContainer(ctx context.Context, name string, put func() error) 
 			}
 			return err
 		case denied != nil:
-			return fmt.Errorf("%w; or create the container %s beforehand", denied, name)
+			return &blob.Error{Reason: blob.Refused, Err: fmt.Errorf("%w; or create the container %s beforehand", denied, name)}
 		case again:
 			return err
 		}

@@ -9,10 +9,13 @@
 //
 // # Supported operations
 //
-// The emulator verifies Shared Key signatures in full. It accepts every bearer token, without looking into
-// it, for everything. Containers: create, delete, properties, metadata, list. Block blobs: put, get (with
-// ranges), head, delete, metadata, list (flat and by delimiter, with prefix, marker and startFrom).
-// Conditions work on every blob operation. Batches can delete blobs. Account information is supported.
+// The emulator verifies Shared Key signatures. It verifies shared access signatures of accounts, containers
+// and blobs: the signature, the times, and what they allow, but not addresses. It accepts every bearer token,
+// without looking into it, for everything, unless it was opened [WithTokens].
+//
+// Containers: create, delete, properties, metadata, list. Block blobs: put, get (with ranges), head, delete,
+// metadata, list (flat and by delimiter, with prefix, marker and startFrom). Conditions work on every blob
+// operation. Batches can delete blobs. Account information is supported.
 // [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
 // [Server.Archive] and [Server.SetPolicy] protect blobs.
 //
@@ -31,8 +34,8 @@
 // # Unsupported features
 //
 // Page and append blobs, blocks, snapshots, copies, leases, tags, requests for earlier versions, deleted
-// blobs, the archive tier and immutability policies, encryption with the client's keys, shared access
-// signatures, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client that
+// blobs, the archive tier and immutability policies, encryption with the client's keys, stored access
+// policies, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client that
 // accepts Arrow gets XML, as from accounts without Arrow). The emulator refuses all of them with an error, as
 // it does every header and query parameter that it does not know.
 //

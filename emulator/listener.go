@@ -9,6 +9,8 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -57,7 +59,7 @@ func (s *Server) listen(addr string, cert *tls.Certificate) (*Listener, error) {
 	if cert != nil {
 		port = tls.NewListener(port, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
 	}
-	l.http = &http.Server{Handler: l, ReadHeaderTimeout: time.Minute}
+	l.http = &http.Server{Handler: l, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(l.done)
 		// Serve returns http.ErrServerClosed, or the port is broken and every request fails.

@@ -229,6 +229,11 @@ func explain(err error) error {
 		return explain(err.error)
 	case *url.Error:
 		return explain(err.Err) // the URL may contain a signature, and the message names the blob anyway
+	case *networkError:
+		return err
+	}
+	if remedy := networkRemedy(err); remedy != "" {
+		return &networkError{err, remedy}
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		}
 		next := wait.NextBackOff()
 		tooLong := next == backoff.Stop || wait.MaxElapsedTime > 0 && wait.GetElapsedTime()+v.after > wait.MaxElapsedTime
-		if !v.again || v.once && !onceMore || tooLong {
+		if !v.again || ctx.Value(onceKey{}) != nil || v.once && !onceMore || tooLong {
 			return &Error{v.reason, unknown, last}
 		}
 		onceMore = onceMore && !v.once
@@ -119,6 +119,14 @@ type urgentKey struct{}
 // not wait for all others, however many there are.
 func Urgent(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
+}
+
+// onceKey marks contexts whose requests are not tried again.
+type onceKey struct{}
+
+// Once returns a context whose requests are tried once.
+func Once(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onceKey{}, true)
 }
 
 // errNotStarted means that the context ended before an attempt was sent.

@@ -1,0 +1,64 @@
+package azblob_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/planvault/azblob"
+)
+
+// On Kubernetes with workload identity, the webhook of the cluster gives the pod its client, its tenant and the
+// file of its token in environment variables, which the credential reads. The service account must be federated
+// with the identity, and the pod needs the label azure.workload.identity/use: "true". Use one credential for
+// all vaults of a process: it keeps tokens, and renews them.
+func ExampleNew_workloadIdentity() {
+	ctx := context.Background()
+	cred, err := azidentity.NewWorkloadIdentityCredential(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer vault.Close(ctx)
+	if _, err := vault.Ping(ctx, azblob.PingWrites()); err != nil {
+		log.Fatal(err) // for example: give the identity the role Storage Blob Data Contributor on the account
+	}
+}
+
+// A URL with a shared access signature is a secret: it comes from a file or a secret store, not from the code.
+func ExampleNewFromURL() {
+	ctx := context.Background()
+	url, err := os.ReadFile("/var/run/secrets/vault-url")
+	if err != nil {
+		log.Fatal(err)
+	}
+	vault, err := azblob.NewFromURL(ctx, "my-cluster", string(url), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer vault.Close(ctx)
+}
+
+// A service pings its vault before it accepts work, and in its readiness check.
+func ExampleVault_Ping() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	vault := openExample(ctx, account())
+	defer vault.Close(ctx)
+
+	report, err := vault.Ping(ctx, azblob.PingWrites())
+	check(err)
+	if report.Skew.Abs() > time.Minute {
+		fmt.Println("the clock is off by", report.Skew)
+	}
+	fmt.Println("writable:", report.Writable)
+	// Output:
+	// writable: true
+}
