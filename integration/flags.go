@@ -22,7 +22,7 @@ type config struct {
 	prefix           string
 	keep, json       bool
 	seed             uint64
-	list             bool
+	list, otel       bool
 	all              bool
 	grace            time.Duration // zero for the default
 	soak             time.Duration
@@ -78,6 +78,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v, or with -chaos 30s and twice the TTL)", soakGrace))
 	f.BoolVar(&c.all, "all", false, "play the long cases too, which takes a minute more")
 	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and stop")
+	f.BoolVar(&c.otel, "otel", false, "instead of the story, print the trace of a plan's life on the emulator, as OpenTelemetry reports it; no other flag")
 	f.Func("run", "play only the steps and cases whose names match the `regexp`, including long cases", func(text string) error {
 		re, err := regexp.Compile(text)
 		if err == nil {
@@ -109,6 +110,8 @@ func (c config) check(f *flag.FlagSet) error {
 	switch {
 	case f.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
+	case c.otel && f.NFlag() > 1:
+		return errors.New("-otel excludes all other flags")
 	case targets > 1:
 		return errors.New("-endpoint, -connection-string and -azurite are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":

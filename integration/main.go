@@ -9,6 +9,7 @@
 //	go run ./integration -endpoint URL      against an account, with the identity that azidentity finds
 //	go run ./integration -connection-string TEXT
 //
+//	go run ./integration -otel              prints the trace of a plan's life, by OpenTelemetry
 //	go run ./integration -list              prints the names of all steps and cases
 //	go run ./integration -run REGEXP        plays those whose names match
 //
@@ -90,16 +91,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if cfg.json {
 		out = &machines{enc: encoder(stdout), notes: stderr}
 	}
+	if cfg.otel {
+		if err := printTrace(ctx, stdout, stderr); err != nil {
+			return fail(out, err)
+		}
+		out.end(verdict{Result: "PASS"})
+		return exitPass
+	}
 	t, err := openTarget(ctx, cfg, stderr)
 	if err != nil {
-		out.end(verdict{Result: "FAIL", What: oneLine(err)})
-		return exitFail
+		return fail(out, err)
 	}
 	code := conduct(ctx, cfg, t, out, cases)
 	if code == exitMisuse {
 		fmt.Fprintln(stderr, "integration: run with -h to see the flags")
 	}
 	return code
+}
+
+// fail reports an error before the first step.
+func fail(out reporter, err error) int {
+	out.end(verdict{Result: "FAIL", What: oneLine(err)})
+	return exitFail
 }
 
 // names returns the names of the steps and cases to play.

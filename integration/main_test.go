@@ -312,6 +312,7 @@ func TestMisuse(t *testing.T) {
 		{"-run", "("},
 		{"-all", "-run", "life"},
 		{"-all", "-soak", "1s"},
+		{"-otel", "-azurite"},
 		{"-soak", "-1s"},
 		{"-soak", "1s", "-clients", "0"},
 		{"-soak", "1s", "-clients", "256"},
