@@ -65,7 +65,7 @@ func (a *account) measure(ctx context.Context, r row) (res result, err error) {
 		if err != nil {
 			return res, err
 		}
-		m := &meter{next: a.transport}
+		m := newMeter(a.transport)
 		err = perform(ctx, performance{r, a.now, a.connectionString, prefix, concurrency, m, func() {}, func(d time.Duration) {
 			took = append(took, d)
 			res = newResult(r, m.end())

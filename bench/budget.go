@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -23,7 +24,7 @@ const concurrency = 64
 const pageSize = 5000
 
 // listInReads is the price of a page of a listing, in reads.
-var listInReads = int(prices[enumerate] / prices[read])
+var listInReads = int(prices[azblob.ClassList] / prices[azblob.ClassRead])
 
 // subject is what an operation works on.
 type subject struct {

@@ -15,12 +15,12 @@ import (
 
 // result is the measurement of one row.
 type result struct {
-	Row        string         `json:"row"`
-	SubObjects int            `json:"subObjects,omitzero"`
-	Plans      int            `json:"plans,omitzero"`
-	Days       int            `json:"days,omitzero"`
-	Requests   map[string]int `json:"requests"` // by billing class
-	Total      int            `json:"total"`
+	Row        string `json:"row"`
+	SubObjects int    `json:"subObjects,omitzero"`
+	Plans      int    `json:"plans,omitzero"`
+	Days       int    `json:"days,omitzero"`
+	Requests   tally  `json:"requests"`
+	Total      int    `json:"total"`
 	// RoundTrips is nil if it was measured in real time, or over a period.
 	RoundTrips *int  `json:"roundTrips,omitempty"`
 	Sent       int64 `json:"sent"` // bytes of bodies, like Received
@@ -42,13 +42,8 @@ type result struct {
 func newResult(r row, n measured) result {
 	res := result{
 		Row: r.String(), Plans: r.vault.plans, Days: r.vault.days,
-		Requests: map[string]int{}, Total: n.requests.total(), Price: n.requests.price(),
+		Requests: n.requests, Total: n.requests.total(), Price: n.requests.price(),
 		Sent: n.sent, Received: n.received, Period: r.period,
-	}
-	for c, k := range n.requests {
-		if k > 0 {
-			res.Requests[class(c).String()] = k
-		}
 	}
 	s := subject{vault: r.vault, period: r.period}
 	if r.size.plan != nil {
@@ -128,7 +123,7 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 	large := r.vault.plans >= largestVault
 	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
 		server := t.filled.Clone()
-		m := &meter{next: server.Transport()}
+		m := newMeter(server.Transport())
 		return perform(ctx, performance{r, now, server.ConnectionString(), vaultName, concurrency, m, func() {
 			m.latency = latency
 			if large {
@@ -151,7 +146,8 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 	// A second run counts allocations, one request at a time, so that the emulator's can be subtracted.
 	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
 		server := t.filled.Clone()
-		m := &meter{next: server.Transport(), apart: true}
+		m := newMeter(server.Transport())
+		m.apart = true
 		var before uint64
 		return perform(ctx, performance{
 			r, now, server.ConnectionString(), vaultName, 1, m, func() { before = allocations() },
@@ -180,7 +176,7 @@ type performance struct {
 // perform runs a row's operation once, on a new vault.
 func perform(ctx context.Context, p performance) (err error) {
 	v, err := azblob.NewFromConnectionString(ctx, p.prefix, p.connectionString, plantest.Register(),
-		azblob.WithTransport(p.meter), azblob.WithConcurrency(p.concurrency))
+		azblob.WithTransport(p.meter), azblob.WithConcurrency(p.concurrency), azblob.WithObserver(p.meter.observer()))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"runtime"
@@ -11,9 +12,11 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
 )
 
-// meter counts the requests that pass through it.
+// meter sends requests, and counts what its observer sees of them.
 type meter struct {
 	next policy.Transporter
 	// latency is how long each request takes. It changes only between operations.
@@ -37,11 +40,28 @@ type measured struct {
 
 var _ policy.Transporter = (*meter)(nil)
 
+func newMeter(next policy.Transporter) *meter {
+	return &meter{next: next, n: measured{requests: tally{}}}
+}
+
+// observer returns the observer of the vault that is measured. It would itself allocate, so there is none while
+// allocations are counted.
+func (m *meter) observer() azblob.Observer {
+	if m.apart {
+		return azblob.Observer{}
+	}
+	return azblob.Observer{Request: func(_ context.Context, e azblob.RequestEvent) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.n.requests[e.Class]++
+		m.n.sent += e.BytesSent
+		m.n.received += e.BytesReceived
+	}}
+}
+
 // Do sends a request.
 func (m *meter) Do(req *http.Request) (*http.Response, error) {
 	m.mu.Lock()
-	m.n.requests[classify(req)]++
-	m.n.sent += max(req.ContentLength, 0)
 	m.look()
 	m.mu.Unlock()
 
@@ -61,7 +81,7 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, err
 	}
-	resp.Body = &counted{resp.Body, m}
+	resp.Body = &watched{resp.Body, m}
 	return resp, nil
 }
 
@@ -81,14 +101,16 @@ func (m *meter) send(req *http.Request) (*http.Response, error) {
 func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.n, m.mallocs = measured{}, 0
+	m.n, m.mallocs = measured{requests: tally{}}, 0
 }
 
 // end returns the counts since reset.
 func (m *meter) end() measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.n
+	n := m.n
+	n.requests = maps.Clone(n.requests)
+	return n
 }
 
 // spool moves an answer to a file. The emulator holds whole answers in the memory of this process, where they
@@ -114,28 +136,20 @@ type spooled struct{ *os.File }
 
 func (s spooled) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
 
-// counted is an answer's body.
-type counted struct {
+// watched is an answer's body.
+type watched struct {
 	io.ReadCloser
 	m *meter
 }
 
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	c.m.mu.Lock()
-	c.m.n.received += int64(n)
-	c.m.mu.Unlock()
-	return n, err
-}
-
 // Close closes the body and measures the heap: a page is decoded by now and not yet used, so the heap is at
 // its peak.
-func (c *counted) Close() error {
-	err := c.ReadCloser.Close()
-	c.ReadCloser = http.NoBody // releases the emulator's answer; a second Close does nothing
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	c.m.look()
+func (w *watched) Close() error {
+	err := w.ReadCloser.Close()
+	w.ReadCloser = http.NoBody // releases the emulator's answer; a second Close does nothing
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	w.m.look()
 	return err
 }
 

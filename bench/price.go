@@ -1,34 +1,18 @@
 package main
 
-import (
-	"net/http"
-	"strings"
-)
+import "github.com/planvault/azblob"
 
-// class is the billing class of a request.
-type class int
-
-// The classes of general-purpose v2 accounts. Enumerations are lists of containers and blobs, and the
-// creation of containers.
-const (
-	write class = iota
-	enumerate
-	read
-	other
-	remove
-	classes
-)
-
-func (c class) String() string {
-	return [classes]string{"write", "list", "read", "other", "delete"}[c]
+// prices are in US dollars for 10,000 requests of a billing class, hot tier, LRS. They are the sample prices of
+// docs/operating.md, which gives their date and source. Deletes are free.
+var prices = map[azblob.Class]float64{
+	azblob.ClassWrite: 0.055, azblob.ClassList: 0.055, azblob.ClassRead: 0.0044, azblob.ClassOther: 0.0044, azblob.ClassDelete: 0,
 }
 
-// prices are in US dollars for 10,000 requests, hot tier, LRS. They are the sample prices of
-// docs/operating.md, which gives their date and source. Deletes are free.
-var prices = [classes]float64{write: 0.055, enumerate: 0.055, read: 0.0044, other: 0.0044, remove: 0}
+// classes are the billing classes in the order of the report.
+var classes = []azblob.Class{azblob.ClassWrite, azblob.ClassList, azblob.ClassRead, azblob.ClassOther, azblob.ClassDelete}
 
 // tally counts requests by class.
-type tally [classes]int
+type tally map[azblob.Class]int
 
 func (t tally) total() (n int) {
 	for _, k := range t {
@@ -43,21 +27,4 @@ func (t tally) price() (dollars float64) {
 		dollars += float64(k) * prices[c]
 	}
 	return dollars
-}
-
-// classify returns the billing class of a request. Deletes in a batch are free. The class of the batch itself
-// is not documented; it counts as other.
-func classify(r *http.Request) class {
-	q := r.URL.Query()
-	switch comp := q.Get("comp"); {
-	case comp == "list", r.Method == http.MethodPut && q.Get("restype") == "container" && comp == "":
-		return enumerate
-	case r.Method == http.MethodDelete:
-		return remove
-	case r.Method == http.MethodPut && comp == "":
-		return write
-	case r.Method == http.MethodGet && comp == "" && !strings.Contains(r.URL.RawQuery, "restype="):
-		return read
-	}
-	return other
 }

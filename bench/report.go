@@ -36,7 +36,7 @@ func (p *people) row(r result) error {
 		p.begun = true
 		var head strings.Builder
 		fmt.Fprintf(&head, "%-46s", "operation")
-		for c := range classes {
+		for _, c := range classes {
 			fmt.Fprintf(&head, " %6s", c)
 		}
 		fmt.Fprintf(&head, " %15s %13s %9s %9s %9s %9s\n", "requests/budget", "trips/budget", "sent", "received", "allocs", "$/10,000")
@@ -46,8 +46,8 @@ func (p *people) row(r result) error {
 	}
 	var line strings.Builder
 	fmt.Fprintf(&line, "%-46s", r.Row)
-	for c := range classes {
-		fmt.Fprintf(&line, " %6s", count0(r.Requests[c.String()]))
+	for _, c := range classes {
+		fmt.Fprintf(&line, " %6s", count0(r.Requests[c]))
 	}
 	trips := "-"
 	if r.RoundTrips != nil {

@@ -129,8 +129,8 @@ func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error
 		return t, err
 	}
 	defer func() { err = errors.Join(err, a.close(context.WithoutCancel(ctx))) }()
-	m := &meter{next: a.transport}
-	v, err := azblob.NewFromConnectionString(ctx, a.newPrefix(), cfg.connectionString, plantest.Register(), azblob.WithTransport(m), azblob.WithConcurrency(concurrency))
+	m := newMeter(a.transport)
+	v, err := azblob.NewFromConnectionString(ctx, a.newPrefix(), cfg.connectionString, plantest.Register(), azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
 	if err != nil {
 		return t, err
 	}
