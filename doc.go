@@ -63,6 +63,13 @@
 // Every error is a [*storage.Error] with the method, the plan and the blob. It wraps one of the errors of
 // package storage or the context's. errors.As finds the service's own error as an *azcore.ResponseError.
 //
+// # Observation
+//
+// The vault logs nothing. An [Observer] sees each call of a method as an operation, with its duration,
+// requests, round trips, bytes and [Outcome], and each request, retry, conflict and repair. All of it has the
+// context that [Observer].OperationStart returned, so an operation can be a span. [LogObserver] writes to a
+// [log/slog.Logger]. Events have neither URLs nor bodies.
+//
 // # Cost
 //
 // For N sub-objects, Create takes N+3 requests, an update 1, an update to a final status 3, Exists 1, and

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -225,6 +228,55 @@ func ExampleWithTransport() {
 	fmt.Println(vault.Create(ctx, hello("world")))
 	// Output:
 	// <nil>
+}
+
+// An observer sees each call of a method, also those that fail, and what they cost.
+func ExampleObserver() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := emulator.New()
+	observer := azblob.Observer{
+		OperationStart: func(ctx context.Context, op azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+			// The context that is returned is used for all requests of the method, so it may have a span.
+			return ctx, func(e azblob.OperationEnd) { fmt.Println(e.Name, e.Outcome, e.Requests, "requests") }
+		},
+	}
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil,
+		azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
+	check(err)
+	plan := &workflow.Plan{Name: "empty"}
+	check(vault.Create(ctx, plan))
+	check(vault.Delete(ctx, plan.ID))
+	err = vault.UpdatePlan(ctx, plan) // it is not there, and the observer sees that too
+	fmt.Println(errors.Is(err, storage.ErrNotFound))
+	// Output:
+	// Create ok 4 requests
+	// Delete ok 5 requests
+	// UpdatePlan not_found 2 requests
+	// true
+}
+
+// Several observers see the same events: here one logs what deserves attention, and one counts writes.
+func ExampleTee() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := emulator.New()
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var writes atomic.Int64
+	observer := azblob.Tee(azblob.LogObserver(logger), azblob.Observer{
+		Request: func(_ context.Context, e azblob.RequestEvent) {
+			if e.Class == azblob.ClassWrite {
+				writes.Add(1)
+			}
+		},
+	})
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil,
+		azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
+	check(err)
+	check(vault.Create(ctx, hello("world"))) // an entry, a marker, an object, and three sub-objects
+	check(vault.Close(ctx))
+	fmt.Println(writes.Load(), "writes")
+	// Output: 6 writes
 }
 
 func check(err error) {

@@ -52,7 +52,7 @@ type OperationEnd struct {
 	// Requests is the number of HTTP requests, including those that were tried again.
 	Requests int
 	// RoundTrips is the length of the longest chain of requests in which each began after the one before it
-	// had ended. It tells the latency of the operation from that of the service.
+	// had ended. Requests that the vault sends at once may still follow each other, if their answers are quick.
 	RoundTrips int
 	// BytesSent and BytesReceived are those of the requests' and answers' bodies.
 	BytesSent, BytesReceived int64

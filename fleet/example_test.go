@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"sync"
 
 	"github.com/planvault/azblob/fleet"
@@ -106,4 +107,28 @@ func ExampleStop() {
 	// Output:
 	// the plan was asked to stop
 	// ended as Stopped
+}
+
+// An observer sees what a node does. LogObserver and Tee are like those of the vault.
+func ExampleObserver() {
+	ctx := context.Background()
+	vault := memvault.New(nil)
+	plan := &workflow.Plan{Name: "rollout"}
+	if err := vault.Create(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	node, err := fleet.Join(ctx, vault, fleet.Options{Observer: fleet.Tee(
+		fleet.LogObserver(slog.New(slog.DiscardHandler)), // or slog.Default()
+		fleet.Observer{Claim: func(_ context.Context, e fleet.ClaimEvent) { fmt.Println("claimed in epoch", e.Epoch) }},
+	)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Claim(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Leave(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: claimed in epoch 1
 }

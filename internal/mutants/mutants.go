@@ -117,6 +117,21 @@ var mutants = []mutant{
 	{"code: snapshots are a changed version", "internal/blob/codes.go", "refused(\"the blob has snapshots, which the vault does not remove: delete them\")", "mismatch", "TestOnlyFailed"},
 	{"code: a lease is a changed version", "internal/blob/codes.go", "refused(\"the blob has a lease, which the vault never takes: break the lease\")", "mismatch", "TestOnlyFailed"},
 
+	// Observation.
+	{"observer: the context of OperationStart is not used", "observer.go", "\t\t\tctx = inner\n\t\t}\n\t}\n\treturn context.WithValue", "\t\t\t_ = inner\n\t\t}\n\t}\n\treturn context.WithValue", "TestObserverSeesEvery"},
+	{"observer: a panic is a success", "observer.go", "\terr := errPanicked\n", "\tvar err error\n", "TestObserverSeesListings"},
+	{"observer: a conflict has no blob", "observer.go", "\t\t\te.Blob = at.Blob\n", "\t\t\t_ = at.Blob\n", "TestObserverSeesConflicts"},
+	{"observer: a new plan has no ID", "creator.go", "\t\tidentify(ctx, plan.ID)\n", "", "TestObserverSeesRequests"},
+	{"observer: a refused search is no operation", "lister.go", "return nil, v.observe(ctx, \"Search\", uuid.Nil, func(context.Context) error { return err })", "return nil, opError(\"Search\", uuid.Nil, err)", "TestObserverSeesListings"},
+	{"observer: a listing with a damaged plan is a success", "lister.go", "first = cmp.Or(first, err)", "_ = cmp.Or(first, err)", "TestObserverSeesListings"},
+	{"observer: the outcome of an unknown write is that of its cause", "errors.go", "\t{storage.ErrUnknown, OutcomeUnknown},\n", "", "TestOutcomeOf"},
+	{"observer: requests at the same time are round trips", "internal/blob/events.go", "chain = m.ended + 1", "chain = m.usage.RoundTrips + 1", "TestMeter"},
+	{"observer: a request ends before its body", "internal/blob/answer.go", "if err != nil || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead {", "if true || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead {", "TestEventsEnd"},
+	{"observer: a container is billed as a write", "internal/blob/events.go", "case comp == \"list\", req.Method == http.MethodPut && container && comp == \"\":", "case comp == \"list\", container && comp == \"never\":", "TestClasses"},
+	{"observer: the ends of a Tee are in the order of the starts", "observer.go", "range slices.Backward(ends)", "range slices.All(ends)", "TestTee"},
+	{"observer: a slow request is logged like any other", "observer.go", "if e.Duration >= slow {", "if e.Duration >= 1000*slow {", "TestLogObserver"},
+	{"fleet: a heartbeat has no duration", "fleet/node.go", "HeartbeatEvent{n.id, time.Since(began), err}", "HeartbeatEvent{n.id, 0 * time.Since(began), err}", "TestObserver$"},
+
 	// Retries and slots.
 	{"retry: a deadline of the vault's own lifts MaxElapsed", "internal/blob/retry.go", "return deadline && ctx.Value(ownKey{}) == nil", "return deadline", "TestWithin|TestCreateKeeps"},
 	{"retry: a deadline in an outage is no outage", "internal/blob/retry.go", "reason = Unreachable", "reason = Ended", "TestDeadlines"},
