@@ -1,9 +1,8 @@
 package blob
 
 import (
+	"bytes"
 	"context"
-	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +14,8 @@ import (
 
 // The SDK reads the body of a listing as a whole and decodes all that the service says about a blob, which
 // takes tens of megabytes for a page of 5,000. This file decodes pages as they arrive and keeps only what the
-// vault uses. The SDK still sends the request, signs it and checks its status.
+// vault uses. The SDK still sends the request, signs it and checks its status. Most of the time of a listing
+// goes into reading XML, so a [scanner] does that, and not encoding/xml.
 
 // listing is a page of List Blobs or List Containers.
 type listing struct {
@@ -48,172 +48,174 @@ func (r *receiver) decode(resp *http.Response) (err error) {
 // readPage decodes a page and skips unknown elements. A page without its last tag and a page without a list
 // are errors, because each would look like a short page.
 func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
-	d := pageDecoder{Decoder: xml.NewDecoder(r), metadataOf: metadataOf, names: map[string]string{}}
-	err := d.results()
-	if err == nil {
-		_, err = io.Copy(io.Discard, r) // only a connection that was read to the end is reused
-	}
-	if err != nil {
+	d := pageDecoder{scanner: scanner{r: r}, metadataOf: metadataOf, metadata: map[string]*metadatum{}}
+	d.results()
+	if err := d.rest(); err != nil {
 		return listing{}, fmt.Errorf("read page of listing: %w", err)
 	}
 	return d.page, nil
 }
 
+// pageDecoder reads a page. After a failure of its scanner, it reads nothing more and its page is void.
 type pageDecoder struct {
-	*xml.Decoder
+	scanner
 	metadataOf func(name string) bool
 	page       listing
-	names      map[string]string // names of metadata, which all blobs share
+	metadata   map[string]*metadatum // by name in the document
+	value      []byte                // of the last element
+	modified   string                // the last time
+	at         time.Time             // the same
+}
+
+// metadatum is what the pairs of one name have in common.
+type metadatum struct {
+	name string // in lower case
+	last string // value: an entry and its object have most values in common
 }
 
 // results reads the whole document.
-func (d *pageDecoder) results() error {
-	root, err := d.root()
-	if err != nil {
-		return err
+func (d *pageDecoder) results() {
+	t := d.next()
+	for t == textToken { // such as a byte order mark
+		t = d.next()
 	}
-	if root.Name.Local != "EnumerationResults" {
-		return fmt.Errorf("the answer is <%s>, not <EnumerationResults>", root.Name.Local)
+	if t == startTag && string(d.name) != "EnumerationResults" {
+		d.fail("the answer is <%s>, not <EnumerationResults>", d.name)
 	}
 	listed := false
-	err = d.children(func(e xml.StartElement) (err error) {
-		switch e.Name.Local {
+	for d.child() {
+		switch string(d.name) {
 		case "Blobs":
 			listed = true
-			return d.children(d.blob)
+			for d.child() {
+				d.blobOrGroup()
+			}
 		case "Containers":
 			listed = true
-			return d.children(d.container)
-		case "NextMarker":
-			d.page.next, err = d.text(e)
-			return err
-		}
-		return d.Skip()
-	})
-	if err == nil && !listed {
-		return errors.New("the answer has no list")
-	}
-	return err
-}
-
-// root returns the first element. A byte order mark, the XML declaration and comments may precede it.
-func (d *pageDecoder) root() (xml.StartElement, error) {
-	for {
-		t, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return xml.StartElement{}, err
-		}
-		if e, ok := t.(xml.StartElement); ok {
-			return e, nil
-		}
-	}
-}
-
-// children calls read for each child of the current element. read must read the child to its end.
-func (d *pageDecoder) children(read func(xml.StartElement) error) error {
-	for {
-		t, err := d.Token() // fails at an early end
-		if err != nil {
-			return err
-		}
-		switch t := t.(type) {
-		case xml.StartElement:
-			if err := read(t); err != nil {
-				return err
+			for d.child() {
+				d.container()
 			}
-		case xml.EndElement:
+		case "NextMarker":
+			d.once("marker", &d.page.next, string(d.content()))
+		default:
+			d.skip()
+		}
+	}
+	if d.err == nil && !listed {
+		d.fail("the answer has no list")
+	}
+}
+
+// child moves to the next child of the current element. It returns false at the end of the element and after
+// a failure. The caller must read each child to its end.
+func (d *pageDecoder) child() bool {
+	for {
+		switch d.next() {
+		case startTag:
+			return true
+		case endTag, failed:
+			return false
+		}
+	}
+}
+
+// content returns the text of the current element, which contains only text. It is valid until the next call.
+func (d *pageDecoder) content() []byte {
+	of := len(d.begins)
+	d.value = d.value[:0]
+	for {
+		switch d.next() {
+		case textToken:
+			d.value = append(d.value, d.text...) // in one piece, except for comments and CDATA sections
+		case startTag:
+			d.fail("unexpected <%s> in <%s>", d.name, d.open[d.begins[of-1]:d.begins[of]])
+		case endTag:
+			return d.value
+		case failed:
 			return nil
 		}
 	}
 }
 
-// text reads an element that contains only text.
-func (d *pageDecoder) text(of xml.StartElement) (string, error) {
-	var text string
-	for {
-		t, err := d.Token()
-		if err != nil {
-			return "", err
-		}
-		switch t := t.(type) {
-		case xml.CharData:
-			text += string(t) // in one piece, except for CDATA sections
-		case xml.StartElement:
-			return "", fmt.Errorf("unexpected <%s> in <%s>", t.Name.Local, of.Name.Local)
-		case xml.EndElement:
-			return text, nil
-		}
+// once sets a value that may be there once.
+func (d *pageDecoder) once(what string, to *string, value string) {
+	if *to != "" {
+		d.fail("%q has a second %s, %q", *to, what, value)
 	}
+	*to = value
 }
 
-// blob reads a child of Blobs.
-func (d *pageDecoder) blob(e xml.StartElement) error {
-	switch e.Name.Local {
+// blobOrGroup reads a child of Blobs.
+func (d *pageDecoder) blobOrGroup() {
+	switch string(d.name) {
 	case "Blob":
-		var item Item
-		var marks marks
-		err := d.children(func(e xml.StartElement) error {
-			switch e.Name.Local {
-			case "Name":
-				return d.name(e, &item.Name)
-			case "Properties":
-				return d.children(func(e xml.StartElement) error { return d.property(e, &item.Properties, &marks) })
-			case "Metadata":
-				if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
-					return d.Skip()
-				}
-				return d.metadata(&item.Metadata)
-			}
-			return d.mark(e, &marks)
-		})
+		item, marks := d.blob()
 		if !marks.blob() {
-			return err
+			return
 		}
-		if err == nil && (item.Name == "" || item.ETag == "" || item.LastModified.IsZero()) {
-			err = errors.New("a blob has no name, ETag or time")
+		if d.err == nil && (item.Name == "" || item.ETag == "" || item.LastModified.IsZero()) {
+			d.fail("a blob has no name, ETag or time")
 		}
 		d.page.blobs = append(d.page.blobs, item)
-		return err
 	case "BlobPrefix":
 		var name string
-		err := d.children(func(e xml.StartElement) error {
-			if e.Name.Local == "Name" {
-				return d.name(e, &name)
+		for d.child() {
+			if string(d.name) == "Name" {
+				d.blobName(&name)
+			} else {
+				d.skip()
 			}
-			return d.Skip()
-		})
-		if err == nil && name == "" {
-			err = errors.New("a group of blobs has no name")
+		}
+		if d.err == nil && name == "" {
+			d.fail("a group of blobs has no name")
 		}
 		d.page.groups = append(d.page.groups, name)
-		return err
+	default:
+		d.skip()
 	}
-	return d.Skip()
 }
 
-// name reads a name. A name that XML can't represent is percent-encoded and marked as such.
-func (d *pageDecoder) name(e xml.StartElement, name *string) error {
-	if *name != "" {
-		return fmt.Errorf("%q has a second name", *name)
+func (d *pageDecoder) blob() (item Item, marks marks) {
+	for d.child() {
+		switch string(d.name) {
+		case "Name":
+			d.blobName(&item.Name)
+		case "Properties":
+			for d.child() {
+				d.property(&item.Properties, &marks)
+			}
+		case "Metadata":
+			if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
+				d.skip()
+			} else {
+				d.pairs(&item.Metadata)
+			}
+		default:
+			d.mark(&marks)
+		}
 	}
+	return item, marks
+}
+
+// blobName reads a name. A name that XML can't represent is percent-encoded and marked as such.
+func (d *pageDecoder) blobName(name *string) {
 	encoded := false
-	for _, a := range e.Attr {
-		if a.Name.Local == "Encoded" {
+	for _, a := range d.attributes {
+		if a.name == "Encoded" {
 			var err error
-			if encoded, err = strconv.ParseBool(a.Value); err != nil {
-				return fmt.Errorf("read whether a name is encoded: %w", err)
+			if encoded, err = strconv.ParseBool(a.value); err != nil {
+				d.fail("read whether a name is encoded: %w", err)
 			}
 		}
 	}
-	text, err := d.text(e)
-	if err == nil && encoded {
-		text, err = url.QueryUnescape(text)
+	text := string(d.content())
+	if encoded {
+		var err error
+		if text, err = url.QueryUnescape(text); err != nil {
+			d.fail("read a name: %w", err)
+		}
 	}
-	*name = text
-	return err
+	d.once("name", name, text)
 }
 
 // marks tell blobs from what else a page may list: directories on accounts with a hierarchical namespace, and
@@ -226,80 +228,90 @@ func (m marks) blob() bool {
 }
 
 // mark reads an element if it is a mark, and skips it otherwise.
-func (d *pageDecoder) mark(e xml.StartElement, m *marks) (err error) {
-	switch e.Name.Local {
+func (d *pageDecoder) mark(m *marks) {
+	switch string(d.name) {
 	case "ResourceType":
-		m.resource, err = d.text(e)
+		m.resource = string(d.content())
 	case "Snapshot":
-		m.snapshot, err = d.text(e)
+		m.snapshot = string(d.content())
 	case "Deleted":
-		m.deleted, err = d.text(e)
+		m.deleted = string(d.content())
 	case "VersionId":
-		m.version, err = d.text(e)
+		m.version = string(d.content())
 	case "IsCurrentVersion":
-		m.current, err = d.text(e)
+		m.current = string(d.content())
 	default:
-		err = d.Skip()
+		d.skip()
 	}
-	return err
 }
 
 // property reads a child of a blob's Properties.
-func (d *pageDecoder) property(e xml.StartElement, p *Properties, m *marks) error {
-	switch e.Name.Local {
+func (d *pageDecoder) property(p *Properties, m *marks) {
+	switch string(d.name) {
 	case "Etag":
-		text, err := d.text(e)
-		p.ETag = strings.Trim(text, `"`)
-		return err
+		d.once("ETag", &p.ETag, string(bytes.Trim(d.content(), `"`)))
 	case "Last-Modified":
-		text, err := d.text(e)
-		if err != nil || text == "" {
-			return err
+		if text := d.content(); len(text) > 0 {
+			p.LastModified = d.time(text)
 		}
-		if p.LastModified, err = time.Parse(http.TimeFormat, text); err != nil {
-			return fmt.Errorf("read Last-Modified: %w", err)
-		}
-		return nil
+	default:
+		d.mark(m)
 	}
-	return d.mark(e, m)
 }
 
-// metadata adds the content of a Metadata element, with names in lower case.
-func (d *pageDecoder) metadata(into *map[string]string) error {
-	if *into == nil {
-		*into = map[string]string{}
+// time parses a time, which is often that of the blob before.
+func (d *pageDecoder) time(text []byte) time.Time {
+	if string(text) == d.modified {
+		return d.at
 	}
-	return d.children(func(e xml.StartElement) error {
-		text, err := d.text(e)
-		name, known := d.names[e.Name.Local]
-		if !known {
-			name = strings.ToLower(e.Name.Local)
-			d.names[e.Name.Local] = name
+	at, err := time.Parse(http.TimeFormat, string(text))
+	if err != nil {
+		d.fail("read Last-Modified: %w", err)
+	}
+	d.modified, d.at = string(text), at
+	return at
+}
+
+// pairs adds the content of a Metadata element, with names in lower case.
+func (d *pageDecoder) pairs(into *map[string]string) {
+	if *into == nil {
+		*into = make(map[string]string, len(d.metadata)) // most blobs have the same names
+	}
+	for d.child() {
+		m := d.metadata[string(d.name)]
+		if m == nil {
+			m = &metadatum{name: strings.ToLower(string(d.name))}
+			d.metadata[string(d.name)] = m
 		}
-		(*into)[name] = text
-		return err
-	})
+		if value := d.content(); string(value) != m.last {
+			m.last = string(value)
+		}
+		before := len(*into)
+		if (*into)[m.name] = m.last; len(*into) == before {
+			d.fail("two values of metadata have the name %s", m.name)
+		}
+	}
 }
 
 // container reads a child of Containers.
-func (d *pageDecoder) container(e xml.StartElement) error {
-	if e.Name.Local != "Container" {
-		return d.Skip()
+func (d *pageDecoder) container() {
+	if string(d.name) != "Container" {
+		d.skip()
+		return
 	}
 	var item ContainerItem
-	err := d.children(func(e xml.StartElement) (err error) {
-		switch e.Name.Local {
+	for d.child() {
+		switch string(d.name) {
 		case "Name":
-			item.Name, err = d.text(e)
-			return err
+			d.once("name", &item.Name, string(d.content()))
 		case "Metadata":
-			return d.metadata(&item.Metadata)
+			d.pairs(&item.Metadata)
+		default:
+			d.skip()
 		}
-		return d.Skip()
-	})
-	if err == nil && item.Name == "" {
-		err = errors.New("a container has no name")
+	}
+	if d.err == nil && item.Name == "" {
+		d.fail("a container has no name")
 	}
 	d.page.containers = append(d.page.containers, item)
-	return err
 }

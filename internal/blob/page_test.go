@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -101,6 +102,10 @@ func TestReadPageRefuses(t *testing.T) {
 		{"a blob without ETag", page("<Blob><Name>n</Name><Properties><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), "no name, ETag or time"},
 		{"a blob without time", page("<Blob><Name>n</Name><Properties><Etag>0x1</Etag><Last-Modified/></Properties></Blob>"), "no name, ETag or time"},
 		{"a blob with two names", page("<Blob><Name>n</Name><Name>m</Name><Properties/></Blob>"), "second name"},
+		{"a blob with two ETags", page("<Blob><Name>n</Name><Properties><Etag>0x1</Etag><Etag>0x2</Etag></Properties></Blob>"), "second ETag"},
+		{"metadata with two values", page(blobNamed("<Name>n</Name>", "<Metadata><a>1</a><A>2</A></Metadata>")), "two values"},
+		{"two markers", "<EnumerationResults><Blobs/><NextMarker>a</NextMarker><NextMarker>b</NextMarker></EnumerationResults>", "second marker"},
+		{"a container with two names", "<EnumerationResults><Containers><Container><Name>a</Name><Name>b</Name></Container></Containers></EnumerationResults>", "second name"},
 		{"a group without name", page("<BlobPrefix/>"), "no name"},
 		{"a container without name", "<EnumerationResults><Containers><Container/></Containers></EnumerationResults>", "no name"},
 		{"a name in pieces", page("<Blob><Name>a<b>c</b></Name><Properties/></Blob>"), "unexpected <b> in <Name>"},
@@ -158,14 +163,38 @@ func TestPagesAreReadToTheEnd(t *testing.T) {
 	}
 }
 
+// fullPage returns a page of entries and objects.
+func fullPage(blobs int) string {
+	var items strings.Builder
+	for i := range blobs {
+		id, kind := fmt.Sprintf("0193472c-5f00-7000-8000-%012x", i/2), []string{"entry", "object"}[i%2]
+		items.WriteString(blobNamed("<Name>plans/"+id+"-"+kind+".json</Name>", "<Metadata><planid>"+id+"</planid>"+
+			"<groupid>0193472c-5f00-7000-8000-000000000002</groupid><name>nightly report</name><descr>all regions, one after the other</descr>"+
+			fmt.Sprintf("<submittime>2026-11-20T08:30:00.%06dZ</submittime>", i/2)+
+			"<state>{&quot;status&quot;:&quot;Completed&quot;}</state><plantype>"+kind+"</plantype><schema>1</schema>"+
+			fmt.Sprintf("<writeid>6f1c1a58-98a0-4c5e-a5a8-%012x</writeid></Metadata>", i)))
+	}
+	return page(items.String())
+}
+
+// TestReadPageAllocations bounds what a blob of a full page allocates.
+func TestReadPageAllocations(t *testing.T) {
+	const blobs = 1000
+	text := fullPage(blobs)
+	perBlob := testing.AllocsPerRun(5, func() {
+		if got, err := readPage(strings.NewReader(text), nil); err != nil || len(got.blobs) != blobs {
+			t.Fatal(len(got.blobs), err)
+		}
+	}) / blobs
+	if perBlob > 10 {
+		t.Errorf("%.2f allocations for each blob, want at most 10", perBlob)
+	}
+	t.Logf("%.2f allocations for each blob", perBlob)
+}
+
 // BenchmarkReadPage decodes a full page of entries and objects.
 func BenchmarkReadPage(b *testing.B) {
-	metadata := "<Metadata><planid>0193472c-5f00-7000-8000-000000000001</planid><groupid>0193472c-5f00-7000-8000-000000000002</groupid>" +
-		"<name>nightly report</name><descr>all regions, one after the other</descr><submittime>2026-11-20T08:30:00Z</submittime>" +
-		"<state>{&quot;status&quot;:&quot;Completed&quot;}</state><plantype>entry</plantype><schema>1</schema>" +
-		"<writeid>6f1c1a58-98a0-4c5e-a5a8-0d2b6b9b7c11</writeid></Metadata>"
-	item := blobNamed("<Name>plans/0193472c-5f00-7000-8000-000000000001-entry.json</Name>", metadata)
-	text := page(strings.Repeat(item, MaxPage))
+	text := fullPage(MaxPage)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -222,6 +251,9 @@ func FuzzReadPage(f *testing.F) {
 		want := listing{next: deref(flat.NextMarker)}
 		if flat.Segment != nil {
 			for _, item := range flat.Segment.BlobItems {
+				if deref(item.Snapshot) != "" || deref(item.Deleted) || deref(item.VersionID) != "" || item.Properties != nil && deref(item.Properties.ResourceType) == "directory" {
+					return // may not be listed
+				}
 				var etag *azcore.ETag
 				var modified *time.Time
 				if item.Properties != nil {
