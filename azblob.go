@@ -28,6 +28,7 @@ type Vault struct {
 	concurrency int
 	probing     int // days
 	unversioned bool
+	format      format
 	observer    *Observer // nil if nobody observes
 	unknown     unknownWrites
 	containers  *containers

@@ -168,8 +168,8 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 // write encodes the blob with an object's own fields.
 func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err error) {
 	w.ref = c.keys.of(o)
-	if w.body, err = encodeOwn(o); err == nil {
-		w.metadata, err = ownMetadata(o, writeID)
+	if w.body, err = c.v.format.encodeOwn(o); err == nil {
+		w.metadata, err = c.v.format.ownMetadata(o, writeID)
 	}
 	return w, err
 }
@@ -335,11 +335,11 @@ func (c *creation) putParts(ctx context.Context) error {
 // object encodes the plan with the versions of all sub-objects, so that a reader can compare them with a
 // listing.
 func (c *creation) object() ([]byte, map[string]string, error) {
-	body, err := encodeObject(c.plan)
+	body, err := c.v.format.encodeObject(c.plan)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode object: %w", err)
 	}
-	metadata, err := planMetadata(c.plan, typeObject, c.call)
+	metadata, err := c.v.format.planMetadata(c.plan, typeObject, c.call)
 	return body, metadata, err
 }
 

@@ -126,8 +126,8 @@ func isOpen(statuses []workflow.Status) bool {
 
 // choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the
 // plan. It chooses a plan whose metadata can't be read, so that the listing shows the error.
-func (p *candidate) choose(f storage.Filters, entry blob.Properties) bool {
-	r, truncated, err := parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
+func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties) bool {
+	r, truncated, err := form.parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
 	if err != nil {
 		p.err = blobError("read metadata of entry", p.keys.entry(), err)
 		return true
@@ -153,7 +153,7 @@ const (
 func (v *Vault) plans(f storage.Filters) directory {
 	return directory{v: v, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
 		entry := p.entry
-		chosen := p.committed() && p.choose(f, entry.Properties)
+		chosen := p.committed() && p.choose(v.format, f, entry.Properties)
 		p.entry, p.object = nil, nil // thousands of candidates are in memory
 		return chosen
 	}}
@@ -191,7 +191,7 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 		return failed(p.keys.entry(), err)
 	}
 	p.entry = &blob.Item{Properties: entry}
-	if chosen = p.choose(f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil {
+	if chosen = p.choose(v.format, f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil {
 		return p, chosen
 	}
 	if _, err := v.client.Head(ctx, p.keys.object()); err != nil {
@@ -419,7 +419,7 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 		if p.err != nil || !p.committed() {
 			return p, p.err != nil
 		}
-		chosen := p.choose(f, p.entry.Properties)
+		chosen := p.choose(v.format, f, p.entry.Properties)
 		return p, chosen
 	})
 }

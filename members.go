@@ -59,7 +59,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 		if err != nil {
 			return blobError("look for member", ref, err)
 		}
-		m = memberOf(id, p)
+		m = v.memberOf(id, p)
 		return nil
 	})
 	return m, err
@@ -90,7 +90,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 				switch name, ok := parseRecordName(item.Name); {
 				case !ok:
 				case name.role == roleMember:
-					roster.Members = append(roster.Members, memberOf(name.id, item.Properties))
+					roster.Members = append(roster.Members, v.memberOf(name.id, item.Properties))
 				case name.role == roleStop:
 					roster.Stops = append(roster.Stops, storage.StopRequest{Plan: name.id, Requested: item.LastModified.UTC(), Version: item.ETag})
 				}
@@ -108,9 +108,9 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 }
 
 // memberOf returns the member whose record has these properties.
-func memberOf(id uuid.UUID, p blob.Properties) storage.Member {
+func (v *Vault) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
 	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: p.ETag}
-	m.Name, m.Started, m.TTL = readMemberMetadata(p.Metadata)
+	m.Name, m.Started, m.TTL = v.format.readMemberMetadata(p.Metadata)
 	return m
 }
 
@@ -166,11 +166,11 @@ func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) 
 // putRecord writes a record and returns its version. If the condition is that the record is new, it creates
 // the control container when that is missing.
 func (v *Vault) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version string, err error) {
-	body, err := r.encode()
+	body, err := v.format.encodeRecord(r)
 	if err != nil {
 		return "", err
 	}
-	metadata := func(writeID string) (map[string]string, error) { return r.listed(writeID), nil }
+	metadata := func(writeID string) (map[string]string, error) { return v.format.recordMetadata(r, writeID), nil }
 	w, err := v.put(ctx, ref, body, cond, metadata)
 	if cond == blob.IfNew && blob.Is(err, blob.AbsentContainer) {
 		v.containers.forget(ref.Container) // somebody removed it

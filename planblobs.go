@@ -175,7 +175,7 @@ func (v *Vault) readEntry(ctx context.Context, keys keys) (*workflow.Plan, error
 	if err != nil {
 		return nil, blobError("read entry", ref, err)
 	}
-	entry, err := decodeEntry(body, keys.plan)
+	entry, err := v.format.decodeEntry(body, keys.plan)
 	if err != nil {
 		return nil, blobError("read entry", ref, err)
 	}
@@ -190,7 +190,7 @@ func (v *Vault) readObject(ctx context.Context, keys keys) (*workflow.Plan, blob
 	if err != nil {
 		return nil, p, blobError("read object", ref, err)
 	}
-	object, err := decodeObject(body, keys.plan)
+	object, err := v.format.decodeObject(body, keys.plan)
 	if err != nil {
 		return nil, p, blobError("read object", ref, err)
 	}

@@ -200,7 +200,7 @@ func (v *Vault) readPart(ctx context.Context, keys keys, o workflow.Object) erro
 		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)
-	now, err := decodePart(body, kind, keys.plan, *o.Header().ID)
+	now, err := v.format.decodePart(body, kind, keys.plan, *o.Header().ID)
 	if err != nil {
 		return blobError(doing, ref, err)
 	}

@@ -82,11 +82,11 @@ func goldenName(name string) recordName {
 func TestGoldenRecords(t *testing.T) {
 	all := map[string]map[string]string{}
 	for name, r := range goldenRecords() {
-		body, err := r.encode()
+		body, err := format(nil).encodeRecord(r)
 		golden(t, name, body, err)
-		all[name] = r.listed("write-1")
+		all[name] = format(nil).recordMetadata(r, "write-1")
 
-		got, err := decodeRecord(readGolden(t, name), goldenName(name))
+		got, err := format(nil).decodeRecord(readGolden(t, name), goldenName(name))
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Errorf("%s is read as %+v, %v", name, got, err)
 		}
@@ -94,7 +94,7 @@ func TestGoldenRecords(t *testing.T) {
 	text, err := json.MarshalIndent(all, "", "  ")
 	golden(t, "recordmetadata", append(text, '\n'), err)
 
-	name, started, ttl := readMemberMetadata(all["member"])
+	name, started, ttl := format(nil).readMemberMetadata(all["member"])
 	if want := goldenRecords()["member"].data.(memberData); name != want.Name || !started.Equal(want.Started) || ttl.String() != want.TTL {
 		t.Errorf("the metadata of the member is read as %q, %v, %v", name, started, ttl)
 	}
@@ -114,10 +114,10 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		{"schema 2", `{"schema":2,"type":"member","data":["id"]}`, storage.ErrSchema},
 		{"schema 0", `{"schema":0,"type":"member","data":{"id":"` + examplePart.String() + `"}}`, storage.ErrCorrupt},
 	} {
-		_, err := decodeRecord([]byte(test.body), goldenName("member"))
+		_, err := format(nil).decodeRecord([]byte(test.body), goldenName("member"))
 		checkError(t, test.what, err, test.want)
 	}
-	_, err := decodeRecord([]byte(`{"schema":1,"type":"stop","data":{"plan":"`+examplePart.String()+`"}}`), goldenName("stop"))
+	_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"stop","data":{"plan":"`+examplePart.String()+`"}}`), goldenName("stop"))
 	checkError(t, "another plan", err, storage.ErrCorrupt)
 }
 
@@ -125,32 +125,32 @@ func FuzzDecodeRecord(f *testing.F) {
 	fuzzDocument(f, "member", "stop")
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
 		name := goldenName([]string{"member", "stop"}[which%2])
-		r, err := decodeRecord(body, name)
+		r, err := format(nil).decodeRecord(body, name)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				t.Errorf("%v", err)
 			}
 			return
 		}
-		again, err := r.encode()
+		again, err := format(nil).encodeRecord(r)
 		if err != nil {
 			t.Fatalf("what was read can't be stored: %v", err)
 		}
-		if second, err := decodeRecord(again, name); err != nil || !reflect.DeepEqual(second, r) {
+		if second, err := format(nil).decodeRecord(again, name); err != nil || !reflect.DeepEqual(second, r) {
 			t.Errorf("what was read as %+v is stored and read again as %+v, %v", r, second, err)
 		}
 	})
 }
 
 func FuzzMemberMetadata(f *testing.F) {
-	m := goldenRecords()["member"].listed("w")
+	m := format(nil).recordMetadata(goldenRecords()["member"], "w")
 	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL])
 	f.Add("2", "=?", "", "1s")
 	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s")
 	f.Fuzz(func(t *testing.T, version, name, started, ttl string) {
 		m := map[string]string{metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl}
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
-		text, at, limit := readMemberMetadata(m)
+		text, at, limit := format(nil).readMemberMetadata(m)
 		if limit < 0 || version != "1" && (text != "" || !at.IsZero()) {
 			t.Errorf("%q is read as %q, %v, %v", m, text, at, limit)
 		}

@@ -31,7 +31,7 @@ func (v *Vault) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Pl
 	if err != nil {
 		return nil, "", blobError("read object", ref, err)
 	}
-	if plan, err = decodeObject(body, keys.plan); err != nil {
+	if plan, err = v.format.decodeObject(body, keys.plan); err != nil {
 		return nil, "", blobError("read object", ref, err) // newer code may have written it
 	}
 	w, err := v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
@@ -71,7 +71,7 @@ func (v *Vault) rebuildObject(ctx context.Context, entry *workflow.Plan, d diagn
 	if err != nil {
 		return err
 	}
-	body, err := encodeObject(plan)
+	body, err := v.format.encodeObject(plan)
 	if err != nil {
 		return err
 	}
@@ -112,13 +112,13 @@ func (v *Vault) restoreEntry(ctx context.Context, keys keys) (did string, err er
 	if !plan.State.Status.Final() {
 		plan.State.Status = workflow.Running
 	}
-	body, err := encodeEntry(plan)
+	body, err := v.format.encodeEntry(plan)
 	if err != nil {
 		return "", err
 	}
 	ref := keys.entry()
 	entry, err := v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return planMetadata(plan, typeEntry, writeID)
+		return v.format.planMetadata(plan, typeEntry, writeID)
 	})
 	if err != nil {
 		return "", blobError("rewrite entry", ref, err)
@@ -209,11 +209,11 @@ func (v *Vault) rewriteParts(ctx context.Context, d diagnosis, lost []workflow.O
 	err := v.parallel(len(lost), func(i int) error {
 		o := lost[i]
 		ref := d.keys.part(o)
-		body, err := encodePart(o)
+		body, err := v.format.encodePart(o)
 		if err != nil {
 			return err
 		}
-		_, err = v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return partMetadata(o, writeID) })
+		_, err = v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return v.format.partMetadata(o, writeID) })
 		return blobError("rewrite "+o.Kind().String(), ref, err)
 	})
 	if err == nil && blobStatusOf(d.entry) == notStarted {

@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,9 +21,18 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// schema is the version of the stored form. Any change is a new version, even an addition, because a program
-// that does not know a field would drop it at the next update.
-const schema = 1
+// format is the stored form: the upgrades from each schema to the next, the first one from schema 1. A vault
+// writes the last schema, and reads all of them.
+//
+// A new member of a document needs no new schema if older code may ignore it, because older code keeps it. Any
+// other change does, with an upgrade. See docs/upgrade.md.
+type format []upgrade
+
+// upgrade turns the data of a document into that of the next schema.
+type upgrade func(docType string, data []byte) ([]byte, error)
+
+// schema is the version of the form that is written.
+func (f format) schema() int { return len(f) + 1 }
 
 // The types of the documents about a plan, and of records. All other types are kinds of objects.
 const (
@@ -33,59 +43,60 @@ const (
 )
 
 // encodeEntry returns the document with a plan's own fields and the IDs of its children.
-func encodeEntry(p *workflow.Plan) ([]byte, error) {
-	return encode(typeEntry, planKind.withoutChildren(p))
+func (f format) encodeEntry(p *workflow.Plan) ([]byte, error) {
+	return f.encode(typeEntry, planKind.withoutChildren(p))
 }
 
 // encodePart returns the document with a sub-object's own fields and the IDs of its children.
-func encodePart(o workflow.Object) ([]byte, error) {
-	return encode(o.Kind().String(), kindOf(o).withoutChildren(o))
+func (f format) encodePart(o workflow.Object) ([]byte, error) {
+	return f.encode(o.Kind().String(), kindOf(o).withoutChildren(o))
 }
 
 // encodeOwn returns the document with an object's own fields. For a plan it is the entry.
-func encodeOwn(o workflow.Object) ([]byte, error) {
+func (f format) encodeOwn(o workflow.Object) ([]byte, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
-		return encodeEntry(plan)
+		return f.encodeEntry(plan)
 	}
-	return encodePart(o)
+	return f.encodePart(o)
 }
 
 // encodeObject returns the document with the whole plan.
-func encodeObject(p *workflow.Plan) ([]byte, error) {
+func (f format) encodeObject(p *workflow.Plan) ([]byte, error) {
 	whole := *p
 	whole.State.ETag = "" // it is the entry's
-	return encode(typeObject, &whole)
+	return f.encode(typeObject, &whole)
 }
 
 // encode returns a document such as {"schema":1,"type":"entry","data":{…}}, the form of every blob that has
 // content. Own fields are written without an ETag, which is not known yet.
-func encode(docType string, o workflow.Object) ([]byte, error) {
+func (f format) encode(docType string, o workflow.Object) ([]byte, error) {
 	if docType != typeObject {
 		o.Header().State.ETag = "" // o is a copy
 	}
-	data, err := workflow.Marshal(o)
-	return document(docType, data), err
+	body, err := workflow.AppendJSON(f.head(docType), o)
+	return append(body, '}'), err
 }
 
-func document(docType string, data []byte) []byte {
-	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":%s}`, schema, docType, data)
+// head is the beginning of a document. Its data and a brace follow.
+func (f format) head(docType string) []byte {
+	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":`, f.schema(), docType)
 }
 
 // checkSchema returns an error unless this code knows a schema.
-func checkSchema(version int) error {
+func (f format) checkSchema(version int) error {
 	switch {
-	case version == schema:
-		return nil
-	case version > schema:
-		return fmt.Errorf("%w: it has schema %d, but this program knows only %d: update the program", storage.ErrSchema, version, schema)
-	default:
+	case version > f.schema():
+		return fmt.Errorf("%w: it has schema %d, but this program knows only %d: update the program", storage.ErrSchema, version, f.schema())
+	case version < 1:
 		return fmt.Errorf("%w: there is no schema %d", storage.ErrCorrupt, version)
 	}
+	return nil
 }
 
 // decode decodes a document into o, which must have the given ID and plan.
-func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
-	if err := decodeDocument(body, docType, o); err != nil {
+func (f format) decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
+	read := func(data []byte) error { return workflow.Unmarshal(data, o) }
+	if err := f.decodeDocument(body, docType, read); err != nil {
 		return err
 	}
 	if h := o.Header(); *h.ID != id || *h.PlanID != plan {
@@ -97,25 +108,38 @@ func decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) 
 	return nil
 }
 
-// decodeDocument decodes a document into data, which is a pointer.
-func decodeDocument(body []byte, docType string, data any) error {
-	d := struct {
+// decodeDocument decodes a document whose data read decodes. It may call read twice.
+func (f format) decodeDocument(body []byte, docType string, read func(data []byte) error) error {
+	if data, ok := bytes.CutPrefix(body, f.head(docType)); ok && len(data) > 0 && read(data[:len(data)-1]) == nil && data[len(data)-1] == '}' {
+		return nil
+	}
+	// It has an older schema, or a newer one, or another spelling, or it is damaged.
+	var d struct {
 		Schema int
 		Type   string
-		Data   any // decoded with the rest: keeping it raw first would scan it twice more
-	}{Data: data}
+		Data   json.RawMessage
+	}
 	if err := json.Unmarshal(body, &d); err != nil {
 		var v struct{ Schema int } // the one field whose form is the same in every schema
-		if json.Unmarshal(body, &v) == nil && v.Schema > schema {
-			return checkSchema(v.Schema)
+		if json.Unmarshal(body, &v) == nil && v.Schema > f.schema() {
+			return f.checkSchema(v.Schema)
 		}
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
-	if err := checkSchema(d.Schema); err != nil {
+	if err := f.checkSchema(d.Schema); err != nil {
 		return err
 	}
 	if d.Type != docType {
 		return fmt.Errorf("%w: it has type %q, not %q", storage.ErrCorrupt, d.Type, docType)
+	}
+	data, err := []byte(d.Data), error(nil)
+	for _, next := range f[d.Schema-1:] {
+		if data, err = next(docType, data); err != nil {
+			return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
+		}
+	}
+	if err := read(data); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	return nil
 }
@@ -128,19 +152,19 @@ func validateWhole(o workflow.Object) error {
 	return nil
 }
 
-func decodeEntry(body []byte, id uuid.UUID) (*workflow.Plan, error) {
+func (f format) decodeEntry(body []byte, id uuid.UUID) (*workflow.Plan, error) {
 	p := new(workflow.Plan)
-	return p, decode(body, typeEntry, p, id, id)
+	return p, f.decode(body, typeEntry, p, id, id)
 }
 
-func decodeObject(body []byte, id uuid.UUID) (*workflow.Plan, error) {
+func (f format) decodeObject(body []byte, id uuid.UUID) (*workflow.Plan, error) {
 	p := new(workflow.Plan)
-	return p, decode(body, typeObject, p, id, id)
+	return p, f.decode(body, typeObject, p, id, id)
 }
 
-func decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error) {
+func (f format) decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error) {
 	o := k.empty()
-	return o, decode(body, k.of.String(), o, plan, id)
+	return o, f.decode(body, k.of.String(), o, plan, id)
 }
 
 // record is a document in the control container.
@@ -178,30 +202,30 @@ func memberRecord(m storage.Member) record {
 
 func stopRecord(plan uuid.UUID) record { return record{docType: typeStop, data: stopData{plan}} }
 
-func (r record) encode() ([]byte, error) {
+func (f format) encodeRecord(r record) ([]byte, error) {
 	data, err := json.Marshal(r.data)
-	return document(r.docType, data), err
+	return append(append(f.head(r.docType), data...), '}'), err
 }
 
-// listed is the metadata of the record, which a listing shows.
-func (r record) listed(writeID string) map[string]string {
-	m := map[string]string{metaSchema: strconv.Itoa(schema), blob.WriteID: writeID}
+// recordMetadata is what a listing shows of a record.
+func (f format) recordMetadata(r record, writeID string) map[string]string {
+	m := map[string]string{metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
 	maps.Copy(m, r.metadata)
 	return m
 }
 
 // decodeRecord decodes the record with a name.
-func decodeRecord(body []byte, name recordName) (record, error) {
+func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 	if name.role == roleStop {
 		var d stopData
-		err := decodeDocument(body, typeStop, &d)
+		err := f.decodeDocument(body, typeStop, func(data []byte) error { return json.Unmarshal(data, &d) })
 		if err == nil && d.Plan != name.id {
 			err = fmt.Errorf("%w: it is about plan %s", storage.ErrCorrupt, d.Plan)
 		}
 		return stopRecord(d.Plan), err
 	}
 	var d memberData
-	err := decodeDocument(body, typeMember, &d)
+	err := f.decodeDocument(body, typeMember, func(data []byte) error { return json.Unmarshal(data, &d) })
 	if err == nil && d.ID != name.id {
 		err = fmt.Errorf("%w: it is about member %s", storage.ErrCorrupt, d.ID)
 	}
@@ -236,9 +260,9 @@ const (
 
 // readMemberMetadata reads what it can of the metadata of a member's record. The TTL is read in any schema,
 // because others judge by it.
-func readMemberMetadata(m map[string]string) (name string, started time.Time, ttl time.Duration) {
+func (f format) readMemberMetadata(m map[string]string) (name string, started time.Time, ttl time.Duration) {
 	ttl, _ = parseTTL(m[metaTTL])
-	if m[metaSchema] != strconv.Itoa(schema) {
+	if version, err := strconv.Atoi(m[metaSchema]); err != nil || f.checkSchema(version) != nil {
 		return "", time.Time{}, ttl
 	}
 	started, _ = time.Parse(time.RFC3339Nano, m[metaStarted])
@@ -262,7 +286,7 @@ func parseTTL(text string) (time.Duration, error) {
 }
 
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject).
-func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
+func (f format) planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(p.State)
 	if err != nil {
 		return nil, err
@@ -272,7 +296,7 @@ func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string,
 		metaSubmitTime: p.SubmitTime.UTC().Format(time.RFC3339Nano),
 		metaState:      state,
 		metaPlanType:   docType,
-		metaSchema:     strconv.Itoa(schema),
+		metaSchema:     strconv.Itoa(f.schema()),
 		blob.WriteID:   writeID,
 	}
 	if p.GroupID != uuid.Nil {
@@ -309,20 +333,20 @@ func planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string,
 }
 
 // ownMetadata is what a listing shows of the blob with an object's own fields.
-func ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
+func (f format) ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
-		return planMetadata(plan, typeEntry, writeID)
+		return f.planMetadata(plan, typeEntry, writeID)
 	}
-	return partMetadata(o, writeID)
+	return f.partMetadata(o, writeID)
 }
 
 // partMetadata is what a listing shows of a sub-object.
-func partMetadata(o workflow.Object, writeID string) (map[string]string, error) {
+func (f format) partMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(*o.Header().State)
 	if err != nil {
 		return nil, err
 	}
-	m := map[string]string{metaState: state, metaSchema: strconv.Itoa(schema), blob.WriteID: writeID}
+	m := map[string]string{metaState: state, metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
 	if a, ok := o.(*workflow.Action); ok {
 		m[metaAttempts] = strconv.Itoa(len(a.Attempts))
 	}
@@ -330,14 +354,14 @@ func partMetadata(o workflow.Object, writeID string) (map[string]string, error) 
 }
 
 func stateMetadata(s workflow.State) (string, error) {
-	s.ETag = ""
-	text, err := json.Marshal(s)
+	// Without the version, which is the blob's, and without what this code does not know, which may be long.
+	text, err := workflow.State{Status: s.Status, Start: s.Start, End: s.End}.MarshalJSON()
 	return string(text), err
 }
 
 // parseMetadata parses the metadata of a plan's entry or object. It returns the names of fields that were
 // cut, which are also cut in the result.
-func parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
+func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage.ListResult, cut []string, err error) {
 	bad := func(name string, err error) error {
 		return fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, name, m[name], err)
 	}
@@ -345,7 +369,7 @@ func parseMetadata(m map[string]string, id uuid.UUID, docType string) (r storage
 	if err != nil {
 		return r, nil, bad(metaSchema, err)
 	}
-	if err := checkSchema(version); err != nil {
+	if err := f.checkSchema(version); err != nil {
 		return r, nil, err
 	}
 	if m[metaPlanType] != docType {

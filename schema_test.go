@@ -129,7 +129,7 @@ func TestGoldenPlanSetsEveryField(t *testing.T) {
 	}
 	for name, ok := range set {
 		if !ok {
-			t.Errorf("%s is nowhere set: set it, and write the golden files of a new schema", name)
+			t.Errorf("%s is nowhere set: set it, and write the golden files again", name)
 		}
 	}
 }
@@ -138,12 +138,12 @@ func TestGoldenDocuments(t *testing.T) {
 	plan := goldenPlan()
 	before := goldenPlan()
 	parts := goldenParts(plan)
-	entry, err := encodeEntry(plan)
+	entry, err := format(nil).encodeEntry(plan)
 	golden(t, "entry", entry, err)
-	object, err := encodeObject(plan)
+	object, err := format(nil).encodeObject(plan)
 	golden(t, "object", object, err)
 	for kind, o := range parts {
-		body, err := encodePart(o)
+		body, err := format(nil).encodePart(o)
 		golden(t, strings.ToLower(kind.String()), body, err)
 	}
 	if len(parts) != len(kinds) {
@@ -162,17 +162,17 @@ func TestGoldenMetadata(t *testing.T) {
 		all[name] = m
 		err = errors.Join(err, e)
 	}
-	m, e := planMetadata(plan, typeEntry, "write-1")
+	m, e := format(nil).planMetadata(plan, typeEntry, "write-1")
 	note("entry", m, e)
-	m, e = planMetadata(plan, typeObject, "write-2")
+	m, e = format(nil).planMetadata(plan, typeObject, "write-2")
 	note("object", m, e)
 	for kind, o := range goldenParts(plan) {
-		m, e := partMetadata(o, "write-3")
+		m, e := format(nil).partMetadata(o, "write-3")
 		note(kind.String(), m, e)
 	}
 	plan.Owner, plan.Epoch = uuid.Nil, 0
 	plan.GroupID, plan.Name, plan.Descr = uuid.Nil, strings.Repeat("name ", 2000), strings.Repeat("описание ", 2000)
-	m, e = planMetadata(plan, typeEntry, "write-4")
+	m, e = format(nil).planMetadata(plan, typeEntry, "write-4")
 	note("cut entry", m, e)
 	text, marshalErr := json.MarshalIndent(all, "", "  ")
 	golden(t, "metadata", append(text, '\n'), errors.Join(err, marshalErr))
@@ -202,7 +202,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	plan := goldenPlan()
 	reg := plantest.Register()
 
-	object, err := decodeObject(readGolden(t, "object"), plan.ID)
+	object, err := format(nil).decodeObject(readGolden(t, "object"), plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		t.Errorf("the object is read as\n%s\nnot\n%s", asJSON(t, object), asJSON(t, want))
 	}
 
-	entry, err := decodeEntry(readGolden(t, "entry"), plan.ID)
+	entry, err := format(nil).decodeEntry(readGolden(t, "entry"), plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	}
 
 	for kind, o := range goldenParts(plan) {
-		part, err := decodePart(readGolden(t, strings.ToLower(kind.String())), kindOf(o), plan.ID, *o.Header().ID)
+		part, err := format(nil).decodePart(readGolden(t, strings.ToLower(kind.String())), kindOf(o), plan.ID, *o.Header().ID)
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
@@ -248,7 +248,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, docType := range []string{typeEntry, typeObject} {
-		r, cut, err := parseMetadata(all[docType], plan.ID, docType)
+		r, cut, err := format(nil).parseMetadata(all[docType], plan.ID, docType)
 		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
 		want.State.ETag = ""
 		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
@@ -279,15 +279,15 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 			t.Errorf("%s is read with the error %v as\n%s\nnot\n%s", what, err, asJSON(t, got), asJSON(t, want))
 		}
 	}
-	object, err := decodeObject(readGolden(t, "older/object"), want.ID)
+	object, err := format(nil).decodeObject(readGolden(t, "older/object"), want.ID)
 	if err == nil {
 		err = driver.Bind(object, plantest.Register())
 	}
 	same("the object", object, want, err)
-	entry, err := decodeEntry(readGolden(t, "older/entry"), want.ID)
+	entry, err := format(nil).decodeEntry(readGolden(t, "older/entry"), want.ID)
 	same("the entry", entry, planKind.withoutChildren(want), err)
 	for kind, o := range goldenParts(want) {
-		part, err := decodePart(readGolden(t, "older/"+strings.ToLower(kind.String())), kindOf(o), want.ID, *o.Header().ID)
+		part, err := format(nil).decodePart(readGolden(t, "older/"+strings.ToLower(kind.String())), kindOf(o), want.ID, *o.Header().ID)
 		alone := kindOf(o).withoutChildren(o)
 		alone.Header().State.ETag = ""
 		same(kind.String(), part, alone, err)
@@ -324,12 +324,12 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 	plan := goldenPlan()
 	other := idAt(time.UnixMilli(1), 1)
 	readers := map[string]func(body []byte) error{
-		"entry":  func(body []byte) error { _, err := decodeEntry(body, plan.ID); return err },
-		"object": func(body []byte) error { _, err := decodeObject(body, plan.ID); return err },
+		"entry":  func(body []byte) error { _, err := format(nil).decodeEntry(body, plan.ID); return err },
+		"object": func(body []byte) error { _, err := format(nil).decodeObject(body, plan.ID); return err },
 	}
 	for kind, o := range goldenParts(plan) {
 		readers[strings.ToLower(kind.String())] = func(body []byte) error {
-			_, err := decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
+			_, err := format(nil).decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
 			return err
 		}
 	}
@@ -420,7 +420,7 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 func TestNewerSchemasMayHaveAnyForm(t *testing.T) {
 	id := goldenPlan().ID
 	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":3}`, `{"schema":2,"data":null}`} {
-		_, err := decodeEntry([]byte(body), id)
+		_, err := format(nil).decodeEntry([]byte(body), id)
 		checkError(t, body, err, storage.ErrSchema)
 	}
 }
@@ -450,9 +450,9 @@ func TestObjectsThatMakeNoSense(t *testing.T) {
 	} {
 		p := goldenPlan()
 		test.change(p)
-		body, err := encodeObject(p)
+		body, err := format(nil).encodeObject(p)
 		must(t, err)
-		_, err = decodeObject(body, p.ID)
+		_, err = format(nil).decodeObject(body, p.ID)
 		checkError(t, test.what, err, storage.ErrCorrupt)
 	}
 }
@@ -765,7 +765,7 @@ func textOf(alphabet string, size int) string {
 // checkPlanMetadata checks a plan's metadata against the service's limit and the plan.
 func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	t.Helper()
-	m, err := planMetadata(plan, typeObject, strings.Repeat("f", 36))
+	m, err := format(nil).planMetadata(plan, typeObject, strings.Repeat("f", 36))
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -779,7 +779,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	if size > blob.MaxMetadata {
 		t.Errorf("%s: the metadata has %d bytes", what, size)
 	}
-	r, cut, err := parseMetadata(m, plan.ID, typeObject)
+	r, cut, err := format(nil).parseMetadata(m, plan.ID, typeObject)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -842,17 +842,17 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		{"bad name", metaName, "=?utf-8?b?YQ==", storage.ErrCorrupt},
 		{"bad descr", metaDescr, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 	} {
-		m, err := planMetadata(plan, typeObject, "w")
+		m, err := format(nil).planMetadata(plan, typeObject, "w")
 		must(t, err)
 		m[test.name] = test.value
-		_, _, err = parseMetadata(m, plan.ID, typeObject)
+		_, _, err = format(nil).parseMetadata(m, plan.ID, typeObject)
 		checkError(t, test.what, err, test.want)
 	}
 }
 
 func TestPartMetadataCountsAttempts(t *testing.T) {
 	for kind, o := range goldenParts(goldenPlan()) {
-		m, err := partMetadata(o, "w")
+		m, err := format(nil).partMetadata(o, "w")
 		must(t, err)
 		if got, ok := m[metaAttempts]; ok != (kind == workflow.KindAction) || ok && got != "2" {
 			t.Errorf("%s has %q attempts, %v", kind, got, ok)
@@ -933,7 +933,7 @@ func TestBindGivesPluginsTheirTypes(t *testing.T) {
 
 // TestBindFindsEveryAction binds actions in every place of a plan.
 func TestBindFindsEveryAction(t *testing.T) {
-	object, err := decodeObject(readGolden(t, "object"), goldenPlan().ID)
+	object, err := format(nil).decodeObject(readGolden(t, "object"), goldenPlan().ID)
 	must(t, err)
 	must(t, driver.Bind(object, plantest.Register()))
 	n := 0
@@ -965,22 +965,22 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 		if rand.New(rand.NewPCG(seed, 1)).IntN(2) == 0 {
 			plantest.Finish(p)
 		}
-		body, err := encodeObject(p)
+		body, err := format(nil).encodeObject(p)
 		must(t, err)
-		got, err := decodeObject(body, p.ID)
+		got, err := format(nil).decodeObject(body, p.ID)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for o := range workflow.Walk(got) {
 			var now workflow.Object
 			if o.Kind() == workflow.KindPlan {
-				body, err = encodeEntry(p)
+				body, err = format(nil).encodeEntry(p)
 				must(t, err)
-				now, err = decodeEntry(body, p.ID)
+				now, err = format(nil).decodeEntry(body, p.ID)
 			} else {
-				body, err = encodePart(o)
+				body, err = format(nil).encodePart(o)
 				must(t, err)
-				now, err = decodePart(body, kindOf(o), p.ID, *o.Header().ID)
+				now, err = format(nil).decodePart(body, kindOf(o), p.ID, *o.Header().ID)
 			}
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -1051,7 +1051,7 @@ func FuzzDecodeText(f *testing.F) {
 func FuzzListed(f *testing.F) {
 	plan := goldenPlan()
 	for _, docType := range []string{typeEntry, typeObject} {
-		m, err := planMetadata(plan, docType, "w")
+		m, err := format(nil).planMetadata(plan, docType, "w")
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -1066,7 +1066,7 @@ func FuzzListed(f *testing.F) {
 			metaOwner: owner, metaEpoch: epoch,
 		}
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
-		r, _, err := parseMetadata(m, plan.ID, typeEntry)
+		r, _, err := format(nil).parseMetadata(m, plan.ID, typeEntry)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				t.Errorf("%v", err)
@@ -1124,20 +1124,20 @@ func FuzzDecodeEntry(f *testing.F) {
 	fuzzDocument(f, "entry")
 	id := goldenPlan().ID
 	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
-		p, err := decodeEntry(body, id)
+		p, err := format(nil).decodeEntry(body, id)
 		if err == nil && p.ID != id {
 			t.Errorf("the entry is of %s", p.ID)
 		}
 		// Versions of the object itself are not stored with it.
 		p.State.ETag = ""
 		checkDecoded(t, p, err, func() (workflow.Object, error) {
-			body, err := encodeEntry(p)
+			body, err := format(nil).encodeEntry(p)
 			if err != nil {
 				return nil, err
 			}
 			stripped := planKind.withoutChildren(p).(*workflow.Plan)
 			*p = *stripped
-			return decodeEntry(body, id)
+			return format(nil).decodeEntry(body, id)
 		})
 	})
 }
@@ -1146,7 +1146,7 @@ func FuzzDecodeObject(f *testing.F) {
 	fuzzDocument(f, "object")
 	id := goldenPlan().ID
 	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
-		p, err := decodeObject(body, id)
+		p, err := format(nil).decodeObject(body, id)
 		if err == nil {
 			if err := workflow.Validate(p, driver.HasIDs); err != nil || p.ID != id {
 				t.Errorf("a plan that makes no sense was read: %v", err)
@@ -1154,11 +1154,11 @@ func FuzzDecodeObject(f *testing.F) {
 		}
 		p.State.ETag = ""
 		checkDecoded(t, p, err, func() (workflow.Object, error) {
-			body, err := encodeObject(p)
+			body, err := format(nil).encodeObject(p)
 			if err != nil {
 				return nil, err
 			}
-			return decodeObject(body, id)
+			return format(nil).decodeObject(body, id)
 		})
 	})
 }
@@ -1174,7 +1174,7 @@ func FuzzDecodePart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
 		row := kinds[int(which)%len(kinds)]
 		id := *parts[row.of].Header().ID
-		o, err := decodePart(body, row, plan.ID, id)
+		o, err := format(nil).decodePart(body, row, plan.ID, id)
 		if err == nil {
 			if h := o.Header(); *h.ID != id || *h.PlanID != plan.ID || o.Kind() != row.of {
 				t.Errorf("%s %s of plan %s was read", o.Kind(), *h.ID, *h.PlanID)
@@ -1182,14 +1182,14 @@ func FuzzDecodePart(f *testing.F) {
 		}
 		o.Header().State.ETag = ""
 		checkDecoded(t, o, err, func() (workflow.Object, error) {
-			body, err := encodePart(o)
+			body, err := format(nil).encodePart(o)
 			if err != nil {
 				return nil, err
 			}
 			row.copyOwnFields(o, row.withoutChildren(o)) // keeps the children: compare them as they are stored
 			o2 := row.withoutChildren(o)
 			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(o2).Elem())
-			return decodePart(body, row, plan.ID, id)
+			return format(nil).decodePart(body, row, plan.ID, id)
 		})
 	})
 }

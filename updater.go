@@ -92,7 +92,7 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 // updatePart writes the blob of a sub-object, and sets its new version.
 func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
-	body, err := encodeOwn(o)
+	body, err := v.format.encodeOwn(o)
 	if err := checkBody(o, false, body, err); err != nil {
 		return err
 	}
@@ -113,13 +113,13 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 	keys := v.prefix.plan(plan.ID)
 	final := plan.State.Status.Final()
-	entry, err := encodeEntry(plan)
+	entry, err := v.format.encodeEntry(plan)
 	if err := checkBody(plan, false, entry, err); err != nil {
 		return err
 	}
 	var object []byte
 	if final {
-		object, err = encodeObject(plan)
+		object, err = v.format.encodeObject(plan)
 		if err := checkBody(plan, true, object, err); err != nil {
 			return err
 		}

@@ -52,14 +52,14 @@ func settled(err error) bool {
 // putOwn writes the blob with an object's own fields: the entry of a plan, or a sub-object.
 func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
 	ref := v.prefix.plan(*o.Header().PlanID).of(o)
-	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return ownMetadata(o, writeID) })
+	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return v.format.ownMetadata(o, writeID) })
 	return w, blobError("update "+o.Kind().String(), ref, err)
 }
 
 // putObject overwrites the object of a plan, and returns its ETag.
 func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
 	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
-		return planMetadata(plan, typeObject, writeID)
+		return v.format.planMetadata(plan, typeObject, writeID)
 	})
 	return w.etag, err
 }

@@ -202,7 +202,7 @@ var mutants = []mutant{
 	{"parallel: continues after a failure", "azblob.go", "for !failed.Load() {", "for {", "TestFailuresEnd"},
 	{"check: strays in directories are ignored", "days.go", "case slices.Contains(dirs, name):", "case slices.Contains(dirs, name) || strings.HasSuffix(name, \"/\"):", "TestStrays"},
 	{"prefix: days of another prefix", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
-	{"schema: a newer schema is read", "schema.go", "case version > schema:", "case version > schema+5:", "TestReadDamage"},
+	{"schema: a newer schema is read", "schema.go", "case version > f.schema():", "case version > f.schema()+5:", "TestReadDamage"},
 	// Evidence, and what is concluded from it.
 	{"evidence: one 404 is enough for Recovery", "diagnosis.go", "if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {", "if err := v.confirmGone(ctx, d.keys); err != nil {", "TestRecoveryBelieves"},
 	{"evidence: one 404 is enough for Delete", "planblobs.go", "\terr = v.confirmGone(ctx, keys, ref)\n", "\terr = nil\n", "TestDeleteBelieves"},
