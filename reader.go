@@ -83,7 +83,8 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		}
 	}
 	if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {
-		return object, join(object, entry)
+		join(object, entry) // the sub-objects were validated with the object
+		return object, validated(workflow.ValidateOwn(object, driver.HasIDs))
 	}
 	return v.assemble(ctx, entry, object)
 }
@@ -115,7 +116,8 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 	if err != nil {
 		return nil, err
 	}
-	return object, join(object, entry)
+	join(object, entry)
+	return object, validated(workflow.Validate(object, driver.HasIDs))
 }
 
 // partLost is the error of a plan that lacks a sub-object. A Delete removes the object first, so a plan that
@@ -130,7 +132,7 @@ func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
 // join adds the plan's own fields, which the entry has, to an object whose sub-objects are up to date, and
 // sets all versions. Before that, each State.ETag is the ETag of a blob that was read, or the version that
 // the object has of a sub-object.
-func join(object, entry *workflow.Plan) error {
+func join(object, entry *workflow.Plan) {
 	objectETag := object.State.ETag
 	planKind.copyOwnFields(object, entry)
 	for o, parent := range workflow.Walk(object) {
@@ -142,7 +144,6 @@ func join(object, entry *workflow.Plan) error {
 			state.ETag = driver.Version(etag, o)
 		}
 	}
-	return validateWhole(object)
 }
 
 // listPrice is the price of a page of a listing in reads, by the service's billing classes: $0.055 and

@@ -103,7 +103,7 @@ func (f format) decode(body []byte, docType string, o workflow.Object, plan, id 
 		return fmt.Errorf("%w: it is %s of plan %s, not %s of plan %s", storage.ErrCorrupt, *h.ID, *h.PlanID, id, plan)
 	}
 	if docType == typeObject {
-		return validateWhole(o)
+		return validated(workflow.Validate(o, driver.HasIDs))
 	}
 	return nil
 }
@@ -144,9 +144,9 @@ func (f format) decodeDocument(body []byte, docType string, read func(data []byt
 	return nil
 }
 
-// validateWhole returns an error unless a plan that was read is valid as a whole.
-func validateWhole(o workflow.Object) error {
-	if err := workflow.Validate(o, driver.HasIDs); err != nil {
+// validated returns the error for a plan that was read, from that of its validation.
+func validated(err error) error {
+	if err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 	}
 	return nil

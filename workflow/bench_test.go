@@ -11,9 +11,13 @@ import (
 func benchPlan() *workflow.Plan {
 	p := plantest.Sized(1, 20, 3)
 	plantest.Finish(p)
-	for o := range workflow.Walk(p) {
+	p.ID = workflow.NewV7()
+	for o, parent := range workflow.Walk(p) {
 		h := o.Header()
-		*h.ID, *h.PlanID, h.State.ETag = workflow.NewV7(), p.ID, "0x8DE49A7C5A1C800@Completed"
+		h.State.ETag = "0x8DE49A7C5A1C800@Completed"
+		if parent != nil {
+			*h.ID, *h.PlanID = workflow.NewV7(), p.ID
+		}
 	}
 	return p
 }

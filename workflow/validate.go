@@ -1,8 +1,10 @@
 package workflow
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -35,96 +37,143 @@ type Rule func(o Object, bad func(field, problem string))
 // they must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules
 // to each object too.
 func Validate(o Object, rules ...Rule) error {
-	v := newValidator(o, rules)
-	visit(nil, o, nil, func(at *place, o, _ Object) bool {
-		if v.header(at, o) {
-			v.fields(at, o)
+	v := newValidator(o, true, rules)
+	v.do = func(o, _ Object) bool {
+		if v.header(o) {
+			v.fields(o)
 		}
 		return true
-	})
+	}
+	v.walk(o)
 	return errors.Join(v.errs...)
 }
 
 // ValidateOwn is Validate for an object's own fields, which an update stores. Of its children it reads only
 // ID and PlanID, which must be set, so other goroutines may work on them.
 func ValidateOwn(o Object, rules ...Rule) error {
-	v := newValidator(o, rules)
-	if v.header(nil, o) {
-		v.fields(nil, o)
-	}
-	o.children(func(field string, index int, child Object) bool {
-		at := &place{nil, field, index}
-		if v.header(at, child) {
-			h := child.Header()
-			v.set(at, "ID", *h.ID)
-			v.set(at, "PlanID", *h.PlanID)
+	v := newValidator(o, false, rules)
+	v.do = func(o, parent Object) bool {
+		switch ok := v.header(o); {
+		case ok && parent == nil:
+			v.fields(o)
+		case ok:
+			h := o.Header()
+			v.set("ID", *h.ID)
+			v.set("PlanID", *h.PlanID)
 		}
 		return true
-	})
+	}
+	v.walkOwn(o)
 	return errors.Join(v.errs...)
 }
 
-func newValidator(o Object, rules []Rule) *validator {
-	return &validator{rules: rules, planID: *o.Header().PlanID, seen: map[uuid.UUID]string{}, objects: map[Object]*place{}}
-}
-
+// validator validates the objects that it walks over. It makes paths and keeps objects only if it must, because
+// most plans are valid.
 type validator struct {
+	*walker
+	root   Object
 	rules  []Rule
 	planID uuid.UUID
-	seen   map[uuid.UUID]string
-	// objects has the place of each object, to find one that stands in two places. New plans have no IDs yet.
-	objects map[Object]*place
+	// seen and objects find IDs and objects that stand in two places. New plans have no IDs yet. Both are nil if
+	// no ID can be there twice.
+	seen    map[uuid.UUID]bool
+	objects map[Object]bool
+	report  func(field, problem string) // for the rules
 	errs    []error
 }
 
-// bad adds a problem with a field of the object at a place.
-func (v *validator) bad(at *place, field, problem string, args ...any) {
-	v.errs = append(v.errs, &FieldError{at.field(field), fmt.Sprintf(problem, args...)})
+func newValidator(o Object, whole bool, rules []Rule) *validator {
+	v := &validator{walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID}
+	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
+	if ids := idsOf(o, whole); ids[0] == uuid.Nil || len(slices.Compact(ids)) < len(ids) {
+		v.seen, v.objects = make(map[uuid.UUID]bool, len(ids)), make(map[Object]bool, len(ids))
+	}
+	return v
 }
 
-func (v *validator) set(at *place, field string, id uuid.UUID) {
+// idsOf returns the IDs of the objects to validate, sorted. Objects whose IDs differ differ too.
+func idsOf(o Object, whole bool) []uuid.UUID {
+	ids := make([]uuid.UUID, 0, 8)
+	w := newWalker(func(o, _ Object) bool {
+		var id uuid.UUID
+		if o != nil {
+			id = *o.Header().ID
+		}
+		ids = append(ids, id)
+		return true
+	})
+	if whole {
+		w.walk(o)
+	} else {
+		w.walkOwn(o)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return ids
+}
+
+// bad adds a problem with a field of the present object.
+func (v *validator) bad(field, problem string, args ...any) {
+	v.errs = append(v.errs, &FieldError{v.path(field), fmt.Sprintf(problem, args...)})
+}
+
+// first returns the path to a field of the first object that is.
+func (v *validator) first(field string, is func(o Object) bool) (path string) {
+	w := newWalker(nil)
+	w.do = func(o, _ Object) bool {
+		found := o != nil && is(o)
+		if found {
+			path = w.path(field)
+		}
+		return !found
+	}
+	w.walk(v.root)
+	return path
+}
+
+func (v *validator) set(field string, id uuid.UUID) {
 	if id == uuid.Nil {
-		v.bad(at, field, "is nil")
+		v.bad(field, "is nil")
 	}
 }
 
 // header checks the identity of an object: that it is not nil or repeated, its ID and its PlanID. It returns
 // false if there is nothing more to check.
-func (v *validator) header(at *place, o Object) bool {
-	if o == nil {
-		v.errs = append(v.errs, &FieldError{at.String(), "is nil"})
+func (v *validator) header(o Object) bool {
+	switch {
+	case o == nil:
+		v.bad("", "is nil")
 		return false
-	}
-	if first, repeated := v.objects[o]; repeated {
-		v.errs = append(v.errs, &FieldError{at.String(), "is the same object as " + first.String()})
+	case v.objects[o]:
+		v.bad("", "is the same object as %s", v.first("", func(other Object) bool { return other == o }))
 		return false
+	case v.objects != nil:
+		v.objects[o] = true
 	}
-	v.objects[o] = at
 
 	h := o.Header()
-	if *h.ID != uuid.Nil {
-		if !IsV7(*h.ID) {
-			v.bad(at, "ID", "%s is not a UUIDv7", *h.ID)
+	if id := *h.ID; id != uuid.Nil {
+		if !IsV7(id) {
+			v.bad("ID", "%s is not a UUIDv7", id)
 		}
-		if first, repeated := v.seen[*h.ID]; repeated {
-			v.bad(at, "ID", "%s is the ID of %s already", *h.ID, first)
-		} else {
-			v.seen[*h.ID] = at.field("ID")
+		if v.seen[id] {
+			v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return *other.Header().ID == id }))
+		} else if v.seen != nil {
+			v.seen[id] = true
 		}
 	}
 	switch planID := *h.PlanID; {
 	case planID == uuid.Nil:
 	case planID != v.planID:
-		v.bad(at, "PlanID", "%s is another plan's: this one is %s", planID, v.planID)
-	case at == nil && h.PlanID != h.ID && !IsV7(planID): // the PlanID of a plan is its ID
-		v.bad(at, "PlanID", "%s is not a UUIDv7", planID)
+		v.bad("PlanID", "%s is another plan's: this one is %s", planID, v.planID)
+	case o == v.root && h.PlanID != h.ID && !IsV7(planID): // the PlanID of a plan is its ID
+		v.bad("PlanID", "%s is not a UUIDv7", planID)
 	}
 	return true
 }
 
 // fields checks all other fields of an object, and applies the rules.
-func (v *validator) fields(at *place, o Object) {
-	c := fieldChecks{v, at}
+func (v *validator) fields(o Object) {
+	c := fieldChecks{v}
 	state := o.Header().State
 	c.known("State.Status", "status", state.Status, statusNames.valid(state.Status))
 	c.time("State.Start", state.Start)
@@ -144,7 +193,7 @@ func (v *validator) fields(at *place, o Object) {
 		c.duration("ExitDelay", o.ExitDelay)
 		c.number("Concurrency", o.Concurrency)
 		if o.ToleratedFailures < -1 {
-			v.bad(at, "ToleratedFailures", "%d is below -1, which means any number", o.ToleratedFailures)
+			v.bad("ToleratedFailures", "%d is below -1, which means any number", o.ToleratedFailures)
 		}
 	case *Sequence:
 		c.texts(o.Name, o.Descr)
@@ -155,25 +204,25 @@ func (v *validator) fields(at *place, o Object) {
 		c.known("When", "outcome", o.When, whenNames.valid(o.When))
 	}
 	for _, rule := range v.rules {
-		rule(o, func(field, problem string) { v.bad(at, field, "%s", problem) })
+		rule(o, v.report)
 	}
 }
 
 // fieldChecks are the checks of the fields of one object.
-type fieldChecks struct {
-	*validator
-	at *place
-}
+type fieldChecks struct{ *validator }
 
 func (c fieldChecks) action(a *Action) {
 	c.texts(a.Name, a.Descr)
 	c.text("Plugin", a.Plugin)
 	if a.Plugin == "" {
-		c.bad(c.at, "Plugin", "is empty: an action needs a plugin")
+		c.bad("Plugin", "is empty: an action needs a plugin")
 	}
 	c.duration("Timeout", a.Timeout)
 	c.number("Retries", a.Retries)
 	for i, attempt := range a.Attempts {
+		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) {
+			continue
+		}
 		field := fmt.Sprintf("Attempts[%d].", i)
 		c.time(field+"Start", attempt.Start)
 		c.time(field+"End", attempt.End)
@@ -185,14 +234,23 @@ func (c fieldChecks) action(a *Action) {
 func (c fieldChecks) owner(p *Plan) {
 	switch {
 	case p.Epoch < 0:
-		c.bad(c.at, "Epoch", "%d is negative", p.Epoch)
+		c.bad("Epoch", "%d is negative", p.Epoch)
 	case p.Owner == uuid.Nil && p.Epoch > 0:
-		c.bad(c.at, "Owner", "is nil in epoch %d", p.Epoch)
+		c.bad("Owner", "is nil in epoch %d", p.Epoch)
 	case p.Owner != uuid.Nil && p.Epoch == 0:
-		c.bad(c.at, "Epoch", "is 0, but the plan has an owner")
+		c.bad("Epoch", "is 0, but the plan has an owner")
 	case p.Owner != uuid.Nil && !IsV7(p.Owner):
-		c.bad(c.at, "Owner", "%s is not a UUIDv7", p.Owner)
+		c.bad("Owner", "%s is not a UUIDv7", p.Owner)
 	}
+}
+
+// badError reports whether wrapped would report something.
+func badError(err *plugins.Error) bool {
+	depth := 0
+	for ; err != nil && depth <= MaxWrapped && utf8.ValidString(err.Message); depth++ {
+		err = err.Wrapped
+	}
+	return err != nil
 }
 
 // wrapped checks an error and the errors that it wraps, which may be a circle.
@@ -200,7 +258,7 @@ func (c fieldChecks) wrapped(field string, err *plugins.Error) {
 	path := field + "."
 	for e, depth := err, 0; e != nil; e, depth = e.Wrapped, depth+1 {
 		if depth > MaxWrapped {
-			c.bad(c.at, field+".Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
+			c.bad(field+".Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
 			return
 		}
 		c.text(path+"Message", e.Message)
@@ -215,31 +273,36 @@ func (c fieldChecks) texts(name, descr string) {
 
 func (c fieldChecks) text(field, s string) {
 	if !utf8.ValidString(s) {
-		c.bad(c.at, field, "is not valid UTF-8")
+		c.bad(field, "is not valid UTF-8")
 	}
 }
 
 func (c fieldChecks) time(field string, t time.Time) {
-	if y := t.UTC().Year(); y < 1 || y > 9999 {
-		c.bad(c.at, field, "the year %d can't be written as RFC 3339", y)
+	if !inRFC3339(t) {
+		c.bad(field, "the year %d can't be written as RFC 3339", t.UTC().Year())
 	}
+}
+
+func inRFC3339(t time.Time) bool {
+	y := t.UTC().Year()
+	return y >= 1 && y <= 9999
 }
 
 func (c fieldChecks) duration(field string, d time.Duration) {
 	if d < 0 {
-		c.bad(c.at, field, "%v is negative", d)
+		c.bad(field, "%v is negative", d)
 	}
 }
 
 func (c fieldChecks) number(field string, n int) {
 	if n < 0 {
-		c.bad(c.at, field, "%d is negative", n)
+		c.bad(field, "%d is negative", n)
 	}
 }
 
 // known checks a value of an enumeration.
 func (c fieldChecks) known(field, what string, value any, valid bool) {
 	if !valid {
-		c.bad(c.at, field, "there is no %s %d", what, value)
+		c.bad(field, "there is no %s %d", what, value)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -47,9 +48,8 @@ func Walk(p *Plan) iter.Seq2[Object, Object] {
 		if p == nil {
 			return
 		}
-		visit(nil, p, nil, func(_ *place, o, parent Object) bool {
-			return o == nil || yield(o, parent)
-		})
+		w := newWalker(func(o, parent Object) bool { return o == nil || yield(o, parent) })
+		w.walk(p)
 	}
 }
 
@@ -64,47 +64,71 @@ func Parts(p *Plan) []Object {
 	return parts
 }
 
-// place is where an object stands: a chain of fields up to the object that the walk began with. Its text is
-// made only when it is needed.
-type place struct {
-	up    *place
-	in    string
-	index int
+// walker visits objects, and knows where it is.
+type walker struct {
+	// do is called for each object with its parent, and for nil elements of lists.
+	do func(o, parent Object) bool
+	// at is the way from the object that the walk began with, which is first, to the present one.
+	at []step
+	// next is the method visit, which is made a function once.
+	next func(field string, index int, child Object) bool
 }
 
-func (p *place) String() string {
-	if p == nil {
-		return ""
-	}
-	s := p.in
-	if p.index >= 0 {
-		s = fmt.Sprintf("%s[%d]", s, p.index)
-	}
-	if p.up != nil {
-		s = p.up.String() + "." + s
-	}
-	return s
+// step is an object, and where its parent has it. The index is -1 if the field is not a list.
+type step struct {
+	field  string
+	index  int
+	object Object
 }
 
-// field returns the path to a field of the object at the place.
-func (p *place) field(name string) string {
-	if p == nil {
-		return name
-	}
-	return p.String() + "." + name
+func newWalker(do func(o, parent Object) bool) *walker {
+	w := &walker{do: do, at: make([]step, 0, 5)} // no object lies deeper
+	w.next = w.visit
+	return w
 }
 
-// visit calls do for o and everything below it, each with its place, nil elements of lists included.
-func visit(at *place, o, parent Object, do func(at *place, o, parent Object) bool) bool {
-	if !do(at, o, parent) {
-		return false
-	}
-	if o == nil {
+// walk visits o and everything below it, until do returns false.
+func (w *walker) walk(o Object) bool { return w.visit("", -1, o) }
+
+// walkOwn visits o and its children. It ignores what do returns.
+func (w *walker) walkOwn(o Object) {
+	w.at = append(w.at, step{"", -1, o})
+	w.do(o, nil)
+	o.children(func(field string, index int, child Object) bool {
+		w.at = append(w.at, step{field, index, child})
+		w.do(child, o)
+		w.at = w.at[:len(w.at)-1]
 		return true
-	}
-	return o.children(func(field string, index int, child Object) bool {
-		return visit(&place{at, field, index}, child, o, do)
 	})
+}
+
+func (w *walker) visit(field string, index int, o Object) bool {
+	var parent Object
+	if n := len(w.at); n > 0 {
+		parent = w.at[n-1].object
+	}
+	w.at = append(w.at, step{field, index, o})
+	more := w.do(o, parent) && (o == nil || o.children(w.next))
+	w.at = w.at[:len(w.at)-1]
+	return more
+}
+
+// path returns the path to a field of the present object, or to the object itself if field is empty.
+func (w *walker) path(field string) string {
+	var b strings.Builder
+	for _, s := range w.at[1:] {
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(s.field)
+		if s.index >= 0 {
+			fmt.Fprintf(&b, "[%d]", s.index)
+		}
+	}
+	if b.Len() > 0 && field != "" {
+		b.WriteByte('.')
+	}
+	return b.String() + field
 }
 
 // Fingerprint returns a hash of the tree below an object: the IDs of all sub-objects, with their places. It
