@@ -149,12 +149,16 @@ type diagnosis struct {
 }
 
 // examine looks at the entry and the object of a candidate and diagnoses it. It looks twice if one of them is
-// absent, unless the plan is recent and will be left alone anyway.
+// absent, unless the plan is recent and will be left alone anyway. It doesn't look at an open plan that a
+// listing has shown whole: a listing may show that nothing is wrong, but leads to no repair.
 func (v *Vault) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
 	d := diagnosis{planBlobs: b}
 	var err error
 	if d.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
 		return d, blobError("read metadata of marker", b.keys.marker(), err)
+	}
+	if d.finding = diagnose(d.signs(false)); !thorough && (d.finding == openPlan || d.finding == unverified) {
+		return d, nil
 	}
 	now, err := v.headPlan(ctx, "look for plan", b.keys)
 	if err != nil {

@@ -169,7 +169,7 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	short := listedBlob.ReplaceAllFunc(body, func(b []byte) []byte {
-		if bytes.Contains(b, []byte("<Name>"+f.name)) {
+		if regexp.MustCompile("<Name>" + f.name).Match(b) {
 			return nil
 		}
 		return b

@@ -30,8 +30,8 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 
 // Search yields the plans that match the filters, newest first, as [Vault.List] does. It finds plans by ID
 // with two requests each, all at once. If only NotStarted or Running plans are wanted, it finds them by their
-// markers, with one or two requests each. It applies other filters to a listing of the time that After,
-// Before and BeforeID leave.
+// markers, with one or two requests each, or with a listing for many of them. It applies other filters to a
+// listing of the time that After, Before and BeforeID leave.
 //
 // Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days
 // apart, they cost one listing for each day, and do not look again at plans that this vault has seen after
@@ -138,8 +138,8 @@ func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties
 }
 
 const (
-	// markersPage is how many markers a page holds. A HEAD follows for each of them, so small pages of many
-	// days are read at once.
+	// markersPage is how many markers a page holds at least. In a vault of many days, small pages of all days
+	// are read at once.
 	markersPage = 500
 	// maxAhead is about how many blobs are read ahead. A page of 5,000 takes a few MiB. Five of them keep the
 	// round trips of a large vault within their budget, and the memory, too.
@@ -169,6 +169,11 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 		}
 		return plans
 	})))
+	heads := 1
+	if onlyNotStarted(f) {
+		heads = 2
+	}
+	candidates = v.listNeighbors(ctx, candidates, heads, f.Limit, isEntry)
 	return v.headAll(candidates, f.Limit, func(p candidate) (candidate, bool) {
 		if !p.marked {
 			return p, true
@@ -180,11 +185,16 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 }
 
 // headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
-// it existed when the markers were listed. Otherwise, headOpen looks at the object, too.
+// it existed when the markers were listed. Otherwise, headOpen looks at the object, too. A plan that a listing
+// has shown whole since then needs no further look.
 func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_ candidate, chosen bool) {
 	failed := func(ref blob.Ref, err error) (candidate, bool) {
 		p.err = blobError("look for plan", ref, err)
 		return p, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+	}
+	if p.committed() {
+		chosen = p.choose(v.format, f, p.entry.Properties)
+		return p, chosen
 	}
 	entry, err := v.client.Head(ctx, p.keys.entry())
 	if err != nil {
@@ -205,10 +215,7 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 	return func(yield func(candidate, error) bool) {
 		page := blob.MaxPage
 		exact := f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0
-		switch {
-		case isOpen(f.ByStatus) && !(onlyNotStarted(f) && nearDates(f) != nil): // a poll looks at new plans only
-			page = markersPage
-		case exact:
+		if exact {
 			page = min(4*f.Limit+burst, page)
 		}
 		s := v.newScan(from, page)
@@ -218,7 +225,12 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 			yield(candidate{}, err)
 			return
 		}
-		for p, err := range s.run(ctx, stretches(days, f)) {
+		windows := stretches(days, f)
+		if isOpen(f.ByStatus) {
+			s.page = pageOfMarkers(len(windows))
+			s.ahead = v.pagesAtOnce(s.page)
+		}
+		for p, err := range s.run(ctx, windows) {
 			if !yield(p, err) || err != nil {
 				return
 			}
@@ -226,10 +238,18 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 	}
 }
 
-// newScan returns a scan by pages of a size. It reads as many pages at once as the vault may have requests in
-// flight, and as fit in memory.
+// newScan returns a scan by pages of a size.
 func (v *Vault) newScan(from reader, page int) *scan {
-	return &scan{reader: from, page: page, ahead: min(v.concurrency, maxAhead/page), now: time.Now()}
+	return &scan{reader: from, page: page, ahead: v.pagesAtOnce(page), now: time.Now()}
+}
+
+// pagesAtOnce returns how many pages of a size are read at once: as many as the vault may have requests in
+// flight, and as fit in memory.
+func (v *Vault) pagesAtOnce(page int) int { return min(v.concurrency, max(1, maxAhead/page)) }
+
+// pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
+func pageOfMarkers(days int) int {
+	return min(max(markersPage, maxAhead/max(1, days)), blob.MaxPage)
 }
 
 // daysOf lists the days. An aimed scan also needs the minutes of today, unless the filters exclude it, so
@@ -292,6 +312,8 @@ type directory struct {
 	metadataOf func(name string) bool
 	// take completes a candidate and reports whether it is wanted.
 	take func(*candidate) bool
+	// needsStart says to read nothing if the service ignores where to begin.
+	needsStart bool
 }
 
 // byDay is a reader that chooses a directory for each day.
@@ -369,6 +391,9 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 		}
 		for _, item := range page.Items {
 			if item.Name < from { // a stray, or the service is older than version 2026-02-06 and ignores StartFrom
+				if d.needsStart {
+					return reading{to: w.from}, nil
+				}
 				if opts.StartFrom != "" && opts.MaxResults < blob.MaxPage {
 					w.limit = blob.MaxPage
 					return d.read(ctx, w)

@@ -150,15 +150,19 @@ func join(object, entry *workflow.Plan) {
 // $0.0044 for 10,000.
 const listPrice = 12.5
 
+// worthListing reports whether a listing of some pages is worth its price, if it shows what would otherwise
+// take this many reads. The reads must cost twice as much. The listing then saves at least as much if all of
+// them are saved as it loses if none is.
+func worthListing(reads, pages int) bool {
+	return pages > 0 && float64(reads) >= 2*listPrice*float64(pages)
+}
+
 // staleParts returns those sub-objects of an object whose blobs must be read. A listing shows which blobs
 // still have the version that the object has. Blobs that it does not show are read, because a listing can
 // miss a blob.
-//
-// The listing is worth its price if it shows twice as many sub-objects as the reads that it costs. It then
-// saves at least as much if nothing has changed as it loses if everything has.
 func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
 	kinds, listed, pages := kindsWorthListing(parts)
-	if pages == 0 || float64(listed) < 2*listPrice*float64(pages) {
+	if !worthListing(listed, pages) {
 		return parts, nil
 	}
 	items, err := v.listParts(ctx, keys, kinds)

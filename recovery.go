@@ -64,7 +64,8 @@ func (v *Vault) Recovery(ctx context.Context) error {
 
 // Recover finishes or removes what crashed processes left: unfinished Creates and Deletes, and unfinished
 // updates to a final status. It finds them by their markers, so its cost grows with the number of open plans
-// and not with the history: one listing for each day, two requests for each open plan, and the repairs.
+// and not with the history: one listing for each day, two requests for each open plan or a listing for many of
+// them, and the repairs.
 //
 // Recover leaves recent plans alone, because another process may be at work on them. It measures their age by
 // the service's clock, and waits for the longest grace period of all vaults that wrote the plan's markers. It
@@ -134,7 +135,8 @@ func (r *recovery) run(ctx context.Context) error {
 func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
-		markers := r.listDays(ctx, days, openDir, markersPage, func(*candidate) bool { return true })
+		markers := r.listDays(ctx, days, openDir, pageOfMarkers(len(days)), func(*candidate) bool { return true })
+		markers = r.v.listNeighbors(ctx, markers, 2, 0, anyName)
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
 		for p, err := range markers {
 			if err == nil && !p.marked {
@@ -158,10 +160,12 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 
 // listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
-	all := func(string) bool { return true } // markers have grace periods, entries and objects have states
-	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: all, take: take}, page)
+	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: anyName, take: take}, page)
 	return s.run(ctx, stretches(days, storage.Filters{}))
 }
+
+// anyName selects the metadata of all blobs: markers have grace periods, entries and objects have states.
+func anyName(string) bool { return true }
 
 // allPlans yields all plans of all days with all their blobs, and reports strays.
 func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {

@@ -106,6 +106,19 @@ func TestTraces(t *testing.T) {
 		}
 		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
 
+		time.Sleep(24 * time.Hour)
+		for range 40 {
+			time.Sleep(time.Minute)
+			p := created(t, v, plantest.Small())
+			p.State.Status = workflow.Running
+			if err := v.UpdatePlan(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step("Search by status, of 40 plans that are open", func() error {
+			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		})
+
 		m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
 		add := func() (err error) {
 			m.Version, err = v.AddMember(ctx, m)

@@ -56,6 +56,14 @@ var mutants = []mutant{
 	{"owner: a new plan may have one", "storage/driver/input.go", "if o.Owner != uuid.Nil {", "if o.Owner == uuid.Max {", "TestCheckNewBadPlans"},
 
 	// Polls.
+	{"open: what a listing does not show is no plan", "openplans.go", "\t\t\tfor _, p := range some {\n", "\t\t\tfor _, p := range some {\n\t\t\t\tif len(some) > 20 && p.entry == nil {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", "TestCrowd"},
+	{"open: an entry that was listed alone is a plan", "lister.go", "\tif p.committed() {\n\t\tchosen = ", "\tif p.entry != nil {\n\t\tchosen = ", "TestCrowd"},
+	{"open: a listing from the beginning of the day", "lister.go", "if d.needsStart {", "if false {", "TestCrowdWithoutStartFrom"},
+	{"open: the newest plan is left out of its listing", "openplans.go", "to: nextID(newest.plan)", "to: newest.plan", "TestCostOfOpenPlans"},
+	{"open: a listing covers any gap", "openplans.go", "<= far {", "<= far || true {", "TestNeighbors|TestCrowdOfTheNewest"},
+	{"open: a day without markers is looked at twice", "openplans.go", "if !day[0].marked {", "if false {", "TestNeighbors"},
+	{"open: a listing saves a few reads", "reader.go", "float64(reads) >= 2*listPrice*float64(pages)", "float64(reads) >= listPrice*float64(pages)", "TestNeighbors"},
+	{"open: a thorough Recovery does not verify what was listed", "diagnosis.go", "!thorough && (d.finding == openPlan", "(d.finding == openPlan", "TestThorough"},
 	{"poll: a marker that was made anew is known", "memory.go", "if !ok || m.etag != p.marker.ETag {", "if !ok {", "TestStartedPlans"},
 	{"poll: a plan that has not started is left out", "memory.go", "p.result.State.Status == workflow.NotStarted || p.entry", "p.entry", "TestPoll"},
 	{"poll: the entry of an earlier plan counts", "memory.go", "NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {", "NotStarted {", "TestStartedPlans"},

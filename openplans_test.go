@@ -1,0 +1,194 @@
+package azblob_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestCostOfOpenPlans counts the requests and the round trips of searches for open plans, and of Recovery, in vaults
+// whose open plans are close together or far apart.
+func TestCostOfOpenPlans(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	const latency = time.Second
+	type budget struct{ lists, heads, trips int }
+	for _, c := range []struct {
+		name             string
+		plans, open      int
+		days             int
+		running, recover budget // lists include that of the containers
+	}{
+		{"all are open, on 14 days", 1_000, 1_000, 14, budget{1 + 2*15, 20, 4}, budget{1 + 2*15, 40, 4}},
+		{"all are open, on one day", 2_500, 2_500, 1, budget{1 + 1 + 5, 0, 3}, budget{1 + 1 + 9, 0, 4}},
+		{"one of four", 4_000, 1_000, 1, budget{1 + 1 + 3, 0, 3}, budget{1 + 1 + 5, 0, 3}},
+		{"one of fifty", 10_000, 200, 1, budget{1 + 1 + 1, 200, 2 + 1 + 4}, budget{1 + 1 + 1, 400, 2 + 1 + 7}},
+		{"few", 1_000, 20, 1, budget{1 + 1, 20, 3}, budget{1 + 1 + 1, 40, 4}},
+	} {
+		inBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(22 * time.Hour)
+			span := 20 * time.Hour
+			if c.days > 1 {
+				span = time.Duration(c.days) * 24 * time.Hour
+			}
+			_, open := fill(t, server, c.plans, c.open, span)
+			slices.Reverse(open)
+			v := onEmulator(t, server)
+			check := func(what string, want budget, do func()) {
+				server.ResetRequests()
+				started := time.Now()
+				do()
+				var got budget
+				for _, r := range server.Requests() {
+					if r.Op == emulator.HeadBlob {
+						got.heads++
+					} else {
+						got.lists++
+					}
+				}
+				got.trips = int(time.Since(started) / latency)
+				t.Logf("%s, %s: %+v", c.name, what, got)
+				if got.lists > want.lists || got.heads > want.heads || got.trips > want.trips {
+					t.Errorf("%s, %s: %+v, the budget is %+v", c.name, what, got, want)
+				}
+			}
+			check("a search", c.running, func() {
+				found := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+				if !slices.EqualFunc(found, open, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+					t.Errorf("%s: %d plans, want %d", c.name, len(found), len(open))
+				}
+			})
+			check("Recovery", c.recover, func() {
+				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+				if err != nil || report.Open != len(open) || len(report.Plans) > 0 {
+					t.Errorf("%s: %+v, %v", c.name, report, err)
+				}
+			})
+		})
+	}
+}
+
+// crowd creates open plans, enough that listing them is cheaper than looking at each, and returns the IDs of all open
+// plans by status.
+func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status {
+	t.Helper()
+	v := onEmulator(t, server)
+	open := map[uuid.UUID]workflow.Status{}
+	for i := range 40 {
+		p := created(t, v, plantest.Small())
+		if i%2 == 0 {
+			p.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open[p.ID] = p.State.Status
+	}
+	return open
+}
+
+// TestCrowd searches and recovers plans in all states that a crash can leave, among many that are open, where the
+// listing of the plans is whole, misses blobs, is refused, or begins elsewhere than asked. The results are the same.
+func TestCrowd(t *testing.T) {
+	plansOf := func(server *emulator.Server) *emulator.Rule {
+		return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/0") || r.Prefix == "plans/" })
+	}
+	services := map[string]func(*emulator.Server) []azblob.Option{
+		"whole": func(*emulator.Server) []azblob.Option { return nil },
+		"one request at a time": func(*emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithConcurrency(1)}
+		},
+		"a listing that misses entries": func(server *emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithTransport(&shortLister{Transport: server.Transport(), name: "plans/[^<]*[02468ace]-entry", times: -1})}
+		},
+		"a listing that misses objects": func(server *emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithTransport(&shortLister{Transport: server.Transport(), name: "plans/[^<]*[02468ace]-object", times: -1})}
+		},
+		"a listing that is refused": func(server *emulator.Server) []azblob.Option {
+			transport := server.Transport()
+			transport.Inject(plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
+			return []azblob.Option{azblob.WithTransport(transport)}
+		},
+	}
+	for name, options := range services {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			open := crowd(t, server)
+			found, whole := wreck(t, server)
+			for _, p := range whole {
+				if !p.State.Status.Final() {
+					open[p.ID] = p.State.Status
+				}
+			}
+			for _, statuses := range [][]workflow.Status{{workflow.NotStarted, workflow.Running}, {workflow.NotStarted}, {workflow.Running}} {
+				got := map[uuid.UUID]workflow.Status{}
+				for _, r := range collect(t, onEmulator(t, server, options(server)...), storage.Filters{ByStatus: statuses}) {
+					got[r.ID] = r.State.Status
+				}
+				want := maps.Clone(open)
+				maps.DeleteFunc(want, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
+				if !maps.Equal(got, want) {
+					t.Errorf("%v: %d plans, want %d", statuses, len(got), len(want))
+				}
+			}
+			time.Sleep(pastGrace)
+			report, err := onEmulator(t, server, options(server)...).Recover(t.Context(), azblob.RecoverOptions{})
+			if err != nil || len(report.Plans) != len(found) || report.Open != len(open) {
+				t.Errorf("%d repairs, want %d, and %d open plans, want %d: %v", len(report.Plans), len(found), report.Open, len(open), err)
+			}
+			for _, p := range report.Plans {
+				if !strings.HasPrefix(p.Found, found[p.ID]) || p.Did == "" {
+					t.Errorf("%+v, want %q", p, found[p.ID])
+				}
+			}
+			sound(t, onEmulator(t, server))
+			for _, p := range whole {
+				same(t, onEmulator(t, server), p)
+			}
+		})
+	}
+}
+
+// TestCrowdWithoutStartFrom looks at each plan if the service does not know where a listing begins, and wastes one
+// page.
+func TestCrowdWithoutStartFrom(t *testing.T) {
+	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(22 * time.Hour)
+		fill(t, server, 3_000, 0, 20*time.Hour)
+		_, open := fill(t, server, 100, 100, time.Minute)
+		v := withToken(t, server, azblob.WithTransport(startless{server.Transport()}))
+		server.ResetRequests()
+		found := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		requests := map[emulator.Op]int{}
+		for _, r := range server.Requests() {
+			requests[r.Op]++
+		}
+		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 100}
+		if len(found) != len(open) || !maps.Equal(requests, want) {
+			t.Errorf("%d plans with %v, want %v", len(found), requests, want)
+		}
+	})
+}
+
+// TestCrowdOfTheNewest finds the newest plans of a busy day with a listing although some old ones are open, too.
+func TestCrowdOfTheNewest(t *testing.T) {
+	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(22 * time.Hour)
+		_, old := fill(t, server, 5_000, 10, 20*time.Hour)
+		_, open := fill(t, server, 400, 400, time.Minute)
+		server.ResetRequests()
+		found := collect(t, onEmulator(t, server), storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		if n := len(server.Requests()); len(found) != len(old)+len(open) || n > 1+1+1+10 {
+			t.Errorf("%d plans with %d requests", len(found), n)
+		}
+	})
+}
