@@ -19,7 +19,7 @@ import (
 // bubble's. The vaults use tokens, because signatures with a wrong time are refused.
 func clockWorld(clock func() time.Time, opts ...emulator.Option) func() world {
 	return func() world {
-		return world{server: emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(clock))...), open: withToken}
+		return worldOf(emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(clock))...))
 	}
 }
 
@@ -102,10 +102,11 @@ func TestClocks(t *testing.T) {
 // TestSkewRefused signs requests with a key while the clocks are too far apart. Each call fails with the
 // reason and changes nothing.
 func TestSkewRefused(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	newWorld := func() world {
 		skew := &atomic.Int64{} // none while the scenario is prepared
 		clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-		return world{emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), onEmulator, skew}
+		return world{emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), signing, skew}
 	}
 	everywhere(t, newWorld, everything(), smallOnly, func(t *testing.T, st stage) (runs int) {
 		for _, by := range []time.Duration{16 * time.Minute, -16 * time.Minute} {

@@ -193,7 +193,7 @@ func TestLogins(t *testing.T) {
 // tryLogin returns the cells of a login's row, and the errors of those that are "no".
 func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 	server := emulator.New(emulator.WithTokens(tenant))
-	owner := onEmulator(t, server)
+	owner := signing(t, server)
 	plan, other := created(t, owner, plantest.Small()), created(t, owner, plantest.Small())
 	today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
 	vault := func(opts ...azblob.Option) *azblob.Vault {
@@ -398,7 +398,7 @@ func TestSecretsStayInside(t *testing.T) {
 	for login, open := range logins {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithTokens(tenant))
-			owner := onEmulator(t, server)
+			owner := signing(t, server)
 			plan := created(t, owner, plantest.Small())
 			today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
 			var said strings.Builder

@@ -174,7 +174,7 @@ func TestPingTellsTheSkew(t *testing.T) {
 		time.Sleep(time.Second / 2) // the service's clock shows whole seconds
 		for _, off := range []time.Duration{0, time.Minute, -time.Minute, 20 * time.Minute, -20 * time.Minute} {
 			server := emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(-off) }))
-			for login, v := range map[string]*azblob.Vault{"key": onEmulator(t, server), "token": withToken(t, server)} {
+			for login, v := range map[string]*azblob.Vault{"key": signing(t, server), "token": withToken(t, server)} {
 				report, err := v.Ping(t.Context())
 				refused := login == "key" && off.Abs() > 15*time.Minute
 				if report.Skew != off || errors.Is(err, storage.ErrDenied) != refused || !refused && err != nil ||
