@@ -254,6 +254,7 @@ func BenchmarkOperations(b *testing.B) {
 
 // TestCostOfListings counts the requests of listings and recovery as the vault grows.
 func TestCostOfListings(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "14 days", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		now := time.Now()

@@ -563,13 +563,29 @@ func crashEverywhere(t *testing.T, newWorld func() world, scenarios []scenario, 
 	})
 }
 
-func TestCrashInCreate(t *testing.T)     { crashEverywhere(t, plainWorld, creations, shapes) }
-func TestCrashInUpdate(t *testing.T)     { crashEverywhere(t, plainWorld, updates, shapes) }
-func TestCrashInCompletion(t *testing.T) { crashEverywhere(t, plainWorld, completions, shapes) }
-func TestCrashInDelete(t *testing.T)     { crashEverywhere(t, plainWorld, deletions, shapes) }
-func TestCrashInReads(t *testing.T)      { crashEverywhere(t, plainWorld, readings, shapes) }
+func TestCrashInCreate(t *testing.T) { crashEverywhere(t, plainWorld, creations, shapes) }
+func TestCrashInUpdate(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, updates, shapes)
+}
+
+func TestCrashInCompletion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, completions, shapes)
+}
+
+func TestCrashInDelete(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, deletions, shapes)
+}
+
+func TestCrashInReads(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, readings, shapes)
+}
 
 func TestCrashInRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	names := slices.Sorted(maps.Keys(shapes))
 	for i := range recoveries {
 		some := maps.Clone(shapes)
@@ -667,6 +683,7 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 
 // TestDeleteAgain calls a Delete that died again, without a Recovery in between.
 func TestDeleteAgain(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, shapes, shapes), func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
 			v := w.vault(t)
@@ -683,6 +700,7 @@ func TestDeleteAgain(t *testing.T) {
 // TestCrashInThoroughRecovery crashes a Recovery that rewrites lost blobs. The next Recovery finishes the
 // work.
 func TestCrashInThoroughRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
 		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
 		return err

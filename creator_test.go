@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -88,6 +89,7 @@ func TestCreateFillsInWhatTheAuthorLeftOut(t *testing.T) {
 
 // TestCreateLostAnswers loses the answer to each request of a Create in turn. The Create still succeeds.
 func TestCreateLostAnswers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{
 		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset(), emulator.Reset().Applied(),
 		emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),

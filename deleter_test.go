@@ -22,6 +22,7 @@ import (
 
 // TestDeleteOrder checks the order of the writes of a Delete.
 func TestDeleteOrder(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "600 sub-objects", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, plantest.Sized(1, 1, 598))
@@ -82,6 +83,7 @@ func TestDeleteWhatIsNotThere(t *testing.T) {
 
 // TestDeleteLostAnswers loses each request of a Delete, or its answer.
 func TestDeleteLostAnswers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{
 		emulator.LostAnswer(), emulator.LostRequest(), emulator.Answer(500, "InternalError").Applied(),
 		emulator.Answer(503, "ServerBusy"), emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0), emulator.Duplicate(2),
@@ -296,7 +298,7 @@ func TestDeleteWithoutListing(t *testing.T) {
 // TestDeleteOfWhatLostItsObject follows Recovery's advice for a plan whose object was lost. Delete removes
 // the rest, and the ID is free again.
 func TestDeleteOfWhatLostItsObject(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	loses := func(t *testing.T, server *emulator.Server, in state) *workflow.Plan {
 		plan, _ := in(t, worldOf(server), eachKind())
 		for c := range server.Containers() {

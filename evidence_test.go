@@ -28,7 +28,7 @@ var absences = []emulator.Effect{emulator.Answer(404, "BlobNotFound"), emulator.
 // plans with 404, each once and then always. Recovery removes and changes nothing, and handles the other
 // plans.
 func TestRecoveryBelievesNoFalse404(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
 		for _, role := range []string{"entry", "object"} {
 			for _, effect := range absences {
@@ -87,7 +87,7 @@ func of(all map[string]string, plan *workflow.Plan) map[string]string {
 // TestDeleteBelievesNoFalse404 answers each request of a Delete with 404, once and then always. Whenever
 // Delete returns nil, the plan and all its blobs are gone.
 func TestDeleteBelievesNoFalse404(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	rules := map[string]func() *emulator.Rule{
 		"object, read":     func() *emulator.Rule { return emulator.On(emulator.GetBlob).Path("-object.json") },
 		"object, removal":  func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },

@@ -185,6 +185,7 @@ func (e *ender) Do(req *http.Request) (*http.Response, error) {
 // TestLateDuplicates delivers a second copy of each request of each call: some requests later, after the
 // call, and after the grace period and a Recovery. Recovery repairs any effect that the copy has.
 func TestLateDuplicates(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
 		if st.call().untouched != nil {
 			return 0 // a second copy of a read is nothing
@@ -226,6 +227,7 @@ func TestLateDuplicates(t *testing.T) {
 // Delete, only copies of the Create's writes can leave debris. No reader shows the debris, and Check reports
 // it.
 func TestLateDuplicatesOfALife(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, deleted := range []bool{false, true} {
 		debris, runs := 0, 0
 		for n, more := 1, true; more; n++ {

@@ -17,7 +17,7 @@ import (
 // TestCostOfAFleet counts the requests of nodes that have nothing to do, beside plans that somebody else runs. The
 // figures are those of docs/fleet.md.
 func TestCostOfAFleet(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const nodes, open, days = 2, 5, 2
 	hours := efforttest.Pick(1, 1, 24)
 	synctest.Test(t, func(t *testing.T) {
@@ -80,6 +80,7 @@ func TestCostOfAFleet(t *testing.T) {
 
 // TestCostOfATake counts the requests and round trips of a takeover, whose owner the node has to ask for.
 func TestCostOfATake(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const latency = 20 * time.Millisecond
 	for _, c := range []int{1, 8, 64} {
 		for _, actions := range efforttest.Pick([]int{1, 60}, []int{1, 60}, []int{1, 60, 1000}) {

@@ -131,7 +131,7 @@ func (unfit) Response() any { return unfitRequest{} }
 var _ plugins.Plugin = unfit{}
 
 func TestWhatCantBeEncodedIsRefused(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New()
 	reg := registry.New()
 	if err := reg.Register(unfit{}); err != nil {
@@ -201,7 +201,7 @@ func TestWhatCantBeEncodedIsRefused(t *testing.T) {
 }
 
 func TestPlansAtTheEdgeAreTaken(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New()
 	v := onEmulator(t, server)
 	for what, edit := range map[string]func(p *workflow.Plan){
@@ -427,7 +427,7 @@ func childless(o workflow.Object) {
 }
 
 func TestUpdatePlanRefusesBadPlans(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New()
 	v := onEmulator(t, server)
 	for i, bad := range plantest.BadPlans() {
@@ -507,7 +507,7 @@ func TestUpdatesOfPartsRefuseBadFields(t *testing.T) {
 // TestStatesOnlyMoveForward tries every change of status of every kind of object. Plans only move forward;
 // sub-objects may move anywhere.
 func TestStatesOnlyMoveForward(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	forward := map[workflow.Status][]workflow.Status{
 		workflow.NotStarted: {workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped},
 		workflow.Running:    {workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped},

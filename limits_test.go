@@ -10,7 +10,7 @@ import (
 
 // TestBatchesAreFull deletes as many sub-objects in one request as the service accepts.
 func TestBatchesAreFull(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for parts, want := range map[int]int{256: 1, 257: 2} {
 		inBubble(t, "", func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)

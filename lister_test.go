@@ -134,7 +134,7 @@ func TestSearch(t *testing.T) {
 
 // TestStrangeTexts brings names and descriptions of every kind back unchanged.
 func TestStrangeTexts(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	onServices(t, func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault) {
 		v := open()
 		texts := slices.Collect(plantest.Strange())
@@ -177,7 +177,7 @@ func TestStrangeTexts(t *testing.T) {
 
 // TestListPages pages through many plans with faults on every page: nothing twice, nothing missed.
 func TestListPages(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{
 		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "OperationTimedOut"), emulator.LostAnswer(), emulator.CutBody(300),
 		emulator.EmptyPage(), emulator.Silence(),
@@ -570,7 +570,7 @@ func TestCutTextsThatCantBeRead(t *testing.T) {
 
 // TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
 func TestOpenPlansWithoutStartFrom(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(20 * time.Hour)
 		const n = 1300
@@ -658,7 +658,7 @@ func put(t *testing.T, server *emulator.Server, times []time.Time) {
 // TestListOfTen lists the ten newest plans of vaults whose plans lie in time in every way, and holds requests, round trips
 // and the bytes of the answers against budgets.
 func TestListOfTen(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const minute = 1 << 16 * time.Millisecond // what the first digits of an ID tell
 	now := time.Date(2000, 6, 15, 15, 0, 0, 0, time.UTC)
 	midnight := now.Truncate(24 * time.Hour)

@@ -312,7 +312,7 @@ func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
 // TestSlowDelete freezes a Delete between its marker and its commit until Recovery has removed the delete
 // marker, and kills it after the commit. A marker leads to everything that is left.
 func TestSlowDelete(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork, "final": final} {
 		for _, dies := range []bool{false, true} {
 			inBubble(t, name, func(t *testing.T, server *emulator.Server) {
@@ -436,6 +436,7 @@ func (g gateOf) Leave(emulator.Request) {}
 // TestGracePeriodsThatDiffer lets a vault with a short grace period recover, create and check beside one with
 // a long grace period.
 func TestGracePeriodsThatDiffer(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const short = time.Second
 	// At each request of a Create, Recovery of the other vault runs, after its own grace period and before
 	// the Create's.
@@ -648,6 +649,7 @@ func copyOf(plan *workflow.Plan) *workflow.Plan {
 // marker leads to the copy. The next Create removes it once it is old enough, with or without Recovery, and
 // also beside a marker of another Create.
 func TestCreateBesideALatePart(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, marker := range []bool{false, true} {
 		for _, recovers := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {

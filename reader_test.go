@@ -26,6 +26,7 @@ import (
 
 // TestReadsNeverWrite calls every reading method on a store with all possible remains.
 func TestReadsNeverWrite(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "all reads", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		whole := created(t, v, plantest.Full())
@@ -78,6 +79,7 @@ func TestReadsNeverWrite(t *testing.T) {
 
 // TestReadRunning reads after every update of every sub-object.
 func TestReadRunning(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "each sub-object", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, plantest.Full())
@@ -123,7 +125,7 @@ func actionsOf(plan *workflow.Plan) (list []*workflow.Action) {
 
 // TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, many())
@@ -321,7 +323,7 @@ func (g gate) Leave(emulator.Request) {}
 
 // TestReadDamage damages each blob of a plan in each way. Read never panics and never returns a wrong plan.
 func TestReadDamage(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	type damage struct {
 		name string
 		do   func(server *emulator.Server, container, name string)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -82,6 +83,7 @@ func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 
 // TestRecovery checks that Recovery repairs everything that a crash can leave, and changes nothing else.
 func TestRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "each state", func(t *testing.T, server *emulator.Server) {
 		found, whole := wreck(t, server)
 		time.Sleep(pastGrace)

@@ -88,6 +88,7 @@ func live(v *azblob.Vault, plan *workflow.Plan, deleted bool, do func(what strin
 // TestStorms runs plans through storms. No call fails if its deadline leaves time for one more try after the
 // storm. The longest wait between two tries is 20s, changed by up to half.
 func TestStorms(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const workers = 4
 	runs := 0
 	for name, effects := range storms {
@@ -149,6 +150,7 @@ func TestStorms(t *testing.T) {
 
 // TestStormAmplification compares the number of requests sent in a storm with the number needed without one.
 func TestStormAmplification(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	lives := efforttest.Pick(50, 150, 150)
 	send := func(share float64) (sent int64) {
 		synctest.Test(t, func(t *testing.T) {

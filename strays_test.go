@@ -17,7 +17,7 @@ import (
 // TestStraysOnAnyService checks a store on services that support startFrom and on older ones. Both find the
 // same strays with the same number of requests.
 func TestStraysOnAnyService(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	strays := []string{"0", "blocks", "notes.txt", "plans.bak", "old/1", "old/2", "old/deeper/3", "zz/1"}
 	for _, names := range [][]string{nil, strays} {
 		inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
@@ -104,7 +104,7 @@ func TestCheckFailsWhereAListingFails(t *testing.T) {
 // TestListingsThatBreakOff fails the second page of each directory in turn. Check must not take the first
 // page for everything.
 func TestListingsThatBreakOff(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		for range 4 {

@@ -64,7 +64,7 @@ func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 // TestThoroughRecovery damages a plan from outside. A thorough Recovery repairs what it can, and the default
 // one leaves the damage alone. Neither changes anything in a dry run, or while a writer may be at work.
 func TestThoroughRecovery(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	shownAs := func(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
 		return func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 			t.Helper()
@@ -166,7 +166,7 @@ func TestThoroughRecovery(t *testing.T) {
 // TestRecoveryLeavesLossesAlone removes one blob of an open plan. No crash of a vault leaves that, so
 // Recovery leaves the other blobs, and its error names the remedy, which works.
 func TestRecoveryLeavesLossesAlone(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, in := range map[string]state{"not started": notStarted, "running": atWork} {
 		inBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
 			d := damaged{Server: server}
@@ -367,6 +367,7 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 // TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the
 // Recovery that restores it. Afterwards the plan is whole or gone.
 func TestRestoredEntryBesideOthers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, do := range map[string]func(t *testing.T, server *emulator.Server, ending *workflow.Plan){
 		"a Delete": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
 			if err := onEmulator(t, server).Delete(t.Context(), ending.ID); err != nil {
@@ -440,6 +441,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 // rewrite them. Updates accept the versions that a Read returns afterwards. The same holds after a Recovery
 // that died at one of its writes, or that worked beside another, once the next one has run.
 func TestRewrittenPartsAreUpdated(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	thorough := azblob.RecoverOptions{Thorough: true}
 	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
@@ -23,6 +24,7 @@ import (
 // TestTraces compares the requests of each operation with testdata/traces.txt, which is also documentation.
 // The vault sends one request at a time here, so that their order is always the same.
 func TestTraces(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()
 		strict(t, server)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -48,6 +49,7 @@ func moved(plan *workflow.Plan, to workflow.Status) {
 // TestUpdateWritesOneBlob updates every object of a full plan. Each update is one request with the version
 // that was read.
 func TestUpdateWritesOneBlob(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "each object", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := created(t, v, plantest.Full())
@@ -74,6 +76,7 @@ func TestUpdateWritesOneBlob(t *testing.T) {
 
 // TestUpdateKnowsItsVersion updates with versions that are not the stored ones.
 func TestUpdateKnowsItsVersion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "the second of two writers loses", func(t *testing.T, server *emulator.Server) {
 		v, other := onEmulator(t, server), onEmulator(t, server)
 		mine := created(t, v, plantest.Full())
@@ -181,6 +184,7 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 
 // TestUpdateLostAnswers loses each request of an update, or its answer.
 func TestUpdateLostAnswers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{
 		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset().Applied(), emulator.Answer(500, "InternalError").Applied(),
 		emulator.Answer(503, "ServerBusy"), emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0),
@@ -399,6 +403,7 @@ func TestCompletion(t *testing.T) {
 // one. The same call again completes it, with the plan as given or as it is now, and also after Recovery has
 // completed it.
 func TestCompletionAgain(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 		for n := 1; n <= 3; n++ {
 			for _, final := range []bool{false, true} {
@@ -449,6 +454,7 @@ func TestCompletionAgain(t *testing.T) {
 // TestTwoCompletions lets somebody else, or Recovery, complete a plan between the entry and the object of a
 // completion. The last write wins.
 func TestTwoCompletions(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	// complete completes a plan, and calls a function before the request for its object.
 	complete := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, do func()) error {
 		t.Helper()

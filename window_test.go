@@ -182,7 +182,7 @@ func (s *shelf) drain(t testing.TB, w window, page, ahead, limit int, aimed bool
 
 // TestWindows reads days of every density, in pages of every size, whole and in part, and counts the requests.
 func TestWindows(t *testing.T) {
-	efforttest.NotShort(t, "its vaults are not used concurrently; the suite runs the same requests under the detector")
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, density := range densities {
 		for _, n := range efforttest.Pick([]int{0, 1, 2, 250, 251, 3000}, []int{0, 1, 2, 249, 250, 251, 3000, 40_000}, []int{0, 1, 2, 249, 250, 251, 3000, 40_000, 200_000}) {
 			for _, page := range []int{90, 500, fullPage} {

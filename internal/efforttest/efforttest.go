@@ -10,6 +10,9 @@ import (
 // Long reports whether the tests explore whole spaces, which the environment variable PLANVAULT_LONG asks for.
 func Long() bool { return os.Getenv("PLANVAULT_LONG") != "" }
 
+// OneAtATime is the usual reason of NotShort.
+const OneAtATime = "it makes one call at a time; the conformance suite runs the same requests under the race detector"
+
 // NotShort skips the test with -short. The reason says why the race pass can do without it.
 func NotShort(t testing.TB, reason string) {
 	t.Helper()
