@@ -7,17 +7,25 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 export GOGC       = 400
 export GOMEMLIMIT = 6GiB
 
-.PHONY: test lint azurite verify fuzz mutants
+.PHONY: test lint unit race budgets azurite verify fuzz mutants
 
 # What the race detector need not see: packages that start no goroutines, and harnesses that run vaults concurrently, which
 # the tests of the vaults do under the detector.
-UNRACED = bench|internal/mutants|internal/protocol|storage/storagetest|storage/storagetest/metamorphic|workflow|workflow/plantest
+UNRACED = bench|integration|internal/(azurite|azurite/azuritetest|efforttest|goldentest|mutants|protocol)|plugins|examples/engine/plugins|storage|storage/(driver|storagetest|storagetest/metamorphic)|workflow|workflow/plantest
 
-# All tests, the tests under the race detector with -short, and the request budgets. `make lint` has run go vet.
-test: azurite lint
+# All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
+# stretches that keep one core busy. `make lint` runs go vet.
+test:
+	@$(MAKE) --no-print-directory -j 2 lint unit race budgets
+
+unit: azurite
 	go test -vet=off -parallel 4 -timeout 20m ./...
+
+race: azurite
 	go test -vet=off -race -short -timeout 20m $$(go list ./... | grep -vE '/($(UNRACED))$$')
 	go -C azblobotel test -vet=off -race ./...
+
+budgets:
 	go run ./bench -short
 
 # gofumpt looks at all folders, the others at one module.
