@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // alphabet adds the blobs a/00 … a/24 and b/00 … b/24.
@@ -219,6 +220,7 @@ func TestPageLimit(t *testing.T) {
 }
 
 func TestPagesOf5000(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	s := emulator.New()
 	for i := range 12001 {
 		s.Put("plans", fmt.Sprintf("%05d", i), nil, nil)

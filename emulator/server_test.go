@@ -64,7 +64,7 @@ func TestConcurrentUseOfEverything(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			for j := range 25 {
+			for j := range 10 {
 				name := fmt.Sprintf("%d/%d", i, j)
 				mustUpload(t, c, name, name, nil)
 				if got, _, err := download(t.Context(), c, name, nil); err != nil || got != name {
@@ -82,7 +82,7 @@ func TestConcurrentUseOfEverything(t *testing.T) {
 	}
 	all.Wait()
 	s.DeliverLate()
-	if s.Len("plans") != 8*25+1 {
+	if s.Len("plans") != 8*10+1 {
 		t.Errorf("%d blobs", s.Len("plans"))
 	}
 }

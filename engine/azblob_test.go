@@ -158,7 +158,7 @@ func TestEngineDiesAtEachRequest(t *testing.T) {
 		t.Errorf("the engine makes only %d requests", all)
 	}
 	for _, crash := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
-		for n := 1; n <= all; n += efforttest.Pick(5, 2, 1) {
+		for n := 1; n <= all; n += efforttest.Pick(17, 2, 1) {
 			t.Run(fmt.Sprint(crash, " ", n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { engineDies(t, n, crash) })
 			})
@@ -196,7 +196,7 @@ func TestMemberDiesAtEachRequest(t *testing.T) {
 		t.Errorf("the member makes only %d requests", all)
 	}
 	for _, crash := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
-		for n := 1; n <= all; n += efforttest.Pick(9, 4, 1) {
+		for n := 1; n <= all; n += efforttest.Pick(19, 4, 1) {
 			t.Run(fmt.Sprint(crash, " ", n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { memberDies(t, n, crash) })
 			})

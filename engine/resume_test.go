@@ -82,7 +82,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if writes < 10 {
 				t.Fatalf("only %d writes", writes)
 			}
-			step := efforttest.Pick(11, 4, 1)
+			step := efforttest.Pick(41, 6, 1)
 			for n := 0; n < writes; n += step {
 				for _, takesEffect := range []bool{false, true} {
 					synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func countFailed(a *workflow.Action) (n int) {
 // until the plans have ended.
 func TestKilledAgainAndAgain(t *testing.T) {
 	deaths := 0
-	for seed := range uint64(efforttest.Pick(30, 30, 3000)) {
+	for seed := range uint64(efforttest.Pick(6, 30, 3000)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			s := newStage(t)

@@ -73,7 +73,7 @@ func TestTakeAtEachRequest(t *testing.T) {
 		emulator.Crash().Applied(), emulator.LostAnswer(), emulator.Crash(), emulator.LostRequest(),
 		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError").Applied(),
 	}
-	for _, effect := range effects[:efforttest.Pick(2, 3, 6)] {
+	for _, effect := range effects[:efforttest.Pick(1, 3, 6)] {
 		for nth, more := 1, true; more; nth++ {
 			synctest.Test(t, func(t *testing.T) { more = takeWith(t, effect, nth) })
 		}

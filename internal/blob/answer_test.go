@@ -23,6 +23,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 const portalPage = "<html><body>Please\nsign in.</body></html>"
@@ -136,6 +137,7 @@ func inFilledWorld(t *testing.T, test func(t *testing.T, w *world)) {
 // TestAnswersOfOthersAreNotBelieved replaces the first answer to each operation by a lie. The operation must
 // be retried and succeed.
 func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for op, do := range operations() {
 		for _, lie := range lies() {
 			inFilledWorld(t, func(t *testing.T, w *world) {
@@ -154,6 +156,7 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 // TestAnswersOfOthersThatLast replaces all answers. The error must quote the answer, and the outcome of a
 // write is unknown.
 func TestAnswersOfOthersThatLast(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for op, do := range operations() {
 		for _, lie := range lies() {
 			inFilledWorld(t, func(t *testing.T, w *world) {
@@ -188,6 +191,7 @@ func TestAnswersOfOthersThatLast(t *testing.T) {
 // TestMarksOfTheService removes a header from an answer. Documented headers are required, other headers are
 // not.
 func TestMarksOfTheService(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	needed := map[string][]string{
 		"put": {"Etag", "Last-Modified"}, "put over": {"Etag", "Last-Modified"}, "get": {"Etag", "Last-Modified"},
 		"head": {"Etag", "Last-Modified"}, "create container": {"Etag", "Last-Modified"}, "head container": {"Etag", "Last-Modified"},

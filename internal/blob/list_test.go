@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // listNames collects what a listing yields, which must end after an error.
@@ -67,6 +68,7 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 
 // TestListGoesOnAfterFaults interrupts each page in each way, several times.
 func TestListGoesOnAfterFaults(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	want := []string{"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}
 	effects := append(slices.Clone(interruptions), emulator.EmptyPage(), emulator.LostAnswer(), emulator.Answer(429, "TooManyRequests"))
 	for _, n := range []int{0, 1, 10, 60, 100, 500, 1000, 1200} {
