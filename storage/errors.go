@@ -25,7 +25,8 @@ var (
 	// ErrSchema means that this program does not understand what is stored: a newer version of the code wrote
 	// it, or the registry lacks its plugin. The vault did not touch it. Update the program.
 	ErrSchema = errors.New("not understood")
-	// ErrCorrupt means that what is stored is damaged.
+	// ErrCorrupt means that what is stored is damaged, or can't be read although the caller may read it, such as
+	// an archived blob.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrDenied means that the service refused the request because of the identity, its rights, or the
 	// account's settings.

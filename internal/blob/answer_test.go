@@ -582,17 +582,26 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		{409, "SnapshotsPresent", "snapshots"},
 		{409, "BlobArchived", "archive"},
 		{409, "BlobBeingRehydrated", "archive"},
+		{409, "BlobUsesCustomerSpecifiedEncryption", "key"},
 		{409, "BlobImmutableDueToPolicy", "immutability"},
+		{409, "BlobImmutableDueToLegalHold", "legal hold"},
 		{412, "LeaseIdMissing", "lease"},
 		{409, "LeaseAlreadyPresent", "lease"},
 		{400, "InvalidHeaderValue", "WithServiceVersion"},
 		{409, "NobodyKnowsThis", "409 NobodyKnowsThis"},
 	} {
 		for op, do := range operations() {
+			reason := meanings[bloberror.Code(test.code)].reason
+			if reason == Damaged && op == "delete batch" {
+				continue // it is about one blob
+			}
+			if reason != Damaged {
+				reason = Refused
+			}
 			inFilledWorld(t, func(t *testing.T, w *world) {
 				w.server.Inject(emulator.On().Do(emulator.Answer(test.status, test.code)))
 				err := do(t.Context(), w)
-				wantError(t, op+", "+test.code, err, Refused, false)
+				wantError(t, op+", "+test.code, err, reason, false)
 				if text := err.Error(); !strings.Contains(text, test.want) || !strings.Contains(text, "blob.emulator.invalid: ") || strings.Contains(text, "\n") {
 					t.Errorf("%s: %q lacks %q", op, text, test.want)
 				}

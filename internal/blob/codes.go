@@ -10,6 +10,9 @@ type meaning struct {
 
 func refused(remedy string) meaning { return meaning{verdict{reason: Refused}, remedy} }
 
+// sealed means that a blob can't be read, whoever asks, while others can.
+func sealed(remedy string) meaning { return meaning{verdict{reason: Damaged}, remedy} }
+
 // Meanings that several codes share.
 var (
 	mismatch = meaning{verdict: verdict{reason: Mismatch}}
@@ -68,10 +71,11 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.ContainerDisabled:                 refused("the container is disabled: check the state of the account"),
 
 	// Something other than the vault has changed the blob.
-	bloberror.BlobArchived:                        refused("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
-	bloberror.BlobBeingRehydrated:                 refused("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobArchived:                        sealed("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobBeingRehydrated:                 sealed("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
 	bloberror.BlobImmutableDueToPolicy:            refused("an immutability policy or legal hold protects the blob: use containers without them"),
-	bloberror.BlobUsesCustomerSpecifiedEncryption: refused("the blob is encrypted with a customer-provided key, which the vault does not have"),
+	"BlobImmutableDueToLegalHold":                 refused("an immutability policy or legal hold protects the blob: use containers without them"),
+	bloberror.BlobUsesCustomerSpecifiedEncryption: sealed("the blob is encrypted with a customer-provided key, which the vault does not have"),
 	bloberror.PendingCopyOperation:                refused("a copy to the blob is in progress: abort it"),
 	bloberror.SnapshotsPresent:                    refused("the blob has snapshots, which the vault does not remove: delete them"),
 	bloberror.ResourceTypeMismatch:                refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),

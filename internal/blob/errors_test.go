@@ -45,6 +45,7 @@ func TestJudge(t *testing.T) {
 		{answer(409, "UnspecifiedConflict"), verdict{reason: Refused}},
 		{answer(409, "ContainerBeingDeleted"), again},
 		{answer(409, "BlobImmutableDueToPolicy"), verdict{reason: Refused}},
+		{answer(409, "BlobArchived"), verdict{reason: Damaged}},
 		{answer(412, "ConditionNotMet"), verdict{reason: Mismatch}},
 		{answer(412, "UnspecifiedCondition"), verdict{reason: Mismatch}},
 		{answer(412, "LeaseIdMissing"), verdict{reason: Refused}},
