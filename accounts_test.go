@@ -1,8 +1,11 @@
 package azblob_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +227,57 @@ func TestImmutableContainers(t *testing.T) {
 	}
 }
 
+// TestStrangePages adds to each page of blobs what other accounts, and other requests, have there: directories,
+// snapshots, earlier versions and deleted blobs with the names of plans, and elements that nobody knows. The
+// vault sees its own plan and nothing else.
+func TestStrangePages(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		plan := eachKind()
+		if err := onEmulator(t, server).Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		ghost := workflow.NewV7().String()
+		var junk strings.Builder
+		for _, name := range []string{"open/" + ghost, "plans/" + ghost + "-entry.json", "plans/" + ghost + "-object.json", "plans/" + plan.ID.String() + "-entry.json", "elsewhere"} {
+			for _, mark := range []string{
+				"<Properties><ResourceType>directory</ResourceType></Properties>", "<Snapshot>2026-11-20T08:30:00.1234567Z</Snapshot>",
+				"<VersionId>2026-11-20T08:30:00.1234567Z</VersionId>", "<Deleted>true</Deleted><DeletionId>1</DeletionId>",
+			} {
+				junk.WriteString("<Blob><Name>" + name + "</Name>" + mark + "<Metadata><hdi_isfolder>true</hdi_isfolder></Metadata></Blob>")
+			}
+		}
+		transport := server.Transport()
+		v := onEmulator(t, server, azblob.WithTransport(sender(func(req *http.Request) (*http.Response, error) {
+			resp, err := transport.Do(req)
+			if err != nil || req.URL.Query().Get("restype") != "container" || req.URL.Query().Get("comp") != "list" {
+				return resp, err
+			}
+			body, err := io.ReadAll(resp.Body)
+			body = bytes.Replace(body, []byte("<Blobs>"), []byte("<New><Blob/></New><Blobs><Newer/>"+junk.String()), 1)
+			resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			return resp, err
+		})))
+		one := func(found []storage.ListResult, err error) {
+			t.Helper()
+			if err != nil || len(found) != 1 || found[0].ID != plan.ID {
+				t.Errorf("%+v, %v", found, err)
+			}
+		}
+		one(storage.Collect(v.List(t.Context(), 0)))
+		one(storage.Collect(v.List(t.Context(), 10)))
+		one(storage.Collect(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})))
+		if report := settled(t, v); report.Plans != 1 {
+			t.Errorf("%+v", report)
+		}
+		if err := v.Delete(t.Context(), plan.ID); err != nil {
+			t.Error(err)
+		}
+		if report := settled(t, v); report.Blobs != 0 {
+			t.Errorf("%+v", report)
+		}
+	})
+}
+
 // TestAccountStates gives the service's refusals for the states of an account. Each error is of the kind that
 // the engine acts on, has one line, and says what to do.
 func TestAccountStates(t *testing.T) {
@@ -258,3 +312,8 @@ func TestAccountStates(t *testing.T) {
 		})
 	}
 }
+
+// sender is a transport.
+type sender func(*http.Request) (*http.Response, error)
+
+func (s sender) Do(req *http.Request) (*http.Response, error) { return s(req) }
