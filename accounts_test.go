@@ -72,7 +72,7 @@ func TestHierarchicalNamespace(t *testing.T) {
 }
 
 // TestKeptCopies counts what versioning and soft delete keep of a plan's life: one copy for each update, three
-// for the last one (entry, object, marker), and all blobs after Delete. The vault works as on other accounts.
+// for the last one (entry, object, marker), one for each heartbeat of a member, and all blobs after Delete. The vault works as on other accounts.
 func TestKeptCopies(t *testing.T) {
 	for what, opts := range map[string][]emulator.Option{
 		"versioning":  {emulator.WithVersioning()},
@@ -123,6 +123,20 @@ func TestKeptCopies(t *testing.T) {
 			count("Delete", n+3) // entry, object, delete marker
 			if report := settled(t, v); report.Blobs != 0 {
 				t.Errorf("%s: %d blobs are left", what, report.Blobs)
+			}
+			last, _ = server.Kept()
+			m := storage.Member{ID: workflow.NewV7()}
+			var err error
+			for _, renewals := range []int{0, 1, 1} {
+				if m.Version == "" {
+					m.Version, err = v.AddMember(t.Context(), m)
+				} else {
+					m.Version, err = v.RenewMember(t.Context(), m)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				count("a heartbeat", renewals)
 			}
 			again := eachKind()
 			again.ID = plan.ID

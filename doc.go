@@ -84,5 +84,5 @@
 // A prefix has at most 52 characters. An encoded plan must be smaller than 256 MiB. Names and descriptions
 // are UTF-8 of any length; if they don't fit into 8 KiB of metadata, listings take one more request for the
 // plan. The account must be a general-purpose v2 account whose containers allow overwriting: immutable
-// storage can't hold a vault.
+// storage can't hold a vault. It may have a hierarchical namespace; listings of large days then cost more.
 package azblob
