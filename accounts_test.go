@@ -72,7 +72,8 @@ func TestHierarchicalNamespace(t *testing.T) {
 }
 
 // TestKeptCopies counts what versioning and soft delete keep of a plan's life: one copy for each update, three
-// for the last one (entry, object, marker), one for each heartbeat of a member, and all blobs after Delete. The vault works as on other accounts.
+// for the last one (entry, object, marker), one for each heartbeat of a member, and all blobs after Delete. The
+// vault works as on other accounts.
 func TestKeptCopies(t *testing.T) {
 	for what, opts := range map[string][]emulator.Option{
 		"versioning":  {emulator.WithVersioning()},
@@ -206,7 +207,7 @@ func TestArchivedBlobs(t *testing.T) {
 // because its marker can't be removed. Recovery repairs what is left once the policy is gone.
 func TestImmutableContainers(t *testing.T) {
 	const remedy = "use containers without"
-	for policy, updates := range map[emulator.Policy]bool{emulator.Retention: false, emulator.LegalHold: false, emulator.VersionRetention: true} {
+	for policy, updates := range map[emulator.Policy]bool{emulator.ContainerPolicy: false, emulator.HoldPolicy: false, emulator.VersionPolicy: true} {
 		inBubble(t, fmt.Sprint(policy), func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
 			plan, after := running(t, v, eachKind())

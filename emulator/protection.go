@@ -112,10 +112,10 @@ type Policy int
 
 // The policies.
 const (
-	NoPolicy         Policy = iota
-	Retention               // blobs can be added, but neither overwritten nor deleted
-	LegalHold               // the same, with another error
-	VersionRetention        // blobs can be added and overwritten, but not deleted
+	NoPolicy        Policy = iota
+	ContainerPolicy        // blobs can be added, but neither overwritten nor deleted
+	HoldPolicy             // a legal hold: the same, with another error
+	VersionPolicy          // blobs can be added and overwritten, but not deleted
 )
 
 // SetPolicy sets the immutability policy of a container, which it creates if needed. The policy applies to all
@@ -130,7 +130,7 @@ func (s *Server) SetPolicy(container string, p Policy) {
 
 // checkPut refuses to overwrite a blob under a policy.
 func (ct *container) checkPut(old *blob) *answer {
-	if ct.policy == VersionRetention {
+	if ct.policy == VersionPolicy {
 		return nil
 	}
 	return ct.checkChange(old)
@@ -141,7 +141,7 @@ func (ct *container) checkChange(old *blob) *answer {
 	switch {
 	case old == nil, ct.policy == NoPolicy:
 		return nil
-	case ct.policy == LegalHold:
+	case ct.policy == HoldPolicy:
 		return fail(codeImmutableByHold)
 	}
 	return fail(codeImmutableByPolicy)

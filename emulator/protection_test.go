@@ -75,11 +75,11 @@ func TestProtected(t *testing.T) {
 		read, put, del, set bool // what is allowed
 	}{
 		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, bloberror.BlobArchived, false, false, true, false},
-		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.Retention) }, bloberror.BlobImmutableDueToPolicy, true, false, false, false},
-		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.LegalHold) }, "BlobImmutableDueToLegalHold", true, false, false, false},
-		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionRetention) }, bloberror.BlobImmutableDueToPolicy, true, true, false, false},
+		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.ContainerPolicy) }, bloberror.BlobImmutableDueToPolicy, true, false, false, false},
+		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.HoldPolicy) }, "BlobImmutableDueToLegalHold", true, false, false, false},
+		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionPolicy) }, bloberror.BlobImmutableDueToPolicy, true, true, false, false},
 		"no policy any more": {func(s *emulator.Server) {
-			s.SetPolicy("plans", emulator.LegalHold)
+			s.SetPolicy("plans", emulator.HoldPolicy)
 			s.SetPolicy("plans", emulator.NoPolicy)
 		}, "", true, true, true, true},
 	} {

@@ -228,6 +228,7 @@ func FuzzReadPage(f *testing.F) {
 		page(""), containersPage, groupsPage, "", "<EnumerationResults>",
 		page(blobNamed(`<Name Encoded="true">a%20b</Name>`, "<Metadata><A>1</A><b/></Metadata>")),
 		page(blobNamed("<Name>&lt;<![CDATA[<>]]></Name>", "<Metadata><x-1>=?utf-8?b?YQ==?=</x-1></Metadata>")),
+		page(blobNamed("<Name>a</Name>", "<Snapshot>1</Snapshot><VersionId>1</VersionId><IsCurrentVersion>true</IsCurrentVersion><Deleted>true</Deleted>")),
 	} {
 		f.Add([]byte(seed))
 	}
@@ -246,6 +247,11 @@ func FuzzReadPage(f *testing.F) {
 		for _, into := range []any{&flat, &groups, &containers} {
 			if xml.Unmarshal(text, into) != nil {
 				return // it also decodes what readPage skips
+			}
+		}
+		for _, mark := range []string{"ResourceType", "Snapshot", "Deleted", "VersionId", "IsCurrentVersion"} {
+			if bytes.Contains(text, []byte(mark)) {
+				return // readPage leaves out what is no blob
 			}
 		}
 		want := listing{next: deref(flat.NextMarker)}
