@@ -23,6 +23,8 @@ import (
 type Vault struct {
 	prefix      prefix
 	client      *blob.Client
+	second      *secondary // nil if there is none
+	lagging     bool       // the vault reads at a secondary
 	reg         *registry.Register
 	grace       time.Duration
 	concurrency int
@@ -127,9 +129,21 @@ func newVault(ctx context.Context, name string, account blob.Account, reg *regis
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
-	client, err := account.New(o.client())
+	v, err := o.vault(name, account, reg)
+	if err == nil && o.secondary != nil {
+		v.second, err = o.atSecondary(name, account, reg)
+	}
 	if err != nil {
 		return nil, opError("New", uuid.Nil, err)
+	}
+	return v, nil
+}
+
+// vault returns a vault with these options.
+func (o options) vault(name string, account blob.Account, reg *registry.Register) (*Vault, error) {
+	client, err := account.New(o.client())
+	if err != nil {
+		return nil, err
 	}
 	v := &Vault{
 		prefix:      prefix(name),
@@ -157,6 +171,9 @@ func (v *Vault) Close(ctx context.Context) error {
 			return nil
 		}
 		defer v.client.Close()
+		if v.second != nil {
+			defer v.second.vault.client.Close()
+		}
 		select {
 		case <-v.idle:
 			return nil

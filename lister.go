@@ -71,16 +71,13 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	defer end()
 
 	n := 0
-	for p, err := range v.find(ctx, f) {
+	for p, err := range v.findAnywhere(ctx, f) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must end with an error
 		}
 		if err != nil {
 			failed(uuid.Nil, err)
 			return err
-		}
-		if p.truncated && p.err == nil {
-			p.err = v.readLongFields(ctx, &p)
 		}
 		if p.err != nil {
 			if !failed(p.keys.plan, p.err) {
@@ -96,6 +93,39 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 		}
 	}
 	return first
+}
+
+// findAnywhere is find with the long fields of each plan. A search that fails over to the secondary continues
+// after the last plan that it has yielded.
+func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		ended := false
+		err := v.anywhere(ctx, func(ctx context.Context, from *Vault) error {
+			for p, err := range from.find(ctx, f) {
+				if err != nil {
+					return err
+				}
+				if p.truncated && p.err == nil {
+					p.err = from.readLongFields(ctx, &p)
+				}
+				switch {
+				case p.err == nil:
+				case from.lagging:
+					p.err = v.second.excuse(p.err)
+				case v.mayFailOver(ctx) && unavailable(p.err):
+					return p.err
+				}
+				if ended = !yield(p, nil); ended {
+					return nil
+				}
+				f.BeforeID = p.keys.plan
+			}
+			return nil
+		})
+		if err != nil && !ended {
+			yield(candidate{}, err)
+		}
+	}
 }
 
 // readLongFields reads the name and description of a plan from its entry. They are too long for metadata.

@@ -20,13 +20,15 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 		if driver.CheckID(id) != nil {
 			return nil
 		}
-		ref := v.prefix.plan(id).object() // its presence commits the plan
-		_, err := v.client.Head(ctx, ref)
-		found = err == nil
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return nil
-		}
-		return blobError("look for object", ref, err)
+		return v.anywhere(ctx, func(ctx context.Context, from *Vault) error {
+			ref := from.prefix.plan(id).object() // its presence commits the plan
+			_, err := from.client.Head(ctx, ref)
+			found = err == nil
+			if blob.Is(err, blob.Absent, blob.AbsentContainer) && !from.lagging {
+				return nil
+			}
+			return blobError("look for object", ref, err)
+		})
 	})
 	return found, err
 }
@@ -46,11 +48,12 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		var err error
-		if plan, err = v.read(ctx, id); err == nil {
-			err = driver.Bind(plan, v.reg)
-		}
-		return err
+		return v.anywhere(ctx, func(ctx context.Context, from *Vault) (err error) {
+			if plan, err = from.read(ctx, id); err == nil {
+				err = driver.Bind(plan, v.reg)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err

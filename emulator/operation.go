@@ -76,6 +76,10 @@ func operations() []operation {
 			do: (*Server).serviceProperties,
 		},
 		{
+			op: GetServiceStats, level: accountLevel, methods: []string{http.MethodGet}, restype: "service", comp: "stats",
+			do: (*Server).noStats,
+		},
+		{
 			op: BatchDelete, level: accountLevel, methods: []string{http.MethodPost}, comp: "batch",
 			do: (*Server).batch,
 		},

@@ -40,6 +40,9 @@ type call struct {
 	// the body.
 	badMetadata *answer
 
+	// secondary means that the request was sent to the account's secondary.
+	secondary bool
+
 	// createOnly means that the client's signature does not allow a put to overwrite a blob.
 	createOnly bool
 
@@ -109,6 +112,7 @@ func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
 	c.reject = s.understand(c)
 	c.entry.Client = cl.name
 	c.entry.Op = c.operation.op
+	c.entry.Secondary = c.secondary
 	c.entry.Method = r.Method
 	c.entry.Container = c.container
 	c.entry.Blob = c.blob
@@ -193,13 +197,20 @@ func (s *Server) locate(c *call) (rest string, ok bool) {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
+	domain, atSecondary := strings.CutPrefix(strings.ToLower(host), s.account+secondarySuffix+".")
+	if atSecondary && domain != "" {
+		c.secondary = true
+		c.endpoint = scheme + "://" + r.Host + "/"
+		return path, true
+	}
 	if strings.HasPrefix(strings.ToLower(host), s.account+".") {
 		c.endpoint = scheme + "://" + r.Host + "/"
 		return path, true
 	}
 	account, rest, _ := strings.Cut(path, "/")
-	c.endpoint = scheme + "://" + r.Host + "/" + s.account + "/"
-	return rest, account == s.account
+	c.endpoint = scheme + "://" + r.Host + "/" + account + "/"
+	c.secondary = account == s.account+secondarySuffix
+	return rest, c.secondary || account == s.account
 }
 
 func (c *call) findOperation(table []operation, at level) *answer {

@@ -32,8 +32,9 @@ type Server struct {
 
 	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
 	// waiting.
-	mu    sync.Mutex
-	state state
+	mu     sync.Mutex
+	state  state
+	second *replica // nil if there is none
 	// kept and keptBytes count what versioning and soft delete keep.
 	kept      int
 	keptBytes int64
@@ -247,6 +248,9 @@ func (s *Server) verify(c *call, now time.Time) {
 func (s *Server) execute(c *call) *answer {
 	if c.verdict != nil {
 		return c.verdict.copy()
+	}
+	if c.secondary {
+		return s.executeAtSecondary(c)
 	}
 	if c.createOnly && s.state.has(c.container, c.blob) {
 		return fail(codeBlobOverwrite)

@@ -120,7 +120,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
 	default:
 		needed = append(needed, "x-ms-version")
-		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) {
+		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
 			needed = append(needed, "ETag", "Last-Modified")
 		}
 	}
@@ -131,6 +131,9 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	}
 	return ""
 }
+
+// ofService reports whether a request asks for properties of the service.
+func ofService(req *http.Request) bool { return req.URL.Query().Get("restype") == "service" }
 
 // lists reports whether a request asks for a page of a listing.
 func lists(req *http.Request) bool { return req.URL.Query().Get("comp") == "list" }

@@ -1,0 +1,390 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// geo is an account with a secondary, in virtual time.
+type geo struct {
+	*emulator.Server
+	down bool
+}
+
+func newGeo() *geo {
+	g := &geo{Server: emulator.New()}
+	g.Inject(emulator.On().Where(func(r emulator.Request) bool { return g.down && !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
+	return g
+}
+
+// at counts the requests at the primary and at the secondary since the last call.
+func (g *geo) at() (primary, secondary int) {
+	for _, r := range g.Requests() {
+		if r.Secondary {
+			secondary++
+		} else {
+			primary++
+		}
+	}
+	g.ResetRequests()
+	return primary, secondary
+}
+
+func (g *geo) open(t *testing.T, opts ...azblob.Option) *azblob.Vault {
+	t.Helper()
+	opts = append([]azblob.Option{azblob.WithTransport(g.Transport()), azblob.WithSecondary("")}, opts...)
+	v, err := azblob.NewFromConnectionString(t.Context(), "test", g.ConnectionString(), plantest.Register(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// reads are the methods that a secondary may answer, for a plan that exists.
+func reads(id uuid.UUID) map[string]func(context.Context, *azblob.Vault) error {
+	return map[string]func(context.Context, *azblob.Vault) error{
+		"Exists": func(ctx context.Context, v *azblob.Vault) error {
+			found, err := v.Exists(ctx, id)
+			if err == nil && !found {
+				err = errors.New("Exists says that the plan does not exist")
+			}
+			return err
+		},
+		"Read": func(ctx context.Context, v *azblob.Vault) error { _, err := v.Read(ctx, id); return err },
+		"List": func(ctx context.Context, v *azblob.Vault) error { return found(id)(storage.Collect(v.List(ctx, 0))) },
+		"Search": func(ctx context.Context, v *azblob.Vault) error {
+			return found(id)(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}})))
+		},
+		"Search for open plans": func(ctx context.Context, v *azblob.Vault) error {
+			return found(id)(storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})))
+		},
+	}
+}
+
+func found(id uuid.UUID) func([]storage.ListResult, error) error {
+	return func(list []storage.ListResult, err error) error {
+		if err == nil && !slices.ContainsFunc(list, func(r storage.ListResult) bool { return r.ID == id }) {
+			err = errors.New("the plan is not listed")
+		}
+		return err
+	}
+}
+
+// TestSecondaryAnswersReads reads while the primary is unavailable, with and without AcceptStale.
+func TestSecondaryAnswersReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		plan := created(t, g.open(t), plantest.Small())
+		g.Replicate()
+		synced := time.Now()
+		time.Sleep(time.Hour)
+		late := created(t, g.open(t), plantest.Small())
+		for name, read := range reads(plan.ID) {
+			for _, deadline := range []time.Duration{5 * time.Second, time.Minute} {
+				g.down = true
+				g.at()
+				v := g.open(t)
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				staleCtx, stale := azblob.AcceptStale(ctx)
+				started := time.Now()
+				err := read(staleCtx, v)
+				if err != nil || !stale.Stale() || !stale.Synced().Equal(synced) {
+					t.Errorf("%s: %v, stale %t, synced %v, want %v", name, err, stale.Stale(), stale.Synced(), synced)
+				}
+				if took := time.Since(started); took > min(deadline/2, 10*time.Second) {
+					t.Errorf("%s: it took %v of %v", name, took, deadline)
+				}
+				cancel()
+				g.at()
+				ctx, cancel = context.WithTimeout(t.Context(), deadline)
+				if err := read(ctx, v); !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s without AcceptStale: %v", name, err)
+				}
+				cancel()
+				if _, n := g.at(); n != 0 {
+					t.Errorf("%s without AcceptStale: %d requests to the secondary", name, n)
+				}
+				g.down = false
+			}
+		}
+		// The secondary does not have a later plan, which does not mean that there is none.
+		for name, read := range reads(late.ID) {
+			if strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Search") {
+				continue // what a listing lacks is nowhere to be seen
+			}
+			g.down = true
+			ctx, _ := azblob.AcceptStale(t.Context())
+			if err := read(ctx, g.open(t)); !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNotFound) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s of a plan that the secondary lacks: %v", name, err)
+			}
+			g.down = false
+		}
+	})
+}
+
+// TestSecondaryIsForReadsAlone makes every other call with a context that accepts stale answers.
+func TestSecondaryIsForReadsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.open(t, azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		plan := created(t, v, plantest.Small())
+		member := storage.Member{ID: workflow.NewV7(), Name: "n", TTL: time.Minute, Started: time.Now()}
+		if _, err := v.AddMember(t.Context(), member); err != nil {
+			t.Fatal(err)
+		}
+		g.Replicate()
+		g.down = true
+		g.at()
+		ctx, stale := azblob.AcceptStale(t.Context())
+		plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+		_, checkErr := v.Check(ctx, azblob.CheckOptions{})
+		_, findErr := v.FindMember(ctx, member.ID)
+		_, rosterErr := v.Roster(ctx)
+		_, pingErr := v.Ping(ctx)
+		_, recoverErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+		for i, err := range []error{
+			v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.UpdateBlock(ctx, plan.Blocks[0]), v.Delete(ctx, plan.ID), v.Recovery(ctx),
+			v.RequestStop(ctx, plan.ID), checkErr, findErr, rosterErr, pingErr, recoverErr,
+		} {
+			if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if _, n := g.at(); n != 0 || stale.Stale() {
+			t.Errorf("%d requests went to the secondary", n)
+		}
+	})
+}
+
+// TestStaleUpdateConflicts updates a plan that was read from the secondary, and has changed since.
+func TestStaleUpdateConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.open(t)
+		plan := created(t, v, plantest.Small())
+		g.Replicate()
+		plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		g.down = true
+		ctx, stale := azblob.AcceptStale(t.Context())
+		old, err := v.Read(ctx, plan.ID)
+		if err != nil || !stale.Stale() || old.State.Status != workflow.NotStarted {
+			t.Fatalf("%v, %v", old, err)
+		}
+		g.down = false
+		old.State.Status, old.State.Start = workflow.Running, time.Now()
+		if err := v.UpdatePlan(ctx, old); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the stale plan was stored: %v", err)
+		}
+		// The present version is accepted, whoever has read it.
+		g.Replicate()
+		g.down = true
+		present, err := v.Read(ctx, plan.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.down = false
+		if err := v.UpdatePlan(ctx, present); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryCost counts requests: while the primary works there are none at the secondary, and while it is
+// unavailable there are hardly any at the primary.
+func TestSecondaryCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v, plain := g.open(t), onEmulator(t, g.Server)
+		plan := created(t, v, plantest.Small())
+		g.Replicate()
+		ctx, stale := azblob.AcceptStale(t.Context())
+		for name, read := range reads(plan.ID) {
+			g.at()
+			if err := read(t.Context(), plain); err != nil {
+				t.Fatal(err)
+			}
+			want, _ := g.at()
+			if err := read(ctx, v); err != nil {
+				t.Fatal(err)
+			}
+			if n, second := g.at(); n != want || second != 0 || stale.Stale() {
+				t.Errorf("%s: %d requests to the primary, want %d; %d to the secondary", name, n, want, second)
+			}
+		}
+
+		exists := func(wantStale bool) (primary, secondary int, took time.Duration) {
+			t.Helper()
+			g.at()
+			ctx, stale := azblob.AcceptStale(t.Context())
+			started := time.Now()
+			if found, err := v.Exists(ctx, plan.ID); err != nil || !found || stale.Stale() != wantStale {
+				t.Errorf("%t, %v, stale %t", found, err, stale.Stale())
+			}
+			took = time.Since(started)
+			primary, secondary = g.at()
+			return primary, secondary, took
+		}
+		g.down = true
+		failed := time.Now()
+		if n, second, took := exists(true); n < 2 || second != 2 || took > 10*time.Second { // the time of the last sync, and the blob
+			t.Errorf("the first read: %d and %d requests, %v", n, second, took)
+		}
+		failed = failed.Add(time.Since(failed))
+		for time.Since(failed) < 29*time.Second {
+			if n, second, took := exists(true); n != 0 || second != 1 || took != 0 {
+				t.Errorf("%v later: %d and %d requests, %v", time.Since(failed), n, second, took)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		// The primary has rested. One read tries it; the others don't wait for that.
+		time.Sleep(time.Second)
+		done := make(chan int)
+		go func() { n, _, _ := exists(true); done <- n }()
+		synctest.Wait()
+		g.at()
+		if n, _, took := exists(true); n != 0 || took != 0 {
+			t.Errorf("beside the read that tries the primary: %d requests to it, %v", n, took)
+		}
+		<-done
+		// It works again, and the first read that tries it ends the outage for all.
+		g.down = false
+		if n, _, _ := exists(true); n != 0 {
+			t.Errorf("%d requests to a primary that rests", n)
+		}
+		time.Sleep(30 * time.Second)
+		for range 3 {
+			if n, second, _ := exists(false); n != 1 || second != 0 {
+				t.Errorf("after the outage: %d and %d requests", n, second)
+			}
+		}
+	})
+}
+
+// TestListFailsOver lists many plans while the primary becomes unavailable between two pages: each plan is
+// yielded once.
+func TestListFailsOver(t *testing.T) {
+	for pages := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			g := &geo{Server: emulator.New(emulator.WithPageLimit(3))}
+			v := g.open(t)
+			var want []uuid.UUID
+			for i := range 9 {
+				plan := plantest.Small()
+				plan.ID = workflow.NewV7At(time.Now().Add(-time.Duration(i) * 5 * time.Hour))
+				if i%4 == 3 {
+					plan.Descr = strings.Repeat("long ", 3000)
+				}
+				want = append(want, created(t, v, plan).ID)
+			}
+			g.Replicate()
+			g.Inject(emulator.On(emulator.ListBlobs, emulator.GetBlob).Where(func(r emulator.Request) bool { return !r.Secondary }).Range(pages+1, 1<<30).Do(emulator.Answer(503, "ServerBusy")))
+			ctx, stale := azblob.AcceptStale(t.Context())
+			got, err := storage.Collect(v.List(ctx, 0))
+			if err != nil || !stale.Stale() {
+				t.Errorf("%d pages: %v, stale %t", pages, err, stale.Stale())
+			}
+			var ids []uuid.UUID
+			for _, r := range got {
+				ids = append(ids, r.ID)
+			}
+			if !slices.Equal(ids, want) {
+				t.Errorf("%d pages: got %v, want %v", pages, ids, want)
+			}
+		})
+	}
+}
+
+// TestSecondaryWithLogins reads from the secondary with logins that may not ask for the time of the last sync,
+// and through hosts of its own.
+func TestSecondaryWithLogins(t *testing.T) {
+	for name, test := range map[string]struct {
+		open      opener
+		secondary string
+		host      string
+		synced    bool
+	}{
+		"key": {byString((*emulator.Server).ConnectionString), "", "blob.emulator.invalid", true},
+		"named in a string": {byString(func(s *emulator.Server) string {
+			return s.ConnectionString() + "BlobSecondaryEndpoint=http://second.invalid/devstoreaccount1-secondary"
+		}), "", "second.invalid", true},
+		"token":              {byToken(emulator.Reader, nil), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+		"token, by endpoint": {byToken(emulator.Reader, nil), "https://devstoreaccount1-secondary.privatelink.example/", "devstoreaccount1-secondary.privatelink.example", false},
+		"account SAS":        {byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rl"})), "", "devstoreaccount1-secondary.blob.core.windows.net", true},
+		"SAS of objects":     {byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "r", Types: "o"})), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+		"container SAS":      {byContainerSAS("r"), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithTokens(tenant))
+			plan := created(t, signing(t, server), plantest.Small())
+			server.Replicate()
+			server.Inject(emulator.On().Where(func(r emulator.Request) bool { return !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
+			transport := &recordHosts{Transporter: server.Transport()}
+			v, err := test.open(t.Context(), server, "test-"+workflow.Time(plan.ID).Format(time.DateOnly), azblob.WithTransport(transport), azblob.WithSecondary(test.secondary), azblob.WithConcurrency(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stale := azblob.AcceptStale(t.Context())
+			if _, err := v.Read(ctx, plan.ID); err != nil || !stale.Stale() || stale.Synced().IsZero() == test.synced {
+				t.Errorf("%s: %v, stale %t, synced %v", name, err, stale.Stale(), stale.Synced())
+			}
+			if last := transport.urls[len(transport.urls)-1]; !strings.Contains(last, "//"+test.host+"/") {
+				t.Errorf("%s: the last request went to %s, not to %s", name, last, test.host)
+			}
+		})
+	}
+	for _, bad := range []string{"nonsense", "ftp://a.example", "https://%zz?sig=s3cr3t"} {
+		_, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.WithSecondary(bad))
+		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if _, err := azblob.New(t.Context(), "test", hostStyle, token{}, nil, azblob.WithSecondary("http://a.example")); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("a token would be sent in clear: %v", err)
+	}
+}
+
+// TestSecondaryOfAHangingPrimary reads while the primary takes requests and does not answer.
+func TestSecondaryOfAHangingPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		plan := created(t, g.open(t), plantest.Small())
+		g.Replicate()
+		next := g.Transport()
+		v := g.open(t, azblob.WithTransport(spy(func(req *http.Request) (*http.Response, error) {
+			if !strings.Contains(req.URL.Path, "-secondary") {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return next.Do(req)
+		})))
+		ctx, stale := azblob.AcceptStale(t.Context())
+		started := time.Now()
+		if _, err := v.Read(ctx, plan.ID); err != nil || !stale.Stale() || time.Since(started) > 10*time.Second {
+			t.Errorf("%v, stale %t, after %v", err, stale.Stale(), time.Since(started))
+		}
+		// A caller whose context ends first gets its error.
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := g.open(t).Read(ended, plan.ID); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
