@@ -143,7 +143,7 @@ var mutants = []mutant{
 	// Retries and slots.
 	{"retry: a deadline of the vault's own lifts MaxElapsed", "internal/blob/retry.go", "return deadline && ctx.Value(ownKey{}) == nil", "return deadline", "TestWithin|TestCreateKeeps"},
 	{"retry: a deadline in an outage is no outage", "internal/blob/retry.go", "reason = Unreachable", "reason = Ended", "TestDeadlines"},
-	{"retry: never", "internal/blob/retry.go", "if !v.again || v.once && !onceMore", "if true || v.once && !onceMore", "TestCreateLost"},
+	{"retry: never", "internal/blob/retry.go", "if !v.again || ctx.Value(onceKey{})", "if true || ctx.Value(onceKey{})", "TestCreateLost"},
 	{"retry: Retry-After is ignored", "internal/blob/retry.go", "next = max(next, v.after)", "_ = v.after", "TestRetry|TestCreateBeyond"},
 	{"retry: a try has no limit", "internal/blob/retry.go", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)", "context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit*1000)", "TestCreateLost"},
 	{"retry: more in flight than slots", "internal/blob/client.go", "slots: make(chan struct{}, o.Concurrency)", "slots: make(chan struct{}, 2*o.Concurrency)", "TestNoMoreThanConcurrency"},
@@ -303,6 +303,22 @@ var mutants = []mutant{
 	{"fleet: the end of a loop is a failed search", "fleet/find.go", "case transient(err) || ctx.Err() != nil:", "case transient(err):", "TestSearchIsCut"},
 	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.o.Interval", "return false", "TestShortLife"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
+
+	// Logins, pings and the secondary.
+	{"login: a container made beforehand is not used", "writes.go", "if denied != nil && !blob.IsForbidden(denied) {", "if denied != nil {", "TestLogins"},
+	{"login: a signature of a container asks for its properties", "internal/blob/client.go", "if c.ofContainer {", "if false {", "TestLogins"},
+	{"login: the URL of a container is that of an account", "internal/blob/account.go", "isContainer(last) {", "false && isContainer(last) {", "TestNewFromURL"},
+	{"ping: tries again", "ping.go", "blob.Once(blob.Urgent(ctx))", "blob.Urgent(ctx)", "TestPingCost"},
+	{"ping: its write has no condition", "internal/blob/ping.go", "AccessConditions: IfMatch(\"0x0\").sdk()", "AccessConditions: Always.sdk()", "TestPing"},
+	{"ping: a write that took effect is well", "ping.go", "\t\tcase err == nil:\n", "\t\tcase err == nil && !o.writes:\n", "TestPingThroughAProxy"},
+	{"secondary: for callers that don't accept it", "secondary.go", "return v.second != nil && ctx.Value(staleKey{}) != nil", "return v.second != nil", "TestSecondaryAnswersReads"},
+	{"secondary: what it lacks does not exist", "reader.go", " && !from.lagging {", " {", "TestSecondaryAnswersReads"},
+	{"secondary: its errors are the primary's", "secondary.go", "return s.excuse(err)", "return err", "TestSecondaryAnswersReads"},
+	{"secondary: a primary that rests is tried", "secondary.go", "if now.Before(s.until) {", "if false {", "TestSecondaryCost"},
+	{"secondary: all reads try a primary that has rested", "secondary.go", "\t\ts.until = now.Add(primaryRest)\n\t}\n\treturn true", "\t\ts.until = now\n\t}\n\treturn true", "TestSecondaryCost"},
+	{"secondary: an outage never ends", "secondary.go", "if s.until, s.why = (time.Time{}), nil; unavailable(err) {", "if unavailable(err) {", "TestSecondaryCost"},
+	{"secondary: a listing begins again", "lister.go", "f.BeforeID = p.keys.plan", "_ = p.keys", "TestListFailsOver"},
+	{"secondary: a plan that can't be read ends no listing at the primary", "lister.go", "case v.mayFailOver(ctx) && unavailable(p.err):", "case false:", "TestSecondaryAnswersReads|TestListFailsOver"},
 
 	// The engine.
 	{"engine: alone, it runs the plans of a fleet", "engine/alone.go", "plan.State.Status) || plan.Owner != uuid.Nil {", "plan.State.Status) {", "TestOwnedPlans"},
