@@ -181,6 +181,9 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 					t.Errorf("%s: a request of %+v", c.method, r.Operation)
 				}
 			}
+			if len(n.foreign) > 0 {
+				t.Errorf("%s: %d events have another context, such as %+v", c.method, len(n.foreign), n.foreign[0])
+			}
 			if !slices.Equal(n.started, []Operation{want.Operation}) || len(n.ends) != 1 {
 				t.Errorf("%s: %+v began, %+v ended", c.method, n.started, n.ends)
 				continue
