@@ -304,7 +304,7 @@ func TestAccountStates(t *testing.T) {
 	}{
 		{"network rules", 403, "AuthorizationFailure", "firewall"},
 		{"a signature for another address", 403, "AuthorizationSourceIPMismatch", "this address"},
-		{"a role that is too weak", 403, "AuthorizationPermissionMismatch", "Storage Blob Data Contributor"},
+		{"a role that is too weak", 403, "AuthorizationPermissionMismatch", "give the identity the role"},
 		{"read-only", 403, "InsufficientAccountPermissions", "read-only"},
 		{"disabled", 403, "AccountIsDisabled", "subscription"},
 		{"a container that is disabled", 403, "ContainerDisabled", "state of the account"},
