@@ -52,6 +52,8 @@
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
 // clock. docs/operating.md has a table of logins, of what works with each, and of what an error then says.
 //
+// An account with a read-only secondary answers reads in an outage of its primary: [WithSecondary].
+//
 // # Contexts
 //
 // A request that fails for a temporary reason is tried again until the context ends or, without a deadline,

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
 )
 
 // On Kubernetes with workload identity, the webhook of the cluster gives the pod its client, its tenant and the
@@ -61,4 +62,26 @@ func ExampleVault_Ping() {
 	fmt.Println("writable:", report.Writable)
 	// Output:
 	// writable: true
+}
+
+// A dashboard shows plans also while the primary of its account is unavailable, and says how old they are. An
+// engine does not accept stale plans.
+func ExampleAcceptStale() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	check(err)
+	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil, azblob.WithSecondary(""))
+	check(err)
+	defer vault.Close(ctx)
+
+	ctx, stale := azblob.AcceptStale(ctx)
+	plans, err := storage.Collect(vault.List(ctx, 10))
+	check(err)
+	for _, p := range plans {
+		fmt.Println(p.Name, p.State.Status)
+	}
+	if stale.Stale() {
+		fmt.Println("the account is unavailable; these plans are as of", stale.Synced())
+	}
 }

@@ -19,6 +19,8 @@
 // [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
 // [Server.Archive] and [Server.SetPolicy] protect blobs.
 //
+// [Server.Replicate] gives the account a read-only secondary that lags behind.
+//
 // # Support for tests
 //
 //   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies
