@@ -20,10 +20,10 @@ test:
 
 unit: azurite
 	go test -vet=off -parallel 4 -timeout 20m ./...
+	go -C azblobotel test -vet=off ./...
 
 race: azurite
 	go test -vet=off -race -short -timeout 20m $$(go list ./... | grep -vE '/($(UNRACED))$$')
-	go -C azblobotel test -vet=off -race ./...
 
 budgets:
 	go run ./bench -short
@@ -48,6 +48,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 # and against Azurite, processor time against its budgets, and every fuzz target. It takes hours.
 verify: azurite
 	PLANVAULT_LONG=1 go test -timeout 0 ./...
+	go -C azblobotel test -race ./...
 	go run ./bench -cpu
 	go run ./integration -soak 10m -clients 8 -faults
 	go run ./integration -azurite -soak 10m -clients 8 -faults -grace 10s

@@ -320,7 +320,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestFewSeries checks that ten times as many plans make no more series, and that no value of an attribute
+// TestFewSeries checks that five times as many plans make no more series, and that no value of an attribute
 // has an ID or the name of a container.
 func TestFewSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -339,9 +339,9 @@ func TestFewSeries(t *testing.T) {
 				must(t, v.Delete(t.Context(), plan.ID))
 			}
 		}
-		live(3)
+		live(2)
 		before := len(r.series())
-		live(30)
+		live(8)
 		all := r.series()
 		if len(all) != before || before == 0 {
 			t.Errorf("%d series become %d", before, len(all))
