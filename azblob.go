@@ -232,7 +232,7 @@ func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(c
 			return err
 		}
 		defer end()
-		return do(ctx)
+		return do(blob.AsOperation(ctx))
 	})
 }
 

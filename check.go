@@ -177,6 +177,9 @@ type verdict struct {
 	bytes      int64
 }
 
+// checkedAtOnce is how many plans of a day are checked at the same time, because each is in memory as a whole.
+const checkedAtOnce = 64
+
 func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error {
 	stray := func(name, detail string) {
 		report.Blobs++
@@ -210,7 +213,7 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		if err != nil {
 			return err
 		}
-		if plans = append(plans, b); len(plans) == v.concurrency {
+		if plans = append(plans, b); len(plans) == min(v.concurrency, checkedAtOnce) {
 			if err := judge(); err != nil {
 				return err
 			}

@@ -180,7 +180,7 @@ func TestCost(t *testing.T) {
 	const latency = time.Second
 	for _, plan := range sizes {
 		n := len(subObjects(plan()))
-		for _, c := range []int{64, 8} {
+		for _, c := range []int{256, 8} {
 			for _, op := range operations {
 				t.Run(fmt.Sprintf("%s of %d sub-objects, %d at a time", op.name, n, c), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func BenchmarkOperations(b *testing.B) {
 			per := float64(requests) / float64(b.N)
 			b.ReportMetric(per, "requests/op")
 			b.ReportAllocs()
-			if want := op.requests(n, 64); per > float64(want) {
+			if want := op.requests(n, 256); per > float64(want) {
 				b.Errorf("%.1f requests, %d are the budget", per, want)
 			}
 		})

@@ -82,7 +82,7 @@ func TestCostOfAFleet(t *testing.T) {
 func TestCostOfATake(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	const latency = 20 * time.Millisecond
-	for _, c := range []int{1, 8, 64} {
+	for _, c := range []int{1, 8, 256} {
 		for _, actions := range efforttest.Pick([]int{1, 60}, []int{1, 60}, []int{1, 60, 1000}) {
 			synctest.Test(t, func(t *testing.T) {
 				server := emulator.New(emulator.WithLatency(latency))

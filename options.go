@@ -38,8 +38,10 @@ type Retry struct {
 	MaxElapsed time.Duration
 }
 
-// WithConcurrency sets the maximum number of requests in flight. Default: 64. It does not count
-// [Vault.RenewMember] and [Vault.Roster], of which a fleet's node has one each.
+// WithConcurrency sets the largest number of requests in flight. The vault sends fewer at a time while the
+// service asks for fewer requests, with status 503 or 429: half of those in flight, and then one more with each
+// round trip. Calls of the vault take turns, so a single request does not wait for all those of a large plan.
+// [Vault.RenewMember] and [Vault.Roster], of which a fleet's node has one each, do not count. Default: 256.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
 // WithGracePeriod sets the time that a Create may take, and a Delete until it commits. Recovery leaves alone
@@ -81,7 +83,7 @@ func WithObserver(observer Observer) Option { return func(o *options) { o.observ
 
 // applyOptions applies options to the defaults. The error names everything that is wrong with them.
 func applyOptions(opts []Option) (options, error) {
-	o := options{concurrency: 64, grace: 10 * time.Minute}
+	o := options{concurrency: 256, grace: 10 * time.Minute}
 	for _, opt := range opts {
 		opt(&o)
 	}

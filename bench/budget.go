@@ -18,7 +18,7 @@ type budget struct {
 const heapBudget = 64 << 20
 
 // concurrency is the vault's default for requests in flight.
-const concurrency = 64
+const concurrency = 256
 
 // pageSize is the most blobs in a page of a listing.
 const pageSize = 5000

@@ -34,7 +34,7 @@ func TestFloor(t *testing.T) {
 				}
 			}
 			var text strings.Builder
-			text.WriteString(r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode() + "\n")
+			text.WriteString(r.Method + " " + strings.TrimSuffix(r.URL.Path, "/") + "?" + r.URL.Query().Encode() + "\n")
 			if err := header.Write(&text); err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func TestOverBudget(t *testing.T) {
 	rows[1].budget = fixed(3, 1<<30) // Create, M
 	rows[2].budget = fixed(1<<30, 4) // Create, L
 	stdout, stderr := output(t, exitFail, rows, "-run", "^(Create|Exists), ")
-	for _, want := range []string{"Create, M exceeds its budget: 80 requests of 3\n", "Create, L exceeds its budget: 20 round trips of 4\n"} {
+	for _, want := range []string{"Create, M exceeds its budget: 80 requests of 3\n", "Create, L exceeds its budget: 8 round trips of 4\n"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is not in %q", want, stderr)
 		}
@@ -185,10 +185,10 @@ func TestPrices(t *testing.T) {
 func TestBudgets(t *testing.T) {
 	want := map[string]budget{
 		"Create, S":                                {6, 4},
-		"Create, L":                                {1047, 20},
+		"Create, L":                                {1047, 8},
 		"UpdatePlan, final, M":                     {3, 3},
 		"Read, running, few changed, S":            {5, 2},
-		"Read, running, few changed, M":            {79, 3},
+		"Read, running, few changed, M":            {79, 2},
 		"Read, running, few changed, L":            {18, 3},
 		"Delete, L":                                {10, 6},
 		"List(10), 1000000 plans in 14 days":       {4, 4},
@@ -198,7 +198,7 @@ func TestBudgets(t *testing.T) {
 		"List(all), 1000000 plans in 1 day":        {442, 104},
 		"fleet: claim, L":                          {1, 1},
 		"fleet: take, S":                           {10, 5},
-		"fleet: take, L":                           {2054, 37},
+		"fleet: take, L":                           {2054, 13},
 		"fleet: a day of an idle node":             {35_000, 0},
 		"fleet: an hour beside 10000 open plans":   {11_813, 0},
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -36,7 +37,7 @@ func askedBy(r *http.Request) asked {
 	if r.Method == http.MethodPut {
 		return asked{r.Method, "", r.URL.RawQuery}
 	}
-	return asked{r.Method, r.URL.Path, r.URL.RawQuery}
+	return asked{r.Method, strings.TrimSuffix(r.URL.Path, "/"), r.URL.RawQuery}
 }
 
 // cycle holds the answers to one request, which are given in turn.

@@ -56,7 +56,7 @@ func (r Ref) String() string {
 
 // Options configures a [Client]. Concurrency and Retry are required.
 type Options struct {
-	Concurrency    int // number of attempts in flight at the same time, apart from urgent ones
+	Concurrency    int // the most attempts in flight at the same time, apart from urgent ones
 	Retry          Retry
 	Transport      policy.Transporter
 	ServiceVersion string // x-ms-version to send instead of the SDK's
@@ -72,7 +72,7 @@ type Client struct {
 	host    string // of the account
 	// ofContainer means that the login is a shared access signature of a container.
 	ofContainer bool
-	slots       chan struct{}
+	slots       slots
 	retry       Retry
 	onRetry     func(context.Context, RetryEvent)
 	own         *http.Client              // nil if the caller provides a transport
@@ -102,7 +102,7 @@ func NewFromConnectionString(connectionString string, o Options) (*Client, error
 }
 
 func newClient(o Options) *Client {
-	c := &Client{slots: make(chan struct{}, o.Concurrency), retry: o.Retry, onRetry: o.OnRetry}
+	c := &Client{slots: slots{limiter: newLimiter(o.Concurrency)}, retry: o.Retry, onRetry: o.OnRetry}
 	if o.Transport == nil {
 		c.own = &http.Client{Transport: newTransport(o.Concurrency), CheckRedirect: stay}
 	}

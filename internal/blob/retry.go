@@ -152,18 +152,25 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 	if ctx.Err() != nil {
 		return errNotStarted
 	}
+	r := unclear
 	if ctx.Value(urgentKey{}) == nil {
-		select {
-		case c.slots <- struct{}{}:
-			defer func() { <-c.slots }()
-		case <-ctx.Done():
+		era, ok := c.slots.take(ctx)
+		if !ok {
 			return errNotStarted
 		}
+		defer func() { c.slots.give(era, r) }()
 	}
 	limit := tryLimit + tryLimitPerMiB*time.Duration(call.bytes>>20)
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)
 	defer cancel()
-	return try(ctx)
+	err := try(ctx)
+	switch {
+	case err == nil:
+		r = succeeded
+	case throttled(err):
+		r = overload
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -1,0 +1,194 @@
+package blob
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLimit checks how the limit follows what the service says, for one operation that always has more to send.
+func TestLimit(t *testing.T) {
+	round := func(l *limiter, o *operation, r result) { // ends all that were in flight at its begin
+		era := l.era
+		for range l.inFlight {
+			l.begin(o)
+			l.end(era, r)
+		}
+	}
+	for _, test := range []struct {
+		what   string
+		most   int
+		rounds []result
+		want   float64
+	}{
+		{"nothing happened", 64, nil, 64},
+		{"success at the most", 64, []result{succeeded, succeeded}, 64},
+		{"a round of refusals counts once", 64, []result{overload}, 32},
+		{"two rounds of refusals", 64, []result{overload, overload}, 16},
+		{"a storm", 64, []result{overload, overload, overload, overload, overload, overload, overload}, fewest},
+		{"few", 3, []result{overload, overload}, 3},
+		{"one", 1, []result{overload, succeeded}, 1},
+		{"a round of success", 256, []result{overload, succeeded}, 129},
+		{"two rounds", 256, []result{overload, succeeded, succeeded}, 130},
+		{"success up to the most", 8, []result{overload, succeeded, succeeded, succeeded, succeeded, succeeded, succeeded}, 8},
+		{"what says nothing", 256, []result{overload, unclear, unclear}, 128},
+	} {
+		l, o := newLimiter(test.most), &operation{}
+		for range test.most {
+			l.begin(o)
+		}
+		for _, r := range test.rounds {
+			round(l, o, r)
+		}
+		if math.Abs(l.limit-test.want) > 0.3 || l.inFlight < int(l.limit) {
+			t.Errorf("%s: the limit is %.1f with %d in flight, want %.0f", test.what, l.limit, l.inFlight, test.want)
+		}
+	}
+
+	l, o := newLimiter(64), &operation{}
+	for range 10 {
+		l.begin(o)
+	}
+	l.end(l.era, overload)
+	if l.limit != 5 {
+		t.Errorf("one of 10 in flight was refused: the limit is %.1f, want half of them", l.limit)
+	}
+	for range 8 {
+		l.end(l.era, succeeded)
+	}
+	if l.limit > 6.5 {
+		t.Errorf("the limit rose to %.1f while most of it was not used", l.limit)
+	}
+}
+
+// TestTurns checks who goes when an attempt ends.
+func TestTurns(t *testing.T) {
+	l := newLimiter(1)
+	large, other, small := &operation{}, &operation{}, &operation{}
+	era, waits := l.begin(large)
+	if waits != nil {
+		t.Fatal("the first attempt waits")
+	}
+	names := map[*attempt]string{}
+	queue := func(o *operation, name string) *attempt {
+		_, a := l.begin(o)
+		names[a] = name
+		return a
+	}
+	for i := range 3 {
+		queue(large, fmt.Sprint("large ", i))
+	}
+	queue(other, "other 0")
+	queue(other, "other 1").left = true
+	queue(other, "other 2")
+	queue(small, "small")
+	var got []string
+	for range 6 {
+		l.end(era, succeeded)
+		for a, name := range names {
+			select {
+			case <-a.ready:
+				got = append(got, name)
+				delete(names, a)
+			default:
+			}
+		}
+		if l.inFlight != 1 {
+			t.Fatalf("%d are in flight", l.inFlight)
+		}
+	}
+	l.end(era, succeeded)
+	if want := "[large 0 other 0 small large 1 large 2 other 2]"; fmt.Sprint(got) != want && fmt.Sprint(got) != "[large 0 other 0 small large 1 other 2 large 2]" {
+		t.Errorf("%q, want %s", got, want)
+	}
+	if l.inFlight != 0 || len(l.next) != 0 {
+		t.Errorf("%d are in flight, %d operations wait", l.inFlight, len(l.next))
+	}
+}
+
+// TestLimitFollowsTheService sends attempts to a service that refuses all beyond a number in flight. The
+// refusals are few, and most of the service is used.
+func TestLimitFollowsTheService(t *testing.T) {
+	for _, capacity := range []int{8, 40, 200, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			const attempts, each = 20_000, 10 * time.Millisecond
+			s := slots{limiter: newLimiter(256)}
+			var mu sync.Mutex
+			served, refused, inFlight := 0, 0, 0
+			var wg sync.WaitGroup
+			began := time.Now()
+			ctx := AsOperation(t.Context())
+			for range 300 {
+				wg.Go(func() {
+					for {
+						era, ok := s.take(ctx)
+						if !ok {
+							t.Error("not let go")
+							return
+						}
+						mu.Lock()
+						inFlight++
+						busy := inFlight > capacity
+						mu.Unlock()
+						time.Sleep(each)
+						mu.Lock()
+						inFlight--
+						r, enough := succeeded, false
+						if busy {
+							r = overload
+							refused++
+						} else {
+							served++
+							enough = served >= attempts
+						}
+						mu.Unlock()
+						s.give(era, r)
+						if enough {
+							return
+						}
+						if busy {
+							time.Sleep(200 * time.Millisecond)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			ideal := time.Duration(attempts/min(capacity, 256)) * each
+			took := time.Since(began)
+			if share := float64(refused) / float64(served); share > 0.2 || took > ideal*5/2 {
+				t.Errorf("capacity %d: %.3f refused for each served, %v, ideal is %v", capacity, share, took, ideal)
+			}
+			t.Logf("capacity %d: %d served, %d refused, %v, ideal is %v", capacity, served, refused, took, ideal)
+		})
+	}
+}
+
+// TestLeavingAtTheLastMoment checks that an attempt that is let go when its context ends passes its place on.
+func TestLeavingAtTheLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slots{limiter: newLimiter(1)}
+		for range 100 {
+			era, _ := s.take(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					if era, ok := s.take(ctx); ok {
+						s.give(era, succeeded)
+					}
+				})
+			}
+			synctest.Wait()
+			wg.Go(cancel)
+			wg.Go(func() { s.give(era, succeeded) })
+			wg.Wait()
+			if s.inFlight != 0 {
+				t.Fatalf("%d are in flight after all have left", s.inFlight)
+			}
+		}
+	})
+}
