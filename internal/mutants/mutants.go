@@ -217,6 +217,9 @@ var mutants = []mutant{
 	{"parallel: continues after a failure", "azblob.go", "for !failed.Load() {", "for {", "TestFailuresEnd"},
 	{"check: strays in directories are ignored", "days.go", "case slices.Contains(dirs, name):", "case slices.Contains(dirs, name) || strings.HasSuffix(name, \"/\"):", "TestStrays"},
 	{"prefix: days of another prefix", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
+	{"schema: an older document is read as it is", "schema.go", "for _, next := range f[d.Schema-1:] {", "for _, next := range f[len(f):] {", "TestNewProgramUpgrades"},
+	{"schema: the metadata must have the newest", "check.go", "if version, err := strconv.Atoi(got); name == metaSchema &&", "if version, err := strconv.Atoi(got); false && name == metaSchema &&", "TestNewProgramUpgrades"},
+	{"schema: Recovery drops unknown members of a lost entry", "repair.go", "	body, err := v.format.encodeEntry(plan)\n", "	named := *plan\n	plan = &workflow.Plan{ID: named.ID, State: named.State}\n	body, err := v.format.encodeEntry(plan)\n", "TestUnknownMembersSurvive"},
 	{"schema: a newer schema is read", "schema.go", "case version > f.schema():", "case version > f.schema()+5:", "TestReadDamage"},
 	// Evidence, and what is concluded from it.
 	{"evidence: one 404 is enough for Recovery", "diagnosis.go", "if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {", "if err := v.confirmGone(ctx, d.keys); err != nil {", "TestRecoveryBelieves"},
