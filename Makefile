@@ -2,12 +2,14 @@
 
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+APIDIFF     = go run golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 # The tests allocate much and keep little. Collecting less often saves a quarter of the processor time.
 export GOGC       = 400
 export GOMEMLIMIT = 6GiB
 
-.PHONY: test lint unit race budgets azurite verify fuzz mutants
+.PHONY: test lint unit race budgets azurite verify supply vuln apidiff fuzz mutants
 
 # What the race detector need not see: packages that start no goroutines, and harnesses that run vaults concurrently, which
 # the tests of the vaults do under the detector.
@@ -46,7 +48,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 
 # The long campaigns: whole spaces where `make test` explores samples, a soak and a fleet under chaos against the emulator
 # and against Azurite, processor time against its budgets, and every fuzz target. It takes hours.
-verify: azurite
+verify: azurite supply apidiff
 	PLANVAULT_LONG=1 go test -timeout 0 ./...
 	go -C azblobotel test -race ./...
 	go run ./bench -cpu
@@ -55,6 +57,29 @@ verify: azurite
 	go run ./integration -fleet 8 -chaos 30m -plans 10000 -interval 2s -faults
 	go run ./integration -azurite -fleet 5 -chaos 10m -interval 2s -faults -grace 10s
 	$(MAKE) fuzz
+
+# The dependencies are those of go.sum, and have no known vulnerability that this module calls.
+supply: vuln
+	go mod verify
+
+# govulncheck ends with 3 if it finds a vulnerability. Without its data, from vuln.go.dev, it finds nothing out, and that is
+# no failure of this module. `go run` would hide the 3.
+vuln:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; GOBIN=$$dir go install $(GOVULNCHECK) || exit 1; \
+	$$dir/govulncheck ./... >$$dir/out 2>&1; status=$$?; cat $$dir/out; \
+	if grep -q '^govulncheck: fetching vulnerabilities' $$dir/out; then \
+		echo "vuln: NOT CHECKED: the data about vulnerabilities can't be reached"; exit 0; \
+	fi; exit $$status
+
+# What has changed in the exported API since the last tag. From v1 on, an incompatible change fails.
+MODULE = github.com/planvault/azblob
+apidiff:
+	@tag=$$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null) || { echo "apidiff: there is no tag yet to compare with"; exit 0; }; \
+	dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/tag"; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/tag" "$$tag" && (cd "$$dir/tag" && $(APIDIFF) -m -w "$$dir/old" $(MODULE)) && \
+	$(APIDIFF) -m -w "$$dir/new" $(MODULE) && $(APIDIFF) -m "$$dir/old" "$$dir/new" && \
+	$(APIDIFF) -m -incompatible "$$dir/old" "$$dir/new" >"$$dir/breaks" || exit 1; \
+	case $$tag in v0.*) ;; *) if test -s "$$dir/breaks"; then echo "apidiff: incompatible changes since $$tag"; exit 1; fi;; esac
 
 # Every fuzz target in turn, FUZZTIME each.
 FUZZTIME = 30s
