@@ -21,27 +21,37 @@ import (
 // whose open plans are close together or far apart.
 func TestCostOfOpenPlans(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
-	const latency = time.Second
+	const latency, day = time.Second, 24 * time.Hour
 	type budget struct{ lists, heads, trips int }
-	for _, c := range []struct {
+	among := func(plans, open int, span time.Duration) func(*testing.T, *emulator.Server) []uuid.UUID {
+		return func(t *testing.T, server *emulator.Server) []uuid.UUID {
+			_, ids := fill(t, server, plans, open, span)
+			return ids
+		}
+	}
+	type vault struct {
 		name             string
-		plans, open      int
-		days             int
-		running, recover budget // lists include that of the containers
-	}{
-		{"all are open, on 14 days", 1_000, 1_000, 14, budget{1 + 2*15, 20, 4}, budget{1 + 2*15, 40, 4}},
-		{"all are open, on one day", 2_500, 2_500, 1, budget{1 + 1 + 5, 0, 3}, budget{1 + 1 + 9, 0, 4}},
-		{"one of four", 4_000, 1_000, 1, budget{1 + 1 + 3, 0, 3}, budget{1 + 1 + 5, 0, 3}},
-		{"one of fifty", 10_000, 200, 1, budget{1 + 1 + 1, 200, 2 + 1 + 4}, budget{1 + 1 + 1, 400, 2 + 1 + 7}},
-		{"few", 1_000, 20, 1, budget{1 + 1, 20, 3}, budget{1 + 1 + 1, 40, 4}},
-	} {
+		open             func(*testing.T, *emulator.Server) []uuid.UUID // fills a vault and returns its open plans
+		running, recover budget                                         // lists include that of the containers
+	}
+	vaults := []vault{
+		{"all are open, on 14 days", among(1_000, 1_000, 14*day), budget{1 + 2*15, 20, 4}, budget{1 + 2*15, 40, 4}},
+		{"all are open, on one day", among(2_500, 2_500, 20*time.Hour), budget{1 + 1 + 4, 0, 3}, budget{1 + 1 + 8, 0, 4}},
+		{"one of four", among(4_000, 1_000, 20*time.Hour), budget{1 + 1 + 2, 0, 3}, budget{1 + 1 + 4, 0, 3}},
+		{"one of fifty", among(5_000, 100, 20*time.Hour), budget{1 + 1 + 1, 100, 2 + 1 + 2}, budget{1 + 1 + 1, 200, 2 + 1 + 4}},
+		{"few", among(1_000, 20, 20*time.Hour), budget{1 + 1, 20, 3}, budget{1 + 1 + 1, 40, 4}},
+	}
+	if efforttest.Long() {
+		vaults = append(vaults, vault{"the newest of a year", func(t *testing.T, server *emulator.Server) []uuid.UUID {
+			fill(t, server, 365, 0, 365*day)
+			return among(1_000, 1_000, 90*time.Second)(t, server)
+		}, budget{1 + 366 + 2 + 2, 0, 12}, budget{1 + 366 + 2 + 4, 0, 12}},
+			vault{"few on each day of a year", among(1_000, 1_000, 365*day), budget{1 + 366, 1_000, 25}, budget{1 + 366, 2_000, 41}})
+	}
+	for _, c := range vaults {
 		inBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
-			time.Sleep(22 * time.Hour)
-			span := 20 * time.Hour
-			if c.days > 1 {
-				span = time.Duration(c.days) * 24 * time.Hour
-			}
-			_, open := fill(t, server, c.plans, c.open, span)
+			time.Sleep(366*day + 22*time.Hour)
+			open := c.open(t, server)
 			slices.Reverse(open)
 			v := onEmulator(t, server)
 			check := func(what string, want budget, do func()) {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// TestStoredBytes counts what is stored of a plan, with names and metadata: after its Create, and at its end,
+// with one attempt of each action. docs/scale.md has the figures.
+func TestStoredBytes(t *testing.T) {
+	for _, size := range sizes() {
+		server := emulator.New(emulator.WithoutLog())
+		v, err := azblob.NewFromConnectionString(t.Context(), "stored", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := func() (bodies, all int) {
+			for c := range server.Containers() {
+				for b := range server.Blobs(c) {
+					bodies += len(b.Body)
+					all += len(b.Name) + len(b.Body)
+					for name, value := range b.Metadata {
+						all += len(name) + len(value)
+					}
+				}
+			}
+			return bodies, all
+		}
+		plan := size.plan()
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		bodies, all := stored()
+		start := time.Date(2026, 11, 20, 8, 30, 0, 123456789, time.UTC)
+		for o := range workflow.Walk(plan) {
+			*o.Header().State = workflow.State{Status: workflow.Completed, Start: start, End: start.Add(time.Minute), ETag: o.Header().State.ETag}
+			switch o := o.(type) {
+			case *workflow.Plan:
+				o.State.Status = workflow.Running
+				err = v.UpdatePlan(t.Context(), o)
+				o.State.Status = workflow.Completed
+			case *workflow.Action:
+				o.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: o.Name, OK: true}, Start: start, End: start.Add(time.Minute)}}
+				err = v.UpdateAction(t.Context(), o)
+			case *workflow.Checks:
+				err = v.UpdateChecks(t.Context(), o)
+			case *workflow.Block:
+				err = v.UpdateBlock(t.Context(), o)
+			case *workflow.Sequence:
+				err = v.UpdateSequence(t.Context(), o)
+			default:
+				t.Fatalf("%T", o)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		lastBodies, last := stored()
+		t.Logf("%s: %d bytes at Create, %d with names and metadata; at the end %d and %d", size.name, bodies, all, lastBodies, last)
+		if last > 3*all {
+			t.Errorf("%s: a plan grows from %d to %d bytes", size.name, all, last)
+		}
+	}
+}
