@@ -143,7 +143,7 @@ func (f *finder) next() time.Time {
 // oldest returns the oldest plan to claim or take now, or uuid.Nil.
 func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 	for id, c := range f.open {
-		if !c.second && c.isDue(at) && (oldest == uuid.Nil || driver.OldestFirst(id, oldest) < 0) {
+		if !c.second && c.isDue(at) && (oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0) {
 			oldest = id
 		}
 	}

@@ -1,9 +1,9 @@
 package driver
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,5 +56,5 @@ func Choose(f storage.Filters, r storage.ListResult) bool {
 		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status))
 }
 
-// NewestFirst compares IDs in the order of listings: UUIDv7s sort by time.
-func NewestFirst(a, b uuid.UUID) int { return strings.Compare(b.String(), a.String()) }
+// NewestFirst compares IDs in the order of listings: UUIDv7s sort by time. A [storage.Roster] has the reverse order.
+func NewestFirst(a, b uuid.UUID) int { return bytes.Compare(b[:], a[:]) }

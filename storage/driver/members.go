@@ -1,12 +1,9 @@
 package driver
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"unicode/utf8"
-
-	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -62,6 +59,3 @@ func CheckRecordVersion(version string) error {
 	}
 	return nil
 }
-
-// OldestFirst compares IDs in the order of a [storage.Roster]: UUIDv7s sort by time.
-func OldestFirst(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

@@ -59,10 +59,10 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call(ctx, "Roster", new(uuid.UUID), func() error {
 		roster.Now = time.Now().UTC()
-		for _, id := range slices.SortedFunc(maps.Keys(v.store.members), driver.OldestFirst) {
+		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(v.store.members), driver.NewestFirst)) {
 			roster.Members = append(roster.Members, v.store.members[id])
 		}
-		for _, id := range slices.SortedFunc(maps.Keys(v.store.stops), driver.OldestFirst) {
+		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(v.store.stops), driver.NewestFirst)) {
 			roster.Stops = append(roster.Stops, v.store.stops[id])
 		}
 		return nil
