@@ -92,13 +92,14 @@ func TestImportsRunOneWay(t *testing.T) {
 		"workflow/plantest": {"plugins", "plugins/registry", "workflow"},
 		"storage":           {"workflow"},
 		"storage/driver":    {"plugins/registry", "storage", "workflow"},
-		"internal/blob":     {},
+		"internal/sleep":    {},
+		"internal/blob":     {"internal/sleep"},
 		"emulator":          {},
 		"emulator/schedule": {"emulator"},
 		".":                 {"internal/blob", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
-		"fleet":                   {"storage", "storage/driver", "workflow"},
-		"engine":                  {"fleet", "plugins", "plugins/registry", "storage", "workflow"},
+		"fleet":                   {"internal/sleep", "storage", "storage/driver", "workflow"},
+		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"engine", "plugins"},
 		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
 	}

@@ -87,6 +87,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -356,11 +357,4 @@ func passing(err error) bool {
 }
 
 // sleepUntil waits for a time or the end of ctx.
-func sleepUntil(ctx context.Context, t time.Time) {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func sleepUntil(ctx context.Context, t time.Time) { sleep.For(ctx, time.Until(t)) }

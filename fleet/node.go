@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -96,7 +97,7 @@ func (n *Node) Context() context.Context { return n.ctx }
 // every calls do while the node is a member, each time after the wait that do asked for, and sooner after a
 // failure. The waits begin with the calls, so calls of any length do not delay each other.
 func (n *Node) every(first time.Duration, do func(context.Context) (next time.Duration, err error)) {
-	for wait := first; sleep(n.ctx, wait); {
+	for wait := first; sleep.For(n.ctx, wait); {
 		began := time.Now()
 		next, err := do(n.ctx)
 		if err != nil {
@@ -168,7 +169,7 @@ func (n *Node) Leave(ctx context.Context) error {
 			}
 			err = cmp.Or(findErr, err)
 		}
-		if !errors.Is(err, storage.ErrUnknown) || !sleep(ctx, settlePause) {
+		if !errors.Is(err, storage.ErrUnknown) || !sleep.For(ctx, settlePause) {
 			return fmt.Errorf("leave as node %s: %w", n.id, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -13,7 +14,7 @@ import (
 func settle(ctx context.Context, do func() error) error {
 	for {
 		err := do()
-		if !errors.Is(err, storage.ErrUnknown) || !sleep(ctx, settlePause) {
+		if !errors.Is(err, storage.ErrUnknown) || !sleep.For(ctx, settlePause) {
 			return err
 		}
 	}
@@ -21,16 +22,6 @@ func settle(ctx context.Context, do func() error) error {
 
 // settlePause is the time until a call with an unknown outcome is repeated. The store has retried before.
 const settlePause = time.Second
-
-// sleep reports whether d passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // overtaken reports whether a write was certainly refused because somebody else has changed or removed what it
 // names.

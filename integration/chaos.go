@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -194,7 +195,7 @@ func (c *chaos) play(ctx context.Context) (err error) {
 	reporting, hush := context.WithCancel(always)
 	var progress sync.WaitGroup
 	progress.Go(func() {
-		for sleep(reporting, 10*time.Second) == nil {
+		for sleep.For(reporting, 10*time.Second) {
 			c.out.progress(c.measure(started))
 		}
 	})
@@ -219,7 +220,7 @@ func (c *chaos) sit(working, disturbing context.Context, s *seat, n int) error {
 		if err := c.oneNode(working, s, n, life, r.Uint64()); err != nil {
 			return fmt.Errorf("node %d: %w", n, err)
 		}
-		_ = sleep(disturbing, time.Duration(r.Int64N(int64(c.cfg.ttl))))
+		sleep.For(disturbing, time.Duration(r.Int64N(int64(c.cfg.ttl))))
 	}
 	return nil
 }
@@ -369,7 +370,7 @@ func (c *chaos) submit(ctx context.Context) {
 	for i := range c.cfg.plans {
 		at := start.Add(c.cfg.chaos * time.Duration(i) / time.Duration(c.cfg.plans))
 		s := c.seatFor(r)
-		for sleep(ctx, max(time.Until(at), 0)) == nil && s == nil {
+		for sleep.For(ctx, max(time.Until(at), 0)) && s == nil {
 			at = time.Now().Add(100 * time.Millisecond)
 			s = c.seatFor(r)
 		}
@@ -401,7 +402,7 @@ func (c *chaos) oneOf(r *rand.Rand) uuid.UUID {
 // disturb kills and freezes random processes, and lets some leave. Frozen processes continue when it is over.
 func (c *chaos) disturb(ctx context.Context, frozen *sync.WaitGroup) {
 	r := rand.New(rand.NewPCG(c.cfg.seed, 1<<33))
-	for sleep(ctx, time.Duration(r.ExpFloat64()*float64(c.cfg.every))) == nil {
+	for sleep.For(ctx, time.Duration(r.ExpFloat64()*float64(c.cfg.every))) {
 		s := c.seatFor(r)
 		if s == nil {
 			continue
@@ -409,7 +410,7 @@ func (c *chaos) disturb(ctx context.Context, frozen *sync.WaitGroup) {
 		switch r.IntN(10) {
 		case 0: // a process that submits a plan and dies
 			c.tell(s, c.plan(r))
-			_ = sleep(ctx, time.Duration(r.IntN(50))*time.Millisecond)
+			sleep.For(ctx, time.Duration(r.IntN(50))*time.Millisecond)
 			c.kill(s)
 		case 1, 2, 3:
 			c.kill(s)
@@ -418,7 +419,7 @@ func (c *chaos) disturb(ctx context.Context, frozen *sync.WaitGroup) {
 			least := shortestFreeze(c.cfg.ttl)
 			long := least + time.Duration(r.Int64N(int64(longestFreeze(c.cfg.ttl)-least)))
 			frozen.Go(func() {
-				_ = sleep(ctx, long)
+				sleep.For(ctx, long)
 				c.thaw(s, p)
 			})
 		default:
@@ -497,7 +498,7 @@ func (c *chaos) drain(ctx context.Context) {
 				return
 			}
 		}
-		_ = sleep(ctx, c.cfg.interval/2)
+		sleep.For(ctx, c.cfg.interval/2)
 	}
 }
 
@@ -520,7 +521,7 @@ func (c *chaos) pending() (n int) {
 // rest waits until the fleet has forgotten its dead, and the requests to stop plans.
 func (c *chaos) rest(ctx context.Context) {
 	waited := false
-	for until := time.Now().Add(c.limit()); ctx.Err() == nil; _ = sleep(ctx, c.cfg.interval/2) {
+	for until := time.Now().Add(c.limit()); ctx.Err() == nil; sleep.For(ctx, c.cfg.interval/2) {
 		found, stops := c.remains(ctx)
 		switch {
 		case len(found) == 0:

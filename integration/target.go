@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
+	"github.com/planvault/azblob/internal/sleep"
 )
 
 // target is a service that steps run against.
@@ -164,7 +165,11 @@ func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() pol
 func newTarget(client *service.Client, connect func() policy.Transporter, transport policy.Transporter) *target {
 	return &target{
 		title: "the account at " + withoutQuery(client.URL()), connect: connect, transport: transport, service: client,
-		wait: sleep, casesAtOnce: 4, close: func() error { return nil },
+		wait: func(ctx context.Context, d time.Duration) error {
+			sleep.For(ctx, d)
+			return ctx.Err()
+		},
+		casesAtOnce: 4, close: func() error { return nil },
 	}
 }
 
@@ -212,15 +217,4 @@ func redact(err error) error {
 		e.URL = withoutQuery(e.URL)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

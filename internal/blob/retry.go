@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/planvault/azblob/internal/sleep"
 )
 
 // Retry configures retries. Zero fields mean the defaults.
@@ -83,7 +85,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		if c.onRetry != nil {
 			c.onRetry(ctx, RetryEvent{call.op, call.ref, n, next, last})
 		}
-		if !sleep(ctx, next) {
+		if !sleep.For(ctx, next) {
 			return ended(ctx, unknown, last)
 		}
 	}
@@ -171,15 +173,4 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 		r = overload
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
