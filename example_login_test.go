@@ -13,10 +13,10 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// On Kubernetes with workload identity, the webhook of the cluster gives the pod its client, its tenant and the
-// file of its token in environment variables, which the credential reads. The service account must be federated
-// with the identity, and the pod needs the label azure.workload.identity/use: "true". Use one credential for
-// all vaults of a process: it keeps tokens, and renews them.
+// On Kubernetes with workload identity, the webhook of the cluster gives the pod its client, its tenant and
+// the file of its token in environment variables, which the credential reads. The service account must be
+// federated with the identity, and the pod needs the label azure.workload.identity/use: "true". Use one
+// credential for all vaults of a process: it keeps tokens, and renews them.
 func ExampleNew_workloadIdentity() {
 	ctx := context.Background()
 	cred, err := azidentity.NewWorkloadIdentityCredential(nil)
@@ -33,7 +33,8 @@ func ExampleNew_workloadIdentity() {
 	}
 }
 
-// A URL with a shared access signature is a secret: it comes from a file or a secret store, not from the code.
+// A URL with a shared access signature is a secret: it comes from a file or a secret store, not from the
+// code.
 func ExampleNewFromURL() {
 	ctx := context.Background()
 	url, err := os.ReadFile("/var/run/secrets/vault-url")

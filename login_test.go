@@ -445,8 +445,8 @@ type secrets struct {
 	n      int
 }
 
-// transport sends requests to a server, some of which fail. Its errors quote the request, as those of net/http
-// and of proxies do.
+// transport sends requests to a server, some of which fail. Its errors quote the request, as those of
+// net/http and of proxies do.
 func (s *secrets) transport(server *emulator.Server, failures []emulator.Effect) policy.Transporter {
 	s.values = map[string]bool{}
 	for i, effect := range failures {

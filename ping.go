@@ -19,9 +19,9 @@ type PingReport struct {
 	Exists    bool
 	// Latency is the time that the first request took, with what it needs: a connection and a token.
 	Latency time.Duration
-	// Skew is how far this machine's clock is ahead of the service's, within a second and half the latency. It
-	// is zero if the service did not say its time. From 15 minutes on, the service refuses requests that are
-	// signed with the account's key.
+	// Skew is how far this machine's clock is ahead of the service's, within a second and half the latency.
+	// It is zero if the service did not say its time. From 15 minutes on, the service refuses requests that
+	// are signed with the account's key.
 	Skew time.Duration
 	// Server is the service's name for its software, such as "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0".
 	Server string
@@ -34,8 +34,8 @@ type PingOption func(*pingOptions)
 
 type pingOptions struct{ writes bool }
 
-// PingWrites makes [Vault.Ping] find out whether the login may write, with one more request. Default: it finds
-// out whether the login may read.
+// PingWrites makes [Vault.Ping] find out whether the login may write, with one more request. Default: it
+// finds out whether the login may read.
 func PingWrites() PingOption { return func(o *pingOptions) { o.writes = true } }
 
 // pingLimit bounds a Ping.
@@ -44,19 +44,19 @@ const pingLimit = 10 * time.Second
 // pingName is the name of the blob that a Ping asks for. There is no such blob.
 const pingName = "ping"
 
-// Ping finds out whether the vault can work, with one request, or two with [PingWrites]. It does not try again,
-// and returns within 10 seconds, or when ctx ends. It suits readiness checks, and the first minutes on a new
-// account.
+// Ping finds out whether the vault can work, with one request, or two with [PingWrites]. It does not try
+// again, and returns within 10 seconds, or when ctx ends. It suits readiness checks, and the first minutes on
+// a new account.
 //
-// It reads a blob named ping in the container of today, which need not exist. PingWrites also sends a write of
-// that blob whose condition never holds. The service checks the rights to a request before its condition, so the
-// answer tells whether the login may write, and nothing is stored. Ping does not find out whether the login may
-// create and list containers.
+// It reads a blob named ping in the container of today, which need not exist. PingWrites also sends a write
+// of that blob whose condition never holds. The service checks the rights to a request before its condition,
+// so the answer tells whether the login may write, and nothing is stored. Ping does not find out whether the
+// login may create and list containers.
 //
 // Errors say what to check. [storage.ErrUnavailable]: the host is unknown, refuses the connection, does not
 // answer, or somebody else answers in the service's place; [storage.ErrDenied]: the certificate is not
-// trusted, the login is wrong or lacks a role or permission, the clock is wrong, or the account or container is
-// disabled. The report has what was found until then.
+// trusted, the login is wrong or lacks a role or permission, the clock is wrong, or the account or container
+// is disabled. The report has what was found until then.
 func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport, err error) {
 	var o pingOptions
 	for _, opt := range opts {

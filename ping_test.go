@@ -64,7 +64,8 @@ func TestPingCost(t *testing.T) {
 	}
 }
 
-// TestPingSaysWhatIsWrong pings through failures of every kind, in virtual time. Each takes at most ten seconds.
+// TestPingSaysWhatIsWrong pings through failures of every kind, in virtual time. Each takes at most ten
+// seconds.
 func TestPingSaysWhatIsWrong(t *testing.T) {
 	fails := func(err error) spy {
 		return func(req *http.Request) (*http.Response, error) {
@@ -132,8 +133,8 @@ func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 	}
 }
 
-// TestPingOnSockets pings what is really there: a closed port, a server without TLS, and one whose certificate
-// is not trusted.
+// TestPingOnSockets pings what is really there: a closed port, a server without TLS, and one whose
+// certificate is not trusted.
 func TestPingOnSockets(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,7 +169,8 @@ func TestPingOnSockets(t *testing.T) {
 	}
 }
 
-// TestPingTellsTheSkew pings with clocks that are off, with a key, whose signatures have a date, and with a token.
+// TestPingTellsTheSkew pings with clocks that are off, with a key, whose signatures have a date, and with a
+// token.
 func TestPingTellsTheSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Second / 2) // the service's clock shows whole seconds

@@ -28,13 +28,13 @@ type Staleness struct {
 	synced time.Time
 }
 
-// AcceptStale returns a context whose Exists, Read, List and Search may be answered by the vault's secondary (see
-// [WithSecondary]), and a Staleness that tells whether one of them was. Use one for each call.
+// AcceptStale returns a context whose Exists, Read, List and Search may be answered by the vault's secondary
+// (see [WithSecondary]), and a Staleness that tells whether one of them was. Use one for each call.
 //
 // The primary has 10 seconds for each request, or half of the time that ctx leaves if that is less. If it is
-// unavailable, the secondary is read. For the next 30 seconds such calls go to the secondary at once; then one
-// of them tries the primary again, and its outcome decides for the others. The secondary may lack the newest
-// plans and states. What it lacks or contradicts is therefore [storage.ErrUnavailable], and never
+// unavailable, the secondary is read. For the next 30 seconds such calls go to the secondary at once; then
+// one of them tries the primary again, and its outcome decides for the others. The secondary may lack the
+// newest plans and states. What it lacks or contradicts is therefore [storage.ErrUnavailable], and never
 // [storage.ErrNotFound] or [storage.ErrCorrupt]; Exists never returns false because of it. A listing that
 // fails over continues after the last plan that it has yielded.
 //
@@ -55,9 +55,9 @@ func (s *Staleness) Stale() bool {
 	return s.stale
 }
 
-// Synced is a time, by the service's clock, up to which the secondary has all writes: its Last-Sync-Time. It is
-// zero if the secondary has not answered, or the login may not ask for the time: that takes the account's key or
-// a signature with the resource type s and the permission r.
+// Synced is a time, by the service's clock, up to which the secondary has all writes: its Last-Sync-Time. It
+// is zero if the secondary has not answered, or the login may not ask for the time: that takes the account's
+// key or a signature with the resource type s and the permission r.
 func (s *Staleness) Synced() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -312,8 +312,8 @@ func TestListFailsOver(t *testing.T) {
 	}
 }
 
-// TestSecondaryWithLogins reads from the secondary with logins that may not ask for the time of the last sync,
-// and through hosts of its own.
+// TestSecondaryWithLogins reads from the secondary with logins that may not ask for the time of the last
+// sync, and through hosts of its own.
 func TestSecondaryWithLogins(t *testing.T) {
 	for name, test := range map[string]struct {
 		open      opener

@@ -26,8 +26,8 @@ func signedClient(t *testing.T, s *emulator.Server, query string) *container.Cli
 	return c.ServiceClient().NewContainerClient("plans")
 }
 
-// TestSignaturesOfTheSDK checks that the server accepts what the SDK signs, and that what it signs itself is the
-// same.
+// TestSignaturesOfTheSDK checks that the server accepts what the SDK signs, and that what it signs itself is
+// the same.
 func TestSignaturesOfTheSDK(t *testing.T) {
 	key, err := azblob.NewSharedKeyCredential(emulator.DefaultAccount, emulator.DefaultKey)
 	must(t, err)
@@ -74,8 +74,8 @@ func signatureOf(query string) string {
 	return sig
 }
 
-// TestSignaturesThatAreRefused changes each parameter of a good signature, and makes requests that it does not
-// allow.
+// TestSignaturesThatAreRefused changes each parameter of a good signature, and makes requests that it does
+// not allow.
 func TestSignaturesThatAreRefused(t *testing.T) {
 	s := emulator.New()
 	s.Put("plans", "a", []byte("body"), nil)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// replica is the read-only secondary of an account: what was stored at the last [Server.Replicate]. The server's
-// lock guards it.
+// replica is the read-only secondary of an account: what was stored at the last [Server.Replicate]. The
+// server's lock guards it.
 type replica struct {
 	server *Server // never serves requests of its own
 	synced time.Time
@@ -16,9 +16,9 @@ type replica struct {
 // secondarySuffix is what the name of an account has at its secondary.
 const secondarySuffix = "-secondary"
 
-// Replicate brings the secondary of the account up to date. An account has a secondary from the first Replicate
-// on, at the host or path of the account with "-secondary": it answers reads with what was stored then, and
-// refuses writes.
+// Replicate brings the secondary of the account up to date. An account has a secondary from the first
+// Replicate on, at the host or path of the account with "-secondary": it answers reads with what was stored
+// then, and refuses writes.
 func (s *Server) Replicate() {
 	copied := s.Clone()
 	s.mu.Lock()

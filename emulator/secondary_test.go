@@ -10,8 +10,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestSecondary reads from the secondary of an account, which has what was stored at the last Replicate, and can't
-// be written.
+// TestSecondary reads from the secondary of an account, which has what was stored at the last Replicate, and
+// can't be written.
 func TestSecondary(t *testing.T) {
 	key, err := azblob.NewSharedKeyCredential(emulator.DefaultAccount, emulator.DefaultKey)
 	must(t, err)

@@ -33,8 +33,8 @@ func TestSecondaryEndpoints(t *testing.T) {
 	}
 }
 
-// FuzzConnectionString parses connection strings of any form. Errors quote nothing, and what is accepted has a host
-// and a login.
+// FuzzConnectionString parses connection strings of any form. Errors quote nothing, and what is accepted has
+// a host and a login.
 func FuzzConnectionString(f *testing.F) {
 	f.Add("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy")
 	f.Add("DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;EndpointSuffix=core.windows.net")

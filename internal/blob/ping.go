@@ -40,9 +40,9 @@ func (c *Client) Reach(ctx context.Context, ref Ref) (Contact, error) {
 	return contact, err
 }
 
-// TryWrite sends a write that can't succeed, because its condition names a version that no blob has. The error
-// is [Mismatch], [Absent] or [AbsentContainer] if the write is allowed. The service checks the rights of a
-// request before its condition.
+// TryWrite sends a write that can't succeed, because its condition names a version that no blob has. The
+// error is [Mismatch], [Absent] or [AbsentContainer] if the write is allowed. The service checks the rights
+// of a request before its condition.
 func (c *Client) TryWrite(ctx context.Context, ref Ref) (Contact, error) {
 	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	opts := &blockblob.UploadOptions{AccessConditions: IfMatch("0x0").sdk(), HTTPHeaders: &sdk.HTTPHeaders{}}
