@@ -249,7 +249,7 @@ func TestRequests(t *testing.T) {
 		must(t, err)
 		ctx, end := o.OperationStart(t.Context(), azblob.Operation{Name: "Exists"})
 		o.Request(ctx, azblob.RequestEvent{
-			Name: "head", Method: "HEAD", Container: "c", Blob: "plans/x", Class: azblob.ClassOther, Try: 1, Duration: time.Second,
+			Name: "head", Method: "HEAD", Container: "c", Blob: "plans/x", Class: azblob.ClassOther, Try: 1, Start: time.Now().Add(-time.Hour), Duration: time.Second,
 			Status: test.status, Err: test.err, BytesSent: 3, BytesReceived: 5,
 		})
 		end(azblob.OperationEnd{Operation: azblob.Operation{Name: "Exists"}, Outcome: azblob.OutcomeOK})
@@ -257,8 +257,8 @@ func TestRequests(t *testing.T) {
 		slices.Sort(attrs)
 		r.wantMeasured("azblob.request.duration", "{"+strings.Join(attrs, ",")+"} 1")
 		r.wantMeasured("azblob.network.io", "{network.io.direction=receive} 5", "{network.io.direction=transmit} 3")
-		if span := r.find("HEAD plans"); (span.Status.Code == codes.Error) != test.failed {
-			t.Errorf("%d, %v: the span's status is %v", test.status, test.err, span.Status)
+		if span := r.find("HEAD plans"); (span.Status.Code == codes.Error) != test.failed || span.EndTime.Sub(span.StartTime) != time.Second {
+			t.Errorf("%d, %v: the span's status is %v, from %v to %v", test.status, test.err, span.Status, span.StartTime, span.EndTime)
 		}
 	}
 }
