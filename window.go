@@ -366,7 +366,11 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 	s.measure(ctx, minute)
 	fine := minute.scale
 	n := len(fine.groups)
-	if minute.err != nil || n >= s.limit-s.yielded {
+	sure := n
+	if n > 0 && less(minute.to, idOf(fine.groups[n-1]+aMillisecond)) { // its plans may lie beyond the piece
+		sure--
+	}
+	if minute.err != nil || sure >= s.limit-s.yielded {
 		if p.to = minute.from; less(p.from, p.to) {
 			return append(s.cut(ctx, minute), p)
 		}
