@@ -1,13 +1,18 @@
 package blob
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
 
@@ -80,7 +85,7 @@ func ParseConnectionString(text string) (Account, error) {
 	case name == "":
 		return Account{}, errors.New("the connection string needs AccountName or BlobEndpoint")
 	default:
-		endpoint = fmt.Sprintf("%s://%s.blob.%s", or(fields["defaultendpointsprotocol"], "https"), name, or(fields["endpointsuffix"], "core.windows.net"))
+		endpoint = fmt.Sprintf("%s://%s.blob.%s", cmp.Or(fields["defaultendpointsprotocol"], "https"), name, cmp.Or(fields["endpointsuffix"], "core.windows.net"))
 	}
 	u, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -118,7 +123,7 @@ func parseFields(text string) (map[string]string, error) {
 
 // development returns the fields of the development account at this machine, or at the host of a proxy.
 func development(proxy string) (map[string]string, error) {
-	u, err := parseEndpoint(or(proxy, "http://127.0.0.1"))
+	u, err := parseEndpoint(cmp.Or(proxy, "http://127.0.0.1"))
 	if err != nil {
 		return nil, errors.New("the DevelopmentStorageProxyUri is not like http://host")
 	}
@@ -133,22 +138,37 @@ func development(proxy string) (map[string]string, error) {
 	}, nil
 }
 
-func or(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
-}
-
-// client returns the SDK's client for the account.
-func (a Account) client(o *service.ClientOptions) (*service.Client, error) {
+// clients returns the SDK's clients for the account: one that sends requests, and one that builds batches. The
+// SDK signs the requests in a batch with the login of the client that builds it.
+func (a Account) clients(o *service.ClientOptions) (sender, builder *service.Client, err error) {
 	switch {
 	case a.token != nil:
-		return service.NewClient(a.url.String(), a.token, o)
+		if builder, err = service.NewClient(a.url.String(), a.token, o); err != nil {
+			return nil, nil, err
+		}
+		alone := *o
+		alone.PerRetryPolicies = slices.Concat([]policy.Policy{bearer(a.token)}, o.PerRetryPolicies)
+		sender, err = service.NewClientWithNoCredential(a.url.String(), &alone)
+		return sender, builder, err
 	case a.key != nil:
-		return service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
+		sender, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
+	default:
+		sender, err = service.NewClientWithNoCredential(a.url.String(), o)
 	}
-	return service.NewClientWithNoCredential(a.url.String(), o)
+	return sender, sender, err
+}
+
+// bearer returns the policy that adds tokens to requests. After a refusal it asks once for another token.
+//
+// The policy of the service's SDK would ask for a token of the resource that the refusal names, and send it to
+// whoever sent the refusal. It also keeps that name without a lock.
+func bearer(cred azcore.TokenCredential) policy.Policy {
+	scopes := []string{"https://storage.azure.com/.default"} // in all clouds
+	return runtime.NewBearerTokenPolicy(cred, scopes, &policy.BearerTokenOptions{AuthorizationHandler: policy.AuthorizationHandler{
+		OnChallenge: func(_ *policy.Request, _ *http.Response, authorize func(policy.TokenRequestOptions) error) error {
+			return authorize(policy.TokenRequestOptions{Scopes: scopes})
+		},
+	}})
 }
 
 // Secondary returns the read-only secondary of the account, at an endpoint. Without an endpoint it is the one
@@ -156,7 +176,7 @@ func (a Account) client(o *service.ClientOptions) (*service.Client, error) {
 func (a Account) Secondary(endpoint string) (Account, error) {
 	second := a
 	second.secondary = ""
-	endpoint = or(endpoint, a.secondary)
+	endpoint = cmp.Or(endpoint, a.secondary)
 	if endpoint == "" {
 		u := *a.url
 		second.url = &u

@@ -1,9 +1,17 @@
 package blob
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
 func TestSecondaryEndpoints(t *testing.T) {
@@ -30,6 +38,37 @@ func TestSecondaryEndpoints(t *testing.T) {
 		if primary.url.String() != before {
 			t.Errorf("%s: the primary is now at %s", test.cs, primary.url)
 		}
+	}
+}
+
+// asked is a credential that notes the scopes for which it was asked.
+type asked []string
+
+func (a *asked) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	*a = append(*a, o.Scopes...)
+	return azcore.AccessToken{Token: fmt.Sprint("token ", len(*a)), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+// TestTokensAreForStorage refuses tokens and names another resource, as anybody between client and service
+// could. The client asks for one more token, and again for the storage service.
+func TestTokensAreForStorage(t *testing.T) {
+	var cred asked
+	var sent []string
+	account, err := WithToken("https://account.example", &cred)
+	must(t, err)
+	c, err := account.New(Options{Concurrency: 1, Transport: sender(func(req *http.Request) (*http.Response, error) {
+		sent = append(sent, req.Header.Get("Authorization"))
+		h := http.Header{
+			"Www-Authenticate": {"Bearer authorization_uri=https://login.example/tenant/oauth2/authorize resource_id=https://another.example"},
+			"X-Ms-Request-Id":  {"1"}, "X-Ms-Version": {"2026-06-06"}, "X-Ms-Error-Code": {"InvalidAuthenticationInfo"},
+		}
+		return &http.Response{StatusCode: http.StatusUnauthorized, Header: h, Body: http.NoBody, Request: req}, nil
+	})})
+	must(t, err)
+	_, _ = c.Head(t.Context(), Ref{"container", "name"})
+	const scope = "https://storage.azure.com/.default"
+	if !slices.Equal(cred, asked{scope, scope}) || !slices.Equal(sent, []string{"Bearer token 1", "Bearer token 2"}) {
+		t.Errorf("asked for tokens of %q and sent %q", cred, sent)
 	}
 }
 

@@ -68,9 +68,9 @@ func (b *batchAnswer) tells(n int) bool {
 	return false
 }
 
-// submit sends a batch of deletes.
-func submit(ctx context.Context, client *container.Client, targets []Target) (*batchAnswer, error) {
-	batch, err := client.NewBatchBuilder()
+// submit sends a batch of deletes that builder makes.
+func submit(ctx context.Context, client, builder *container.Client, targets []Target) (*batchAnswer, error) {
+	batch, err := builder.NewBatchBuilder()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 		return err
 	}
 	ref := Ref{Container: containerName}
-	d := deletion{client: c.container(ref), left: targets}
+	d := deletion{client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, d.try)
 	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served {
 		var worked bool
@@ -162,7 +162,8 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 // deletion is the state of a DeleteBatch across its attempts.
 type deletion struct {
 	client    *container.Client
-	left      []Target // without an outcome
+	builder   *container.Client // builds batches
+	left      []Target          // without an outcome
 	unmatched []Target
 	absent    error
 	undecided int  // attempts in a row that decided nothing
@@ -186,7 +187,7 @@ func (d *deletion) settle(t Target, err error) bool {
 
 // try sends what is left as a batch.
 func (d *deletion) try(ctx context.Context) error {
-	answer, err := submit(ctx, d.client, d.left)
+	answer, err := submit(ctx, d.client, d.builder, d.left)
 	if err == nil && !answer.tells(len(d.left)) {
 		err = errUndecided
 	}

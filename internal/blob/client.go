@@ -69,7 +69,8 @@ type Options struct {
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
 	service *service.Client
-	host    string // of the account
+	builder *service.Client // builds batches
+	host    string          // of the account
 	// ofContainer means that the login is a shared access signature of a container.
 	ofContainer bool
 	slots       slots
@@ -84,7 +85,7 @@ type Client struct {
 func (a Account) New(o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
-	c.service, err = a.client(c.options(o))
+	c.service, c.builder, err = a.clients(c.options(o))
 	if err != nil {
 		return nil, err
 	}
