@@ -622,7 +622,7 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 			}
 			return n
 		}
-		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")) // the first of them fails, and another goes on
+		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(403, "AccountIsDisabled")) // the first of them fails, and another goes on
 		v := faulty(t, server, rule)
 		var wg sync.WaitGroup
 		var failed atomic.Int64

@@ -361,7 +361,7 @@ func limitCases() map[string]func(home string) []*ask {
 				account(emulator.GetAccountInfo, http.MethodGet, "restype", "account", "comp", "properties"),
 				account(emulator.GetAccountInfo, http.MethodHead, "restype", "account", "comp", "properties"),
 				account(emulator.GetServiceProperties, http.MethodGet, "restype", "service", "comp", "properties"),
-				account(emulator.Unsupported, http.MethodGet, "restype", "service", "comp", "stats"),
+				account(emulator.GetServiceStats, http.MethodGet, "restype", "service", "comp", "stats"),
 			}
 		},
 		"recreation": func(home string) []*ask {

@@ -52,4 +52,4 @@ func (r *replica) stats() *answer {
 }
 
 // noStats answers at the primary, which has no statistics.
-func (s *Server) noStats(*call) *answer { return fail(codeInsufficientAccount) }
+func (s *Server) noStats(*call) *answer { return fail(codeInvalidQueryParameter) }
