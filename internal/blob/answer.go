@@ -37,7 +37,9 @@ const (
 func (w wire) Do(req *http.Request) (*http.Response, error) {
 	x := w.begin(req)
 	resp, err := w.do(req, x)
-	err = redactError(req, explain(err))
+	if err != nil {
+		err = redactError(req, explain(err))
+	}
 	if err != nil || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead { // no body is left to read
 		x.failed(err)
 		x.end()
@@ -54,7 +56,7 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 		resp.Body = http.NoBody
 	}
 	x.answered(resp)
-	code := resp.Header.Get("x-ms-error-code")
+	code := resp.Header.Get("X-Ms-Error-Code")
 	if resp.StatusCode >= http.StatusBadRequest {
 		// Read the body here, so that a refusal with an incomplete body is a failure of the connection.
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
@@ -100,7 +102,7 @@ var isCode = regexp.MustCompile(`^[A-Za-z0-9]{0,100}$`)
 // service omits that if it refuses a request before it parses it, and Azurite always does.
 func stranger(req *http.Request, resp *http.Response, code string) string {
 	status := resp.StatusCode
-	needed := []string{"x-ms-request-id"}
+	needed := append(make([]string, 0, 4), "X-Ms-Request-Id") // in the canonical form, which needs no conversion
 	switch {
 	case resp.Request != nil && resp.Request.Response != nil: // a transport may well send to another host than the URL's
 		return "it comes from " + resp.Request.URL.Host + " after a redirect"
@@ -119,7 +121,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	case status != success(req.Method):
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
 	default:
-		needed = append(needed, "x-ms-version")
+		needed = append(needed, "X-Ms-Version")
 		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
 			needed = append(needed, "ETag", "Last-Modified")
 		}
@@ -133,10 +135,21 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 }
 
 // ofService reports whether a request asks for properties of the service.
-func ofService(req *http.Request) bool { return req.URL.Query().Get("restype") == "service" }
+func ofService(req *http.Request) bool { return parameter(req, "restype") == "service" }
 
 // lists reports whether a request asks for a page of a listing.
-func lists(req *http.Request) bool { return req.URL.Query().Get("comp") == "list" }
+func lists(req *http.Request) bool { return parameter(req, "comp") == "list" }
+
+// parameter returns a parameter of the URL of a request, as the SDK has written it. Those that the client asks
+// for need no escapes, and a map of all parameters for each answer costs too much.
+func parameter(req *http.Request, name string) string {
+	for p := range strings.SplitSeq(req.URL.RawQuery, "&") {
+		if is, value, _ := strings.Cut(p, "="); is == name {
+			return value
+		}
+	}
+	return ""
+}
 
 // target returns where a redirect leads, without parts that may be secret.
 func target(resp *http.Response) string {
@@ -179,18 +192,23 @@ func limit(req *http.Request, resp *http.Response, x *exchange) error {
 	if req.Method == http.MethodHead { // announces the length for a GET
 		return nil
 	}
-	most, tooLarge := int64(maxAnswer), error(&foreignError{status: resp.StatusCode, text: fmt.Sprintf("%d with a larger body than the service sends", resp.StatusCode)})
+	most := int64(maxAnswer)
 	if req.Method == http.MethodGet {
 		most = MaxBody
-		if !lists(req) {
-			tooLarge = errTooLarge
-		}
 	}
 	if resp.ContentLength > most {
-		return fmt.Errorf("%w: %d bytes, the limit is %d", tooLarge, resp.ContentLength, most)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", tooLarge(req, resp.StatusCode), resp.ContentLength, most)
 	}
-	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, exchange: x, left: most, tooLarge: tooLarge}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, req: req, exchange: x, left: most, status: resp.StatusCode}
 	return nil
+}
+
+// tooLarge returns the error for an answer whose body exceeds its limit.
+func tooLarge(req *http.Request, status int) error {
+	if req.Method == http.MethodGet && !lists(req) {
+		return errTooLarge
+	}
+	return &foreignError{status: status, text: fmt.Sprintf("%d with a larger body than the service sends", status)}
 }
 
 type limitedBody struct {
@@ -198,7 +216,7 @@ type limitedBody struct {
 	req      *http.Request
 	exchange *exchange
 	left     int64
-	tooLarge error
+	status   int
 }
 
 func (b *limitedBody) Read(p []byte) (int, error) {
@@ -207,8 +225,9 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		b.exchange.failed(b.tooLarge)
-		return 0, b.tooLarge
+		err := tooLarge(b.req, b.status)
+		b.exchange.failed(err)
+		return 0, err
 	}
 	if err != nil && err != io.EOF { // readers return io.EOF unwrapped
 		err = redactError(b.req, err)

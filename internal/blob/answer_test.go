@@ -400,9 +400,10 @@ func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
 			}
 		}
 	})
+	get := &http.Request{Method: http.MethodGet, URL: &url.URL{}}
 	for size, want := range map[int]error{9: nil, 10: nil, 11: errTooLarge, 100: errTooLarge} {
 		r := strings.NewReader(strings.Repeat("x", size))
-		got, err := io.ReadAll(&limitedBody{ReadCloser: io.NopCloser(r), left: 10, tooLarge: errTooLarge})
+		got, err := io.ReadAll(&limitedBody{ReadCloser: io.NopCloser(r), left: 10, req: get})
 		if !errors.Is(err, want) || len(got) > 10 || size-r.Len() > 11 {
 			t.Errorf("of %d bytes %d were read: %v", size, size-r.Len(), err)
 		}

@@ -498,8 +498,10 @@ func normal(etag *azcore.ETag) string {
 // pointers returns the metadata in the form that the SDK takes.
 func pointers(metadata map[string]string) map[string]*string {
 	m := make(map[string]*string, len(metadata))
+	values := make([]string, 0, len(metadata)) // one allocation for all
 	for name, value := range metadata {
-		m[name] = &value
+		values = append(values, value)
+		m[name] = &values[len(values)-1]
 	}
 	return m
 }

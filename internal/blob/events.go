@@ -46,16 +46,15 @@ const (
 
 // classOf returns the billing class of a request. The class of a batch is not documented; it counts as other.
 func classOf(req *http.Request) Class {
-	q := req.URL.Query()
-	comp, container := q.Get("comp"), q.Get("restype") == "container"
+	comp, restype := parameter(req, "comp"), parameter(req, "restype")
 	switch {
-	case comp == "list", req.Method == http.MethodPut && container && comp == "":
+	case comp == "list", req.Method == http.MethodPut && restype == "container" && comp == "":
 		return ClassList
 	case req.Method == http.MethodDelete:
 		return ClassDelete
 	case req.Method == http.MethodPut && comp == "":
 		return ClassWrite
-	case req.Method == http.MethodGet && comp == "" && !q.Has("restype"):
+	case req.Method == http.MethodGet && comp == "" && restype == "":
 		return ClassRead
 	}
 	return ClassOther
@@ -149,7 +148,7 @@ func (x *exchange) answered(resp *http.Response) {
 	if x == nil {
 		return
 	}
-	x.event.Status, x.event.RequestID = resp.StatusCode, resp.Header.Get("x-ms-request-id")
+	x.event.Status, x.event.RequestID = resp.StatusCode, resp.Header.Get("X-Ms-Request-Id")
 	resp.Body = &countedBody{resp.Body, &x.event.Received}
 }
 

@@ -135,7 +135,7 @@ var mutants = []mutant{
 	{"observer: the outcome of an unknown write is that of its cause", "errors.go", "\t{storage.ErrUnknown, OutcomeUnknown},\n", "", "TestOutcomeOf"},
 	{"observer: requests at the same time are round trips", "internal/blob/events.go", "chain = m.ended + 1", "chain = m.usage.RoundTrips + 1", "TestMeter"},
 	{"observer: a request ends before its body", "internal/blob/answer.go", "if err != nil || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead {", "if true || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead {", "TestEventsEnd"},
-	{"observer: a container is billed as a write", "internal/blob/events.go", "case comp == \"list\", req.Method == http.MethodPut && container && comp == \"\":", "case comp == \"list\", container && comp == \"never\":", "TestClasses"},
+	{"observer: a container is billed as a write", "internal/blob/events.go", "case comp == \"list\", req.Method == http.MethodPut && restype == \"container\" && comp == \"\":", "case comp == \"list\", restype == \"container\" && comp == \"never\":", "TestClasses"},
 	{"observer: the ends of a Tee are in the order of the starts", "observer.go", "range slices.Backward(ends)", "range slices.All(ends)", "TestTee"},
 	{"observer: a slow request is logged like any other", "observer.go", "if e.Duration >= slow {", "if e.Duration >= 1000*slow {", "TestLogObserver"},
 	{"fleet: a heartbeat has no duration", "fleet/node.go", "HeartbeatEvent{n.id, time.Since(began), err}", "HeartbeatEvent{n.id, 0 * time.Since(began), err}", "TestObserver$"},
