@@ -146,14 +146,16 @@ var checksNames = [...]string{"bypassChecks", "preChecks", "contChecks", "postCh
 
 // checks writes the checks of a plan or a block.
 func (w *writer) checks(o Object) {
-	for i, c := range ChecksOf(o) {
+	checks, _ := checksOf(o)
+	for i, c := range checks {
 		optionalMember(w, checksNames[i], *c, (*Checks).write)
 	}
 }
 
 // checks reads the checks of a plan or a block, if name is that of checks.
 func (r *reader) checks(o Object, name []byte) bool {
-	for i, c := range ChecksOf(o) {
+	checks, _ := checksOf(o)
+	for i, c := range checks {
 		if checksNames[i] == string(name) {
 			*c = optional(r, (*Checks).read)
 			return true

@@ -2,8 +2,8 @@ package workflow
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"strings"
 
@@ -134,38 +134,69 @@ func (w *walker) path(field string) string {
 // Fingerprint returns a hash of the tree below an object: the IDs of all sub-objects, with their places. It
 // is empty if there are none. Fingerprint reads only IDs, so other goroutines may work on the sub-objects.
 func Fingerprint(o Object) string {
-	h := fnv.New64a()
-	empty := true
-	var add func(depth byte, o Object)
-	add = func(depth byte, o Object) {
-		o.children(func(field string, _ int, child Object) bool {
-			empty = false
-			h.Write([]byte{depth})
-			h.Write([]byte(field))
-			if child != nil {
-				h.Write(child.Header().ID[:])
-				add(depth+1, child)
-			}
-			return true
-		})
+	if o.Kind() == KindAction {
+		return "" // most objects are actions
 	}
-	add(0, o)
-	if empty {
+	f := &fingerprint{sum: fnvOffset}
+	f.next = f.visit
+	o.children(f.next)
+	if f.sum == fnvOffset {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(make([]byte, 0, 8), f.sum))
 }
+
+// fingerprint computes the hash of a tree, which is the 64-bit FNV-1a of package hash/fnv. That would allocate
+// memory for each write.
+type fingerprint struct {
+	sum   uint64
+	depth byte
+	// next is the method visit, which is made a function once.
+	next func(field string, index int, child Object) bool
+}
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func (f *fingerprint) visit(field string, _ int, child Object) bool {
+	f.add(f.depth)
+	for i := range len(field) {
+		f.add(field[i])
+	}
+	if child != nil {
+		for _, b := range child.Header().ID {
+			f.add(b)
+		}
+		f.depth++
+		child.children(f.next)
+		f.depth--
+	}
+	return true
+}
+
+func (f *fingerprint) add(b byte) { f.sum = (f.sum ^ uint64(b)) * fnvPrime }
 
 // ChecksOf returns pointers to the fields that hold the five checks of a plan or a block: bypass, pre, cont,
 // post, deferred. It returns nil for other objects.
 func ChecksOf(o Object) []**Checks {
+	checks, ok := checksOf(o)
+	if !ok {
+		return nil
+	}
+	return checks[:]
+}
+
+// checksOf is ChecksOf without an allocation. ok is false for other objects.
+func checksOf(o Object) (checks [5]**Checks, ok bool) {
 	switch o := o.(type) {
 	case *Plan:
-		return []**Checks{&o.BypassChecks, &o.PreChecks, &o.ContChecks, &o.PostChecks, &o.DeferredChecks}
+		return [5]**Checks{&o.BypassChecks, &o.PreChecks, &o.ContChecks, &o.PostChecks, &o.DeferredChecks}, true
 	case *Block:
-		return []**Checks{&o.BypassChecks, &o.PreChecks, &o.ContChecks, &o.PostChecks, &o.DeferredChecks}
+		return [5]**Checks{&o.BypassChecks, &o.PreChecks, &o.ContChecks, &o.PostChecks, &o.DeferredChecks}, true
 	}
-	return nil
+	return checks, false
 }
 
 // Kind returns KindPlan.
@@ -238,10 +269,14 @@ func (b *DeferBatch) children(yield func(string, int, Object) bool) bool {
 	return each("Actions", b.Actions, yield)
 }
 
+// checksFields are the fields of the checks of a plan or a block, in the order of [ChecksOf].
+var checksFields = [...]string{"BypassChecks", "PreChecks", "ContChecks", "PostChecks", "DeferredChecks"}
+
+// eachChecks yields the checks of a plan or a block.
 func eachChecks(o Object, yield func(string, int, Object) bool) bool {
-	for i, c := range ChecksOf(o) {
-		field := [...]string{"BypassChecks", "PreChecks", "ContChecks", "PostChecks", "DeferredChecks"}[i]
-		if *c != nil && !yield(field, -1, *c) {
+	checks, _ := checksOf(o)
+	for i, c := range checks {
+		if *c != nil && !yield(checksFields[i], -1, *c) {
 			return false
 		}
 	}

@@ -13,11 +13,16 @@ import (
 //
 // Everything below o must be in place. Version reads only its IDs, so other goroutines may work on it.
 func Version(name string, o workflow.Object) string {
-	version := name + "@" + o.Header().State.Status.String()
+	state := o.Header().State
+	version := append(make([]byte, 0, 128), name...)
+	version = append(append(version, '@'), state.Status.String()...)
 	if children := workflow.Fingerprint(o); children != "" {
-		version += "@" + children
+		version = append(append(version, '@'), children...)
 	}
-	return version
+	if string(version) == state.ETag {
+		return state.ETag // of a plan that was read, most objects have their version
+	}
+	return string(version)
 }
 
 // SplitVersion returns the vault's name of a version, and the object's status in it. known is false if
@@ -30,6 +35,16 @@ func SplitVersion(version string) (name string, status workflow.Status, known bo
 func splitVersion(version string) (name string, status workflow.Status, children string, known bool) {
 	name, rest, found := strings.Cut(version, "@")
 	text, children, _ := strings.Cut(rest, "@")
-	known = found && name != "" && status.UnmarshalText([]byte(text)) == nil
+	status, valid := parseStatus(text)
+	known = found && name != "" && valid
 	return name, status, children, known
+}
+
+func parseStatus(text string) (workflow.Status, bool) {
+	for s := workflow.NotStarted; s.Valid(); s++ {
+		if s.String() == text {
+			return s, true
+		}
+	}
+	return 0, false
 }
