@@ -277,7 +277,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 		}
 		defer resp.Body.Close()
 		var b bytes.Buffer
-		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20))) // don't allocate any amount of memory because of a header
+		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20)) + bytes.MinRead) // don't allocate any amount of memory because of a header
 		if _, err := io.Copy(&b, resp.Body); err != nil {
 			return err
 		}
