@@ -73,13 +73,27 @@ func (f format) encode(docType string, o workflow.Object) ([]byte, error) {
 	if docType != typeObject {
 		o.Header().State.ETag = "" // o is a copy
 	}
-	body, err := workflow.AppendJSON(f.head(docType), o)
+	size := typicalSize
+	if plan, ok := o.(*workflow.Plan); ok && docType == typeObject {
+		for range workflow.Walk(plan) {
+			size += typicalSize
+		}
+	}
+	body, err := workflow.AppendJSON(f.appendHead(make([]byte, 0, size), docType), o)
 	return append(body, '}'), err
 }
 
+// typicalSize is about what an object takes in a document, in bytes. A longer one takes more memory while it is
+// encoded.
+const typicalSize = 512
+
 // head is the beginning of a document. Its data and a brace follow.
-func (f format) head(docType string) []byte {
-	return fmt.Appendf(nil, `{"schema":%d,"type":%q,"data":`, f.schema(), docType)
+func (f format) head(docType string) []byte { return f.appendHead(nil, docType) }
+
+func (f format) appendHead(b []byte, docType string) []byte {
+	b = strconv.AppendInt(append(b, `{"schema":`...), int64(f.schema()), 10)
+	b = strconv.AppendQuote(append(b, `,"type":`...), docType)
+	return append(b, `,"data":`...)
 }
 
 // checkSchema returns an error unless this code knows a schema.

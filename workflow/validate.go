@@ -85,27 +85,27 @@ type validator struct {
 func newValidator(o Object, whole bool, rules []Rule) *validator {
 	v := &validator{walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID}
 	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
-	if ids := idsOf(o, whole); ids[0] == uuid.Nil || len(slices.Compact(ids)) < len(ids) {
+	if ids := v.ids(o, whole); ids[0] == uuid.Nil || len(slices.Compact(ids)) < len(ids) {
 		v.seen, v.objects = make(map[uuid.UUID]bool, len(ids)), make(map[Object]bool, len(ids))
 	}
 	return v
 }
 
-// idsOf returns the IDs of the objects to validate, sorted. Objects whose IDs differ differ too.
-func idsOf(o Object, whole bool) []uuid.UUID {
+// ids returns the IDs of the objects to validate, sorted. Objects whose IDs differ differ too.
+func (v *validator) ids(o Object, whole bool) []uuid.UUID {
 	ids := make([]uuid.UUID, 0, 8)
-	w := newWalker(func(o, _ Object) bool {
+	v.do = func(o, _ Object) bool {
 		var id uuid.UUID
 		if o != nil {
 			id = *o.Header().ID
 		}
 		ids = append(ids, id)
 		return true
-	})
+	}
 	if whole {
-		w.walk(o)
+		v.walk(o)
 	} else {
-		w.walkOwn(o)
+		v.walkOwn(o)
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	return ids

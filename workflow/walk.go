@@ -69,7 +69,8 @@ type walker struct {
 	// do is called for each object with its parent, and for nil elements of lists.
 	do func(o, parent Object) bool
 	// at is the way from the object that the walk began with, which is first, to the present one.
-	at []step
+	at   []step
+	room [5]step // the memory of at: no object lies deeper
 	// next is the method visit, which is made a function once.
 	next func(field string, index int, child Object) bool
 }
@@ -82,8 +83,8 @@ type step struct {
 }
 
 func newWalker(do func(o, parent Object) bool) *walker {
-	w := &walker{do: do, at: make([]step, 0, 5)} // no object lies deeper
-	w.next = w.visit
+	w := &walker{do: do}
+	w.at, w.next = w.room[:0], w.visit
 	return w
 }
 

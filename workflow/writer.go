@@ -21,6 +21,8 @@ import (
 type writer struct {
 	text []byte
 	err  error
+	// others writes requests and responses to the writer. It is nil until the first one.
+	others *json.Encoder
 }
 
 // fail keeps the first error.
@@ -175,9 +177,11 @@ func (w *writer) any(name string, v any) error {
 	}
 	w.name(name)
 	start := len(w.text)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	if w.others == nil {
+		w.others = json.NewEncoder(w)
+		w.others.SetEscapeHTML(false)
+	}
+	if err := w.others.Encode(v); err != nil {
 		return err
 	}
 	w.text = bytes.TrimSuffix(w.text, []byte("\n"))
