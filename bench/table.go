@@ -165,7 +165,7 @@ func few(n int) int { return ceil(n, 100) }
 func all(n int) int { return n }
 
 func updateAction(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-	return v.UpdateAction(ctx, actionsOf(p)[0])
+	return v.UpdateAction(ctx, p.Blocks[0].Sequences[0].Actions[0])
 }
 
 func readPlan(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
