@@ -240,26 +240,33 @@ func unquote(text []byte) []byte {
 // passString passes over a string. It reports whether the string is ASCII without escapes.
 func (r *reader) passString() (plain bool) {
 	plain = true
-	for r.at++; r.at < len(r.text); r.at++ {
-		switch c := r.text[r.at]; {
+	r.at++
+	for {
+		rest := r.text[min(r.at, len(r.text)):] // a backslash may be last
+		n := 0
+		for n < len(rest) && rest[n] >= ' ' && rest[n] < utf8.RuneSelf && rest[n] != '"' && rest[n] != '\\' {
+			n++
+		}
+		if r.at += n; n == len(rest) {
+			r.fail("unexpected end of JSON input")
+			return false
+		}
+		switch c := rest[n]; {
 		case c == '"':
 			r.at++
 			return plain
+		case c < ' ':
+			r.fail("invalid character %q in string literal", c)
+			return false
 		case c == '\\':
-			plain = false
 			r.at++
 			if !r.escape() {
 				return false
 			}
-		case c < ' ':
-			r.fail("invalid character %q in string literal", c)
-			return false
-		case c >= utf8.RuneSelf:
-			plain = false
 		}
+		plain = false
+		r.at++
 	}
-	r.fail("unexpected end of JSON input")
-	return false
 }
 
 // escape passes over what follows a backslash, except for the last byte.
