@@ -18,6 +18,16 @@ type Retry struct {
 	MaxElapsed      time.Duration // for contexts without a deadline of the caller
 }
 
+// backOff returns the waits between the attempts of a call.
+func (r Retry) backOff() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(r.InitialInterval),
+		backoff.WithMaxInterval(r.MaxInterval),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxElapsedTime(0), // do has the bound
+	)
+}
+
 // call describes a request to the retry layer.
 type call struct {
 	op    string
@@ -46,16 +56,8 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		ctx, cancel = context.WithTimeoutCause(ctx, patience, ErrPatience)
 		defer cancel()
 	}
-	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.retry.InitialInterval),
-		backoff.WithMaxInterval(c.retry.MaxInterval),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxElapsedTime(c.retry.MaxElapsed),
-	)
-	if bounded(ctx) {
-		wait.MaxElapsedTime = 0 // the deadline of the caller is the bound
-	}
-	wait.Reset()
+	started := time.Now()
+	var wait *backoff.ExponentialBackOff // nil until an attempt fails
 
 	var last error
 	unknown := false // whether a failed attempt may have written
@@ -75,13 +77,16 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		if ctx.Err() != nil {
 			return ended(ctx, call.write, last)
 		}
+		if wait == nil {
+			wait = c.retry.backOff()
+		}
 		next := wait.NextBackOff()
-		tooLong := next == backoff.Stop || wait.MaxElapsedTime > 0 && wait.GetElapsedTime()+v.after > wait.MaxElapsedTime
+		next = max(next, v.after)
+		tooLong := !bounded(ctx) && time.Since(started)+next > c.retry.MaxElapsed // or the deadline of the caller is the bound
 		if !v.again || ctx.Value(onceKey{}) != nil || v.once && !onceMore || tooLong {
 			return &Error{v.reason, unknown, last}
 		}
 		onceMore = onceMore && !v.once
-		next = max(next, v.after)
 		if c.onRetry != nil {
 			c.onRetry(ctx, RetryEvent{call.op, call.ref, n, next, last})
 		}
