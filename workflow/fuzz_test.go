@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func FuzzActionJSON(f *testing.F) {
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{
 		`{}`, ` {"a" : [ ] } `, `{"name":"\ud83d\ude00\u00e9\/\b"}`, "{\"name\":\"\xff\xe2\x82\"}", `{"name":null,"blocks":[null]}`, `{"epoch":-0}`,
-		`{"epoch":1e3}`, `{"a":-0.10E+7}`, `{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a":tru}`, `{"a":[1,]}`, `{"a":1,}`, `{,}`, `{"a"1}`, `[]`, `null`, ``,
+		`{"epoch":1e3}`, `{"a":-0.10E+7}`, `{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a":"\`, `{"a":tru}`, `{"a":[1,]}`, `{"a":1,}`, `{,}`, `{"a"1}`, `[]`, `null`, ``,
 		`{"name":"a","name":"b"}`, `{"\u006eame":"a"}`, "{\"a\":\"\n\"}", `{} {}`, `{"meta":"x","metaBase64":"eA=="}`, `{"a":{"b":{},"c":[[],{}]}}`,
 	} {
 		f.Add([]byte(text))
@@ -95,7 +96,7 @@ func FuzzReader(f *testing.F) {
 			Meta  *string `json:"meta"`
 		}
 		p := new(workflow.Plan)
-		err := workflow.Unmarshal(data, p)
+		err := workflow.Unmarshal(slices.Clip(data), p) // a read beyond the end panics
 		if err == nil && !json.Valid(data) {
 			t.Fatalf("encoding/json refuses what was read as %+v", p)
 		}

@@ -274,7 +274,8 @@ func (r *reader) escape() bool {
 	rest := r.text[r.at:]
 	switch {
 	case len(rest) == 0:
-		return true // the end is reported
+		r.unexpected("")
+		return false
 	case strings.IndexByte(`"\/bfnrt`, rest[0]) >= 0:
 		return true
 	case rest[0] == 'u' && len(rest) >= 5:
