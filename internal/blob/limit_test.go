@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/planvault/azblob/emulator"
 )
 
 // TestLimit checks how the limit follows what the service says, for one operation that always has more to send.
@@ -191,4 +193,38 @@ func TestLeavingAtTheLastMoment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLimitRisesByAnswers lets a busy service recover while all that is asked of it is absent or has changed. These
+// answers say that it keeps up.
+func TestLimitRisesByAnswers(t *testing.T) {
+	for what, ask := range map[string]func(ctx context.Context, c *Client) error{
+		"absent": func(ctx context.Context, c *Client) error { _, err := c.Head(ctx, ref); return err },
+		"absent container": func(ctx context.Context, c *Client) error {
+			_, _, err := c.Get(ctx, Ref{Container: "none", Name: "b"})
+			return err
+		},
+		"changed": func(ctx context.Context, c *Client) error {
+			_, err := c.Put(ctx, Ref{Container: "box", Name: "theirs"}, nil, mine(), IfNew)
+			return err
+		},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Put("box", "theirs", nil, others())
+			w.slots.limiter = newLimiter(64)
+			w.slots.limit = fewest
+			var wg sync.WaitGroup
+			for range 300 {
+				wg.Go(func() {
+					if err := ask(t.Context(), w.Client); !Is(err, Absent, AbsentContainer, Mismatch) {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if w.slots.limit < 3*fewest {
+				t.Errorf("%s: the limit is %.1f after 300 answers", what, w.slots.limit)
+			}
+		}, emulator.WithLatency(time.Millisecond))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -176,6 +177,8 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 		r = succeeded
 	case throttled(err):
 		r = overload
+	case slices.Contains([]Reason{Absent, AbsentContainer, Mismatch}, judge(err).reason): // as good an answer
+		r = succeeded
 	}
 	return err
 }

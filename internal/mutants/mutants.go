@@ -150,6 +150,7 @@ var mutants = []mutant{
 	{"limit: a busy service gets as many requests", "internal/blob/limit.go", "case r == overload && era == l.era:", "case false && r == overload && era == l.era:", "TestLimit"},
 	{"limit: each of a round of refusals halves it", "internal/blob/limit.go", "r == overload && era == l.era", "r == overload", "TestLimit"},
 	{"limit: never rises", "internal/blob/limit.go", "l.limit+1/l.limit", "l.limit", "TestLimit"},
+	{"limit: rises by success alone", "internal/blob/retry.go", "[]Reason{Absent, AbsentContainer, Mismatch}, judge", "[]Reason{}, judge", "TestLimitRisesByAnswers"},
 	{"limit: rises while it is not used", "internal/blob/limit.go", "r == succeeded && l.inFlight >= int(l.limit)", "r == succeeded", "TestLimit"},
 	{"limit: large operations come first", "internal/blob/limit.go", "\t\t\tl.next = append(l.next, o)", "\t\t\tl.next = append([]*operation{o}, l.next...)", "TestTurns"},
 	{"limit: who leaves takes a place along", "internal/blob/limit.go", "s.end(waits.era, unclear)", "_ = waits.era", "TestLeaving"},
