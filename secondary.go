@@ -89,7 +89,7 @@ type secondary struct {
 
 	mu     sync.Mutex
 	until  time.Time // the primary rests until then; zero if it is available
-	why    error     // why it rests
+	why    error     // why it rests, or last rested
 	asked  time.Time // when synced was asked for
 	synced time.Time
 }
@@ -162,7 +162,7 @@ func (s *secondary) primary(now time.Time) bool {
 func (s *secondary) judge(now time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.until, s.why = (time.Time{}), nil; unavailable(err) {
+	if s.until = (time.Time{}); unavailable(err) {
 		s.until, s.why = now.Add(primaryRest), err
 	}
 }
@@ -171,8 +171,11 @@ func (s *secondary) judge(now time.Time, err error) {
 func (s *secondary) read(ctx context.Context, read func(ctx context.Context, from *Vault) error) error {
 	ctx.Value(staleKey{}).(*Staleness).note(s.lastSync(ctx))
 	err := read(blob.WithPatience(ctx, patienceOf(ctx)), s.vault)
-	if err == nil || ctx.Err() != nil {
+	switch ended := ctx.Err(); {
+	case err == nil, ended != nil && errors.Is(err, ended):
 		return err
+	case ended != nil:
+		return fmt.Errorf("%w: %w", ended, s.excuse(err))
 	}
 	return s.excuse(err)
 }

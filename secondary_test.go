@@ -26,8 +26,8 @@ type geo struct {
 	down bool
 }
 
-func newGeo() *geo {
-	g := &geo{Server: emulator.New()}
+func newGeo(opts ...emulator.Option) *geo {
+	g := &geo{Server: emulator.New(opts...)}
 	g.Inject(emulator.On().Where(func(r emulator.Request) bool { return g.down && !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
 	return g
 }
@@ -384,6 +384,56 @@ func TestSecondaryOfAHangingPrimary(t *testing.T) {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		if _, err := g.open(t).Read(ended, plan.ID); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryWhenTheContextEnds ends a context while the secondary has answered one request of a Read with
+// 404, and another one not at all. The secondary may lag behind, so that is no reason for ErrNotFound.
+func TestSecondaryWhenTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo(emulator.WithLatency(100 * time.Millisecond)) // so that requests are under way at once
+		g.Replicate()
+		v := g.open(t)
+		plan := created(t, v, plantest.Small())
+		g.Inject(emulator.On().Path("plans/*-object.json").Where(func(r emulator.Request) bool { return r.Secondary }).Do(emulator.Silence()))
+		g.down = true
+		ctx, _ := azblob.AcceptStale(t.Context())
+		_, _ = v.Exists(ctx, plan.ID) // from now on the primary rests
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		_, err := v.Read(ctx, plan.ID)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryFailsWhileThePrimaryReturns reads at a secondary that is silent, while another call finds the
+// primary available again. The error says why the primary was not read.
+func TestSecondaryFailsWhileThePrimaryReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.open(t)
+		plan := created(t, v, plantest.Small())
+		g.Replicate()
+		g.down = true
+		ctx, _ := azblob.AcceptStale(t.Context())
+		_, _ = v.Exists(ctx, plan.ID) // from now on the primary rests for 30 seconds
+		g.down = false
+		g.Inject(emulator.On().Where(func(r emulator.Request) bool { return r.Secondary }).Do(emulator.Silence()))
+		time.Sleep(25 * time.Second)
+		failed := make(chan error)
+		go func() {
+			_, err := v.Exists(ctx, plan.ID)
+			failed <- err
+		}()
+		time.Sleep(6 * time.Second)
+		if _, err := v.Exists(ctx, plan.ID); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "503 ServerBusy") {
 			t.Error(err)
 		}
 	})
