@@ -203,12 +203,10 @@ func (e answerError) Error() string {
 			text += " (request " + id + ")"
 		}
 	}
-	// A request with a wrong date is refused like one with a bad signature.
-	server := RefusedAt(e.ResponseError)
-	if skew := time.Since(server); !server.IsZero() && e.StatusCode == http.StatusForbidden && skew.Abs() > 10*time.Minute {
-		return text + fmt.Sprintf(": this machine's clock is %v off, and the service allows 15m", skew.Round(time.Second))
-	}
 	remedy := loginRemedy(e.ResponseError)
+	if remedy == "" {
+		remedy = clockRemedy(e.ResponseError)
+	}
 	if remedy == "" {
 		remedy = meanings[bloberror.Code(e.ErrorCode)].remedy
 	}
@@ -219,6 +217,18 @@ func (e answerError) Error() string {
 }
 
 func (e answerError) Unwrap() error { return e.ResponseError }
+
+// clockRemedy says how far this machine's clock is off, if that may be why the service has just refused a
+// request: one that was signed with the account's key and has a wrong date is refused like one with a wrong
+// signature. It returns "" otherwise.
+func clockRemedy(answer *azcore.ResponseError) string {
+	server := RefusedAt(answer)
+	skew := time.Since(server)
+	if answer.ErrorCode != string(bloberror.AuthenticationFailed) || server.IsZero() || skew.Abs() <= 10*time.Minute {
+		return ""
+	}
+	return fmt.Sprintf("this machine's clock is %v off, and the service allows 15m", skew.Round(time.Second))
+}
 
 // explain makes an error readable.
 func explain(err error) error {

@@ -228,3 +228,14 @@ func TestConditionsAreQuotedAsSent(t *testing.T) {
 		}
 	})
 }
+
+// TestClockIsNotBlamedForOtherRefusals refuses a request because of the network, while the clocks differ.
+func TestClockIsNotBlamedForOtherRefusals(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Inject(emulator.On().Do(emulator.Answer(403, "AuthorizationFailure")))
+		_, _, err := w.Get(t.Context(), ref)
+		if err == nil || strings.Contains(err.Error(), "clock") || !strings.Contains(err.Error(), "network rules") {
+			t.Error(err)
+		}
+	}, emulator.WithClock(func() time.Time { return time.Now().Add(-20 * time.Minute) }))
+}
