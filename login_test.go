@@ -478,3 +478,43 @@ func (s *secrets) transport(server *emulator.Server, failures []emulator.Effect)
 type spy func(*http.Request) (*http.Response, error)
 
 func (s spy) Do(req *http.Request) (*http.Response, error) { return s(req) }
+
+// TestEndpointOfSomethingElse opens vaults with the URL of a container that is not the vault's. Without a
+// check, the vault would store its plans there, and Ping would say that all is well.
+func TestEndpointOfSomethingElse(t *testing.T) {
+	server := emulator.New()
+	other := created(t, signing(t, server), plantest.Small())
+	today := "test-" + workflow.Time(other.ID).Format(time.DateOnly)
+	sas := server.ContainerSAS(today, emulator.Permissions{Allowed: "rwdlc"})
+	url := "http://blob.emulator.invalid/" + emulator.DefaultAccount + "/" + today + "?" + sas
+	v, err := azblob.NewFromURL(t.Context(), "tset", url, nil, azblob.WithTransport(server.Transport()))
+	if err == nil {
+		report, err := v.Ping(t.Context(), azblob.PingWrites())
+		t.Fatalf("got no error; Ping: %+v, %v", report, err)
+	}
+	if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "sig=") {
+		t.Error(err)
+	}
+	for _, endpoint := range []string{
+		"https://name.blob.core.windows.net/container", "https://name.blob.core.chinacloudapi.cn/container/",
+		"https://127.0.0.1:10000/" + emulator.DefaultAccount + "/container", "https://name.blob.core.windows.net//container",
+	} {
+		if _, err := azblob.New(t.Context(), "test", endpoint, token{}, nil); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("New(%s): %v", endpoint, err)
+		}
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5;BlobEndpoint="+endpoint, nil); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("BlobEndpoint=%s: %v", endpoint, err)
+		}
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5", nil, azblob.WithSecondary(endpoint)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("WithSecondary(%s): %v", endpoint, err)
+		}
+	}
+	for _, cs := range []string{
+		"AccountName=a@b;AccountKey=a2V5", "AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn",
+		"AccountName=a;AccountKey=a2V5;BlobEndpoint=https://user:s3cr3t@name.blob.core.windows.net",
+	} {
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil); !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v", cs, err)
+		}
+	}
+}

@@ -30,7 +30,7 @@ var errEndpoint = errors.New("the endpoint is missing or malformed")
 
 // WithToken returns the account at an endpoint with a credential for tokens.
 func WithToken(endpoint string, cred azcore.TokenCredential) (Account, error) {
-	u, err := parseEndpoint(endpoint)
+	u, err := accountEndpoint(endpoint)
 	return Account{url: u, token: cred}, err
 }
 
@@ -45,14 +45,36 @@ func WithSignature(text string, isContainer func(name string) bool) (Account, er
 		return Account{}, errors.New("the URL has no shared access signature")
 	}
 	if dir, last := path.Split(u.Path); isContainer(last) {
-		u.Path = dir
+		u.Path = strings.TrimSuffix(dir, "/")
+	}
+	if err := checkPath(u); err != nil {
+		return Account{}, err
 	}
 	return Account{url: u}, nil
 }
 
+// accountEndpoint parses the endpoint of an account.
+func accountEndpoint(text string) (*url.URL, error) {
+	u, err := parseEndpoint(text)
+	if err != nil {
+		return nil, err
+	}
+	return u, checkPath(u)
+}
+
+// checkPath refuses a path that goes on after the account, for example to a container: the vault would store
+// its containers there, as blobs. The service's hosts name the account, and emulators have it in the path.
+func checkPath(u *url.URL) error {
+	account := strings.TrimPrefix(u.Path, "/")
+	if strings.Contains(account, "/") || account != "" && strings.Contains(u.Host, ".blob.") {
+		return errors.New("the endpoint has more than an account: it must not name a container that is not the vault's, nor a blob")
+	}
+	return nil
+}
+
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errEndpoint
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
@@ -87,7 +109,7 @@ func ParseConnectionString(text string) (Account, error) {
 	default:
 		endpoint = fmt.Sprintf("%s://%s.blob.%s", cmp.Or(fields["defaultendpointsprotocol"], "https"), name, cmp.Or(fields["endpointsuffix"], "core.windows.net"))
 	}
-	u, err := parseEndpoint(endpoint)
+	u, err := accountEndpoint(endpoint)
 	if err != nil {
 		return Account{}, err
 	}
@@ -194,7 +216,7 @@ func (a Account) Secondary(endpoint string) (Account, error) {
 		u.Host = account + "-secondary." + domain
 		return second, nil
 	}
-	u, err := parseEndpoint(endpoint)
+	u, err := accountEndpoint(endpoint)
 	if err != nil {
 		return Account{}, err
 	}
