@@ -27,6 +27,8 @@ func redact(req *http.Request, text string) string {
 	}
 	_, authorization, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	hide(authorization)
+	_, mac, _ := strings.Cut(authorization, ":") // of a request that is signed with the account's key
+	hide(mac)
 	for parameter := range strings.SplitSeq(req.URL.RawQuery, "&") {
 		if sent, ok := strings.CutPrefix(parameter, "sig="); ok {
 			hide(sent)
