@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Option is a setting of a vault, for [New] and [NewFromConnectionString].
+// Option is a setting of a vault, for [New], [NewFromConnectionString] and [NewFromURL].
 type Option func(*options)
 
 type options struct {
@@ -68,7 +68,8 @@ func WithServiceVersion(version string) Option {
 // WithDayProbing lets listings, Recovery and Check work without the right to list containers. If the service
 // denies the listing, they ask for the container of each day by name, from tomorrow back to the given number
 // of days before today, by this machine's clock. They see no older days, and no containers to which the
-// identity has no rights. A search of at most three days asks for these days. Default: 0, which means that such calls fail with [storage.ErrDenied].
+// identity has no rights. A search of at most three days asks for these days. Default: 0, which means that
+// such calls fail with [storage.ErrDenied].
 func WithDayProbing(days int) Option { return func(o *options) { o.probing = days } }
 
 // WithUnversionedUpdates allows updates with an empty State.ETag, for engines that keep no versions. Such an

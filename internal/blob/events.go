@@ -10,7 +10,7 @@ import (
 
 // RequestEvent describes an HTTP request. It has no URL, because a URL may contain a signature.
 type RequestEvent struct {
-	Op             string // put, get, head, delete, delete batch, list, list containers, create container or head container
+	Op             string // put, get, head, delete, delete batch, list, list containers, create container, head container or get service stats
 	Ref            Ref
 	Method         string
 	Class          Class
