@@ -123,6 +123,7 @@ var mutants = []mutant{
 	{"batch: a refused batch counts as refused items", "internal/blob/batch.go", "case v.reason != Unreachable:\n", "case v.reason == Damaged:\n", "TestBatches"},
 	{"batch: outcomes before the fallback are forgotten", "internal/blob/batch.go", "return worse(err, d.absent)", "return err", "TestBatch"},
 	{"batch: an answer about other items counts", "internal/blob/batch.go", "if i >= 0 && i < n {", "if i >= 0 {", "TestBatches"},
+	{"batch: a blob of another version is no error", "internal/blob/batch.go", "err = worse(err, c.changed(ctx, containerName, d.unmatched))", "_ = c.changed", "TestBatchLeavesOtherVersions"},
 	{"code: snapshots are a changed version", "internal/blob/codes.go", "refused(\"the blob has snapshots, which the vault does not remove: delete them\")", "mismatch", "TestOnlyFailed"},
 	{"code: a lease is a changed version", "internal/blob/codes.go", "refused(\"the blob has a lease, which the vault never takes: break the lease\")", "mismatch", "TestOnlyFailed"},
 
@@ -189,7 +190,6 @@ var mutants = []mutant{
 	{"recovery: plans that can't be read are not reported", "recovery.go", "return r.fail(ctx, keys, \"a plan that could not be looked at\", err)", "return err", "TestRecoveryNames"},
 	{"recovery: the end of the context is damage of a plan", "recovery.go", "\tif ctx.Err() != nil {\n\t\treturn err\n\t}\n\treturn r.fail", "\treturn r.fail", "TestRecoveryNames"},
 	{"recovery: repairs without Thorough", "recovery.go", "\tif !r.opts.Thorough {\n\t\treturn r.fail(ctx, d.keys, found", "\tif false {\n\t\treturn r.fail(ctx, d.keys, found", "TestRecoveryOfLost"},
-	{"recovery: continues past a changed sub-object", "internal/blob/batch.go", "err = worse(err, c.changed(ctx, containerName, d.unmatched))", "_ = c.changed", "TestRecoveryBeside"},
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
 	{"recovery: stops at a plan that it can't repair", "recovery.go", "\t\t\t\tif err := r.recoverPlan(ctx, b); err != nil {", "\t\t\t\tif len(r.errs) > 0 {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n\t\t\t\tif err := r.recoverPlan(ctx, b); err != nil {", "TestRecoveryOfLost"},
 	{"list: a truncated page is a short page", "internal/blob/page.go", "if err := d.rest(); err != nil {", "if err := d.rest(); err != nil && err != io.ErrUnexpectedEOF {", "TestReadPage|TestList"},
