@@ -164,7 +164,7 @@ func TestFencedNode(t *testing.T) {
 			time.Sleep(10*time.Second + 1)
 			for _, ctx := range []context.Context{n.Context(), work} {
 				if err := context.Cause(ctx); !errors.Is(err, fleet.ErrFenced) {
-					t.Errorf("%s: a context ended with %v", what, err)
+					t.Fatalf("%s: a context ended with %v", what, err)
 				}
 			}
 			if plan, more := <-found; more {
