@@ -262,6 +262,7 @@ var mutants = []mutant{
 	{"versions: one without a name is known", "storage/driver/version.go", "known = found && name != \"\" &&", "known = found &&", "TestConformance/emulator/update"},
 	{"versions: changed children are accepted", "storage/driver/input.go", "children != workflow.Fingerprint(o) {", "children == \"?\" {", "TestConformance/emulator/update"},
 	{"versions: a read returns no fingerprint of the children", "reader.go", "\t\t\tstate.ETag = driver.Version(etag, o)\n", "\t\t\tstate.ETag = etag\n", "TestConformance"},
+	{"bind: a request may be two values", "storage/driver/input.go", " && l.typed.Len() == len(l.values)", "", "TestBindNeedsJSON"},
 	{"JSON: members that newer code wrote are lost", "workflow/reader.go", "others = appendMember(others, r.text[start:r.at])", "_ = start", "TestUnknownMembersAreKept"},
 	{"JSON: any depth", "workflow/writer.go", "case tooDeep(text):", "case false:", "TestWhatCantBeEncoded"},
 	{"JSON: text is replaced", "workflow/writer.go", "case !utf8.Valid(text), bytes.Contains(", "case false && bytes.Contains(", "TestWhatCantBeEncoded"},

@@ -214,3 +214,23 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 		t.Errorf("the check of a one-way type made %v allocations: the test proves nothing", n)
 	}
 }
+
+// TestBindNeedsJSON checks that Bind, which reads all requests of a type as one list, takes no request that is
+// not one value, and names its action.
+func TestBindNeedsJSON(t *testing.T) {
+	reg := registry.New()
+	if err := reg.Register(of{number{}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "{},{}", "{", "[]", "{}]", "],["} {
+		plan := &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}}}
+		actions := &plan.Blocks[0].Sequences[0].Actions
+		for _, raw := range []string{`{"N":1}`, bad, `{"N":3}`} {
+			*actions = append(*actions, &workflow.Action{ID: workflow.NewV7(), Plugin: "of", Req: json.RawMessage(raw)})
+		}
+		err := driver.Bind(plan, reg)
+		if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), (*actions)[1].ID.String()) {
+			t.Errorf("a request of %q: Bind returned %v", bad, err)
+		}
+	}
+}
