@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -121,6 +122,28 @@ func TestWriteWithoutETagIsNotDurable(t *testing.T) {
 			t.Errorf("it was not written again: %v", err)
 		}
 		settled(t, onEmulator(t, server))
+	})
+}
+
+// TestEchoesAreNotQuoted lets a proxy answer writes with what was sent. Neither errors nor log lines have it.
+func TestEchoesAreNotQuoted(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		var said strings.Builder
+		echoed, inner := 0, server.Transport()
+		echo := sender(func(req *http.Request) (*http.Response, error) {
+			if !strings.Contains(req.URL.Path, "/plans/") || req.Method != http.MethodPut {
+				return inner.Do(req)
+			}
+			echoed++
+			return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Content-Type": {"text/plain"}}, Body: req.Body, Request: req}, nil
+		})
+		v := onEmulator(t, server, azblob.WithTransport(echo), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}),
+			azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})))))
+		plan := plantest.Small()
+		fmt.Fprintln(&said, v.Create(t.Context(), plan))
+		if echoed == 0 || !strings.Contains(said.String(), "text/plain") || strings.Contains(said.String(), `schema`) {
+			t.Errorf("%d echoes: %s", echoed, said.String())
+		}
 	})
 }
 

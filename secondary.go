@@ -48,7 +48,7 @@ func AcceptStale(ctx context.Context) (context.Context, *Staleness) {
 // staleKey is the context key of a *Staleness.
 type staleKey struct{}
 
-// Stale reports whether the secondary has answered.
+// Stale reports whether the secondary was read.
 func (s *Staleness) Stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

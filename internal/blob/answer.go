@@ -256,7 +256,7 @@ func newForeignError(req *http.Request, resp *http.Response, why string) *foreig
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil {
 		text += ": " + kind
-		if len(page) > 0 && strings.HasPrefix(kind, "text/") {
+		if len(page) > 0 && strings.HasPrefix(kind, "text/") && req.ContentLength == 0 { // others may echo a plan
 			const words = 60
 			start := redact(req, string(page)) // before cutting, because a part of a secret would not be recognized
 			text += fmt.Sprintf(" %q", start[:min(words, len(start))])
