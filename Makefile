@@ -11,9 +11,9 @@ export GOMEMLIMIT = 6GiB
 
 .PHONY: test lint unit race budgets azurite verify supply vuln apidiff fuzz mutants
 
-# What the race detector need not see: packages that start no goroutines, and harnesses that run vaults concurrently, which
-# the tests of the vaults do under the detector.
-UNRACED = bench|integration|internal/(azurite|azurite/azuritetest|efforttest|goldentest|mutants|protocol)|plugins|examples/engine/plugins|storage|storage/(driver|storagetest|storagetest/metamorphic)|workflow|workflow/plantest
+# What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
+# and engines concurrently, which the tests of these do under the detector.
+UNRACED = bench|examples/engine|integration|internal/(azurite|azurite/azuritetest|efforttest|goldentest|mutants|protocol)|plugins|examples/engine/plugins|storage|storage/(driver|storagetest|storagetest/metamorphic)|workflow|workflow/plantest
 
 # All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
 # stretches that keep one core busy. `make lint` runs go vet.
@@ -50,6 +50,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 # and against Azurite, processor time against its budgets, and every fuzz target. It takes hours.
 verify: azurite supply apidiff
 	PLANVAULT_LONG=1 go test -timeout 0 ./...
+	go test -race -timeout 0 ./...
 	go -C azblobotel test -race ./...
 	go run ./bench -cpu
 	go run ./integration -soak 10m -clients 8 -faults
