@@ -515,6 +515,7 @@ func TestLateClaim(t *testing.T) {
 		must(t, n.Claim(t.Context(), own)) // so n claims nothing else yet
 		time.Sleep(5 * time.Second)
 		plan := create(t, p, 1)
+		id := plan.ID // the claim writes to plan
 		frozen.freeze()
 		go func() { _ = zombie.Claim(context.WithoutCancel(t.Context()), plan) }()
 		found := plans(t.Context(), t, n)
@@ -527,7 +528,7 @@ func TestLateClaim(t *testing.T) {
 		must(t, finish(t.Context(), p, own))
 		_, done := n.Work(own.ID)
 		done()
-		if taken := within(t, found, time.Minute); taken.ID != plan.ID {
+		if taken := within(t, found, time.Minute); taken.ID != id {
 			t.Errorf("plan %s", taken.ID)
 		}
 	})
