@@ -663,22 +663,25 @@ func running(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (before, after 
 	if err := v.UpdatePlan(ctx, plan); err != nil {
 		t.Fatal(err)
 	}
-	state := plan.State
+	finished := *plan
+	finished.State = finishParts(t, v, plan)
+	return plan, &finished
+}
+
+// finishParts finishes and stores all sub-objects of a running plan. It returns the plan's final state, which is
+// not stored yet.
+func finishParts(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (final workflow.State) {
+	t.Helper()
+	running := plan.State
 	plantest.Finish(plan)
-	done := plan.State
-	plan.State = state
-	for o, parent := range workflow.Walk(plan) {
-		if parent == nil {
-			continue
-		}
+	final, plan.State = plan.State, running
+	final.ETag = running.ETag
+	for _, o := range workflow.Parts(plan) {
 		if err := updateObject(t, v, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	done.ETag = plan.State.ETag
-	finished := *plan
-	finished.State = done
-	return plan, &finished
+	return final
 }
 
 // TestDeleteAgain calls a Delete that died again, without a Recovery in between.

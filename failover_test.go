@@ -97,20 +97,7 @@ func historyOf(t *testing.T) history {
 		}
 	}
 	note(plan)
-	running := plan.State
-	plantest.Finish(plan)
-	final := plan.State
-	plan.State = running
-	for o, parent := range workflow.Walk(plan) {
-		if parent == nil {
-			continue
-		}
-		if err := updateObject(t, v, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	final.ETag = plan.State.ETag
-	plan.State = final
+	plan.State = finishParts(t, v, plan)
 	note(plan)
 	if err := v.UpdatePlan(t.Context(), plan); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// TestTape checks that a tape gives the answers to one request in turn, and none that was not recorded.
+// TestTape checks that a tape gives the recorded answers to one request in turn, and no others.
 func TestTape(t *testing.T) {
 	server := emulator.New()
 	server.PutContainer("box", nil)

@@ -7,8 +7,8 @@
 // durations as "1m30s", times as RFC 3339 in UTC.
 //
 // Members of the JSON that a type does not know come from newer code. Objects, states and attempts keep them in
-// an unexported field, and write them again: a copy of a struct has them, and a new struct, or one that was
-// Reset, does not. [ParsePlan] refuses them in the text of a new plan.
+// an unexported field, and write them again. A copy of a struct has them. A new struct does not have them, nor
+// does a state after Reset. [ParsePlan] refuses them in the text of a new plan.
 //
 // The types have no locks: a plan must not be changed while another goroutine reads or stores it.
 package workflow

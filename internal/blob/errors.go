@@ -219,8 +219,8 @@ func (e answerError) Error() string {
 func (e answerError) Unwrap() error { return e.ResponseError }
 
 // clockRemedy says how far this machine's clock is off, if that may be why the service has just refused a
-// request: one that was signed with the account's key and has a wrong date is refused like one with a wrong
-// signature. It returns "" otherwise.
+// request. The service refuses a wrong date and a wrong signature of the account's key in the same way. It
+// returns "" otherwise.
 func clockRemedy(answer *azcore.ResponseError) string {
 	server := RefusedAt(answer)
 	skew := time.Since(server)
