@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,7 +63,10 @@ func historyOf(t *testing.T) history {
 			}
 		}
 	}
-	server.Forbid(func(emulator.Request) error {
+	var mu sync.Mutex
+	server.Forbid(func(emulator.Request) error { // requests are concurrent
+		mu.Lock()
+		defer mu.Unlock()
 		look() // before each request
 		return nil
 	})
