@@ -44,6 +44,23 @@ type Creator interface {
 	Create(ctx context.Context, plan *workflow.Plan) error
 }
 
+// Restorer stores plans as they are, from a backup or another store. It is not part of [Vault]; a vault may
+// implement it, and the vaults of this module do.
+type Restorer interface {
+	// Restore stores a plan of any status as it is: IDs, times, states, attempts, results, owner and epoch.
+	// Only versions are new: what the plan has in State.ETag is ignored, and when Restore returns nil, every
+	// State.ETag is set, as after Create. Every plan that Read returns can be restored. No reader sees any of
+	// the plan before all of it is stored.
+	//
+	// ErrExists means that there is a plan with this ID, whatever its content. Other errors are those of
+	// Create; after ErrUnknown the same plan may be given to Restore again.
+	//
+	// An open plan is open again: engines on this store may run it at once. Restore it only if no engine
+	// runs it in another store. A Running plan keeps its owner. In a store where the owner is not a member, a
+	// fleet takes the plan over.
+	Restore(ctx context.Context, plan *workflow.Plan) error
+}
+
 // Reader finds plans. Reads never write.
 type Reader interface {
 	// Exists reports whether there is a plan with this ID. An ID that is not a UUIDv7 belongs to no plan.

@@ -5,6 +5,7 @@
 // A vault calls the functions in this order:
 //
 //   - Create: [CheckNew], [Complete], and [Version] for every object;
+//   - Restore: [CheckRestored], and [Version] for every object;
 //   - updates: [CheckUpdate], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];
 //   - List and Search: [CheckFilters], [ChooseID] and [Choose];

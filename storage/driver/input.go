@@ -38,6 +38,16 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	return invalid(workflow.Validate(plan, notAhead, asAuthored, knownPlugin(reg)))
 }
 
+// CheckRestored returns [storage.ErrInvalid] if the plan can't be restored, with every wrong field: those that
+// [workflow.Validate] finds, nil IDs, and, if reg is not nil, plugins that it lacks and requests and responses
+// that do not fit their plugins. It accepts every plan that Read returns with the same registry.
+func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
+	if plan == nil {
+		return Invalid("Plan", "is nil")
+	}
+	return invalid(workflow.Validate(plan, HasIDs, knownPlugin(reg)))
+}
+
 // Complete fills in what the author of a new plan left out: IDs, PlanIDs, SubmitTime.
 func Complete(plan *workflow.Plan) {
 	if plan.ID == uuid.Nil {

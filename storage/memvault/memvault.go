@@ -74,7 +74,7 @@ type Option func(*Vault)
 // overwrite whatever is stored. Default: such an update is ErrInvalid.
 func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
-// Vault is a [storage.Vault] with [storage.Members] in memory.
+// Vault is a [storage.Vault] with [storage.Members] and [storage.Restorer] in memory.
 type Vault struct {
 	store       *Store
 	reg         *registry.Register
@@ -82,7 +82,10 @@ type Vault struct {
 	closed      bool // guarded by store.mu
 }
 
-var _ storage.Vault = (*Vault)(nil)
+var (
+	_ storage.Vault    = (*Vault)(nil)
+	_ storage.Restorer = (*Vault)(nil)
+)
 
 // New returns a vault with a store of its own. See [Store.Open].
 func New(reg *registry.Register, opts ...Option) *Vault { return NewStore().Open(reg, opts...) }
@@ -99,28 +102,47 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		driver.Complete(plan)
 		id = plan.ID
-		if _, taken := v.store.plans[id]; taken {
-			return storage.ErrExists
+		return v.store.add(plan)
+	})
+}
+
+// Restore stores a plan of any status as it is, with new versions.
+func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
+	var id uuid.UUID
+	if plan != nil {
+		id = plan.ID
+	}
+	return v.call(ctx, "Restore", &id, func() error {
+		if err := driver.CheckRestored(plan, v.reg); err != nil {
+			return err
 		}
-		tree, err := treeOf(plan)
+		return v.store.add(plan)
+	})
+}
+
+// add stores a plan that has all IDs, and sets its versions.
+func (s *Store) add(plan *workflow.Plan) error {
+	if _, taken := s.plans[plan.ID]; taken {
+		return storage.ErrExists
+	}
+	tree, err := treeOf(plan)
+	if err != nil {
+		return driver.Unencodable(plan, true, err)
+	}
+	now := map[uuid.UUID]part{}
+	for o := range workflow.Walk(plan) {
+		p, err := s.encode(o)
 		if err != nil {
 			return driver.Unencodable(plan, true, err)
 		}
-		now := map[uuid.UUID]part{}
-		for o := range workflow.Walk(plan) {
-			p, err := v.store.encode(o)
-			if err != nil {
-				return driver.Unencodable(plan, true, err)
-			}
-			now[*o.Header().ID] = p
-		}
-		v.store.plans[id] = &record{tree: tree, now: now, shown: maps.Clone(now)}
-		for o := range workflow.Walk(plan) {
-			h := o.Header()
-			h.State.ETag = now[*h.ID].version
-		}
-		return nil
-	})
+		now[*o.Header().ID] = p
+	}
+	s.plans[plan.ID] = &record{tree: tree, now: now, shown: maps.Clone(now)}
+	for o := range workflow.Walk(plan) {
+		h := o.Header()
+		h.State.ETag = now[*h.ID].version
+	}
+	return nil
 }
 
 // Exists reports whether there is a plan with this ID.

@@ -31,6 +31,13 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	switch verb {
 	case "create":
 		add("Create", fresh.ID, func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, fresh) })
+	case "restore":
+		plan := copied(plantest.Clone(fresh), workflow.Completed)
+		plan.ID = fresh.ID
+		for o := range workflow.Walk(plan) {
+			*o.Header().PlanID = plan.ID
+		}
+		add("Restore", fresh.ID, func(ctx context.Context, v storage.Vault) error { return v.(storage.Restorer).Restore(ctx, plan) })
 	case "read":
 		add("Exists", id, func(ctx context.Context, v storage.Vault) error { return second(v.Exists(ctx, id)) })
 		add("Read", id, func(ctx context.Context, v storage.Vault) error { return second(v.Read(ctx, id)) })
@@ -79,6 +86,9 @@ func (s *stage) verbs() []string {
 	if _, ok := s.vault.(storage.Members); ok {
 		verbs = append(verbs, "members")
 	}
+	if _, ok := s.vault.(storage.Restorer); ok {
+		verbs = append(verbs, "restore")
+	}
 	return verbs
 }
 
@@ -105,8 +115,11 @@ func (s *stage) callHangs(verb string) {
 	s.fail(verb, func(m method) error {
 		v, died := s.Dying(s.T, 1, false)
 		s.closing(v)
-		if verb == "members" {
+		switch verb {
+		case "members":
 			s.members(v)
+		case "restore":
+			s.restorer(v)
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
 		defer cancel()

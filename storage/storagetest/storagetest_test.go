@@ -97,7 +97,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 
 // TestNames checks that names are unique and ordered, and how many cases are long.
 func TestNames(t *testing.T) {
-	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery", "members", "check", "engine", "model"}
+	verbs := []string{"create", "restore", "read", "update", "delete", "list", "search", "recovery", "members", "check", "engine", "model"}
 	last, long := 0, 0
 	seen := map[string]bool{}
 	for _, c := range cases() {
