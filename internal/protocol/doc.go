@@ -1,5 +1,5 @@
-// Package protocol has models of the vault's protocol and of a fleet's: docs/protocol.md and docs/fleet.md as
-// programs. It consists of tests; nothing imports it. All models share one search, which visits every state that
+// Package protocol has models of the vault's protocol, of closed days, and of a fleet's protocol: docs/protocol.md
+// and docs/fleet.md as programs. It consists of tests; nothing imports it. All models share one search, which visits every state that
 // can be reached and reports a state in which a promise is broken, with the shortest path to it. The tests also
 // remove the protocols' rules, one at a time, and expect a broken promise.
 //
@@ -29,6 +29,23 @@
 // Delete and another Create of its ID.
 //
 // The steps of the model have the names that the vault's errors use. TestNamesOfSteps compares them.
+//
+// # A closed day
+//
+// The catalogue of a day, changes of one of its plans, holds and expiry are a model of their own. A change is a
+// Create, a Restore, an update of a final plan, a Delete, or a thorough Recovery that restores an entry. It is a
+// marker, the removal of the catalogue with a look at the day, and a commit; what a change does otherwise is in the
+// model of the vault. Nothing is counted: any number of times,
+//   - a call begins, dies, freezes, or takes longer than its grace period;
+//   - the request of a builder, the removal of a catalogue, or the removal of the container takes effect late;
+//   - the lease of an Expire runs out, and everything stored becomes old;
+//   - an answer is dated by a clock that has not passed midnight yet.
+//
+// In some situations a dropped container is made anew, the marker of an open plan is lost, or machines sleep, so
+// that their clocks don't show how late they are.
+//
+// In each state, a catalogue that can be read is what a listing would yield. After the death of all calls, Recovery
+// leaves nothing that belongs to no plan, and one builder builds the catalogue of a day in which nothing is open.
 //
 // # A fleet
 //

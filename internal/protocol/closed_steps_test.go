@@ -1,0 +1,801 @@
+package protocol
+
+// first returns the state in which the situation begins.
+func (d *closedDay) first() dayState {
+	st := dayState{there: true, plan: d.plan}
+	if d.later {
+		st.phase = 2
+	}
+	if d.plan == formOpen || d.plan == formEnded {
+		st.marks[slotMarker] = youngMarker
+	}
+	return st
+}
+
+// steps yields everything that can happen.
+func (d *closedDay) steps(st dayState, yield func(dayMove, dayState)) {
+	d.outside(st, yield)
+	d.recover(st, yield)
+	d.arrive(st, yield)
+	for i := range d.roles {
+		if st.calls[i].at != dayIdle && d.roles[i] != dayHold {
+			next := st
+			d.die(&next, i)
+			yield(dayMove{i, "dies or gives up"}, next)
+		}
+		d.act(st, i, yield)
+	}
+}
+
+// judges reports whether a promise is judged.
+func (d *closedDay) judges(b dayBreach) bool { return d.only == 0 || d.only == b }
+
+// breaks notes a broken promise.
+func (d *closedDay) breaks(st *dayState, b dayBreach) {
+	if st.broken == 0 && d.judges(b) {
+		st.broken = b
+	}
+}
+
+// shows notes that a listing of plans/ yields something else from now on.
+func (st *dayState) shows() {
+	turn := func(c *content) {
+		if *c == equal {
+			*c = unequal
+		}
+	}
+	turn(&st.catalogue)
+	for i := range st.calls {
+		turn(&st.calls[i].lists)
+	}
+	st.late[unequal] = st.late[unequal] || st.late[equal]
+	st.late[equal] = false
+}
+
+// puts stores the catalogue or removes it. The conditions of others on it fail from now on.
+func (d *closedDay) puts(st *dayState, c content) {
+	if st.catalogue == noContent && c == noContent {
+		return
+	}
+	st.catalogue = c
+	for i, r := range d.roles {
+		if r == dayBuild {
+			st.calls[i].match = false
+		}
+	}
+	st.late = [unequal + 1]bool{}
+}
+
+// drops changes open/dropping. What others know of it is out of date.
+func (st *dayState) drops(there bool) {
+	st.dropping = there
+	for i := range st.calls {
+		if k := &st.calls[i].knows; *k == droppingCurrent {
+			*k = droppingOutdated
+		}
+	}
+}
+
+// marked notes that a marker has a new version, or is gone.
+func (d *closedDay) marked(st *dayState, s slot, age markerAge) {
+	st.marks[s] = age
+	for i := range d.roles {
+		if d.slot(i) == s {
+			st.calls[i].own = false
+		}
+	}
+	if s == slotDelete {
+		st.rewritten = false
+	}
+}
+
+// slot returns the marker that a call writes.
+func (d *closedDay) slot(i int) slot {
+	switch d.roles[i] {
+	case dayCreate, dayRestore:
+		return slotMarker
+	case dayUpdate, dayRepair:
+		if d.lacks(dayChangeMarker) {
+			return slotMarker
+		}
+		return slotChange
+	}
+	return slotDelete
+}
+
+// rewrites notes that the object, or with entry the entry, has a new version.
+func (d *closedDay) rewrites(st *dayState, entry bool) {
+	for i, r := range d.roles {
+		if entry && r == dayUpdate || !entry && (r == dayDelete || r == dayRepair) {
+			st.calls[i].match = false
+		}
+	}
+}
+
+// outside yields what happens without a call.
+func (d *closedDay) outside(st dayState, yield func(dayMove, dayState)) {
+	if st.phase < 2 {
+		next := st
+		next.phase++
+		for i := range next.calls {
+			// A window is much shorter than a day, even one that seems to have begun on the day before.
+			if c := &next.calls[i]; next.phase == 2 && c.at.window() && !c.told {
+				c.slow = true
+			}
+		}
+		yield(dayMove{-1, "a day passes"}, next)
+	}
+	next := st
+	for i := range next.calls {
+		next.calls[i].slow = next.calls[i].slow || next.calls[i].at.window()
+	}
+	for s, age := range next.marks {
+		if age == youngMarker {
+			next.marks[s] = oldMarker
+		}
+	}
+	if next != st {
+		yield(dayMove{-1, "grace period and margin pass"}, next)
+	}
+	if st.lease >= firstLease {
+		next := st
+		next.lease = noLease
+		yield(dayMove{-1, "the lease runs out"}, next)
+	}
+	if d.anew && !st.there {
+		next := st
+		next.there = true
+		yield(dayMove{-1, "another Create makes the container anew"}, next)
+	}
+	if d.loses && st.plan == formOpen && st.marks[slotMarker] != noMarker {
+		next := st
+		d.marked(&next, slotMarker, noMarker)
+		next.lost = true
+		yield(dayMove{-1, "the marker is lost from outside"}, next)
+	}
+	if st.catalogue != noContent {
+		next := st
+		d.puts(&next, noContent)
+		yield(dayMove{-1, "a late removal of the catalogue takes effect"}, next)
+	}
+}
+
+// recover yields what Recovery does with markers that are old.
+func (d *closedDay) recover(st dayState, yield func(dayMove, dayState)) {
+	m, c, x := st.marks[slotMarker], st.marks[slotChange], st.marks[slotDelete]
+	step := func(what string, do func(*dayState)) {
+		next := st
+		do(&next)
+		yield(dayMove{-1, what}, next)
+	}
+	if c == oldMarker && !d.lacks(dayChangeCleared) {
+		step("Recovery removes an old change marker", func(st *dayState) { d.marked(st, slotChange, noMarker) })
+	}
+	switch {
+	case x == oldMarker && !st.plan.visible() && st.plan != formHeadless && m != youngMarker:
+		step("Recovery finishes a Delete", func(st *dayState) {
+			st.plan = formAbsent
+			d.marked(st, slotMarker, noMarker)
+			d.marked(st, slotDelete, noMarker)
+		})
+	case x == oldMarker && st.plan.visible() && !st.rewritten:
+		step("Recovery rewrites the object", func(st *dayState) {
+			st.rewritten = true
+			d.rewrites(st, false)
+		})
+		if d.lacks(dayRewrite) {
+			step("Recovery removes an old delete marker", func(st *dayState) { d.marked(st, slotDelete, noMarker) })
+		}
+	case x == oldMarker && st.plan.visible():
+		step("Recovery removes an old delete marker", func(st *dayState) { d.marked(st, slotDelete, noMarker) })
+	case x != noMarker:
+	case m == oldMarker && (st.plan == formAbsent || st.plan == formEntry):
+		step("Recovery removes the remains of a Create", func(st *dayState) {
+			st.plan = formAbsent
+			d.marked(st, slotMarker, noMarker)
+		})
+	case m == oldMarker && st.plan == formEnded:
+		step("Recovery completes the plan", func(st *dayState) {
+			st.plan = formFinal
+			d.rewrites(st, false)
+		})
+	case m == oldMarker && st.plan == formFinal:
+		step("Recovery removes the marker of a final plan", func(st *dayState) { d.marked(st, slotMarker, noMarker) })
+	}
+}
+
+// arrive lets late requests take effect.
+func (d *closedDay) arrive(st dayState, yield func(dayMove, dayState)) {
+	if st.latePlaceholder && st.there {
+		next := st
+		next.latePlaceholder = false
+		if st.catalogue == noContent {
+			d.puts(&next, placeholder)
+		}
+		yield(dayMove{-1, "a late placeholder arrives"}, next)
+	}
+	for _, c := range []content{equal, unequal} {
+		if st.late[c] && st.there {
+			next := st
+			next.late[c] = false
+			d.puts(&next, c)
+			yield(dayMove{-1, "a late catalogue arrives"}, next)
+		}
+	}
+	for i := range d.roles {
+		if st.lateDrops&(1<<i) == 0 {
+			continue
+		}
+		next := st
+		next.lateDrops &^= 1 << i
+		if st.there && (st.lease == firstLease+lease(i) || d.lacks(dayExpireLease) || d.lacks(dayExpireNames)) {
+			d.drop(&next)
+		}
+		yield(dayMove{i, "its DELETE of the container arrives"}, next)
+	}
+}
+
+// drop removes the container with everything in it.
+func (d *closedDay) drop(st *dayState) {
+	switch {
+	case st.held:
+		d.breaks(st, dayHeldDropped)
+	case st.plan == formOpen && !st.lost:
+		d.breaks(st, dayOpenDropped)
+	}
+	if st.plan.visible() {
+		st.shows()
+	}
+	st.there, st.plan, st.lease, st.held, st.lost = false, formAbsent, noLease, false, false
+	for s := range slots {
+		d.marked(st, s, noMarker)
+	}
+	d.puts(st, noContent)
+	st.drops(false)
+	d.rewrites(st, false)
+	d.rewrites(st, true)
+}
+
+// die ends a call. What a builder or an Expire has sent may arrive later. A change has nothing under way that
+// matters: that its commit takes effect and it dies afterwards is the same.
+func (d *closedDay) die(st *dayState, i int) {
+	c := &st.calls[i]
+	switch c.at {
+	case dayPlacing:
+		st.latePlaceholder = true
+	case dayListed:
+		if c.match || d.lacks(dayCatalogueMatch) {
+			st.late[c.lists] = true
+		}
+	}
+	*c = dayCall{}
+}
+
+// act yields the next steps of a call.
+func (d *closedDay) act(st dayState, i int, yield func(dayMove, dayState)) {
+	switch d.roles[i] {
+	case dayHold:
+		d.hold(st, i, yield)
+	case dayExpire:
+		d.expire(st, i, yield)
+	case dayClear:
+		d.clear(st, i, yield)
+	case dayBuild:
+		d.build(st, i, yield)
+	default:
+		d.change(st, i, yield)
+	}
+}
+
+// stepper is how a call takes a step: it changes a copy of the state.
+type stepper func(what string, do func(*dayState, *dayCall))
+
+func stepsOf(st dayState, i int, yield func(dayMove, dayState)) stepper {
+	return func(what string, do func(*dayState, *dayCall)) {
+		next := st
+		do(&next, &next.calls[i])
+		yield(dayMove{i, what}, next)
+	}
+}
+
+// to returns a step that does nothing but go on.
+func to(p dayPlace) func(*dayState, *dayCall) {
+	return func(_ *dayState, c *dayCall) { c.at = p }
+}
+
+// end is a step that ends a call.
+func end(_ *dayState, c *dayCall) { *c = dayCall{} }
+
+// active reports whether a call of one of the roles is between its places from and until.
+func (d *closedDay) active(st *dayState, from, until dayPlace, but int, roles ...dayRole) bool {
+	for i, r := range d.roles {
+		if i == but || st.calls[i].at < from || st.calls[i].at > until {
+			continue
+		}
+		for _, is := range roles {
+			if r == is {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayBegin reports whether a change may begin. A Create may not overlap with a Delete of its ID or with an
+// update of the deleted plan, which the protocol does not cover.
+func (d *closedDay) mayBegin(st *dayState, i int) bool {
+	switch d.roles[i] {
+	case dayCreate, dayRestore:
+		return st.plan == formAbsent && !d.active(st, dayRead, dayAborts, i, dayUpdate, dayDelete, dayRepair) &&
+			!d.active(st, dayCommitted, dayObjectFinal, i, dayCreate, dayRestore)
+	case dayDelete:
+		return st.plan != formAbsent && st.plan != formEntry && !d.active(st, dayRead, dayCommitted, i, dayCreate, dayRestore)
+	case dayUpdate:
+		return st.plan == formFinal
+	}
+	return st.plan == formHeadless
+}
+
+// change yields the next steps of Create, Restore, Update, Delete and a thorough Recovery: marker, removal of the
+// catalogue and a look, commit.
+func (d *closedDay) change(st dayState, i int, yield func(dayMove, dayState)) {
+	step, role, s, c := stepsOf(st, i, yield), d.roles[i], d.slot(i), st.calls[i]
+	creates := role == dayCreate || role == dayRestore
+	switch c.at {
+	case dayIdle:
+		if !d.mayBegin(&st, i) {
+			return
+		}
+		step("begins", func(_ *dayState, c *dayCall) { c.at, c.match = dayRead, true })
+	case dayRead:
+		switch {
+		case d.lacks(dayMarkerFirst) && !c.clear && st.phase > 0:
+			step("remove catalogue", func(st *dayState, c *dayCall) { d.puts(st, noContent); c.clear = true })
+		case creates && d.lacks(dayCreateLooksLate) && !c.looked:
+			step("look for open/dropping", func(st *dayState, c *dayCall) {
+				if c.looked = true; st.dropping {
+					end(st, c)
+				}
+			})
+		case role == dayDelete && d.lacks(dayDeleteLooksLate) && !c.looked:
+			step("look for a hold", func(st *dayState, c *dayCall) {
+				if c.looked = true; st.lease == holdLease {
+					end(st, c)
+				}
+			})
+		default:
+			d.mark(st, i, yield)
+		}
+	case dayMarked:
+		if !c.clear {
+			step("remove catalogue", func(st *dayState, c *dayCall) { d.puts(st, noContent); c.clear = true; d.ready(i, c) })
+		}
+		if !c.looked {
+			step("look", func(st *dayState, c *dayCall) {
+				c.looked = true
+				if role == dayDelete && st.lease == holdLease || creates && st.dropping {
+					d.withdraw(st, i)
+					return
+				}
+				d.ready(i, c)
+			})
+		}
+	case dayLooked:
+		step("look at marker", func(st *dayState, c *dayCall) {
+			own := c.own || d.lacks(dayCreateConfirmsOwn) && st.marks[s] != noMarker
+			if !own {
+				end(st, c)
+				return
+			}
+			c.at = dayReady
+			if d.lacks(dayCreateConfirmsLate) {
+				c.at = dayMarked
+				d.ready(i, c)
+			}
+		})
+	case dayReady, dayEntryThere:
+		d.commit(st, i, yield)
+	default:
+		d.finish(st, i, yield)
+	}
+}
+
+// ready continues a change that has removed the catalogue and has looked.
+func (d *closedDay) ready(i int, c *dayCall) {
+	creates := d.roles[i] == dayCreate || d.roles[i] == dayRestore
+	switch {
+	case !c.clear || !c.looked:
+	case creates && c.told && c.at == dayMarked && !d.lacks(dayCreateConfirms) && !d.lacks(dayCreateConfirmsLate):
+		c.at = dayLooked
+	default:
+		c.at = dayReady
+	}
+}
+
+// mark writes the marker of a change. Its answer is dated.
+func (d *closedDay) mark(st dayState, i int, yield func(dayMove, dayState)) {
+	step, role, s := stepsOf(st, i, yield), d.roles[i], d.slot(i)
+	creates := role == dayCreate || role == dayRestore
+	if !st.there && !creates && !d.lacks(dayMakesNothing) {
+		step("finds no container", end)
+		return
+	}
+	unmarked := role == dayUpdate && d.lacks(dayUpdateMarks) || role == dayRepair && d.lacks(dayRepairMarks)
+	for date := max(st.phase, 1) - 1; date <= st.phase; date++ {
+		step("write marker", func(st *dayState, c *dayCall) {
+			st.there = true
+			if !unmarked {
+				shared := st.marks[s] != noMarker
+				d.marked(st, s, youngMarker)
+				c.own, c.shared = true, shared
+			}
+			c.told, c.slow = date > 0, false
+			c.at = dayMarked
+			skips := d.lacks(dayInvalidates) || d.lacks(dayInvalidatesFirst)
+			c.clear = c.clear || !c.told || skips
+			c.looked = c.looked || !c.told || role == dayUpdate || role == dayRepair ||
+				role == dayDelete && d.lacks(dayDeleteLooks) || creates && d.lacks(dayCreateLooks)
+			if d.lacks(dayCreateConfirmsLate) && creates && c.told {
+				c.at = dayLooked
+				return
+			}
+			d.ready(i, c)
+		})
+	}
+}
+
+// withdraw takes the marker of a change back.
+func (d *closedDay) withdraw(st *dayState, i int) {
+	if d.mayUnmark(&st.calls[i], i) {
+		d.marked(st, d.slot(i), noMarker)
+	}
+	st.calls[i] = dayCall{}
+}
+
+// mayUnmark reports whether a change may remove its marker: it is the version that it wrote, and no other call
+// has written one before.
+func (d *closedDay) mayUnmark(c *dayCall, i int) bool {
+	if r := d.roles[i]; r == dayUpdate || r == dayRepair {
+		return (c.own || d.lacks(dayChangeMatch)) && (!c.shared || d.lacks(dayChangeShared))
+	}
+	return c.own && (!c.shared || d.lacks(dayDeleteShared))
+}
+
+// commit yields the commit of a change. A Create writes its entry before.
+func (d *closedDay) commit(st dayState, i int, yield func(dayMove, dayState)) {
+	step, role, c := stepsOf(st, i, yield), d.roles[i], st.calls[i]
+	again := func(_ *dayState, c *dayCall) { *c = dayCall{at: dayRead, match: role == dayUpdate && c.match} }
+	if c.slow && !d.sleeps && !d.lacks(dayDeadline) {
+		switch role {
+		case dayUpdate:
+			step("is too slow and begins again", again)
+		case dayDelete:
+			if st.plan.visible() || st.plan == formHeadless {
+				step("is too slow and begins again", func(_ *dayState, c *dayCall) { *c = dayCall{at: dayRead, match: true} })
+			}
+		}
+		return // or dies
+	}
+	switch role {
+	case dayCreate, dayRestore:
+		switch {
+		case !st.there:
+			step("finds no container", end)
+		case c.at == dayReady && st.plan != formAbsent:
+			step("finds the ID taken", d.withdrawing(i))
+		case c.at == dayReady:
+			step("write entry", func(st *dayState, c *dayCall) { st.plan, c.at = formEntry, dayEntryThere })
+		case st.plan == formAbsent:
+			step("write object", func(st *dayState, c *dayCall) { st.plan = formHeadless; d.breaks(st, dayNoPlan); end(st, c) })
+		case st.plan != formEntry:
+			step("finds the ID taken", d.withdrawing(i))
+		default:
+			step("write object", func(st *dayState, c *dayCall) {
+				st.plan = formOpen
+				if role == dayRestore {
+					st.plan = formFinal
+				}
+				d.committed(st, i)
+			})
+		}
+	case dayUpdate:
+		switch {
+		case !c.match || st.plan != formFinal:
+			step("is refused", d.withdrawing(i))
+		default:
+			step("write entry", func(st *dayState, c *dayCall) { d.rewrites(st, true); d.committed(st, i) })
+		}
+	case dayRepair:
+		switch {
+		case !c.match || st.plan != formHeadless:
+			step("is refused", d.withdrawing(i))
+		default:
+			step("rewrite entry", func(st *dayState, c *dayCall) { st.plan = formFinal; d.committed(st, i) })
+		}
+	case dayDelete:
+		switch {
+		case !c.match && (st.plan.visible() || st.plan == formHeadless):
+			step("is refused and begins again", func(_ *dayState, c *dayCall) { *c = dayCall{at: dayRead, match: true} })
+		case !c.match:
+			step("finds no plan", end) // Recovery removes the marker
+		default:
+			step("remove object", func(st *dayState, c *dayCall) {
+				if st.held && st.plan.visible() {
+					d.breaks(st, dayHeldDeleted)
+				}
+				was := st.plan
+				if st.plan = formEntry; was == formHeadless {
+					st.plan = formAbsent
+				}
+				d.rewrites(st, false)
+				d.committed(st, i)
+			})
+		}
+	}
+}
+
+func (d *closedDay) withdrawing(i int) func(*dayState, *dayCall) {
+	return func(st *dayState, _ *dayCall) { d.withdraw(st, i) }
+}
+
+// committed continues a change after its commit.
+func (d *closedDay) committed(st *dayState, i int) {
+	st.shows()
+	c := &st.calls[i]
+	c.at = dayCommitted
+	if d.lacks(dayInvalidatesFirst) && c.told {
+		c.clear = false
+	}
+}
+
+// finish yields what a change does after its commit.
+func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
+	step, role, s, c := stepsOf(st, i, yield), d.roles[i], d.slot(i), st.calls[i]
+	if !c.clear {
+		step("remove catalogue", func(st *dayState, c *dayCall) { d.puts(st, noContent); c.clear = true })
+		return
+	}
+	switch {
+	case role == dayCreate && c.at == dayCommitted:
+		if st.plan != formOpen {
+			step("ends", end)
+			return
+		}
+		step("the run ends: write entry", func(st *dayState, c *dayCall) { st.plan, c.at = formEnded, dayEntryFinal; st.shows() })
+	case role == dayCreate && c.at == dayEntryFinal:
+		step("finalize object", func(st *dayState, c *dayCall) {
+			if st.plan == formEnded {
+				st.plan = formFinal
+				d.rewrites(st, false)
+			}
+			c.at = dayObjectFinal
+		})
+	case role == dayCreate:
+		step("remove marker", func(st *dayState, c *dayCall) { d.marked(st, slotMarker, noMarker); end(st, c) })
+	case role == dayDelete && c.at == dayCommitted:
+		step("remove entry", func(st *dayState, c *dayCall) {
+			if st.plan == formEntry {
+				st.plan = formAbsent
+			}
+			c.at = dayEntryGone
+		})
+	case role == dayDelete:
+		step("remove markers", func(st *dayState, c *dayCall) {
+			d.marked(st, slotMarker, noMarker)
+			d.marked(st, slotDelete, noMarker)
+			end(st, c)
+		})
+	case role == dayUpdate && c.at == dayCommitted:
+		step("finalize object", func(st *dayState, c *dayCall) {
+			if st.plan == formFinal {
+				d.rewrites(st, false)
+			}
+			c.at = dayObjectFinal
+		})
+	default:
+		step("remove marker", func(st *dayState, c *dayCall) {
+			if d.mayUnmark(c, i) {
+				d.marked(st, s, noMarker)
+			}
+			end(st, c)
+		})
+	}
+}
+
+// hold yields the next steps of Hold and Release.
+func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	switch {
+	case !st.there:
+		if c.at != dayIdle {
+			step("finds no container", end)
+		}
+	case c.at == dayIdle && (st.phase == 2 || d.lacks(dayHoldClosed)) && st.lease == noLease:
+		step("acquire lease", func(st *dayState, c *dayCall) {
+			st.lease, c.at = holdLease, dayLeased
+			if d.lacks(dayHoldWaits) {
+				c.at, st.held = dayHeld, true
+			}
+		})
+	case c.at == dayLeased && st.marks[slotDelete] == noMarker:
+		step("finds no Delete under way and returns", func(st *dayState, c *dayCall) { c.at, st.held = dayHeld, true })
+	case c.at == dayHeld:
+		step("release", func(st *dayState, c *dayCall) { st.lease, st.held = noLease, false; end(st, c) })
+	}
+}
+
+// expire yields the next steps of an Expire.
+func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	if !st.there && c.at != dayIdle {
+		step("finds no container", end)
+		return
+	}
+	empty := st.marks == [slots]markerAge{}
+	open := dayAborts // what follows when something is open
+	if !d.lacks(dayAbortLease) {
+		open = dayReleases
+	}
+	switch c.at {
+	case dayIdle:
+		if st.there && st.phase == 2 && st.lateDrops&(1<<i) == 0 {
+			step("look for open/dropping", func(st *dayState, c *dayCall) { c.at = dayRead; c.see(st) })
+		}
+	case dayRead:
+		switch {
+		case d.lacks(dayExpireLease):
+			step("takes no lease", to(dayLeased))
+		case st.lease == noLease:
+			step("acquire lease", func(st *dayState, c *dayCall) {
+				st.lease, c.at = firstLease+lease(i), dayLeased
+			})
+		}
+	case dayLeased:
+		if d.lacks(dayDroppingFirst) {
+			if c.at = dayPrepared; !empty {
+				c.at = dayReleases
+			}
+			step("list markers", to(c.at))
+			return
+		}
+		d.say(st, i, daySaid, yield)
+	case dayPrepared:
+		d.say(st, i, dayFoundNothing, yield)
+	case daySaid:
+		if empty {
+			step("finds nothing open", to(dayFoundNothing))
+		} else {
+			step("finds something open", to(open))
+		}
+	case dayFoundNothing:
+		step("delete container", func(st *dayState, c *dayCall) { st.lateDrops |= 1 << i; c.at = daySent })
+	case daySent:
+		step("gets no answer", to(open))
+	case dayReleases:
+		step("release lease", func(st *dayState, c *dayCall) {
+			if st.lease == firstLease+lease(i) {
+				st.lease = noLease
+			}
+			if c.at = dayAborts; d.lacks(dayAbortLease) {
+				end(st, c)
+			}
+		})
+	case dayAborts:
+		step("remove open/dropping", func(st *dayState, c *dayCall) {
+			if st.dropping && (c.knows == droppingCurrent || d.lacks(dayAbortMatch)) {
+				st.drops(false)
+			}
+			if c.at = dayReleases; !d.lacks(dayAbortLease) {
+				end(st, c)
+			}
+		})
+	}
+}
+
+// say writes open/dropping in the version that was seen.
+func (d *closedDay) say(st dayState, i int, next dayPlace, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	match := c.knows == droppingCurrent || c.knows == droppingAbsent && !st.dropping
+	if !match && !d.lacks(dayDroppingMatch) {
+		step("is refused", func(_ *dayState, c *dayCall) { c.at, c.knows = dayReleases, droppingOutdated })
+		return
+	}
+	step("write open/dropping", func(st *dayState, c *dayCall) {
+		st.drops(true)
+		c.knows, c.at = droppingCurrent, next
+	})
+}
+
+// see notes what is to be seen of open/dropping.
+func (c *dayCall) see(st *dayState) {
+	if c.knows = droppingAbsent; st.dropping {
+		c.knows = droppingCurrent
+	}
+}
+
+// clear yields the next steps of a Recovery that finds open/dropping.
+func (d *closedDay) clear(st dayState, i int, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	switch {
+	case c.at == dayIdle && st.dropping && !d.lacks(dayClears):
+		step("look for open/dropping", func(st *dayState, c *dayCall) { c.at = dayRead; c.see(st) })
+	case c.at == dayRead && (st.lease < firstLease || d.lacks(dayClearLease)):
+		step("finds no lease of an Expire", to(dayLooked))
+	case c.at == dayRead:
+		step("finds the lease of an Expire", end)
+	case c.at == dayLooked:
+		step("remove open/dropping", func(st *dayState, c *dayCall) {
+			if st.dropping && (c.knows == droppingCurrent || d.lacks(dayClearMatch)) {
+				st.drops(false)
+			}
+			end(st, c)
+		})
+	}
+}
+
+// build yields the next steps of a builder.
+func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	if !st.there && c.at != dayIdle {
+		step("finds no container", func(st *dayState, _ *dayCall) { d.die(st, i) })
+		return
+	}
+	open := st.marks != [slots]markerAge{} || st.dropping
+	lists := func(next dayPlace) func(*dayState, *dayCall) {
+		return func(_ *dayState, c *dayCall) { c.at, c.lists = next, equal }
+	}
+	closed := uint8(2)
+	if d.lacks(daySlack) {
+		closed = 1
+	}
+	switch c.at {
+	case dayIdle:
+		switch {
+		case !st.there || st.phase < closed:
+		case d.lacks(dayPlaceholder):
+			step("read catalogue", func(st *dayState, c *dayCall) { c.at, c.match = dayPlaced, true })
+		case st.catalogue == noContent:
+			step("read catalogue", to(dayPlacing))
+		case st.catalogue == placeholder:
+			step("read catalogue", func(st *dayState, c *dayCall) { c.at, c.match = dayPlaced, true })
+		}
+	case dayPlacing:
+		if st.catalogue != noContent {
+			step("is refused", end)
+			return
+		}
+		step("write placeholder", func(st *dayState, c *dayCall) {
+			d.puts(st, placeholder)
+			c.at, c.match = dayPlaced, true
+		})
+	case dayPlaced:
+		switch {
+		case d.lacks(dayOpenFirst) && c.lists == noContent:
+			if st.plan != formOpen {
+				step("list plans", lists(dayPlaced))
+			}
+		case open && !d.lacks(dayOpenListed):
+			step("finds something open", end)
+		case d.lacks(dayOpenFirst):
+			step("finds nothing open", to(dayListed))
+		default:
+			step("finds nothing open", to(dayFoundNothing))
+		}
+	case dayFoundNothing:
+		if st.plan == formOpen && !d.lacks(dayFinal) {
+			step("finds an open plan", end)
+		} else {
+			step("list plans", lists(dayListed))
+		}
+	case dayListed:
+		match := c.match
+		if d.lacks(dayPlaceholder) {
+			match = st.catalogue == noContent
+		}
+		if !match && !d.lacks(dayCatalogueMatch) {
+			step("is refused", end)
+			return
+		}
+		step("write catalogue", func(st *dayState, c *dayCall) { d.puts(st, c.lists); end(st, c) })
+	}
+}

@@ -1,0 +1,264 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/internal/efforttest"
+)
+
+func daySetOf(rs ...dayRule) (s daySet) {
+	for _, r := range rs {
+		s |= 1 << r
+	}
+	return s
+}
+
+func roles(rs ...dayRole) []dayRole { return rs }
+
+// tidy makes states equal that differ only in what no longer matters.
+func (d *closedDay) tidy(st *dayState) {
+	for i := range d.roles {
+		c := &st.calls[i]
+		switch d.roles[i] {
+		case dayBuild:
+			if !c.match && c.at == dayListed && !d.lacks(dayCatalogueMatch) && !d.lacks(dayPlaceholder) {
+				c.lists = placeholder // it will be refused, whatever it is
+			}
+		case dayCreate, dayRestore, dayUpdate, dayDelete, dayRepair:
+			if c.at >= dayCommitted {
+				c.slow, c.told, c.match, c.looked = false, false, false, false
+			}
+		}
+	}
+	if st.phase == 0 {
+		st.late = [unequal + 1]bool{}
+	}
+}
+
+func (d *closedDay) regress(_, to *dayState) string {
+	if to.broken != 0 {
+		return to.broken.String()
+	}
+	return ""
+}
+
+// check returns which promise is broken in a state, now or after all calls have died and Recovery has run.
+func (d *closedDay) check(st *dayState) string {
+	switch {
+	case st.catalogue == unequal && d.judges(dayUnequal):
+		return dayUnequal.String()
+	case st.plan == formOpen && st.marks[slotMarker] == noMarker && !st.lost && d.judges(dayUnmarked):
+		return dayUnmarked.String()
+	}
+	if b := d.settle(*st); b != 0 {
+		return b.String()
+	}
+	return ""
+}
+
+// settle lets all calls die and everything become old. It lets Recovery run, and then a builder. It returns which
+// promise is broken.
+func (d *closedDay) settle(st dayState) dayBreach {
+	for i := range d.roles {
+		st.calls[i] = dayCall{}
+	}
+	st.phase, st.late, st.latePlaceholder, st.lateDrops = 2, [unequal + 1]bool{}, false, 0
+	if st.lease != holdLease {
+		st.lease = noLease
+	}
+	for s, age := range st.marks {
+		if age != noMarker {
+			st.marks[s] = oldMarker
+		}
+	}
+	for more := true; more; {
+		more = false
+		d.recover(st, func(_ dayMove, next dayState) { st, more = next, true })
+	}
+	builds := &closedDay{roles: roles(dayClear, dayBuild), lacking: d.lacking & daySetOf(dayClears)}
+	for i := range builds.roles {
+		for range 8 {
+			moved := false
+			builds.act(st, i, func(_ dayMove, next dayState) {
+				if !moved {
+					st, moved = next, true
+				}
+			})
+		}
+	}
+	if !st.there || st.plan == formHeadless && st.marks[slotDelete] != noMarker {
+		return 0
+	}
+	left := st.marks
+	if st.plan == formOpen {
+		left[slotMarker] = noMarker
+	}
+	switch {
+	case d.judges(dayDebris) && (st.dropping || st.plan == formEntry || left != [slots]markerAge{}):
+		return dayDebris
+	case d.judges(dayNeverBuilt) && st.plan != formOpen && st.plan != formEnded && st.catalogue != equal:
+		return dayNeverBuilt
+	}
+	return 0
+}
+
+// explore visits all states of a situation.
+func (d *closedDay) explore() report {
+	d.visit(d, d.first())
+	return d.report
+}
+
+// closedDays returns the situations in which every promise must hold.
+func closedDays() []*closedDay {
+	list := []*closedDay{
+		{roles: roles(dayDelete, dayBuild), plan: formFinal},
+		{roles: roles(dayCreate, dayBuild)},
+		{roles: roles(dayUpdate, dayBuild), plan: formFinal},
+		{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal},
+		{roles: roles(dayDelete, dayUpdate, dayBuild), plan: formFinal},
+		{roles: roles(dayCreate, dayUpdate, dayBuild)},
+		{roles: roles(dayRestore, dayUpdate, dayBuild), later: true},
+		{roles: roles(dayRestore, dayDelete, dayBuild), later: true},
+		{roles: roles(dayRestore, dayCreate, dayBuild), later: true},
+		{roles: roles(dayRepair, dayBuild), plan: formHeadless},
+		{roles: roles(dayRepair, dayDelete, dayBuild), plan: formHeadless, later: true},
+		{roles: roles(dayRepair, dayUpdate, dayBuild), plan: formHeadless, later: true},
+		{roles: roles(dayDelete, dayHold, dayBuild), plan: formFinal},
+		{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal},
+		{roles: roles(dayDelete, dayHold, dayExpire), plan: formFinal, later: true},
+		{roles: roles(dayCreate, dayExpire, dayBuild), later: true, anew: true},
+		{roles: roles(dayDelete, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
+		{roles: roles(dayUpdate, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
+		{roles: roles(dayHold, dayExpire, dayExpire, dayClear), plan: formFinal, later: true},
+		{roles: roles(dayCreate, dayBuild), loses: true},
+		{roles: roles(dayDelete, dayHold, dayBuild), plan: formFinal, sleeps: true},
+	}
+	if testing.Short() {
+		return list[:3]
+	}
+	if efforttest.Long() {
+		list = append(
+			list,
+			&closedDay{roles: roles(dayDelete, dayUpdate, dayBuild, dayBuild), plan: formFinal, later: true},
+			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayClear), later: true, anew: true},
+			&closedDay{roles: roles(dayCreate, dayCreate, dayExpire, dayClear), later: true, anew: true},
+			&closedDay{roles: roles(dayCreate, dayDelete, dayUpdate, dayBuild)},
+			&closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild, dayBuild), plan: formFinal, later: true},
+			&closedDay{roles: roles(dayDelete, dayHold, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
+			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayClear, dayBuild), later: true, anew: true},
+			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayExpire, dayClear), later: true, anew: true},
+		)
+	}
+	return list
+}
+
+// TestClosedDays explores each situation to its end.
+func TestClosedDays(t *testing.T) {
+	situations, states, steps := 0, 0, 0
+	for _, d := range closedDays() {
+		t.Run(d.String(), func(t *testing.T) {
+			r := d.explore()
+			t.Logf("%d states, %d steps", r.states, r.steps)
+			if r.violation != "" {
+				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
+			}
+			situations, states, steps = situations+1, states+r.states, steps+r.steps
+		})
+	}
+	t.Logf("%d situations, %d states, %d steps", situations, states, steps)
+}
+
+// dayNeeds says for each rule in which situation which promise is broken without it.
+var dayNeeds = map[dayRule]struct {
+	closedDay
+	breach dayBreach
+}{
+	dayMarkerFirst:        {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	dayInvalidatesFirst:   {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
+	dayInvalidates:        {closedDay{roles: roles(dayCreate, dayBuild), later: true}, dayUnequal},
+	dayUpdateMarks:        {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
+	dayRepairMarks:        {closedDay{roles: roles(dayRepair, dayBuild), plan: formHeadless}, dayUnequal},
+	dayChangeMarker:       {closedDay{roles: roles(dayCreate, dayUpdate, dayBuild)}, dayUnequal},
+	dayChangeMatch:        {closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
+	dayChangeShared:       {closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
+	dayChangeCleared:      {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true}, dayNeverBuilt},
+	dayPlaceholder:        {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	dayOpenListed:         {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	dayOpenFirst:          {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	dayCatalogueMatch:     {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	daySlack:              {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
+	dayDeadline:           {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
+	dayRewrite:            {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, sleeps: true}, dayHeldDeleted},
+	dayDeleteLooks:        {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
+	dayDeleteLooksLate:    {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
+	dayDeleteShared:       {closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, dayDebris},
+	dayHoldWaits:          {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
+	dayHoldClosed:         {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
+	dayExpireLease:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
+	dayExpireNames:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
+	dayDroppingFirst:      {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
+	dayDroppingMatch:      {closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, dayOpenDropped},
+	dayAbortMatch:         {closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, dayOpenDropped},
+	dayAbortLease:         {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
+	dayCreateLooks:        {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
+	dayCreateLooksLate:    {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayNoPlan},
+	dayClears:             {closedDay{roles: roles(dayExpire), later: true}, dayDebris},
+	dayClearLease:         {closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, dayOpenDropped},
+	dayClearMatch:         {closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, dayOpenDropped},
+	dayFinal:              {closedDay{roles: roles(dayCreate, dayBuild), loses: true}, dayUnequal},
+	dayCreateConfirms:     {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
+	dayCreateConfirmsOwn:  {closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
+	dayCreateConfirmsLate: {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
+}
+
+// daySpare has the rules that keep no promise, and says why they exist.
+var daySpare = map[dayRule]string{
+	dayMakesNothing: "a dropped day does not come back as an empty container",
+}
+
+// TestClosedDayRules removes the rules one at a time.
+func TestClosedDayRules(t *testing.T) {
+	promises := map[dayBreach]bool{}
+	for r := range dayRules {
+		need, isNeeded := dayNeeds[r]
+		if _, isSpare := daySpare[r]; isNeeded == isSpare {
+			t.Errorf("%s: the rule must be either needed or spare", r)
+		}
+		promises[need.breach] = true
+		t.Run(r.String(), func(t *testing.T) {
+			t.Parallel()
+			d := need.closedDay
+			if !isNeeded {
+				d = closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true}
+			}
+			d.lacking, d.only = daySetOf(r), need.breach
+			found := d.explore()
+			t.Logf("%s: %d states, %d steps: %s", &d, found.states, found.steps, found.violation)
+			want := ""
+			if isNeeded {
+				want = need.breach.String()
+			}
+			if found.violation != want {
+				t.Errorf("found %q, want %q\n  %s", found.violation, want, strings.Join(found.path, "\n  "))
+			}
+		})
+	}
+	for b := dayBreach(1); b < dayBreaches; b++ {
+		if !promises[b] {
+			t.Errorf("no rule is needed for the promise that is broken if %s", b)
+		}
+	}
+}
+
+// TestClosedDayLimits shows that the model finds what docs/protocol.md does not cover.
+func TestClosedDayLimits(t *testing.T) {
+	for _, d := range []*closedDay{
+		{roles: roles(dayUpdate, dayBuild), plan: formFinal, sleeps: true, only: dayUnequal},
+		{roles: roles(dayCreate), later: true, sleeps: true, only: dayDebris},
+	} {
+		if found := d.explore(); found.violation == "" {
+			t.Errorf("%s: no violation is found", d)
+		}
+	}
+}
