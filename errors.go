@@ -106,6 +106,7 @@ const (
 	OutcomeInvalid     Outcome = "invalid"
 	OutcomeExists      Outcome = "exists"
 	OutcomeConflict    Outcome = "conflict"
+	OutcomeHeld        Outcome = "held"
 	OutcomeNotFound    Outcome = "not_found"
 	OutcomeCanceled    Outcome = "canceled" // the context ended before a write took effect
 	OutcomeFailed      Outcome = "failed"   // another error, or a panic
@@ -125,6 +126,7 @@ var outcomes = []struct {
 	{storage.ErrClosed, OutcomeClosed},
 	{storage.ErrInvalid, OutcomeInvalid},
 	{storage.ErrExists, OutcomeExists},
+	{storage.ErrHeld, OutcomeHeld},
 	{storage.ErrConflict, OutcomeConflict},
 	{storage.ErrNotFound, OutcomeNotFound},
 	{context.Canceled, OutcomeCanceled},

@@ -260,7 +260,7 @@ const slow = time.Second
 //   - warn: operations that are unavailable, unknown or invalid, retries, conflicts, repairs, and requests that
 //     took a second or longer;
 //   - info: operations that found something else than their caller expected (not_found, exists, conflict,
-//     canceled, closed);
+//     held, canceled, closed);
 //   - debug: all other operations and requests.
 func LogObserver(l *slog.Logger) Observer {
 	return Observer{
@@ -308,7 +308,7 @@ func levelOf(o Outcome) slog.Level {
 	switch o {
 	case OutcomeOK:
 		return slog.LevelDebug
-	case OutcomeNotFound, OutcomeExists, OutcomeConflict, OutcomeCanceled, OutcomeClosed:
+	case OutcomeNotFound, OutcomeExists, OutcomeConflict, OutcomeHeld, OutcomeCanceled, OutcomeClosed:
 		return slog.LevelInfo
 	case OutcomeUnavailable, OutcomeUnknown, OutcomeInvalid:
 		return slog.LevelWarn

@@ -19,7 +19,7 @@
 // # Errors
 //
 // A span has the status Error, and its metrics have the attribute error.type, if the call failed. Calls with
-// the outcomes not_found, exists and conflict have not failed: the service answered, and the answer is part of
+// the outcomes not_found, exists, held and conflict have not failed: the service answered, and the answer is part of
 // the protocol. A context that its caller canceled is no failure, and neither is a call of a closed vault. A
 // context whose deadline passed is a failure, of the type timeout, because callers see an outage in this way.
 // All calls have the attribute azblob.outcome.

@@ -20,6 +20,8 @@ var (
 	// ErrConflict means that the stored version is not the one that the caller knows. Read again, then decide
 	// again.
 	ErrConflict = errors.New("conflict")
+	// ErrHeld means that the plan's day is held, so nothing in it is removed. Release the day first.
+	ErrHeld = errors.New("held")
 	// ErrInvalid means that the input is wrong. Nothing was sent. A *workflow.FieldError names the field.
 	ErrInvalid = errors.New("invalid")
 	// ErrSchema means that this program does not understand what is stored: a newer version of the code wrote
