@@ -215,7 +215,7 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 	}
 }
 
-// strays reports the blobs outside of all directories of the vault. It lists names up to their first slash,
+// strays reports the blobs, except for the catalogue, outside of all directories of the vault. It lists names up to their first slash,
 // which skips what is in the directories.
 func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
 	const detail = "lies in none of the vault's directories"
@@ -229,7 +229,7 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 		}
 		for _, name := range names {
 			switch {
-			case slices.Contains(dirs, name):
+			case slices.Contains(dirs, name), name == catalogueName:
 			case !strings.HasSuffix(name, "/"):
 				report(name, detail)
 			default: // somebody else's directory

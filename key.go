@@ -57,6 +57,11 @@ func (p prefix) parseDay(container string) (time.Time, bool) {
 	return day, err == nil && p.day(day) == container
 }
 
+// catalogueOf names the catalogue of a day, given the day's container.
+func catalogueOf(container string) blob.Ref {
+	return blob.Ref{Container: container, Name: catalogueName}
+}
+
 // control returns the name of the container of what concerns all days: members and stop requests.
 func (p prefix) control() string { return p.containers() + "control" }
 
@@ -100,6 +105,8 @@ type keys struct {
 }
 
 const (
+	catalogueName = "catalogue"
+
 	openDir    = "open/"
 	plansDir   = "plans/"
 	deleteTail = "-delete"

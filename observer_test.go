@@ -126,6 +126,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
 		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { _, err := v.Recover(ctx, RecoverOptions{}); return err }},
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Check(ctx, CheckOptions{}); return err }},
+		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Catalogue(ctx, CatalogueOptions{}); return err }},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
 			return err
