@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // The days of a vault, and everything that is stored in one.
@@ -104,13 +105,14 @@ func (v *Vault) ask(ctx context.Context, dates []time.Time, known func(container
 // maxNear is how many days a search asks for by name. For more, a listing of the containers is cheaper.
 const maxNear = 3
 
-// nearDates returns the dates of the days that After and Before leave, newest first, or nil if there are more
-// than maxNear.
+// nearDates returns the dates of the days that the times in the filters leave, newest first, or nil if there are
+// more than maxNear.
 func nearDates(f storage.Filters) (dates []time.Time) {
 	const aDay = 24 * time.Hour
+	before := driver.CreatedBefore(f)
 	first := f.After.Add(time.Millisecond).UTC().Truncate(aDay) // the times of IDs are whole milliseconds
-	last := f.Before.Add(-1).UTC().Truncate(aDay)
-	if f.After.IsZero() || f.Before.IsZero() || last.Sub(first) >= maxNear*aDay {
+	last := before.Add(-1).UTC().Truncate(aDay)
+	if f.After.IsZero() || before.IsZero() || last.Sub(first) >= maxNear*aDay {
 		return nil
 	}
 	for date := last; !date.Before(first); date = date.AddDate(0, 0, -1) {

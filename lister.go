@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,7 +72,7 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	defer end()
 
 	n := 0
-	for p, err := range v.findAnywhere(ctx, f) {
+	for p, err := range v.findAnywhere(ctx, f, true) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must end with an error
 		}
@@ -95,18 +96,15 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	return first
 }
 
-// findAnywhere is find with the long fields of each plan. A search that fails over to the secondary continues
-// after the last plan that it has yielded.
-func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
+// findAnywhere is find. A search that fails over to the secondary continues after the last plan that it has
+// yielded.
+func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters, results bool) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		ended := false
 		err := v.anywhere(ctx, func(ctx context.Context, from *Vault) error {
-			for p, err := range from.find(ctx, f) {
+			for p, err := range from.find(ctx, f, results) {
 				if err != nil {
 					return err
-				}
-				if p.truncated && p.err == nil {
-					p.err = from.readLongFields(ctx, &p)
 				}
 				switch {
 				case p.err == nil:
@@ -128,25 +126,42 @@ func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters) iter.Seq2[c
 	}
 }
 
-// readLongFields reads the name and description of a plan from its entry. They are too long for metadata.
-func (v *Vault) readLongFields(ctx context.Context, p *candidate) error {
-	entry, err := v.readEntry(ctx, p.keys)
-	if err == nil {
-		p.result.Name, p.result.Descr = entry.Name, entry.Descr
-	}
-	return err
-}
-
-// find yields the plans that the filters choose, newest first, in the cheapest way. An error is the last
-// element.
-func (v *Vault) find(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
+// find yields the plans that the filters choose, newest first, in the cheapest way. Without results, it need
+// not set those of the candidates. An error is the last element.
+func (v *Vault) find(ctx context.Context, f storage.Filters, results bool) iter.Seq2[candidate, error] {
+	var candidates iter.Seq2[candidate, error]
 	switch {
 	case len(f.ByIDs) > 0:
-		return v.searchByID(ctx, f)
+		candidates = v.searchByID(ctx, f)
 	case isOpen(f.ByStatus):
-		return v.searchOpen(ctx, f)
+		candidates = v.searchOpen(ctx, f)
+	case !results && inNames(f):
+		return v.inDays(ctx, f, v.names())
+	default:
+		candidates = v.inDays(ctx, f, v.plans(f))
 	}
-	return v.inDays(ctx, f, v.plans(f))
+	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || results && p.truncated) }
+	return v.lookAtAll(candidates, f.Limit, isLong, func(p candidate) (_ candidate, chosen bool) {
+		chosen = v.readLongFields(ctx, f, &p)
+		return p, chosen
+	})
+}
+
+// readLongFields reads the name and description of a plan from its entry, and reports whether the filters choose
+// the plan. They are too long for metadata.
+func (v *Vault) readLongFields(ctx context.Context, f storage.Filters, p *candidate) (chosen bool) {
+	entry, err := v.readEntry(ctx, p.keys)
+	if err != nil {
+		p.err = err
+		return v.lagging || !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
+	}
+	p.result.Name, p.result.Descr = entry.Name, entry.Descr
+	return driver.Choose(f, p.result)
+}
+
+// inNames reports whether the names of a plan's blobs tell all that the filters ask for.
+func inNames(f storage.Filters) bool {
+	return len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains) == 0 && f.EndedAfter.IsZero() && f.EndedBefore.IsZero()
 }
 
 // isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
@@ -157,14 +172,35 @@ func isOpen(statuses []workflow.Status) bool {
 // choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the
 // plan. It chooses a plan whose metadata can't be read, so that the listing shows the error.
 func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties) bool {
-	r, truncated, err := form.parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
+	r, cut, err := form.parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
 	if err != nil {
 		p.err = blobError("read metadata of entry", p.keys.entry(), err)
 		return true
 	}
 	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
-	p.result, p.truncated = r, len(truncated) > 0
+	return p.match(f, r, cut)
+}
+
+// match sets the result of the candidate, and reports whether the filters choose it, or may choose it: cut has
+// the fields of which the result has only the beginning.
+func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string) bool {
+	p.result, p.truncated = r, len(cut) > 0
+	if slices.Contains(cut, metaName) {
+		f, p.undecided = filtersOfStart(f, r.Name)
+	}
 	return driver.Choose(f, r)
+}
+
+// filtersOfStart returns the filters without what the start of a plan's name can't decide, and whether there is
+// such a thing.
+func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecided bool) {
+	if len(f.NamePrefix) > len(start) && strings.HasPrefix(f.NamePrefix, start) {
+		f.NamePrefix, undecided = start, true
+	}
+	if !strings.Contains(start, f.NameContains) {
+		f.NameContains, undecided = "", true
+	}
+	return f, undecided
 }
 
 const (
@@ -189,6 +225,15 @@ func (v *Vault) plans(f storage.Filters) directory {
 	}}
 }
 
+// names returns a directory that lists all plans, without results.
+func (v *Vault) names() directory {
+	return directory{v: v, dir: plansDir, take: func(p *candidate) bool {
+		chosen := p.committed()
+		p.entry, p.object = nil, nil
+		return chosen
+	}}
+}
+
 // searchOpen lists the markers of each day and looks at their plans. A day without planvaultlayout may have
 // open plans without markers, so its plans are listed.
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
@@ -204,10 +249,7 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 		heads = 2
 	}
 	candidates = v.listNeighbors(ctx, candidates, heads, f.Limit, isEntry)
-	return v.headAll(candidates, f.Limit, func(p candidate) (candidate, bool) {
-		if !p.marked {
-			return p, true
-		}
+	return v.lookAtAll(candidates, f.Limit, func(p candidate) bool { return p.marked }, func(p candidate) (candidate, bool) {
 		p, chosen := v.headOpen(ctx, f, p)
 		v.started.note(p)
 		return p, chosen
@@ -324,8 +366,10 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && less(w.from, after) {
 		w.from = after
 	}
-	if before := firstID(f.Before.Add(time.Millisecond - 1)); !f.Before.IsZero() && less(before, w.to) {
-		w.to = before
+	if bound := driver.CreatedBefore(f); !bound.IsZero() {
+		if before := firstID(bound.Add(time.Millisecond - 1)); less(before, w.to) {
+			w.to = before
+		}
 	}
 	if before := f.BeforeID; before != uuid.Nil && less(before, w.to) {
 		w.to = before
@@ -469,7 +513,7 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 			}
 		}
 	}
-	return v.headAll(named, f.Limit, func(p candidate) (candidate, bool) {
+	return v.lookAtAll(named, f.Limit, func(candidate) bool { return true }, func(p candidate) (candidate, bool) {
 		p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
 		if p.err != nil || !p.committed() {
 			return p, p.err != nil
@@ -479,19 +523,22 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 	})
 }
 
-// headAll looks at candidates and yields those that are chosen. It looks at as many at a time as the vault
-// may have requests in flight, and at no more than are wanted.
-func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
-	atOnce := v.concurrency
-	if limit > 0 {
-		atOnce = min(atOnce, limit)
-	}
+// lookAtAll looks at the candidates that need it, and yields those that are chosen and the others. It looks at
+// as many at a time as the vault may have requests in flight. With a limit it begins with as many as are wanted,
+// and doubles the number each time.
+func (v *Vault) lookAtAll(candidates iter.Seq2[candidate, error], limit int, needed func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
+		atOnce := v.concurrency
+		if limit > 0 {
+			atOnce = min(atOnce, limit)
+		}
 		var some []candidate
 		flush := func() bool {
 			chosen := make([]bool, len(some))
 			_ = v.parallel(len(some), func(i int) error {
-				some[i], chosen[i] = head(some[i])
+				if chosen[i] = true; needed(some[i]) {
+					some[i], chosen[i] = look(some[i])
+				}
 				return nil // the others follow a plan that can't be read
 			})
 			for i, p := range some {
@@ -499,7 +546,7 @@ func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head 
 					return false
 				}
 			}
-			some = some[:0]
+			some, atOnce = some[:0], min(2*atOnce, v.concurrency)
 			return true
 		}
 		for p, err := range candidates {
@@ -508,6 +555,12 @@ func (v *Vault) headAll(candidates iter.Seq2[candidate, error], limit int, head 
 					yield(p, err)
 				}
 				return
+			}
+			if len(some) == 0 && !needed(p) {
+				if !yield(p, nil) {
+					return
+				}
+				continue
 			}
 			if some = append(some, p); len(some) == atOnce && !flush() {
 				return

@@ -111,6 +111,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Search", "", false, func(ctx context.Context, v *Vault) error {
 			return drain(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
 		}},
+		{"Count", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Count(ctx, storage.Filters{}); return err }},
 		{"UpdatePlan", "", true, func(ctx context.Context, v *Vault) error {
 			plan.State.Status, plan.State.Start = workflow.Running, time.Now()
 			return v.UpdatePlan(ctx, plan)

@@ -14,8 +14,8 @@ import (
 )
 
 // WithSecondary names the read-only secondary of the account, which accounts with read-access geo-redundant
-// storage have. While the primary is unavailable, it answers Exists, Read, List and Search of callers that
-// [AcceptStale]. All other calls use the primary alone. With an empty endpoint, the secondary is the one that
+// storage have. While the primary is unavailable, it answers Exists, Read, List, Search and Count of callers
+// that [AcceptStale]. All other calls use the primary alone. With an empty endpoint, the secondary is the one that
 // the connection string names, or that of the account's name with "-secondary". Default: none.
 func WithSecondary(endpoint string) Option {
 	return func(o *options) { o.secondary = &endpoint }
@@ -28,8 +28,8 @@ type Staleness struct {
 	synced time.Time
 }
 
-// AcceptStale returns a context whose Exists, Read, List and Search may be answered by the vault's secondary
-// (see [WithSecondary]), and a Staleness that tells whether one of them was. Use one for each call.
+// AcceptStale returns a context whose Exists, Read, List, Search and Count may be answered by the vault's
+// secondary (see [WithSecondary]), and a Staleness that tells whether one of them was. Use one for each call.
 //
 // The primary has 10 seconds for each request, or half of the time that ctx leaves if that is less. If it is
 // unavailable, the secondary is read. For the next 30 seconds such calls go to the secondary at once; then

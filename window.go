@@ -32,6 +32,7 @@ type candidate struct {
 	planBlobs
 	result    storage.ListResult
 	truncated bool  // name and description are too long for metadata: the entry has them whole
+	undecided bool  // the filters ask for what the name has after its beginning
 	err       error // why the plan can't be read
 }
 

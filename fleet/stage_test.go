@@ -108,6 +108,10 @@ func (p *process) Search(ctx context.Context, f storage.Filters) (iter.Seq[stora
 	return get(p, ctx, "Search", func() (iter.Seq[storage.Stream[storage.ListResult]], error) { return p.store.Search(ctx, f) })
 }
 
+func (p *process) Count(ctx context.Context, f storage.Filters) (int64, error) {
+	return get(p, ctx, "Count", func() (int64, error) { return p.store.Count(ctx, f) })
+}
+
 func (p *process) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
 	return p.call(ctx, "UpdatePlan", func() error { return p.store.UpdatePlan(ctx, o) })
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Filters select plans. Values within a field are alternatives, and all fields that are set must match. The
-// zero value, which would select everything, is ErrInvalid: use List.
+// zero value selects everything: Count takes it, and Search returns ErrInvalid, because List does that.
 type Filters struct {
 	// ByIDs selects plans by ID. IDs without a plan are skipped, and so are those that are not UUIDv7s.
 	ByIDs []uuid.UUID
@@ -17,12 +17,21 @@ type Filters struct {
 	ByGroupIDs []uuid.UUID
 	// ByStatus selects plans by their own status.
 	ByStatus []workflow.Status
+	// NamePrefix and NameContains select plans whose name begins with a text, and contains a text. They compare
+	// bytes, so upper and lower case differ. The empty text is in every name.
+	NamePrefix, NameContains string
 	// After and Before select plans created after and before a time, both exclusive. The creation time is the
 	// one in the plan's ID, in whole milliseconds. The zero time is no bound.
 	After, Before time.Time
+	// EndedAfter and EndedBefore select final plans that ended after and before a time, both exclusive, by their
+	// State.End. Plans that are not final, or have no end time, are left out. So are plans created more than
+	// MaxAhead after EndedBefore, which bounds how far a search goes back to find plans that ended before a
+	// time. EndedAfter alone bounds nothing, since a plan may run for long: set After, too, if you know for how
+	// long. The zero time is no bound.
+	EndedAfter, EndedBefore time.Time
 	// BeforeID selects plans older than this plan, which need not exist. With Limit, it selects the next page
 	// after a page that ended with this plan. uuid.Nil is no bound.
 	BeforeID uuid.UUID
-	// Limit is the largest number of plans to yield; 0 is all.
+	// Limit is the largest number of plans to yield; 0 is all. Count takes neither Limit nor BeforeID.
 	Limit int
 }

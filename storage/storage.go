@@ -78,6 +78,10 @@ type Reader interface {
 	List(ctx context.Context, limit int) (iter.Seq[Stream[ListResult]], error)
 	// Search yields the plans that match, as List does.
 	Search(ctx context.Context, filters Filters) (iter.Seq[Stream[ListResult]], error)
+	// Count returns how many plans match: as many as Search yields, without the cost of their results. The zero
+	// value counts all plans. Limit and BeforeID are ErrInvalid. If a plan can't be read, the error names the
+	// first such plan, and the count has the others; any other error comes with a count of 0.
+	Count(ctx context.Context, filters Filters) (int64, error)
 }
 
 // Updater stores the progress of plans. An update writes the fields of one object, and not those of its

@@ -8,7 +8,7 @@
 //   - Restore: [CheckRestored], and [Version] for every object;
 //   - updates: [CheckUpdate], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];
-//   - List and Search: [CheckFilters], [ChooseID] and [Choose];
+//   - List, Search and Count: [CheckFilters] or [CheckCount], [ChooseID] and [Choose], or [CreatedBefore];
 //   - the methods of [storage.Members]: [CheckNewMember], [CheckRenewedMember] and [CheckRecordVersion].
 //
 // Package storage/storagetest proves that the vault keeps the contract.

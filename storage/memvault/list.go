@@ -24,6 +24,19 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 	return v.stream(ctx, "Search", filters, func() error { return driver.CheckFilters(filters) })
 }
 
+// Count returns how many plans match.
+func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
+	err = v.call(ctx, "Count", new(uuid.UUID), func() error {
+		if err := driver.CheckCount(filters); err != nil {
+			return err
+		}
+		found, err := v.store.search(filters)
+		n = int64(len(found))
+		return err
+	})
+	return n, err
+}
+
 // stream yields the plans that are stored at the moment when the sequence is ranged over.
 func (v *Vault) stream(ctx context.Context, op string, f storage.Filters, check func() error) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	// If the context has ended, the sequence says so.
