@@ -45,7 +45,7 @@ func goldenPlan() *workflow.Plan {
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
-		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3,
+		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{

@@ -85,6 +85,7 @@ func (p *Plan) write(w *writer) {
 	w.time("runtimeUpdate", p.RuntimeUpdate)
 	w.id("owner", p.Owner)
 	w.integer("epoch", p.Epoch)
+	w.id("forkedFrom", p.ForkedFrom)
 	switch {
 	case p.Meta == nil:
 	case utf8.Valid(p.Meta):
@@ -125,6 +126,8 @@ func (p *Plan) read(r *reader) {
 			r.id(&p.Owner)
 		case "epoch":
 			integer(r, &p.Epoch)
+		case "forkedFrom":
+			r.id(&p.ForkedFrom)
 		case "meta":
 			if text, ok := r.quoted("string"); ok {
 				p.Meta = append([]byte{}, text...)

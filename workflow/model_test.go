@@ -54,7 +54,7 @@ func stored() *workflow.Plan {
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
 	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed
-	p.Owner, p.Epoch = id(0), 1<<60
+	p.Owner, p.Epoch, p.ForkedFrom = id(0), 1<<60, id(99)
 	p.State.Status = workflow.Failed
 	return p
 }

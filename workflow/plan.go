@@ -59,6 +59,9 @@ type Plan struct {
 	// and takeovers of the plan, and is 0 until the first. Package fleet sets both.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	Epoch int64     `json:"epoch,omitzero"`
+	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
+	// Completed sub-objects only in a fork.
+	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
 
 	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
 	unknown string

@@ -186,7 +186,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 			}
 		case map[string]any:
 			objects++
-			for _, name := range []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate", "owner", "epoch"} {
+			for _, name := range []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate", "owner", "epoch", "forkedFrom"} {
 				v[name] = 1
 				text, err := json.Marshal(whole)
 				if err != nil {

@@ -185,6 +185,7 @@ func (v *validator) fields(o Object) {
 		c.time("RuntimeUpdate", o.RuntimeUpdate)
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
+		c.forkedFrom(o)
 	case *Checks:
 		c.duration("Delay", o.Delay)
 	case *Block:
@@ -241,6 +242,17 @@ func (c fieldChecks) owner(p *Plan) {
 		c.bad("Epoch", "is 0, but the plan has an owner")
 	case p.Owner != uuid.Nil && !IsV7(p.Owner):
 		c.bad("Owner", "%s is not a UUIDv7", p.Owner)
+	}
+}
+
+// forkedFrom checks the ID of the plan that a fork came from.
+func (c fieldChecks) forkedFrom(p *Plan) {
+	switch id := p.ForkedFrom; {
+	case id == uuid.Nil:
+	case !IsV7(id):
+		c.bad("ForkedFrom", "%s is not a UUIDv7", id)
+	case id == p.ID:
+		c.bad("ForkedFrom", "is the ID of the plan itself")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -31,11 +32,18 @@ func CheckID(id uuid.UUID) error {
 // CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
 // [workflow.Validate] finds, IDs too far ahead, statuses, attempts and owner of a plan that has begun, and, if reg
 // is not nil, plugins that it lacks and requests that do not fit their plugins.
+//
+// In a fork, which has ForkedFrom, what [workflow.CarriedOver] yields as carried over may be Completed. It then has
+// times and, if it is an action, attempts, and what it needs below it is Completed as well.
 func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	return invalid(workflow.Validate(plan, notAhead, asAuthored, knownPlugin(reg)))
+	notBegun := asAuthored
+	if plan.ForkedFrom != uuid.Nil {
+		notBegun = asForked(plan)
+	}
+	return invalid(workflow.Validate(plan, notAhead, notBegun, knownPlugin(reg)))
 }
 
 // CheckRestored returns [storage.ErrInvalid] if the plan can't be restored, with every wrong field: those that
@@ -159,19 +167,74 @@ func notAhead(o workflow.Object, bad func(field, problem string)) {
 
 // asAuthored is a rule: a new plan has not begun.
 func asAuthored(o workflow.Object, bad func(field, problem string)) {
+	notBegun(o, "all statuses of a new plan are NotStarted", bad)
+}
+
+// asForked returns a rule: a fork has not begun, but for what is carried over.
+func asForked(plan *workflow.Plan) workflow.Rule {
+	carried := maps.Collect(workflow.CarriedOver(plan))
+	return func(o workflow.Object, bad func(field, problem string)) {
+		if carried[o] {
+			asCarried(o, bad)
+		} else {
+			notBegun(o, "it is to run again in a fork, so it must be NotStarted", bad)
+		}
+	}
+}
+
+// notBegun reports an object that has begun.
+func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
 	if s := o.Header().State.Status; s != workflow.NotStarted {
-		bad("State.Status", "is "+s.String()+": all statuses of a new plan are NotStarted")
+		bad("State.Status", "is "+s.String()+": "+rule)
 	}
 	switch o := o.(type) {
 	case *workflow.Action:
 		if len(o.Attempts) > 0 {
-			bad("Attempts", "is not empty: a new plan has no attempts")
+			bad("Attempts", "is not empty: an action that is to run has no attempts in a new plan")
 		}
 	case *workflow.Plan:
 		if o.Owner != uuid.Nil {
 			bad("Owner", "is set: a new plan has no owner")
 		}
 	}
+}
+
+// asCarried reports an object that is carried over, but is not as it was when it completed.
+func asCarried(o workflow.Object, bad func(field, problem string)) {
+	s := o.Header().State
+	switch {
+	case s.Status == workflow.Running:
+		bad("State.Status", "is Running below a Completed sub-object of a fork")
+	case s.Status != workflow.Completed:
+		return // such as a failure that its block tolerated
+	case s.Start.IsZero(), s.End.IsZero():
+		bad("State", "is Completed without a Start and an End")
+	}
+	switch o := o.(type) {
+	case *workflow.Action:
+		if len(o.Attempts) == 0 {
+			bad("Attempts", "is empty: an action that is carried over has its attempts")
+		}
+	case *workflow.Sequence:
+		if n := unfinished(o.Actions); n > 0 {
+			bad("State.Status", fmt.Sprintf("is Completed, but %d of the actions are not", n))
+		}
+	case *workflow.Block:
+		bypassed := o.BypassChecks != nil && o.BypassChecks.State.Status == workflow.Completed
+		if n := unfinished(o.Sequences); n > o.ToleratedFailures && o.ToleratedFailures >= 0 && !bypassed {
+			bad("State.Status", fmt.Sprintf("is Completed, but %d of the sequences are not, and it tolerates %d", n, o.ToleratedFailures))
+		}
+	}
+}
+
+// unfinished returns how many objects are not Completed.
+func unfinished[T any, P workflow.ObjectPointer[T]](list []P) (n int) {
+	for _, o := range list {
+		if o != nil && o.Header().State.Status != workflow.Completed {
+			n++
+		}
+	}
+	return n
 }
 
 // knownPlugin is a rule: the registry has an action's plugin, and the request and the responses are what

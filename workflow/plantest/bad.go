@@ -41,6 +41,13 @@ func BadFields() []BadPlan {
 		{"Epoch", "is 0, but the plan has an owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 0 }},
 		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.Nil, 1 }},
 		{"Owner", "is not a UUIDv7", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.New(), 1 }},
+		{"ForkedFrom", "is not a UUIDv7", func(p *workflow.Plan) { p.ForkedFrom = uuid.New() }},
+		{"ForkedFrom", "is the ID of the plan itself", func(p *workflow.Plan) {
+			if p.ID == uuid.Nil {
+				setID(p, workflow.NewV7())
+			}
+			p.ForkedFrom = p.ID
+		}},
 		{"State.Status", "there is no status 99", func(p *workflow.Plan) { p.State.Status = 99 }},
 		{"State.Start", "the year -1 ", func(p *workflow.Plan) { p.State.Start = beforeAll }},
 		{"PreChecks.Delay", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
@@ -144,7 +151,7 @@ func BadNewPlans() []BadPlan {
 		{"ID", tooFar, func(p *workflow.Plan) { setID(p, ahead()) }},
 		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
-		{"PreChecks.Actions[0].Attempts", "a new plan has no attempts", func(p *workflow.Plan) {
+		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},
 	}

@@ -113,7 +113,7 @@ func TestFull(t *testing.T) {
 	if err := workflow.Validate(p); err != nil {
 		t.Error(err)
 	}
-	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Reason", "RuntimeUpdate", "Owner", "Epoch", "Attempts", "Status", "Start", "End", "ETag"}
+	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Reason", "RuntimeUpdate", "Owner", "Epoch", "ForkedFrom", "Attempts", "Status", "Start", "End", "ETag"}
 	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		switch {

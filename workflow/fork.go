@@ -1,0 +1,175 @@
+package workflow
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Fork returns a new plan that does what is left of a plan that ended as Failed or Stopped. What was Completed
+// is carried over with its times, attempts and results, and is not rerun. Everything else is NotStarted.
+// [CarriedOver] shows which is which. Give the fork to Create; an engine then runs it like any new plan.
+//
+// Carried over is each Completed sub-object with everything below it: blocks, sequences, actions, bypass checks
+// and pre checks, also if they are below a sub-object that is not Completed. The rest of a failed sequence runs
+// again, beginning with the action that failed. What belongs to each run of a plan or block runs again unless
+// the block is Completed: continuous checks, deferred checks and deferred actions, and post checks if some of
+// the work that they judge is left.
+//
+// The fork keeps what the author wrote, including GroupID, Meta and Keys, and the sub-objects are in the same
+// order. ForkedFrom is the ID of p. All IDs are new. An action that runs again therefore has another idempotency
+// key: if it was interrupted, and may have had an effect, its plugin must find that out. Before Create, the
+// caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
+// Attempts to nil.
+//
+// Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and
+// errors with p. The error is a [*FieldError] if p has another status.
+func Fork(p *Plan) (*Plan, error) {
+	if p == nil {
+		return nil, &FieldError{"Plan", "is nil"}
+	}
+	if s := p.State.Status; s != Failed && s != Stopped {
+		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a plan that is Failed or Stopped can be forked"}
+	}
+	f := p.copy()
+	f.ForkedFrom = p.ID
+	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
+	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
+	for o, kept := range CarriedOver(f) {
+		h := o.Header()
+		*h.ID = NewV7()
+		*h.PlanID = f.ID
+		h.State.ETag = ""
+		switch {
+		case !kept:
+			h.State.Reset()
+			if a, ok := o.(*Action); ok {
+				a.Attempts = nil
+			}
+		case h.State.Status == Running:
+			h.State.Status = Stopped // it was left when what it belongs to completed
+		}
+	}
+	return f, nil
+}
+
+// CarriedOver yields every object of a plan, in the order of [Walk], and whether [Fork] carries it over. In a
+// fork these are the sub-objects that came from the other plan.
+func CarriedOver(p *Plan) iter.Seq2[Object, bool] {
+	return func(yield func(Object, bool) bool) {
+		fates := map[Object]fate{}
+		for o, parent := range Walk(p) {
+			fates[o] = fateOf(o, parent, fates[parent])
+			if !yield(o, fates[o] == carried) {
+				return
+			}
+		}
+	}
+}
+
+// fate is what becomes of an object in a fork.
+type fate int
+
+const (
+	open    fate = iota // it runs again, but some of what is below it may be carried over
+	carried             // it is carried over with everything below it
+	again               // it runs again with everything below it
+)
+
+// fateOf returns the fate of an object from that of its parent. It reads the statuses of the object and of those
+// that follow it in the walk, and of no others: Fork changes an object when the walk has reached it.
+func fateOf(o, parent Object, above fate) fate {
+	switch {
+	case parent == nil || above != open:
+		return above
+	case belongsToRun(o, parent):
+		return again
+	case o.Header().State.Status == Completed:
+		return carried
+	}
+	return open
+}
+
+// belongsToRun reports whether a child belongs to each run of a plan or block: it guards, judges or follows the
+// work.
+func belongsToRun(o, parent Object) bool {
+	checks, ok := checksOf(parent)
+	if !ok {
+		return false
+	}
+	switch o {
+	case *checks[2], *checks[4]: // continuous and deferred
+		return true
+	case *checks[3]: // post
+		return !parent.children(func(_ string, _ int, child Object) bool {
+			work := child != nil && (child.Kind() == KindBlock || child.Kind() == KindSequence)
+			return !work || child.Header().State.Status == Completed
+		})
+	}
+	return o.Kind() == KindDeferredActions
+}
+
+// The methods below return deep copies, but for requests, responses and errors.
+
+func (p Plan) copy() *Plan {
+	p.Meta = bytes.Clone(p.Meta)
+	copyChecks(&p)
+	p.Blocks = copyAll(p.Blocks, Block.copy)
+	p.DeferredActions = copyOf(p.DeferredActions, DeferredActions.copy)
+	return &p
+}
+
+func (c Checks) copy() *Checks {
+	c.Actions = copyAll(c.Actions, Action.copy)
+	return &c
+}
+
+func (b Block) copy() *Block {
+	copyChecks(&b)
+	b.Sequences = copyAll(b.Sequences, Sequence.copy)
+	return &b
+}
+
+func (s Sequence) copy() *Sequence {
+	s.Actions = copyAll(s.Actions, Action.copy)
+	return &s
+}
+
+func (a Action) copy() *Action {
+	a.Attempts = slices.Clone(a.Attempts)
+	return &a
+}
+
+func (d DeferredActions) copy() *DeferredActions {
+	d.Batches = copyAll(d.Batches, DeferBatch.copy)
+	return &d
+}
+
+func (b DeferBatch) copy() *DeferBatch {
+	b.Actions = copyAll(b.Actions, Action.copy)
+	return &b
+}
+
+func copyChecks(o Object) {
+	for _, c := range ChecksOf(o) {
+		*c = copyOf(*c, Checks.copy)
+	}
+}
+
+func copyAll[T any](list []*T, copyOne func(T) *T) []*T {
+	all := slices.Clone(list)
+	for i, v := range all {
+		all[i] = copyOf(v, copyOne)
+	}
+	return all
+}
+
+func copyOf[T any](v *T, copyOne func(T) *T) *T {
+	if v == nil {
+		return nil
+	}
+	return copyOne(*v)
+}
