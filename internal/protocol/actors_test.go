@@ -24,14 +24,33 @@ const (
 	recovering
 	reading
 	listing
+	restoring      // a Running plan
+	restoringFinal // a final plan
 )
 
+// creates reports whether the role is a Create or a Restore.
+func (r role) creates() bool { return r == creating || r == restoring || r == restoringFinal }
+
+// status returns the status of the plan that a Create or Restore stores.
+func (r role) status() status {
+	switch r {
+	case restoring:
+		return running
+	case restoringFinal:
+		return final
+	}
+	return notStarted
+}
+
 func (r role) String() string {
-	return [...]string{"Create", "Update", "Delete", "Recovery", "Read", "List"}[r]
+	return [...]string{"Create", "Update", "Delete", "Recovery", "Read", "List", "Restore", "Restore as final"}[r]
 }
 
 func (r role) run(c *call) result {
-	return [...]func(*call) result{(*call).create, (*call).update, (*call).delete, (*call).recover, (*call).read, (*call).list}[r](c)
+	if r.creates() {
+		return c.create(r)
+	}
+	return [...]func(*call) result{updating: (*call).update, deleting: (*call).delete, recovering: (*call).recover, reading: (*call).read, listing: (*call).list}[r](c)
 }
 
 // result is the outcome of a call.
@@ -216,24 +235,36 @@ func failed(a answer) result {
 	return unavailable
 }
 
-// create is Vault.Create: marker, entry, sub-objects, object. It removes old remains in its way and then
-// starts again, once.
-func (c *call) create() result {
-	r := c.createOnce()
+// create is Vault.Create and Vault.Restore: marker, entry, sub-objects, object. It removes old remains in its way
+// and then starts again, once.
+func (c *call) create(as role) result {
+	r := c.createOnce(as)
 	if r != cleared {
 		return r
 	}
 	c.nth++
 	c.dated = false
 	c.at("again")
-	if r = c.createOnce(); r == cleared {
+	if r = c.createOnce(as); r == cleared {
 		return conflict
 	}
 	return r
 }
 
-func (c *call) createOnce() result {
+func (c *call) createOnce(as role) result {
 	mine := version{by: c.self, of: c.self, nth: c.nth}
+	// stored is what a blob of the plan holds.
+	stored := func(b blob) version {
+		v := mine
+		v.status = as.status()
+		switch b {
+		case entry:
+			v.restored = as != creating && !c.without(ruleRestored)
+		case object:
+			v.parts, v.tells = v.status, v.by
+		}
+		return v
+	}
 	write := func(step string, b blob, cond condition) request {
 		r := request{step: step, verb: put, blob: b, cond: cond, value: mine, limit: withinGrace}
 		if c.without(ruleDeadline) {
@@ -290,6 +321,7 @@ func (c *call) createOnce() result {
 		var rs []request
 		for _, b := range c.parts() {
 			r := write("write action", b, c.unless(ruleNewPart, ifNew))
+			r.value = stored(b)
 			r.refusable = true
 			rs = append(rs, r)
 		}
@@ -297,6 +329,7 @@ func (c *call) createOnce() result {
 	}
 	putObject := func() answer {
 		r := write("write object", object, c.unless(ruleNewObject, ifNew))
+		r.value = stored(object)
 		r.refusable = true
 		if !c.without(ruleDeadline) {
 			r.limit = withinCommit
@@ -319,7 +352,9 @@ func (c *call) createOnce() result {
 			return unknown
 		}
 	}
-	e := c.one(write("write entry", entry, c.unless(ruleNewEntry, ifNew)))
+	w := write("write entry", entry, c.unless(ruleNewEntry, ifNew))
+	w.value = stored(entry)
+	e := c.one(w)
 	if e.code == mismatch {
 		there := c.read1("look for the plan whose entry is there", object).there()
 		if !shared && !c.without(ruleTakenMarkerOwn) || shared && c.without(ruleTakenMarkerShared) {
@@ -402,6 +437,10 @@ func (c *call) createOnce() result {
 		return failed(o)
 	}
 	if c.without(ruleClock) || c.one(request{verb: clock}).phase < overGrace {
+		if as == restoringFinal && !shared {
+			c.at("restored", m.seen[marker])
+			c.takeMarker(removal("remove marker", marker, c.unless(ruleRestoredMarkerMatch, ifMatch), m.seen[marker]))
+		}
 		return done
 	}
 
@@ -421,7 +460,7 @@ func (c *call) createOnce() result {
 	// keep is creation.keep: it stores the sub-objects again, so that a Recovery that is about to remove them
 	// fails. It returns done if it comes too late for that.
 	keep := func() result {
-		again := mine
+		again := stored(part1)
 		again.nth += rounds
 		if !c.without(ruleKeepRewrites) {
 			var rs []request
@@ -456,7 +495,7 @@ func (c *call) createOnce() result {
 			if !c.gone(entry) {
 				return unknown
 			}
-		case now.status >= running:
+		case now.there() && now.by != c.self:
 			if r := keep(); r != done {
 				return r
 			}
@@ -788,8 +827,8 @@ const (
 	restorable                // a thorough Recovery can restore the entry
 )
 
-// diagnose distinguishes the remains of a Create or Delete from a loss. A Create without an object has never
-// advanced its entry. A Delete has left its marker. Neither removes the entry before the object.
+// diagnose distinguishes the remains of a Create, Restore or Delete from a loss. A Create without an object has
+// never advanced its entry. A Restore has left a marker, and its entry says that it is restored. A Delete has left its marker. Neither removes the entry before the object.
 func (c *call) diagnose(open *store, e, o version) finding {
 	seen := []version{open[marker], open[deleteMarker], e, o}
 	if c.without(ruleGraceOfAll) {
@@ -805,6 +844,9 @@ func (c *call) diagnose(open *store, e, o version) finding {
 	case o.there() && !c.without(ruleLostEntry):
 		return lost
 	case e.status >= running && !open[deleteMarker].there() && !c.without(ruleLostObject):
+		if e.restored && (open[marker].there() || c.without(ruleRestoredMarked)) {
+			return remains // of a Restore
+		}
 		return lost
 	}
 	return remains

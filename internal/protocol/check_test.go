@@ -14,7 +14,7 @@ func (x *explorer) deleting(st *state) bool {
 // deleted reports whether a Delete has returned and no Create has begun since.
 func (x *explorer) deleted(st *state) bool {
 	for i, p := range st.procs[:len(x.roles)] {
-		if x.roles[i] == creating && p.anew {
+		if x.roles[i].creates() && p.anew {
 			return false
 		}
 	}
@@ -33,7 +33,7 @@ func (x *explorer) promised(st *state) (a actor, several bool) {
 		}
 	}
 	for i, p := range st.procs[:len(x.roles)] {
-		if n := &x.nodes[p.node]; x.roles[i] == creating && n.over && n.result == done && (p.anew || !begun) {
+		if n := &x.nodes[p.node]; x.roles[i].creates() && n.over && n.result == done && (p.anew || !begun) {
 			several = several || a != nobody
 			a = n.actor
 		}
@@ -157,7 +157,7 @@ func (x *explorer) results(st *state, creator actor) string {
 			return fmt.Sprintf("%s reports a loss although nothing was lost", n.role)
 		}
 		switch n.role {
-		case creating:
+		case creating, restoring, restoringFinal:
 			switch n.result {
 			case exists, conflict, unavailable, contradicted:
 				if s[object].by == n.actor && !st.haunted {
@@ -230,14 +230,18 @@ func (x *explorer) afterRecovery(end ending) string {
 		c.undisturbed(&s, recovering)
 	}
 	was := &end.store
-	if started := was[entry].status >= running; end.lost.of(entry) || end.lost.of(object) && started {
+	// A restored plan that has lost its object looks like the remains of its Restore until it is updated.
+	unsure := was[entry].restored && was[marker].there()
+	if started := was[entry].status >= running && !unsure; end.lost.of(entry) || end.lost.of(object) && started {
 		for b := range s {
-			if was[b].there() && !s[b].there() && !was[deleteMarker].there() {
+			due := blob(b) == marker && was[entry].status == final
+			if was[b].there() && !s[b].there() && !was[deleteMarker].there() && !due {
 				return fmt.Sprintf("Recovery has removed the %s of a plan with a lost blob", blob(b))
 			}
 		}
 	}
-	if b := blob(end.lost - 1); x.thorough && end.lost != 0 && b != object && !s[b].there() && !was[deleteMarker].there() && (b != marker || s[entry].status != final) {
+	withdrawn := !was[entry].there() && !was[object].there()
+	if b := blob(end.lost - 1); x.thorough && end.lost != 0 && b != object && !withdrawn && !s[b].there() && !was[deleteMarker].there() && (b != marker || s[entry].status != final) {
 		return fmt.Sprintf("a thorough Recovery has not restored the %s", b)
 	}
 	if x.thorough && s.visible() && s[entry].status == notStarted && s[part1].status != notStarted {

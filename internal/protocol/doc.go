@@ -5,7 +5,8 @@
 //
 // # The vault
 //
-// The actors of the model are creators, updaters, deleters, recoveries, readers and listers of one plan. Each
+// The actors of the model are creators, updaters, deleters, recoveries, readers and listers of one plan. A Restore
+// is a creator whose plan is Running or final. Each
 // actor is a program that follows the vault's code request by request. A situation says which actors there
 // are, what is stored at first, and how much may go wrong.
 //

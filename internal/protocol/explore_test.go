@@ -325,7 +325,7 @@ func (x *explorer) answered(id int32, a answer) int32 {
 func (x *explorer) steps(st state, report func(step, state)) {
 	yield := func(s step, to state) {
 		to.torn = to.torn || st.looked && s.who >= 0 && x.roles[s.who] == updating && to.store[entry] != st.store[entry]
-		if s.who >= 0 && x.roles[s.who] == creating {
+		if s.who >= 0 && x.roles[s.who].creates() {
 			to.looked = to.looked || x.nodes[to.procs[s.who].node].looked
 		}
 		report(s, to)
@@ -347,17 +347,17 @@ func (x *explorer) steps(st state, report func(step, state)) {
 // underWay reports whether a call of this role has begun and not ended, or has left requests under way.
 func (x *explorer) underWay(st *state, r role) bool {
 	for i, p := range st.procs[:len(x.roles)] {
-		if n := &x.nodes[p.node]; x.roles[i] == r && p.node != x.roots[i] && !n.over && !n.returned {
+		if n := &x.nodes[p.node]; is(x.roles[i], r) && p.node != x.roots[i] && !n.over && !n.returned {
 			return true
 		}
 	}
-	return slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && x.nodes[f.node].role == r })
+	return slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && is(x.nodes[f.node].role, r) })
 }
 
 // mayBegin reports whether an actor may begin.
 func (x *explorer) mayBegin(st *state, i int) bool {
 	switch x.roles[i] {
-	case creating:
+	case creating, restoring, restoringFinal:
 		return x.tight || !x.underWay(st, deleting) && !(x.deleted(st) && x.underWay(st, updating))
 	case deleting:
 		return x.tight || !x.underWay(st, creating)
@@ -370,7 +370,7 @@ func (x *explorer) mayBegin(st *state, i int) bool {
 // count returns the number of calls of a role with this result.
 func (x *explorer) count(st *state, r role, res result) (n int) {
 	for i, p := range st.procs[:len(x.roles)] {
-		if n2 := &x.nodes[p.node]; x.roles[i] == r && n2.over && n2.result == res {
+		if n2 := &x.nodes[p.node]; is(x.roles[i], r) && n2.over && n2.result == res {
 			n++
 		}
 	}
@@ -382,7 +382,7 @@ func (x *explorer) count(st *state, r role, res result) (n int) {
 func (x *explorer) time(st state, yield func(step, state)) {
 	for i := range x.roles {
 		p := st.procs[i]
-		if x.roles[i] == creating && p.node != x.roots[i] && !x.nodes[p.node].over && p.phase == inTime {
+		if x.roles[i].creates() && p.node != x.roots[i] && !x.nodes[p.node].over && p.phase == inTime {
 			to := st
 			to.procs[i].phase = overGrace
 			yield(step{i, "the grace period is over", nil}, to)
@@ -422,7 +422,12 @@ func (x *explorer) timed(id int32) bool {
 	return x.has(creating)
 }
 
-func (x *explorer) has(r role) bool { return slices.Contains(x.roles, r) }
+func (x *explorer) has(r role) bool {
+	return slices.ContainsFunc(x.roles, func(other role) bool { return is(other, r) })
+}
+
+// is reports whether a role is another one. A Restore is a Create.
+func is(r, other role) bool { return r == other || r.creates() && other == creating }
 
 // harm removes a blob from outside.
 func (x *explorer) harm(st state, yield func(step, state)) {
@@ -480,7 +485,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 	p := st.procs[i]
 	n := &x.nodes[p.node]
 	begins := p.node == x.roots[i]
-	anew := begins && n.role == creating && x.deleted(&st)
+	anew := begins && n.role.creates() && x.deleted(&st)
 	// on continues the program with an answer.
 	on := func(st state, a answer) state {
 		q := &st.procs[i]
@@ -517,7 +522,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		case r.verb == begin:
 			a.deleted = x.deleted(&st) && !slices.ContainsFunc(st.procs[:len(x.roles)], func(p process) bool {
 				n := &x.nodes[p.node]
-				return n.role == creating && !n.over // the ID may be created again
+				return n.role.creates() && !n.over // the ID may be created again
 			})
 			for b, v := range st.store {
 				a.seen[b] = v.etag()
@@ -552,7 +557,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			continue
 		}
 		tried := p.tried&bit != 0
-		if r.limit.passed(p.phase) && (n.role == creating || x.has(recovering)) {
+		if r.limit.passed(p.phase) && (n.role.creates() || x.has(recovering)) {
 			a.code, a.unknown = ended, tried
 			yield(step{i, "is not sent: its time is over", r}, on(st, a))
 			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
@@ -644,7 +649,7 @@ func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state,
 	}
 	over := false // whether its time is over
 	for k := range n.asks {
-		over = over || n.asks[k].limit.passed(p.phase) && n.role == creating
+		over = over || n.asks[k].limit.passed(p.phase) && n.role.creates()
 	}
 	if st.deaths == 0 && !(over && pending != 0) {
 		return

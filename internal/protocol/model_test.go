@@ -32,15 +32,16 @@ func (s status) String() string { return [...]string{"NotStarted", "Running", "f
 // version is the content of a blob. The zero version means that the blob does not exist. All fields except
 // since and age belong to the ETag.
 type version struct {
-	by     actor // the writer
-	of     actor // the creator of its plan
-	status status
-	parts  status // in an object: the lowest status of the sub-objects that it embeds
-	tells  actor  // in a final object: the writer of the entry that it embeds
-	hollow bool   // a final entry whose content is not final
-	long   bool   // a marker of a writer with the longer grace period, where there are two
-	nth    uint8  // the call or the round of the writer
-	retry  bool   // written by a retry of the same call
+	by       actor // the writer
+	of       actor // the creator of its plan
+	status   status
+	parts    status // in an object: the lowest status of the sub-objects that it embeds
+	tells    actor  // in a final object: the writer of the entry that it embeds
+	hollow   bool   // a final entry whose content is not final
+	restored bool   // an entry that a Restore wrote, and nobody has updated since
+	long     bool   // a marker of a writer with the longer grace period, where there are two
+	nth      uint8  // the call or the round of the writer
+	retry    bool   // written by a retry of the same call
 
 	since uint8 // the actors that had listed the markers before this was written or became old, one bit each
 	age   age
@@ -300,6 +301,9 @@ const (
 	ruleRestoreRunning
 	ruleRestoreRewrites
 	ruleRestoreLooks
+	ruleRestored
+	ruleRestoredMarked
+	ruleRestoredMarkerMatch
 	ruleReadStale
 	ruleReadAgain
 	ruleReadParts
@@ -409,6 +413,9 @@ var ruleNames = [rules]string{
 	ruleRestoreRunning:        "a thorough Recovery restores an entry as NotStarted",
 	ruleRestoreRewrites:       "a thorough Recovery restores an entry without rewriting the object first",
 	ruleRestoreLooks:          "a thorough Recovery does not check that the object is the same after restoring the entry",
+	ruleRestored:              "a Restore writes an entry like any other",
+	ruleRestoredMarked:        "Recovery removes a restored plan that has no marker",
+	ruleRestoredMarkerMatch:   "a Restore of a final plan removes a marker of any version",
 	ruleReadStale:             "Read returns the object of a final entry as it is",
 	ruleReadAgain:             "Read does not read an open entry again if the object is final",
 	ruleReadParts:             "Read returns a running plan's sub-objects from the object",
