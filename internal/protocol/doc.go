@@ -1,14 +1,13 @@
 // Package protocol has models of the vault's protocol, of closed days, and of a fleet's protocol: docs/protocol.md
-// and docs/fleet.md as programs. It consists of tests; nothing imports it. All models share one search, which visits every state that
-// can be reached and reports a state in which a promise is broken, with the shortest path to it. The tests also
-// remove the protocols' rules, one at a time, and expect a broken promise.
+// and docs/fleet.md as programs. It consists of tests; nothing imports it. All models share one search, which
+// visits every state that can be reached and reports a state in which a promise is broken, with the shortest path
+// to it. The tests also remove the protocols' rules, one at a time, and expect a broken promise.
 //
 // # The vault
 //
 // The actors of the model are creators, updaters, deleters, recoveries, readers and listers of one plan. A Restore
-// is a creator whose plan is Running or final. Each
-// actor is a program that follows the vault's code request by request. A situation says which actors there
-// are, what is stored at first, and how much may go wrong.
+// is a creator whose plan is Running or final. Each actor is a program that follows the vault's code request by
+// request. A situation says which actors there are, what is stored at first, and how much may go wrong.
 //
 // Between any two steps:
 //   - a request takes effect and is answered, or is refused;
