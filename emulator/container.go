@@ -45,6 +45,9 @@ func (s *Server) deleteContainer(c *call) *answer {
 	if bad := c.cond.onTime(ct.modified); bad != nil {
 		return bad
 	}
+	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), true, c.now); bad != nil {
+		return bad
+	}
 	s.keepContainer(ct)
 	var until time.Time
 	if s.deletion > 0 {
@@ -61,12 +64,19 @@ func (s *Server) containerProperties(c *call) *answer {
 	if ct == nil {
 		return fail(codeContainerNotFound)
 	}
+	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
+		return bad
+	}
 	a := newAnswer(http.StatusOK)
 	ct.describe(a)
 	ct.metadata.set(a.header)
 	if c.query.Get("comp") == "" {
-		a.header.Set("X-Ms-Lease-Status", "unlocked")
-		a.header.Set("X-Ms-Lease-State", "available")
+		status, state, duration := ct.lease.status(c.now)
+		a.header.Set("X-Ms-Lease-Status", status)
+		a.header.Set("X-Ms-Lease-State", string(state))
+		if duration != "" {
+			a.header.Set("X-Ms-Lease-Duration", duration)
+		}
 		a.header.Set("X-Ms-Has-Immutability-Policy", "false")
 		a.header.Set("X-Ms-Has-Legal-Hold", "false")
 	}
@@ -83,6 +93,9 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 		return fail(codeConditionsNotSupported)
 	}
 	if bad := c.cond.onTime(ct.modified); bad != nil {
+		return bad
+	}
+	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
 		return bad
 	}
 	changed := *ct

@@ -36,6 +36,13 @@ const (
 	codeInvalidQueryParameter  = "InvalidQueryParameterValue"
 	codeInvalidRange           = "InvalidRange"
 	codeInvalidResourceName    = "InvalidResourceName"
+	codeLeaseAlreadyPresent    = "LeaseAlreadyPresent"
+	codeLeaseIDMismatch        = "LeaseIdMismatchWithLeaseOperation"
+	codeLeaseIDMismatchCont    = "LeaseIdMismatchWithContainerOperation"
+	codeLeaseIDMissing         = "LeaseIdMissing"
+	codeLeaseIsBreaking        = "LeaseIsBreakingAndCannotBeAcquired"
+	codeLeaseIsBroken          = "LeaseIsBrokenAndCannotBeRenewed"
+	codeLeaseNotPresent        = "LeaseNotPresentWithLeaseOperation"
 	codeLeaseNotPresentBlob    = "LeaseNotPresentWithBlobOperation"
 	codeLeaseNotPresentCont    = "LeaseNotPresentWithContainerOperation"
 	codeMd5Mismatch            = "Md5Mismatch"
@@ -95,6 +102,13 @@ var explanations = map[string]struct {
 	codeInvalidQueryParameter:  {http.StatusBadRequest, "Value for one of the query parameters specified in the request URI is invalid."},
 	codeInvalidRange:           {http.StatusRequestedRangeNotSatisfiable, "The range specified is invalid for the current size of the resource."},
 	codeInvalidResourceName:    {http.StatusBadRequest, "The specified resource name contains invalid characters."},
+	codeLeaseAlreadyPresent:    {http.StatusConflict, "There is already a lease present."},
+	codeLeaseIDMismatch:        {http.StatusConflict, "The lease ID specified did not match the lease ID for the container."},
+	codeLeaseIDMismatchCont:    {http.StatusPreconditionFailed, "The lease ID specified did not match the lease ID for the container."},
+	codeLeaseIDMissing:         {http.StatusPreconditionFailed, "There is currently a lease and no lease ID was specified in the request."},
+	codeLeaseIsBreaking:        {http.StatusConflict, "The lease ID matched, but the lease is currently in breaking state and cannot be acquired until it is broken."},
+	codeLeaseIsBroken:          {http.StatusConflict, "The lease ID matched, but the lease has been broken explicitly and cannot be renewed."},
+	codeLeaseNotPresent:        {http.StatusConflict, "There is currently no lease on the container."},
 	codeLeaseNotPresentBlob:    {http.StatusPreconditionFailed, "There is currently no lease on the blob."},
 	codeLeaseNotPresentCont:    {http.StatusPreconditionFailed, "There is currently no lease on the container."},
 	codeMd5Mismatch:            {http.StatusBadRequest, "The MD5 value specified in the request did not match with the MD5 value calculated by the server."},

@@ -131,8 +131,13 @@ func (s *Server) listContainers(c *call) *answer {
 			w.WriteString("<Properties>")
 			writeElement(&w, "Last-Modified", stamp(ct.modified))
 			writeElement(&w, "Etag", ct.version.quoted())
-			w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>" +
-				"<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
+			status, state, duration := ct.lease.status(c.now)
+			writeElement(&w, "LeaseStatus", status)
+			writeElement(&w, "LeaseState", string(state))
+			if duration != "" {
+				writeElement(&w, "LeaseDuration", duration)
+			}
+			w.WriteString("<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
 			if l.metadata {
 				ct.metadata.write(&w)
 			}

@@ -15,6 +15,7 @@ const (
 	DeleteContainer        Op = "DeleteContainer"
 	GetContainerProperties Op = "GetContainerProperties" // GET and HEAD
 	SetContainerMetadata   Op = "SetContainerMetadata"
+	LeaseContainer         Op = "LeaseContainer"
 	ListBlobs              Op = "ListBlobs" // flat and by delimiter
 	PutBlob                Op = "PutBlob"
 	GetBlob                Op = "GetBlob"
@@ -102,6 +103,11 @@ func operations() []operation {
 		{
 			op: DeleteContainer, level: containerLevel, methods: []string{http.MethodDelete}, restype: "container",
 			headers: []string{"x-ms-lease-id"}, do: (*Server).deleteContainer,
+		},
+		{
+			op: LeaseContainer, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "lease",
+			headers: []string{"x-ms-lease-action", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-duration", "x-ms-lease-break-period"},
+			do:      (*Server).leaseContainer,
 		},
 		{
 			op: ListBlobs, level: containerLevel, methods: []string{http.MethodGet}, restype: "container", comp: "list",

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -385,12 +386,22 @@ func decodeHead(payload []byte) (versions etag, count uint64, err error) {
 func (ct *container) encode() []byte {
 	p := binary.AppendUvarint(nil, uint64(ct.version))
 	p = appendTime(p, ct.modified)
-	return appendMetadata(p, ct.metadata)
+	p = appendMetadata(p, ct.metadata)
+	if ct.lease.id == "" {
+		return p
+	}
+	p = appendText(p, ct.lease.id)
+	p = binary.AppendUvarint(p, uint64(ct.lease.duration))
+	p = appendTime(p, ct.lease.until)
+	return strconv.AppendBool(p, ct.lease.broken)
 }
 
 func decodeContainer(name string, payload []byte) (*container, error) {
 	ct, r := newContainer(name), fields{rest: payload}
 	ct.version, ct.modified, ct.metadata = etag(r.number()), r.time(), r.metadata()
+	if len(r.rest) > 0 {
+		ct.lease = r.lease()
+	}
 	return ct, r.end("container " + name)
 }
 
@@ -490,6 +501,15 @@ func (r *fields) time() time.Time {
 func (r *fields) size(n int) uint64 {
 	r.bad = r.bad || n <= 0
 	return uint64(max(n, 0))
+}
+
+// lease reads the lease of a container, which is at the end of its record.
+func (r *fields) lease() lease {
+	l := lease{id: r.text(), duration: time.Duration(r.number()), until: r.time()}
+	broken, err := strconv.ParseBool(string(r.bytes(uint64(len(r.rest)))))
+	r.bad = r.bad || err != nil || l.id == "" || l.duration < 0
+	l.broken = broken
+	return l
 }
 
 func (r *fields) metadata() metadata {

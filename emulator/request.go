@@ -280,12 +280,8 @@ func (c *call) checkHeaders(at level) *answer {
 			return c.badMetadata
 		}
 	}
-	if h.Get("x-ms-lease-id") != "" {
-		// There are no leases, so no lease ID can be right.
-		if at == containerLevel {
-			return fail(codeLeaseNotPresentCont)
-		}
-		return fail(codeLeaseNotPresentBlob)
+	if h.Get("x-ms-lease-id") != "" && at == blobLevel {
+		return fail(codeLeaseNotPresentBlob) // only containers have leases
 	}
 	var bad *answer
 	c.cond, bad = parseConditions(h)

@@ -122,6 +122,7 @@ type container struct {
 	version  etag
 	modified time.Time
 	policy   Policy
+	lease    lease
 	blobs    *btree.BTreeG[*blob]
 }
 
