@@ -45,6 +45,7 @@ var sentinels = map[blob.Reason]error{
 	blob.Absent:          storage.ErrNotFound,
 	blob.AbsentContainer: storage.ErrNotFound,
 	blob.Mismatch:        storage.ErrConflict,
+	blob.Leased:          storage.ErrConflict,
 	blob.Refused:         storage.ErrDenied,
 	blob.Damaged:         storage.ErrCorrupt,
 }

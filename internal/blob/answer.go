@@ -118,8 +118,8 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		if !isCode.MatchString(code) {
 			return "the service has no such error code"
 		}
-	case status != success(req.Method):
-		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req.Method))
+	case status != success(req):
+		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req))
 	default:
 		needed = append(needed, "X-Ms-Version")
 		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
@@ -160,10 +160,14 @@ func target(resp *http.Response) string {
 	return " to " + u.Host
 }
 
-// success returns the status of a successful request. Each method that the client uses has one.
-func success(method string) int {
-	switch method {
+// success returns the status of a successful request. Each method that the client uses has one, apart from the
+// release of a lease, which creates nothing.
+func success(req *http.Request) int {
+	switch req.Method {
 	case http.MethodPut:
+		if releases(req) {
+			return http.StatusOK
+		}
 		return http.StatusCreated
 	case http.MethodDelete, http.MethodPost:
 		return http.StatusAccepted

@@ -589,7 +589,7 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		{409, "BlobImmutableDueToPolicy", "immutability"},
 		{409, "BlobImmutableDueToLegalHold", "legal hold"},
 		{412, "LeaseIdMissing", "lease"},
-		{409, "LeaseAlreadyPresent", "lease"},
+		{412, "LeaseIdMismatchWithBlobOperation", "lease"},
 		{400, "InvalidHeaderValue", "WithServiceVersion"},
 		{409, "NobodyKnowsThis", "409 NobodyKnowsThis"},
 	} {

@@ -233,6 +233,13 @@ type Properties struct {
 // version exists, and [Absent] if none does. [Error.Unknown] is set if an earlier attempt of this call may
 // have taken effect.
 func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, err error) {
+	etag, _, err = c.PutDated(ctx, ref, body, metadata, cond)
+	return etag, err
+}
+
+// PutDated is like [Client.Put]. It also returns the service's clock when it answered, in whole seconds, or
+// the zero time if the answer has none.
+func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, seen time.Time, err error) {
 	sum := md5.Sum(body)
 	opts := &blockblob.UploadOptions{
 		Metadata:                pointers(metadata),
@@ -244,7 +251,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 	err = c.do(ctx, call{op: "put", ref: ref, write: true, bytes: len(body)}, func(ctx context.Context) error {
 		resp, err := client.Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), opts)
 		if err == nil {
-			etag = normal(resp.ETag)
+			etag, seen = normal(resp.ETag), deref(resp.Date)
 			return nil
 		}
 		if judge(err).reason != Mismatch {
@@ -253,7 +260,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 		there, headErr := head(ctx, client)
 		switch {
 		case headErr == nil && there.Metadata[WriteID] == metadata[WriteID]:
-			etag = there.ETag
+			etag, seen = there.ETag, there.Seen
 			return nil
 		case headErr == nil:
 			return err
@@ -264,7 +271,7 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 			return &lookError{headErr}
 		}
 	})
-	return etag, err
+	return etag, seen, err
 }
 
 // Get reads a blob and checks its length and MD5.
@@ -426,11 +433,13 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 type ContainerItem struct {
 	Name     string
 	Metadata map[string]string // names in lower case
+	Lease    Lease
+	Seen     time.Time // the service's clock when it sent this, in whole seconds
 }
 
 // HeadContainer reads the properties of a container. The error is [AbsentContainer] if the container does not
 // exist. With a shared access signature of a container, which does not allow this, it lists a blob instead,
-// and the metadata stays unknown.
+// and the metadata and the lease stay unknown.
 func (c *Client) HeadContainer(ctx context.Context, name string) (item ContainerItem, err error) {
 	if c.ofContainer {
 		for _, err := range c.List(ctx, name, ListOptions{MaxResults: 1}) {
@@ -440,7 +449,7 @@ func (c *Client) HeadContainer(ctx context.Context, name string) (item Container
 	ref := Ref{Container: name}
 	err = c.do(ctx, call{op: "head container", ref: ref}, func(ctx context.Context) error {
 		resp, err := c.container(ref).GetProperties(ctx, nil)
-		item = ContainerItem{name, lower(resp.Metadata)}
+		item = ContainerItem{name, lower(resp.Metadata), leaseOf(string(deref(resp.LeaseState)), string(deref(resp.LeaseDuration))), deref(resp.Date)}
 		return err
 	})
 	return item, err
@@ -460,6 +469,9 @@ func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]
 			})
 			if err != nil {
 				return err
+			}
+			for i := range got.containers {
+				got.containers[i].Seen = got.seen
 			}
 			items, next = got.containers, got.next
 			return nil

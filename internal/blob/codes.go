@@ -16,6 +16,8 @@ func sealed(remedy string) meaning { return meaning{verdict{reason: Damaged}, re
 // Meanings that several codes share.
 var (
 	mismatch = meaning{verdict: verdict{reason: Mismatch}}
+	// otherLease is an answer to a request that is about the lease of a container.
+	otherLease = meaning{verdict{reason: Leased}, "it has another lease, or none that the request names"}
 	// passing is a failure of the service that may occur after the effect.
 	passing = meaning{verdict: verdict{reason: Unreachable, again: true, applied: true}}
 	// waiting is a state that ends by itself. The request has had no effect.
@@ -23,7 +25,7 @@ var (
 	garbled = meaning{verdict: verdict{reason: Damaged, again: true, once: true}}
 
 	// unsent is a refusal of requests that the vault does not send: malformed ones, and those for page and
-	// append blobs, blocks, copies, tiers and leases.
+	// append blobs, blocks, copies and tiers.
 	unsent = refused("the vault does not send such requests: check for a proxy that changes requests")
 	leased = refused("the blob has a lease, which the vault never takes: break the lease")
 	sas    = refused("the shared access signature does not allow the request: it needs the blob service, the resource types service, container and object, " +
@@ -39,6 +41,15 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.ContainerAlreadyExists: mismatch,
 	bloberror.ResourceAlreadyExists:  mismatch,
 	bloberror.TargetConditionNotMet:  mismatch,
+
+	// The lease of the container is not the one that the request names, or there is none.
+	bloberror.LeaseAlreadyPresent:                   otherLease,
+	bloberror.LeaseIDMismatchWithContainerOperation: otherLease,
+	bloberror.LeaseIDMismatchWithLeaseOperation:     otherLease,
+	bloberror.LeaseIsBreakingAndCannotBeAcquired:    otherLease,
+	bloberror.LeaseLost:                             otherLease,
+	bloberror.LeaseNotPresentWithContainerOperation: otherLease,
+	bloberror.LeaseNotPresentWithLeaseOperation:     otherLease,
 
 	// The blob or container does not exist.
 	bloberror.BlobNotFound:      {verdict: verdict{reason: Absent}},
@@ -80,10 +91,8 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.SnapshotsPresent:                    refused("the blob has snapshots, which the vault does not remove: delete them"),
 	bloberror.ResourceTypeMismatch:                refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
 	bloberror.InvalidBlobType:                     refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
-	bloberror.LeaseAlreadyPresent:                 leased,
 	bloberror.LeaseIDMismatchWithBlobOperation:    leased,
 	bloberror.LeaseIDMissing:                      leased,
-	bloberror.LeaseLost:                           leased,
 	bloberror.LeaseNotPresentWithBlobOperation:    leased,
 
 	// The account does not support the request.
@@ -134,13 +143,8 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.InvalidXMLDocument:                         unsent,
 	bloberror.InvalidXMLNodeValue:                        unsent,
 	bloberror.LeaseAlreadyBroken:                         unsent,
-	bloberror.LeaseIDMismatchWithContainerOperation:      unsent,
-	bloberror.LeaseIDMismatchWithLeaseOperation:          unsent,
-	bloberror.LeaseIsBreakingAndCannotBeAcquired:         unsent,
 	bloberror.LeaseIsBreakingAndCannotBeChanged:          unsent,
 	bloberror.LeaseIsBrokenAndCannotBeRenewed:            unsent,
-	bloberror.LeaseNotPresentWithContainerOperation:      unsent,
-	bloberror.LeaseNotPresentWithLeaseOperation:          unsent,
 	bloberror.MaxBlobSizeConditionNotMet:                 unsent,
 	bloberror.MetadataTooLarge:                           unsent,
 	bloberror.MissingContentLengthHeader:                 unsent,

@@ -27,6 +27,7 @@ const (
 	Absent                        // the blob does not exist
 	AbsentContainer               // the container does not exist
 	Mismatch                      // the condition of the write does not hold: another version exists
+	Leased                        // the container has another lease than the request names, or none
 	Refused                       // the service does not accept the request, because of identity, permissions or settings
 	Damaged                       // the bytes are not those that were written
 )

@@ -10,7 +10,9 @@ import (
 
 // RequestEvent describes an HTTP request. It has no URL, because a URL may contain a signature.
 type RequestEvent struct {
-	Op             string // put, get, head, delete, delete batch, list, list containers, create container, head container or get service stats
+	// Op is put, get, head, delete, delete batch, list, list containers, create container, head container, delete
+	// container, acquire lease, release lease or get service stats.
+	Op             string
 	Ref            Ref
 	Method         string
 	Class          Class

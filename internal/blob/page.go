@@ -22,7 +22,8 @@ type listing struct {
 	blobs      []Item // without Seen
 	groups     []string
 	containers []ContainerItem
-	next       string // the marker of the next page; empty on the last page
+	next       string    // the marker of the next page; empty on the last page
+	seen       time.Time // the service's clock when it sent the page; zero if the answer has none
 }
 
 // receiver is the decoder of a page.
@@ -42,6 +43,7 @@ func receive(ctx context.Context, metadataOf func(name string) bool, ask func(co
 
 func (r *receiver) decode(resp *http.Response) (err error) {
 	r.page, err = readPage(resp.Body, r.metadataOf)
+	r.page.seen, _ = http.ParseTime(resp.Header.Get("Date"))
 	return err
 }
 
@@ -299,11 +301,25 @@ func (d *pageDecoder) container() {
 		d.skip()
 		return
 	}
-	var item ContainerItem
+	var (
+		item            ContainerItem
+		state, duration string
+	)
 	for d.child() {
 		switch string(d.name) {
 		case "Name":
 			d.once("name", &item.Name, string(d.content()))
+		case "Properties":
+			for d.child() {
+				switch string(d.name) {
+				case "LeaseState":
+					d.once("lease state", &state, string(d.content()))
+				case "LeaseDuration":
+					d.once("lease duration", &duration, string(d.content()))
+				default:
+					d.skip()
+				}
+			}
 		case "Metadata":
 			d.pairs(&item.Metadata)
 		default:
@@ -313,5 +329,6 @@ func (d *pageDecoder) container() {
 	if d.err == nil && item.Name == "" {
 		d.fail("a container has no name")
 	}
+	item.Lease = leaseOf(state, duration)
 	d.page.containers = append(d.page.containers, item)
 }

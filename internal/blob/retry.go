@@ -177,7 +177,7 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 		r = succeeded
 	case throttled(err):
 		r = overload
-	case slices.Contains([]Reason{Absent, AbsentContainer, Mismatch}, judge(err).reason): // as good an answer
+	case slices.Contains([]Reason{Absent, AbsentContainer, Mismatch, Leased}, judge(err).reason): // as good an answer
 		r = succeeded
 	}
 	return err
