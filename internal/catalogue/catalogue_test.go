@@ -1,0 +1,394 @@
+package catalogue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/workflow"
+)
+
+// day is the start of the day that the tests make catalogues of.
+var day = time.Date(2026, 2, 28, 0, 0, 0, 0, time.UTC)
+
+// randomPlans returns plans of a day, newest first, with values of all kinds.
+func randomPlans(r *rand.Rand, n, groups int) []Plan {
+	id := func() (id uuid.UUID) {
+		for i := range id {
+			id[i] = byte(r.Uint32())
+		}
+		return id
+	}
+	some := []uuid.UUID{uuid.Nil}
+	for range groups {
+		some = append(some, id())
+	}
+	owners := []uuid.UUID{uuid.Nil, id(), id()}
+	texts := []string{"", "deploy", "déployer\x00\n", strings.Repeat("long ", 1500), "0x1", "0x8DDF0A1B2C3D4E5F"}
+	text := func() string {
+		if r.IntN(3) == 0 {
+			return fmt.Sprintf("plan %d", r.IntN(n))
+		}
+		return texts[r.IntN(len(texts))]
+	}
+	at := func(from time.Time) time.Time {
+		switch r.IntN(20) {
+		case 0:
+			return time.Time{}
+		case 1:
+			return time.Date(r.IntN(9999), 1, 1, 0, 0, 0, r.IntN(1e9), time.UTC)
+		}
+		return from.Add(time.Duration(r.Int64N(int64(time.Hour))))
+	}
+	plans := make([]Plan, n)
+	for i := range plans {
+		p := &plans[i]
+		created := day.Add(time.Duration(r.Int64N(int64(24 * time.Hour))))
+		p.ID = id()
+		ms := created.UnixMilli()
+		for j := range 6 {
+			p.ID[j] = byte(ms >> (40 - 8*j))
+		}
+		p.GroupID, p.Owner, p.Epoch = some[r.IntN(len(some))], owners[r.IntN(len(owners))], r.Int64N(3)
+		p.Name, p.Descr, p.Cut = text(), text(), r.IntN(50) == 0
+		p.SubmitTime = at(created)
+		p.State.Start = at(p.SubmitTime)
+		p.State.End = at(p.State.Start)
+		p.State.Status = workflow.Completed
+		switch r.IntN(10) {
+		case 0:
+			p.State.Status = workflow.Failed
+		case 1:
+			p.State.Status = workflow.Stopped
+		}
+		p.State.ETag = formatETag(r.Uint64())
+		if r.IntN(20) == 0 {
+			p.State.ETag = []string{"", "0x", "0x0f", "0xg", "W/1"}[r.IntN(5)]
+		}
+	}
+	slices.SortFunc(plans, func(a, b Plan) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	return plans
+}
+
+func encode(t testing.TB, plans []Plan) []byte {
+	t.Helper()
+	e, err := NewEncoder(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range plans {
+		if err := e.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, err := e.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// search decodes what a query needs of a catalogue, as a reader would. wanted is what the directory and the
+// postings say about the number of plans; it is -1 if they don't know it.
+func search(body []byte, q Query) (plans []Plan, wanted int, err error) {
+	d, err := ReadDirectory(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	part := func(s Section) []byte { return body[min(s.Offset, len(body)):min(s.End(), len(body))] }
+	var postings []Posting
+	for _, p := range d.PagesOf(q.Groups) {
+		found, err := d.Postings(p, part(p.Section), q.Groups)
+		if err != nil {
+			return nil, 0, err
+		}
+		postings = append(postings, found...)
+	}
+	var m Merge
+	matches := d.Matches(q, postings)
+	for i, b := range matches {
+		if wanted += b.Wanted; !b.Exact || wanted < 0 {
+			wanted = -1 << 40
+		}
+		var chosen []Plan
+		for p, err := range b.All(part(b.Section)) {
+			if err != nil {
+				return nil, 0, err
+			}
+			if q.chooses(p) {
+				chosen = append(chosen, p)
+			}
+		}
+		m.Add(chosen)
+		var next uuid.UUID
+		if i+1 < len(matches) {
+			next = matches[i+1].Newest
+		}
+		plans = slices.AppendSeq(plans, m.Newer(next))
+	}
+	return plans, max(wanted, -1), nil
+}
+
+// chooses applies a query to a plan.
+func (q Query) chooses(p Plan) bool {
+	return bytes.Compare(q.From[:], p.ID[:]) <= 0 && bytes.Compare(p.ID[:], q.To[:]) < 0 &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, p.State.Status)) && (len(q.Groups) == 0 || slices.Contains(q.Groups, p.GroupID)) &&
+		(q.EndedAfter.IsZero() || p.State.End.After(q.EndedAfter)) && (q.EndedBefore.IsZero() || p.State.End.Before(q.EndedBefore))
+}
+
+// all is the query of all plans.
+var all = Query{To: uuid.Max}
+
+// randomQuery returns a query that some of the plans answer.
+func randomQuery(r *rand.Rand, plans []Plan) Query {
+	q := all
+	one := func() Plan { return plans[r.IntN(len(plans))] }
+	if r.IntN(2) == 0 {
+		q.From = one().ID
+	}
+	if r.IntN(2) == 0 {
+		q.To = one().ID
+	}
+	for range r.IntN(3) {
+		q.Statuses = append(q.Statuses, one().State.Status)
+	}
+	for range r.IntN(3) {
+		if g := one().GroupID; g != uuid.Nil {
+			q.Groups = append(q.Groups, g)
+		}
+	}
+	if r.IntN(4) == 0 {
+		q.EndedAfter = one().State.End
+	}
+	if r.IntN(4) == 0 {
+		q.EndedBefore = one().State.End
+	}
+	return q
+}
+
+// TestPlansComeBack encodes random plans, with few and with many groups, and searches for them.
+func TestPlansComeBack(t *testing.T) {
+	for seed := range uint64(efforttest.Pick(4, 8, 200)) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		plans := randomPlans(r, 1+r.IntN(9000), []int{0, 3, 200, 30_000}[seed%4])
+		body := encode(t, plans)
+		for i := range 12 {
+			q := all
+			if i > 0 {
+				q = randomQuery(r, plans)
+			}
+			want := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !q.chooses(p) })
+			got, wanted, err := search(body, q)
+			if err != nil {
+				t.Fatalf("seed %d: %+v: %v", seed, q, err)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %+v: %d plans, want %d", seed, q, len(got), len(want))
+			}
+			if i == 0 && wanted != len(plans) || wanted >= 0 && wanted != len(want) {
+				t.Fatalf("seed %d: %+v: the directory says %d plans, there are %d", seed, q, wanted, len(want))
+			}
+		}
+	}
+}
+
+// TestListResultIsWhole fails when a field is added to a listing that catalogues don't have.
+func TestListResultIsWhole(t *testing.T) {
+	var known Plan
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, p := range randomPlans(r, 200, 3) {
+		v, k := reflect.ValueOf(p.ListResult), reflect.ValueOf(&known.ListResult).Elem()
+		for i := range v.NumField() {
+			if !v.Field(i).IsZero() && k.Field(i).CanSet() {
+				k.Field(i).Set(v.Field(i))
+			}
+		}
+	}
+	v := reflect.ValueOf(known.ListResult)
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("storage.ListResult.%s is not among the random values: is it in a catalogue?", v.Type().Field(i).Name)
+		}
+	}
+	if n := reflect.TypeFor[workflow.State]().NumField(); n != 5 {
+		t.Errorf("workflow.State has %d fields; a catalogue has four of the five that it had", n)
+	}
+}
+
+// TestEncoderRefuses lists what is no catalogue of a closed day.
+func TestEncoderRefuses(t *testing.T) {
+	plans := randomPlans(rand.New(rand.NewPCG(1, 3)), 10, 0)
+	e, err := NewEncoder(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := plans[0]
+	open.State.Status = workflow.Running
+	if err := e.Add(open); err == nil {
+		t.Error("a plan that is open was added")
+	}
+	if err := e.Add(plans[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Add(plans[0]); err == nil {
+		t.Error("a plan was added after an older one")
+	}
+	if _, err := e.Finish(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a catalogue of more than 100 bytes: %v", err)
+	}
+}
+
+// TestDamageIsFound flips each bit of a small catalogue, and cuts it at each byte.
+func TestDamageIsFound(t *testing.T) {
+	plans := randomPlans(rand.New(rand.NewPCG(1, 4)), 8, 3)
+	body := encode(t, plans)
+	q := all
+	for _, p := range plans {
+		if p.GroupID != uuid.Nil {
+			q.Groups = append(q.Groups, p.GroupID)
+		}
+	}
+	find := func(what string, body []byte) {
+		t.Helper()
+		_, _, err := search(body, q)
+		if err == nil {
+			_, _, err = search(body, all) // blocks without a group
+		}
+		if damage := (*Damage)(nil); !errors.As(err, &damage) && !errors.Is(err, ErrSchema) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for i := range len(body) {
+		find(fmt.Sprintf("cut at %d", i), body[:i])
+		for bit := range 8 {
+			broken := slices.Clone(body)
+			broken[i] ^= 1 << bit
+			find(fmt.Sprintf("byte %d, bit %d", i, bit), broken)
+		}
+	}
+}
+
+// FuzzDecode decodes bytes that no Encoder wrote. Their checksums are set, so that the decoder looks at them.
+func FuzzDecode(f *testing.F) {
+	plans := randomPlans(rand.New(rand.NewPCG(1, 5)), 30, 3)
+	for n := range 3 {
+		f.Add(encode(f, plans[:n*10]))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		body = slices.Clone(body)
+		mend(body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d, err := ReadDirectory(body)
+		if err != nil {
+			return
+		}
+		q := all
+		for _, p := range d.Pages {
+			q.Groups = append(q.Groups, p.first)
+		}
+		for _, p := range d.PagesOf(q.Groups) {
+			_, _ = d.Postings(p, clip(body, p.Section), q.Groups)
+		}
+		most := uint64(0)
+		for _, m := range d.Matches(all, nil) {
+			most += 3*uint64(m.plainSize) + 64<<10
+			for p, err := range m.All(clip(body, m.Section)) {
+				if err == nil && p.State.Status != m.Status {
+					t.Errorf("a plan is %s in a block of %s plans", p.State.Status, m.Status)
+				}
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 10*uint64(len(body))+most+1<<20 {
+			t.Errorf("%d bytes were allocated for %d", got, len(body))
+		}
+	})
+}
+
+// clip returns a section of a catalogue, as far as it is there.
+func clip(body []byte, s Section) []byte {
+	return body[min(s.Offset, len(body)):min(s.End(), len(body))]
+}
+
+// mend sets all checksums of a catalogue as far as its directory can be read.
+func mend(body []byte) {
+	for range 2 {
+		if len(body) < headerSize {
+			return
+		}
+		end := min(len(body), headerSize+int(uint32(body[12])<<24|uint32(body[13])<<16|uint32(body[14])<<8|uint32(body[15])))
+		end = max(end, headerSize)
+		header := appendHeader(nil, body[headerSize:end])
+		copy(body, header)
+		in := input{rest: body[headerSize:end]}
+		d, err := ReadDirectory(body)
+		if err != nil {
+			return
+		}
+		sums := func(s Section) { // the checksum follows the length
+			in.number()
+			if b := in.bytes(4); b != nil {
+				sum := sumOf(clip(body, s))
+				b[0], b[1], b[2], b[3] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
+			}
+		}
+		in.number()
+		for _, p := range d.Pages {
+			sums(p.Section)
+			in.number()
+			in.id()
+		}
+		in.number()
+		for _, b := range d.Blocks {
+			sums(b.Section)
+			for range 3 {
+				in.number()
+			}
+			in.id()
+			in.id()
+			in.time()
+			in.time()
+		}
+	}
+}
+
+// BenchmarkCatalogue measures a day of plans as engines make them.
+func BenchmarkCatalogue(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 6))
+	plans := randomPlans(r, 20_000, 200)
+	for i := range plans {
+		p := &plans[i]
+		p.Name, p.Descr, p.Epoch, p.Cut = fmt.Sprintf("deploy service %d", r.IntN(100)), "", 1, false
+		p.GroupID = plans[i/100*100].ID
+		p.SubmitTime = time.UnixMilli(int64(millis(p.ID))).UTC().Add(time.Duration(r.IntN(1e6)))
+		p.State.Start, p.State.End = p.SubmitTime.Add(time.Second), p.SubmitTime.Add(time.Duration(r.Int64N(1e12)))
+		p.State.ETag = formatETag(uint64(p.State.End.UnixNano()/100) + 504911232000000000)
+	}
+	var body []byte
+	b.Run("encode", func(b *testing.B) {
+		for b.Loop() {
+			body = encode(b, plans)
+		}
+		b.ReportMetric(float64(len(body))/float64(len(plans)), "bytes/plan")
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(plans)), "ns/plan")
+	})
+	b.Run("decode", func(b *testing.B) {
+		for b.Loop() {
+			if got, _, err := search(body, all); err != nil || len(got) != len(plans) {
+				b.Fatal(len(got), err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(plans)), "ns/plan")
+	})
+}
