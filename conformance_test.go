@@ -38,7 +38,7 @@ var essential = []string{
 }
 
 // hierarchical matches the cases that a hierarchical namespace may affect: those that list or remove blobs.
-var hierarchical = regexp.MustCompile(`^(list|search|delete|recovery|check)/`)
+var hierarchical = regexp.MustCompile(`^(list|search|count|delete|recovery|check)/`)
 
 // concurrent matches the cases that run under the race detector: several clients, or calls that are cancelled, time out or
 // overlap with Close. The other cases make one call at a time, through the same code.

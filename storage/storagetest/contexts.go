@@ -58,6 +58,10 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		} {
 			add("Search", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(storage.Collect(v.Search(ctx, f))) })
 		}
+	case "count":
+		for _, f := range []storage.Filters{{}, {ByIDs: []uuid.UUID{id}}, {NameContains: "a"}} {
+			add("Count", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return second(v.Count(ctx, f)) })
+		}
 	case "recovery":
 		add("Recovery", uuid.Nil, func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
 	case "members":
@@ -82,7 +86,7 @@ func second[T any](_ T, err error) error { return err }
 
 // verbs are the verbs that methodsOf knows and the vault has.
 func (s *stage) verbs() []string {
-	verbs := []string{"create", "read", "update", "delete", "list", "search", "recovery"}
+	verbs := []string{"create", "read", "update", "delete", "list", "search", "count", "recovery"}
 	if _, ok := s.vault.(storage.Members); ok {
 		verbs = append(verbs, "members")
 	}

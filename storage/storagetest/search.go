@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,8 @@ func searchPromises() []promise {
 		{"BeforeID need not belong to a plan", searchBeforeID},
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
 		{"pages miss nothing and repeat nothing while plans are written", searchPagesDuringWrites},
+		{"names match by prefix and substring, byte by byte, however long they are", searchNames},
+		{"times of end are exclusive bounds, to the nanosecond, of plans that have ended", searchEnded},
 		{"a search by status follows a plan through its life", searchStatus},
 		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
 		{"a search whose service dies is never taken for a short list", searchServiceDies},
@@ -36,15 +39,13 @@ func searchPromises() []promise {
 }
 
 func searchInvalid(s *stage) {
-	for _, f := range []storage.Filters{
+	for _, f := range append([]storage.Filters{
 		{},
 		{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
-		{ByStatus: []workflow.Status{workflow.Running, 99}},
 		{BeforeID: uuid.New(), Limit: 1},
-		{After: moment, Before: moment.Add(-time.Hour)},
 		{Limit: -1},
 		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
-	} {
+	}, contradictions()...) {
 		_, err := storage.Collect(s.vault.Search(s.ctx, f))
 		s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
 	}
@@ -116,7 +117,7 @@ func searchCombined(s *stage) {
 	} {
 		s.finds(plans, f)
 	}
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		s.finds(plans, randomFilters(seed, plans))
 	}
 }
@@ -283,8 +284,8 @@ func searchServiceDies(s *stage) {
 	}
 }
 
-// motley creates n plans over several days, in three groups or none, with all statuses. It returns them
-// newest first.
+// motley creates n plans over several days, in three groups or none, with all statuses; most final ones have an
+// end. It returns them newest first.
 func (s *stage) motley(n int) []*workflow.Plan {
 	s.Helper()
 	groups := []uuid.UUID{uuid.Nil, uuid.New(), uuid.New(), uuid.New()}
@@ -300,24 +301,44 @@ func (s *stage) motley(n int) []*workflow.Plan {
 		if p.State.Status = statuses[i%5]; p.State.Status == workflow.NotStarted {
 			return nil
 		}
+		if p.State.Status.Final() && i%7 > 0 {
+			p.State.End = workflow.Time(p.ID).Add(time.Duration(i%6) * 10 * time.Hour)
+		}
 		return s.vault.UpdatePlan(s.ctx, p)
 	}))
 	return plans
 }
 
-// finds checks a search over plans, sorted newest first, against the contract of the filters.
+// finds checks a search over plans, sorted newest first, against the contract of the filters. The results have
+// the states and names of the plans. Count agrees.
 func (s *stage) finds(plans []*workflow.Plan, f storage.Filters) {
 	s.Helper()
-	var want []uuid.UUID
-	for _, p := range plans {
-		if f.Limit > 0 && len(want) == f.Limit {
-			break
-		}
-		if chosen(f, p) {
-			want = append(want, p.ID)
+	want := s.foundBy(plans, f)
+	all := len(want)
+	if f.Limit > 0 {
+		want = want[:min(all, f.Limit)]
+	}
+	got := s.search(s.vault, f)
+	s.yields(fmt.Sprintf("Search %+.500v", f), want, got)
+	for _, r := range got {
+		if i := slices.IndexFunc(plans, func(p *workflow.Plan) bool { return p.ID == r.ID }); i >= 0 {
+			s.agrees("Search", plans[i], r)
 		}
 	}
-	s.yields(fmt.Sprintf("Search %+v", f), want, s.search(s.vault, f))
+	if f.BeforeID == uuid.Nil {
+		f.Limit = 0
+		s.count(all, f)
+	}
+}
+
+// foundBy returns the plans that the filters select, without their limit.
+func (s *stage) foundBy(plans []*workflow.Plan, f storage.Filters) (found []uuid.UUID) {
+	for _, p := range plans {
+		if chosen(f, p) {
+			found = append(found, p.ID)
+		}
+	}
+	return found
 }
 
 func chosen(f storage.Filters, p *workflow.Plan) bool {
@@ -329,6 +350,11 @@ func chosen(f storage.Filters, p *workflow.Plan) bool {
 	case !f.After.IsZero() && !at.After(f.After):
 	case !f.Before.IsZero() && !at.Before(f.Before):
 	case f.BeforeID != uuid.Nil && !at.Before(workflow.Time(f.BeforeID)):
+	case f.NamePrefix != "" && (len(p.Name) < len(f.NamePrefix) || p.Name[:len(f.NamePrefix)] != f.NamePrefix):
+	case f.NameContains != "" && strings.Count(p.Name, f.NameContains) == 0:
+	case !f.EndedAfter.IsZero() && !(p.State.Status >= workflow.Completed && !p.State.End.IsZero() && p.State.End.After(f.EndedAfter)):
+	case !f.EndedBefore.IsZero() && !(p.State.Status >= workflow.Completed && !p.State.End.IsZero() && p.State.End.Before(f.EndedBefore)):
+	case !f.EndedBefore.IsZero() && at.Sub(f.EndedBefore) >= 24*time.Hour:
 	default:
 		return true
 	}
@@ -361,9 +387,19 @@ func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
 		func() { f.Before = workflow.Time(plans[r.IntN(len(plans)/2)].ID) },
 		func() { f.BeforeID = some().ID },
 		func() { f.Limit = 1 + r.IntN(10) },
+		func() { f.NamePrefix = some().Name[:1] },
+		func() { f.NameContains = fmt.Sprint(r.IntN(10)) },
+		func() { f.EndedAfter = some().State.End },
+		func() { f.EndedBefore = some().State.End },
 	}
 	for _, i := range r.Perm(len(set))[:2+r.IntN(3)] {
 		set[i]()
+	}
+	if ended := !f.EndedAfter.IsZero() || !f.EndedBefore.IsZero(); ended && len(f.ByStatus) > 0 {
+		f.ByStatus = append(f.ByStatus, workflow.Stopped)
+	}
+	if !f.EndedAfter.IsZero() && !f.EndedBefore.IsZero() && !f.EndedAfter.Before(f.EndedBefore) {
+		f.EndedBefore = time.Time{}
 	}
 	return f
 }

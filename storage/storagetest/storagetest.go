@@ -89,6 +89,7 @@ func Cases() []Case {
 	return slices.Concat(
 		cases("create", createPromises()), cases("restore", restorePromises()), cases("read", readPromises()), cases("update", updatePromises()),
 		cases("delete", deletePromises()), cases("list", listPromises()), cases("search", searchPromises()),
+		cases("count", countPromises()),
 		cases("recovery", recoveryPromises()), cases("members", memberPromises()), cases("check", checkPromises()),
 		cases("engine", enginePromises()),
 	)

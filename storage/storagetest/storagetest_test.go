@@ -97,7 +97,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 
 // TestNames checks that names are unique and ordered, and how many cases are long.
 func TestNames(t *testing.T) {
-	verbs := []string{"create", "restore", "read", "update", "delete", "list", "search", "recovery", "members", "check", "engine", "model"}
+	verbs := []string{"create", "restore", "read", "update", "delete", "list", "search", "count", "recovery", "members", "check", "engine", "model"}
 	last, long := 0, 0
 	seen := map[string]bool{}
 	for _, c := range cases() {
@@ -177,6 +177,12 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/a search by status follows a plan through its life"},
 		{"BeforeID is ignored", searches(func(f *storage.Filters) { f.BeforeID = uuid.Nil }), "search/BeforeID need not belong to a plan"},
 		{"times are compared to the second", searches(func(f *storage.Filters) { f.After = f.After.Truncate(time.Second) }), "search/times are exclusive bounds, compared to the millisecond"},
+		{"names are compared without case", searches(func(f *storage.Filters) { f.NamePrefix = strings.ToLower(f.NamePrefix) }), "search/names match by prefix and substring, byte by byte, however long they are"},
+		{"substrings are cut", searches(func(f *storage.Filters) { f.NameContains = f.NameContains[:min(len(f.NameContains), 4)] }), "search/names match by prefix and substring, byte by byte, however long they are"},
+		{"EndedAfter is ignored", searches(func(f *storage.Filters) { f.EndedAfter, f.Limit = time.Time{}, 1000 }), "search/times of end are exclusive bounds, to the nanosecond, of plans that have ended"},
+		{"ends are compared to the microsecond", searches(func(f *storage.Filters) { f.EndedBefore = f.EndedBefore.Truncate(time.Microsecond) }), "search/times of end are exclusive bounds, to the nanosecond, of plans that have ended"},
+		{"Count counts one more", counts(func(n int64, err error) (int64, error) { return n + 1, err }), "count/the zero value counts all plans, and of each day"},
+		{"a dead count is short", counts(func(n int64, err error) (int64, error) { return n, nil }), "count/a count whose service dies is an error"},
 		{"the limit is exceeded by one", searches(func(f *storage.Filters) { f.Limit += min(f.Limit, 1) }), "search/a search by IDs yields each plan once and skips IDs without a plan"},
 	} {
 		t.Run(b.breakage, func(t *testing.T) {
@@ -521,6 +527,11 @@ func (m *mortal) Search(ctx context.Context, f storage.Filters) (results, error)
 	return m.stream(ctx, "Search", seq), err
 }
 
+func (m *mortal) Count(ctx context.Context, f storage.Filters) (n int64, err error) {
+	err = m.do(ctx, "Count", uuid.Nil, func() (err error) { n, err = m.Vault.Count(ctx, f); return err })
+	return n, err
+}
+
 // stream treats each result as one request.
 func (m *mortal) stream(ctx context.Context, op string, seq results) results {
 	return func(yield func(result) bool) {
@@ -822,4 +833,18 @@ func searches(change func(*storage.Filters)) func(storage.Vault) storage.Vault {
 func (v searchesOtherwise) Search(ctx context.Context, f storage.Filters) (results, error) {
 	v.change(&f)
 	return v.Vault.Search(ctx, f)
+}
+
+// countsOtherwise changes the results of counts.
+type countsOtherwise struct {
+	storage.Vault
+	change func(int64, error) (int64, error)
+}
+
+func counts(change func(int64, error) (int64, error)) func(storage.Vault) storage.Vault {
+	return func(v storage.Vault) storage.Vault { return countsOtherwise{v, change} }
+}
+
+func (v countsOtherwise) Count(ctx context.Context, f storage.Filters) (int64, error) {
+	return v.change(v.Vault.Count(ctx, f))
 }
