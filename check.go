@@ -334,7 +334,7 @@ func (x *planCheck) incomplete() {
 
 // plan compares entry, object and markers with each other, and their content with their metadata.
 func (x *planCheck) plan(entry, object *workflow.Plan) {
-	want, err := x.v.format.planMetadata(entry, typeEntry, x.entry.Metadata[blob.WriteID])
+	want, err := x.v.format.entryMetadata(entry, x.entry.Metadata[blob.WriteID], restored(x.entry))
 	x.metadata(x.keys.entry(), want, err, *x.entry)
 	want, err = x.v.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID])
 	x.metadata(x.keys.object(), want, err, *x.object)

@@ -39,15 +39,15 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		driver.Complete(plan)
 		identify(ctx, plan.ID)
-		return opError("Create", plan.ID, v.create(ctx, plan))
+		return opError("Create", plan.ID, v.create(ctx, plan, false))
 	})
 }
 
-// create creates a plan. If remains of an earlier Create or Delete of the ID are in the way, it removes them
-// and tries once more.
-func (v *Vault) create(ctx context.Context, plan *workflow.Plan) error {
+// create creates a plan, or restores one as it is. If remains of an earlier call with the ID are in the way, it
+// removes them and tries once more.
+func (v *Vault) create(ctx context.Context, plan *workflow.Plan, restored bool) error {
 	for first := true; ; first = false {
-		c, err := v.newCreation(plan)
+		c, err := v.newCreation(plan, restored)
 		if err != nil {
 			return err
 		}
@@ -114,11 +114,13 @@ func (v *Vault) clearParts(ctx context.Context, d diagnosis) (wait time.Duration
 	return 0, v.removeParts(ctx, d.keys, targetsOf(items))
 }
 
-// creation is a Create that is running.
+// creation is a Create or a Restore that is running.
 type creation struct {
 	v    *Vault
 	plan *workflow.Plan
-	keys keys
+	// restored says that the plan may have any status.
+	restored bool
+	keys     keys
 	// call is the writeid of all blobs of this Create. Another Create of the same plan has another one: it
 	// must not continue with blobs that Recovery may be removing.
 	call  string
@@ -144,8 +146,8 @@ type partWrite struct {
 
 // newCreation encodes everything that is sent before the object, so that nothing is sent of a plan that can't
 // be encoded.
-func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
-	c := &creation{v: v, plan: plan, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
+func (v *Vault) newCreation(plan *workflow.Plan, restored bool) (*creation, error) {
+	c := &creation{v: v, plan: plan, restored: restored, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
 	size := 0
 	for o := range workflow.Walk(plan) {
 		w, err := c.write(o, c.call)
@@ -168,8 +170,13 @@ func (v *Vault) newCreation(plan *workflow.Plan) (*creation, error) {
 // write encodes the blob with an object's own fields.
 func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err error) {
 	w.ref = c.keys.of(o)
-	if w.body, err = c.v.format.encodeOwn(o); err == nil {
-		w.metadata, err = c.v.format.ownMetadata(o, writeID)
+	if w.body, err = c.v.format.encodeOwn(o); err != nil {
+		return w, err
+	}
+	if plan, ok := o.(*workflow.Plan); ok {
+		w.metadata, err = c.v.format.entryMetadata(plan, writeID, c.restored)
+	} else {
+		w.metadata, err = c.v.format.partMetadata(o, writeID)
 	}
 	return w, err
 }
@@ -221,7 +228,7 @@ func (c *creation) run(caller context.Context) error {
 		return c.withdraw(caller, etag)
 	}
 	c.plan.State.ETag = planVersion(c.entryETag, etag, c.plan)
-	return nil
+	return c.finish(caller)
 }
 
 // markerRounds bounds how often a Create tries to take over a marker that keeps changing.
@@ -405,6 +412,12 @@ func (c *creation) keepRunning(ctx context.Context) (bool, error) {
 	}
 	if blobStatusOf(&blob.Item{Properties: p}) == notStarted {
 		return false, nil
+	}
+	if p.ETag == c.entryETag {
+		// The plan was restored like this. Nobody has updated the entry, so a Recovery may still remove it.
+		if there, err := c.rewriteEntry(ctx); !there {
+			return false, err
+		}
 	}
 	return c.rewriteParts(ctx)
 }

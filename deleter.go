@@ -182,6 +182,9 @@ func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error
 	if err != nil {
 		return err
 	}
+	if restored(&blob.Item{Properties: p}) && b.marker != nil {
+		return notFound // a Restore is under way, or did not finish
+	}
 	d, err := v.examine(ctx, b, false)
 	switch {
 	case err != nil:

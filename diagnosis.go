@@ -40,6 +40,9 @@ func blobStatusOf(item *blob.Item) blobStatus {
 	return running
 }
 
+// restored reports whether an entry is as Restore wrote it.
+func restored(entry *blob.Item) bool { return entry != nil && entry.Metadata[metaRestored] != "" }
+
 // signs are what diagnose decides by.
 type signs struct {
 	entry, object blobStatus
@@ -53,6 +56,8 @@ type signs struct {
 	thorough bool
 	// parts says that there are sub-objects, or that nobody looked for them.
 	parts bool
+	// restored says that Restore wrote the entry, and nobody has updated it since.
+	restored bool
 }
 
 // finding is what is wrong with a plan. It determines the repair.
@@ -90,7 +95,7 @@ const (
 // diagnose is the table of decisions in docs/protocol.md. It rests on two orders: Create writes the object
 // last, and Delete writes a delete marker before it removes the object. If an entry has moved on from
 // NotStarted and there is neither object nor delete marker, or if there is an object without an entry, no
-// crash is the cause.
+// crash is the cause. A Restore writes its entry like Create, but with any status; it writes a marker first.
 func diagnose(s signs) finding {
 	if s.entry == absent || s.object == absent {
 		return diagnoseIncomplete(s)
@@ -135,7 +140,7 @@ func diagnoseIncomplete(s signs) finding {
 		return lostEntry
 	case s.entry == unreadable:
 		return unreadableState
-	case (s.entry == running || s.entry == final) && !s.deleteMarker:
+	case (s.entry == running || s.entry == final) && !s.deleteMarker && !(s.restored && s.marker):
 		return lostObject
 	}
 	return remains
@@ -218,7 +223,7 @@ func (d diagnosis) signs(thorough bool) signs {
 		entry: blobStatusOf(d.entry), object: blobStatusOf(d.object),
 		marker: d.marker != nil, deleteMarker: d.deleteMarker != nil, marked: d.marked,
 		recentDelete: recent(d.deleteMarker, d.seen, d.grace), thorough: thorough,
-		parts: len(d.parts) > 0 || !d.partsListed,
+		parts: len(d.parts) > 0 || !d.partsListed, restored: restored(d.entry),
 	}
 	for _, item := range d.all() {
 		s.recent = s.recent || recent(item, d.seen, d.grace)

@@ -17,9 +17,9 @@ var (
 
 // verdictRow is a row of the decision table. Nil matches everything.
 type verdictRow struct {
-	entry, object                                                           []blobStatus
-	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both []bool // both: entry and object are there
-	want                                                                    finding
+	entry, object                                                                     []blobStatus
+	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both, restored []bool // both: entry and object are there
+	want                                                                              finding
 }
 
 func (r verdictRow) matches(s signs) bool {
@@ -36,6 +36,7 @@ func (r verdictRow) matches(s signs) bool {
 		{r.thorough, s.thorough},
 		{r.parts, s.parts},
 		{r.both, s.entry != absent && s.object != absent},
+		{r.restored, s.restored},
 	} {
 		if c.want != nil && !slices.Contains(c.want, c.is) {
 			return false
@@ -49,6 +50,7 @@ var table = []verdictRow{
 	{both: no, young: yes, want: tooRecent},
 	{entry: []blobStatus{absent, notStarted}, object: []blobStatus{absent}, want: remains},
 	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, deleteMarker: yes, want: remains},
+	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, marker: yes, restored: yes, want: remains},
 	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, want: lostObject},
 	{entry: []blobStatus{unreadable}, object: []blobStatus{absent}, want: unreadableState},
 	{entry: []blobStatus{absent}, object: []blobStatus{final}, thorough: yes, deleteMarker: no, want: restorableEntry},
@@ -75,9 +77,9 @@ var table = []verdictRow{
 func everySign(yield func(signs) bool) {
 	for _, entry := range sights {
 		for _, object := range sights {
-			for bits := range 1 << 7 {
+			for bits := range 1 << 8 {
 				bit := func(n int) bool { return bits>>n&1 == 1 }
-				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6)}) {
+				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7)}) {
 					return
 				}
 			}
@@ -99,7 +101,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%+v: found %d, want %d, row %d", s, got, table[i].want, i)
 		}
 		whole := s.entry != absent && s.object != absent
-		crashed := s.entry == absent || s.entry == notStarted || s.deleteMarker
+		crashed := s.entry == absent || s.entry == notStarted || s.deleteMarker || s.restored && s.marker
 		switch {
 		case got == remains && (s.object != absent || s.recent || !crashed || s.entry == unreadable):
 			t.Errorf("%+v is removed", s)
@@ -111,7 +113,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%+v is whole, and taken for half", s)
 		}
 	}
-	if n != 5*5*128 {
+	if n != 5*5*256 {
 		t.Errorf("%d combinations", n)
 	}
 	for i, u := range used {

@@ -257,8 +257,8 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 }
 
 // headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
-// it existed when the markers were listed. Otherwise, headOpen looks at the object, too. A plan that a listing
-// has shown whole since then needs no further look.
+// it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
+// object, too. A plan that a listing has shown whole since then needs no further look.
 func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_ candidate, chosen bool) {
 	failed := func(ref blob.Ref, err error) (candidate, bool) {
 		p.err = blobError("look for plan", ref, err)
@@ -273,7 +273,7 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 		return failed(p.keys.entry(), err)
 	}
 	p.entry = &blob.Item{Properties: entry}
-	if chosen = p.choose(v.format, f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil {
+	if chosen = p.choose(v.format, f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
 		return p, chosen
 	}
 	if _, err := v.client.Head(ctx, p.keys.object()); err != nil {

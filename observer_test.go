@@ -149,6 +149,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Ping(ctx, PingWrites()); return err }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
+		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}
 }

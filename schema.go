@@ -269,7 +269,8 @@ const (
 	metaStarted    = "started" // like metaTTL, of a member
 	metaTTL        = "ttl"     // its form is the same in every schema
 	metaLayout     = "planvaultlayout"
-	metaGrace      = "grace" // of a marker: its writer's grace period
+	metaGrace      = "grace"    // of a marker: its writer's grace period
+	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
 )
 
 // readMemberMetadata reads what it can of the metadata of a member's record. The TTL is read in any schema,
@@ -301,6 +302,28 @@ func parseTTL(text string) (time.Duration, error) {
 
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject).
 func (f format) planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
+	m, err := f.planFields(p, docType, writeID)
+	if err == nil {
+		addTexts(m, p)
+	}
+	return m, err
+}
+
+// entryMetadata is that of an entry. An entry that Restore writes says so, because it may have any status before
+// there is an object.
+func (f format) entryMetadata(p *workflow.Plan, writeID string, restored bool) (map[string]string, error) {
+	m, err := f.planFields(p, typeEntry, writeID)
+	if err == nil {
+		if restored {
+			m[metaRestored] = "1"
+		}
+		addTexts(m, p)
+	}
+	return m, err
+}
+
+// planFields is the metadata of a plan without its name and description.
+func (f format) planFields(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
 	state, err := stateMetadata(p.State)
 	if err != nil {
 		return nil, err
@@ -319,6 +342,11 @@ func (f format) planMetadata(p *workflow.Plan, docType, writeID string) (map[str
 	if p.Epoch != 0 {
 		m[metaOwner], m[metaEpoch] = p.Owner.String(), strconv.FormatInt(p.Epoch, 10)
 	}
+	return m, nil
+}
+
+// addTexts adds a plan's name and description to its other metadata, cut if there is not enough room.
+func addTexts(m map[string]string, p *workflow.Plan) {
 	room := blob.MaxMetadata - len(metaName) - len(metaDescr)
 	for name, value := range m {
 		room -= len(name) + len(value)
@@ -343,7 +371,6 @@ func (f format) planMetadata(p *workflow.Plan, docType, writeID string) (map[str
 	if descr != "" {
 		m[metaDescr] = descr
 	}
-	return m, nil
 }
 
 // ownMetadata is what a listing shows of the blob with an object's own fields.
