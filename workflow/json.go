@@ -49,6 +49,13 @@ func AppendJSON(text []byte, o Object) ([]byte, error) {
 	return w.text, w.err
 }
 
+// MarshalOwn returns the JSON of an object's own fields, without its children and its version.
+func MarshalOwn(o Object) ([]byte, error) {
+	w := &writer{own: true}
+	o.write(w)
+	return w.text, w.err
+}
+
 // Unmarshal reads the JSON of [Marshal] into an object, in one pass. It does the same as json.Unmarshal, which
 // takes several. Requests and responses become json.RawMessage.
 func Unmarshal(text []byte, o Object) error {
@@ -579,6 +586,9 @@ func (s *State) read(r *reader) {
 
 // state writes the state of an object.
 func (w *writer) state(s State) {
+	if w.own {
+		s.ETag = ""
+	}
 	if s != (State{}) {
 		w.name("state")
 		s.write(w)

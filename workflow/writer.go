@@ -21,6 +21,8 @@ import (
 type writer struct {
 	text []byte
 	err  error
+	// own says to leave out children and versions.
+	own bool
 	// others writes requests and responses to the writer. It is nil until the first one.
 	others *json.Encoder
 }
@@ -146,7 +148,7 @@ func (w *writer) bytes(name string, data []byte) {
 
 // optionalMember writes an object that may be nil.
 func optionalMember[T any](w *writer, name string, v *T, write func(*T, *writer)) {
-	if v != nil {
+	if v != nil && !w.own {
 		w.name(name)
 		write(v, w)
 	}
@@ -154,7 +156,7 @@ func optionalMember[T any](w *writer, name string, v *T, write func(*T, *writer)
 
 // elements writes a list of objects.
 func elements[T any](w *writer, name string, list []*T, write func(*T, *writer)) {
-	if len(list) == 0 {
+	if len(list) == 0 || w.own {
 		return
 	}
 	w.name(name)
