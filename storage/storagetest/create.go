@@ -40,7 +40,7 @@ func createPromises() []promise {
 		{"bad input is ErrInvalid with the field, and nothing is stored", createInvalid},
 		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", createDeath},
 		{"after an unknown outcome Create can be called again with the same plan", createUnknown},
-	}, contextPromises("create"))
+	}, forkPromises(), contextPromises("create"))
 }
 
 func createFillsIn(s *stage) {

@@ -159,6 +159,9 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		{"sub-objects that went back keep the plan from becoming final", func(v storage.Vault) storage.Vault { return forwardOnly{v} }, "engine/a plan can become final with sub-objects that were reset in memory"},
 		{"two nodes both win", func(v storage.Vault) storage.Vault { return ignoresVersions{v} }, "update/if two nodes update one version, one wins"},
 		{"half of a plan is stored", func(v storage.Vault) storage.Vault { return storesHalf{v} }, "create/Create fills in what the author left out"},
+		{"a fork starts from the beginning", func(v storage.Vault) storage.Vault { return startsAnew{v} }, "create/a fork comes back with what was Completed, in every state"},
+		{"a fork is refused", func(v storage.Vault) storage.Vault { return refusesForks{v} }, "create/a plan that failed can be forked, and a fork that failed again"},
+		{"any fork is accepted", func(v storage.Vault) storage.Vault { return acceptsForks{v} }, "create/a fork with a status that it can't have is ErrInvalid with the field, and nothing is stored"},
 		{"an existing plan is replaced", func(v storage.Vault) storage.Vault { return replaces{v} }, "create/an ID that is taken is ErrExists, and the plan stays as it is"},
 		{"an update restores a deleted plan", func(v storage.Vault) storage.Vault { return revives{v} }, "update/an update of a deleted plan is ErrNotFound and restores nothing"},
 		{"memory is shared with readers", func(v storage.Vault) storage.Vault { return &shares{Vault: v} }, "read/the result shares no memory with the store"},
@@ -847,4 +850,40 @@ func counts(change func(int64, error) (int64, error)) func(storage.Vault) storag
 
 func (v countsOtherwise) Count(ctx context.Context, f storage.Filters) (int64, error) {
 	return v.change(v.Vault.Count(ctx, f))
+}
+
+// startsAnew is a vault that carries nothing over into a fork.
+type startsAnew struct{ storage.Vault }
+
+func (v startsAnew) Create(ctx context.Context, plan *workflow.Plan) error {
+	anew := plantest.Clone(plan)
+	for o := range workflow.Walk(anew) {
+		o.Header().State.Reset()
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = nil
+		}
+	}
+	return v.Vault.Create(ctx, anew)
+}
+
+// refusesForks is a vault that creates only plans of which nothing has run.
+type refusesForks struct{ storage.Vault }
+
+func (v refusesForks) Create(ctx context.Context, plan *workflow.Plan) error {
+	for o := range workflow.Walk(plan) {
+		if o.Header().State.Status != workflow.NotStarted {
+			return fmt.Errorf("Create: %w", storage.ErrInvalid)
+		}
+	}
+	return v.Vault.Create(ctx, plan)
+}
+
+// acceptsForks is a vault that does not check what a fork carries over.
+type acceptsForks struct{ storage.Vault }
+
+func (v acceptsForks) Create(ctx context.Context, plan *workflow.Plan) error {
+	if plan == nil || plan.ForkedFrom == uuid.Nil {
+		return v.Vault.Create(ctx, plan)
+	}
+	return v.Vault.Create(ctx, &workflow.Plan{Name: "whatever"})
 }

@@ -177,6 +177,42 @@ func BadNewPlans() []BadPlan {
 	return list
 }
 
+// BadForks returns plans of the shape of [Fork] that can't be created.
+func BadForks() []BadPlan {
+	const begun = "it is to run again in a fork"
+	status := func(s workflow.Status, of func(p *workflow.Plan) workflow.Object) func(p *workflow.Plan) {
+		return func(p *workflow.Plan) { of(p).Header().State.Status = s }
+	}
+	list := []BadPlan{
+		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
+		{"Blocks[1].Sequences[0].Actions[1].Attempts", "is not empty", func(p *workflow.Plan) {
+			p.Blocks[1].Sequences[0].Actions[1].Attempts = make([]workflow.Attempt, 1)
+		}},
+		{"Blocks[1].Sequences[0].Actions[0].Attempts", "is empty", func(p *workflow.Plan) {
+			p.Blocks[1].Sequences[0].Actions[0].Attempts = nil
+		}},
+		{"PreChecks.State", "without a Start and an End", func(p *workflow.Plan) { p.PreChecks.State.Start = time.Time{} }},
+		{"Blocks[0].State", "without a Start and an End", func(p *workflow.Plan) { p.Blocks[0].State.End = time.Time{} }},
+		{"Blocks[0].PreChecks.State.Status", "is Running below", status(workflow.Running, func(p *workflow.Plan) workflow.Object { return p.Blocks[0].PreChecks })},
+		{"Blocks[1].Sequences[1].State.Status", "1 of the actions are not", status(workflow.Failed, func(p *workflow.Plan) workflow.Object { return p.Blocks[1].Sequences[1].Actions[0] })},
+		{"Blocks[0].State.Status", "1 of the sequences are not, and it tolerates 0", func(p *workflow.Plan) {
+			p.Blocks[0].ToleratedFailures, p.Blocks[0].BypassChecks = 0, nil
+		}},
+		{"ContChecks.State.Status", begun, status(workflow.Completed, func(p *workflow.Plan) workflow.Object { return p.ContChecks })},
+		{"PostChecks.State.Status", begun, status(workflow.Completed, func(p *workflow.Plan) workflow.Object { return p.PostChecks })},
+		{"DeferredChecks.State.Status", begun, status(workflow.Completed, func(p *workflow.Plan) workflow.Object { return p.DeferredChecks })},
+		{"DeferredActions.Batches[2].State.Status", begun, status(workflow.Completed, func(p *workflow.Plan) workflow.Object { return p.DeferredActions.Batches[2] })},
+		{"State.Status", begun, status(workflow.Completed, func(p *workflow.Plan) workflow.Object { return p })},
+	}
+	for _, s := range []workflow.Status{workflow.Running, workflow.Failed, workflow.Stopped} {
+		list = append(list,
+			BadPlan{"State.Status", begun, status(s, func(p *workflow.Plan) workflow.Object { return p })},
+			BadPlan{"Blocks[1].State.Status", begun, status(s, func(p *workflow.Plan) workflow.Object { return p.Blocks[1] })},
+			BadPlan{"Blocks[1].Sequences[0].Actions[1].State.Status", begun, status(s, func(p *workflow.Plan) workflow.Object { return p.Blocks[1].Sequences[0].Actions[1] })})
+	}
+	return list
+}
+
 // setID gives a plan another ID, and its sub-objects the PlanID where they have one.
 func setID(p *workflow.Plan, id uuid.UUID) {
 	p.ID = id

@@ -270,6 +270,24 @@ func Finish(p *workflow.Plan) {
 	}
 }
 
+// Fork returns a new plan of the shape of [Full], forked from one that failed: Blocks[0] is Completed, with a
+// failure that it tolerated in Sequences[1]. Of Blocks[1], Sequences[1] is Completed, and in Sequences[0] the
+// second action failed.
+func Fork() *workflow.Plan {
+	p := Full()
+	Finish(p)
+	p.ID = workflow.NewV7()
+	tolerated, failed := p.Blocks[0].Sequences[1], p.Blocks[1].Sequences[0]
+	for _, o := range []workflow.Object{p, tolerated, tolerated.Actions[1], p.Blocks[1], failed, failed.Actions[1]} {
+		o.Header().State.Status = workflow.Failed
+	}
+	f, err := workflow.Fork(p)
+	if err != nil {
+		panic(err) // the plan has failed
+	}
+	return f
+}
+
 // Diff describes the first difference between two plans, line by line of their JSON. It returns "" if they
 // are equal. It ignores versions (State.ETag). Requests and responses must have the same types, unless one of
 // the two is raw JSON.

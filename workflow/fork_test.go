@@ -1,0 +1,285 @@
+package workflow_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// set gives objects a status.
+func set(status workflow.Status, objects ...workflow.Object) {
+	for _, o := range objects {
+		o.Header().State.Status = status
+	}
+}
+
+// reruns returns the paths of the objects that a fork does not carry over. It leaves out the plan itself and
+// what belongs to each run of it.
+func reruns(p *workflow.Plan) (paths []string) {
+	carried := map[workflow.Object]bool{}
+	for o, is := range workflow.CarriedOver(p) {
+		carried[o] = is
+	}
+	err := workflow.Validate(p, func(o workflow.Object, bad func(field, problem string)) {
+		if !carried[o] && o != workflow.Object(p) {
+			bad("", "")
+		}
+	})
+	if err == nil {
+		return nil
+	}
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		path := err.(*workflow.FieldError).Field
+		if !strings.HasPrefix(path, "ContChecks") && !strings.HasPrefix(path, "Deferred") {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// TestCarriedOver checks what a fork carries over of a plan in which all sub-objects are Completed, but for
+// those of the case.
+func TestCarriedOver(t *testing.T) {
+	group := func(path string) []string { return []string{path, path + ".Actions[0]"} }
+	sameRun := func(path string) []string {
+		return slices.Concat([]string{path}, group(path+".ContChecks"), group(path+".PostChecks"), group(path+".DeferredChecks"))
+	}
+	post := group("PostChecks")
+	for _, test := range []struct {
+		name string
+		edit func(p *workflow.Plan)
+		want []string
+	}{
+		{"deferred work failed", func(p *workflow.Plan) { set(workflow.Failed, p.DeferredActions, p.DeferredChecks) }, nil},
+		{"an action failed", func(p *workflow.Plan) {
+			b := p.Blocks[1]
+			set(workflow.Failed, b, b.Sequences[0], b.Sequences[0].Actions[1])
+		}, slices.Concat(post, sameRun("Blocks[1]"), []string{"Blocks[1].Sequences[0]", "Blocks[1].Sequences[0].Actions[1]"})},
+		{"a tolerated failure is carried over with its block", func(p *workflow.Plan) {
+			set(workflow.Failed, p.Blocks[0].Sequences[0], p.Blocks[0].Sequences[0].Actions[0], p.Blocks[0].BypassChecks)
+			set(workflow.NotStarted, p.Blocks[0].Sequences[0].Actions[1])
+		}, nil},
+		{"post checks of a block failed, after a tolerated failure", func(p *workflow.Plan) {
+			b := p.Blocks[0]
+			set(workflow.Failed, b, b.PostChecks, b.Sequences[1], b.Sequences[1].Actions[0])
+		}, slices.Concat(post, sameRun("Blocks[0]"), []string{"Blocks[0].Sequences[1]", "Blocks[0].Sequences[1].Actions[0]"})},
+		{"post checks failed after all work", func(p *workflow.Plan) {
+			p.PostChecks.Actions = append(p.PostChecks.Actions, &workflow.Action{Plugin: "p"})
+			set(workflow.Failed, p.PostChecks, p.PostChecks.Actions[0])
+			set(workflow.Completed, p.PostChecks.Actions[1])
+		}, post},
+		{"pre checks failed", func(p *workflow.Plan) {
+			p.PreChecks.Actions = append(p.PreChecks.Actions, &workflow.Action{Plugin: "p"})
+			set(workflow.Failed, p.PreChecks, p.PreChecks.Actions[1])
+			p.Blocks = nil
+		}, []string{"PreChecks", "PreChecks.Actions[1]"}},
+		{"bypassed, and deferred checks failed", func(p *workflow.Plan) {
+			set(workflow.Failed, p.DeferredChecks)
+			set(workflow.NotStarted, p.PreChecks, p.PreChecks.Actions[0])
+			p.Blocks, p.PostChecks = nil, nil
+		}, []string{"PreChecks", "PreChecks.Actions[0]"}},
+		{"stopped in a block", func(p *workflow.Plan) {
+			b := p.Blocks[1]
+			set(workflow.Stopped, p, b, b.Sequences[1], b.Sequences[1].Actions[0])
+			set(workflow.NotStarted, b.Sequences[1].Actions[1], b.PostChecks, b.PostChecks.Actions[0])
+		}, slices.Concat(post, sameRun("Blocks[1]"), []string{"Blocks[1].Sequences[1]", "Blocks[1].Sequences[1].Actions[0]", "Blocks[1].Sequences[1].Actions[1]"})},
+		{"a Completed sequence of a block that never began, in a fork", func(p *workflow.Plan) {
+			b := p.Blocks[1]
+			set(workflow.Stopped, p)
+			set(workflow.NotStarted, b, b.Sequences[0], b.Sequences[0].Actions[0], b.Sequences[0].Actions[1])
+		}, slices.Concat(post, sameRun("Blocks[1]"), []string{"Blocks[1].Sequences[0]", "Blocks[1].Sequences[0].Actions[0]", "Blocks[1].Sequences[0].Actions[1]"})},
+	} {
+		p := plantest.Full()
+		plantest.Finish(p)
+		p.State.Status = workflow.Failed
+		test.edit(p)
+		if got := reruns(p); !slices.Equal(got, test.want) {
+			t.Errorf("%s: runs again:\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+// failedAtRandom returns a random plan with random statuses, which is final but not Completed.
+func failedAtRandom(seed uint64) *workflow.Plan {
+	r := rand.New(rand.NewPCG(seed, 2))
+	p := plantest.Random(seed)
+	plantest.Finish(p)
+	for o, parent := range workflow.Walk(p) {
+		h := o.Header()
+		*h.ID, *h.PlanID = workflow.NewV7(), p.ID
+		h.State.ETag = "version"
+		if parent != nil && r.IntN(3) == 0 {
+			h.State.Status = workflow.Status(r.IntN(5))
+		}
+	}
+	p.State.Status = workflow.Failed + workflow.Status(r.IntN(2))
+	p.Owner, p.Epoch, p.Reason, p.ForkedFrom = workflow.NewV7(), 7, workflow.BlockFailed, workflow.NewV7()
+	p.SubmitTime, p.RuntimeUpdate = time.Now(), time.Now()
+	return p
+}
+
+// TestFork forks random plans: the original is unchanged, what is carried over is equal, and the rest is as an
+// author writes it.
+func TestFork(t *testing.T) {
+	for seed := range uint64(60) {
+		p := failedAtRandom(seed)
+		before := plantest.Clone(p)
+		f, err := workflow.Fork(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.ForkedFrom != p.ID || f.Owner != uuid.Nil || f.Epoch != 0 || f.Reason != 0 || !f.SubmitTime.IsZero() || !f.RuntimeUpdate.IsZero() || f.GroupID != p.GroupID {
+			t.Errorf("seed %d: the fork is %+v", seed, f)
+		}
+		want := plantest.Clone(p) // with the fork's own fields
+		want.ForkedFrom, want.Owner, want.Epoch, want.Reason, want.SubmitTime, want.RuntimeUpdate = p.ID, uuid.Nil, 0, 0, f.SubmitTime, f.RuntimeUpdate
+		objects, ids := slices.Collect(keys(workflow.CarriedOver(f))), map[uuid.UUID]bool{}
+		i := 0
+		for o, carried := range workflow.CarriedOver(want) {
+			h, had := objects[i].Header(), o.Header()
+			if i++; !workflow.IsV7(*h.ID) || ids[*h.ID] || *h.ID == *had.ID || *h.PlanID != f.ID || h.State.ETag != "" {
+				t.Errorf("seed %d: %s has %s of %s, %q", seed, o.Kind(), *h.ID, *h.PlanID, h.State.ETag)
+			}
+			ids[*h.ID] = true
+			*had.ID, *had.PlanID = *h.ID, *h.PlanID
+			if a, ok := o.(*workflow.Action); ok && !carried {
+				a.Attempts = nil
+			}
+			switch {
+			case !carried:
+				had.State.Reset()
+			case had.State.Status == workflow.Running:
+				had.State.Status = workflow.Stopped
+			}
+		}
+		if diff := plantest.Diff(want, f); diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+		scribble(f)
+		if diff := plantest.Diff(before, p); diff != "" {
+			t.Errorf("seed %d: a change of the fork changed the plan: %s", seed, diff)
+		}
+		if err := workflow.Validate(p); err != nil {
+			t.Fatalf("seed %d: %v", seed, err) // the test's own plan
+		}
+	}
+}
+
+// TestForkAgain checks that a fork that failed before anything ran is forked to the same.
+func TestForkAgain(t *testing.T) {
+	for seed := range uint64(30) {
+		first, err := workflow.Fork(failedAtRandom(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := plantest.Clone(first)
+		failed.State.Status = workflow.Stopped
+		second, err := workflow.Fork(failed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second.ForkedFrom != first.ID {
+			t.Errorf("seed %d: forked from %s, want %s", seed, second.ForkedFrom, first.ID)
+		}
+		a, b := workflow.Parts(first), workflow.Parts(second)
+		second.ID, second.ForkedFrom = first.ID, first.ForkedFrom
+		for i := range a {
+			*b[i].Header().ID, *b[i].Header().PlanID = *a[i].Header().ID, first.ID
+		}
+		if diff := plantest.Diff(first, second); diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+// keys returns the first values of a sequence of pairs.
+func keys[K, V any](pairs func(func(K, V) bool)) func(func(K) bool) {
+	return func(yield func(K) bool) {
+		pairs(func(k K, _ V) bool { return yield(k) })
+	}
+}
+
+// scribble changes all that a plan does not share with the plan that it was forked from.
+func scribble(p *workflow.Plan) {
+	for i := range p.Meta {
+		p.Meta[i]++
+	}
+	for o := range workflow.Walk(p) {
+		*o.Header().State = workflow.State{Status: workflow.Running}
+		switch o := o.(type) {
+		case *workflow.Action:
+			o.Name, o.Req = "scribbled", nil
+			for i := range o.Attempts {
+				o.Attempts[i] = workflow.Attempt{Err: &plugins.Error{Message: "scribbled"}}
+			}
+		}
+	}
+	for o := range workflow.Walk(p) { // last, because the walk ends at what is cleared
+		switch o := o.(type) {
+		case *workflow.Sequence:
+			defer clear(o.Actions)
+		case *workflow.Block:
+			defer clear(o.Sequences)
+		case *workflow.Checks:
+			defer clear(o.Actions)
+		case *workflow.DeferredActions:
+			defer clear(o.Batches)
+		case *workflow.DeferBatch:
+			defer clear(o.Actions)
+		}
+	}
+	defer clear(p.Blocks)
+}
+
+func TestForkRefuses(t *testing.T) {
+	for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
+		p := plantest.Full()
+		p.State.Status = status
+		f, err := workflow.Fork(p)
+		wrong, ok := errors.AsType[*workflow.FieldError](err)
+		if f != nil || !ok || wrong.Field != "State.Status" || !strings.HasPrefix(wrong.Problem, "is "+status.String()+": only") {
+			t.Errorf("%s: %v, %v", status, f, err)
+		}
+	}
+	if f, err := workflow.Fork(nil); f != nil || err == nil {
+		t.Errorf("nil: %v, %v", f, err)
+	}
+}
+
+// TestForkKeepsUnknownMembers checks that a fork keeps what newer code wrote into objects, and into the states
+// and attempts that are carried over.
+func TestForkKeepsUnknownMembers(t *testing.T) {
+	p := new(workflow.Plan)
+	const text = `{"id":"018f0000-0000-7000-8000-000000000001","blocks":[{"sequences":[{"actions":[` +
+		`{"plugin":"p","attempts":[{"new1":1}],"state":{"status":"Completed","new2":1},"new3":1},` +
+		`{"plugin":"p","attempts":[{"old1":1}],"state":{"status":"Failed","old2":1},"new4":1}],"new5":1}],"new6":1}],` +
+		`"state":{"status":"Failed"},"new7":1}`
+	if err := workflow.Unmarshal([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	f, err := workflow.Fork(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := workflow.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"new1", "new2", "new3", "new4", "new5", "new6", "new7"} {
+		if !strings.Contains(string(got), name) {
+			t.Errorf("the fork lacks %s: %s", name, got)
+		}
+	}
+	if strings.Contains(string(got), "old") {
+		t.Errorf("the fork has members of what runs again: %s", got)
+	}
+}
