@@ -2,6 +2,7 @@ package blob
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ type Account struct {
 	secondary string   // the endpoint of the secondary that a connection string names
 	token     azcore.TokenCredential
 	key       *service.SharedKeyCredential
+	signer    *signer // with the same key
 }
 
 // errEndpoint quotes nothing, because the endpoint may contain a secret.
@@ -119,6 +121,8 @@ func ParseConnectionString(text string) (Account, error) {
 		if a.key, err = service.NewSharedKeyCredential(name, key); err != nil {
 			return Account{}, errors.New("the AccountKey is not base64") // err may quote it
 		}
+		secret, _ := base64.StdEncoding.DecodeString(key)
+		a.signer = newSigner(name, secret)
 	case signature != "":
 		u.RawQuery = signature
 	default:
@@ -163,21 +167,25 @@ func development(proxy string) (map[string]string, error) {
 // clients returns the SDK's clients for the account: one that sends requests, and one that builds batches. The
 // SDK signs the requests in a batch with the login of the client that builds it.
 func (a Account) clients(o *service.ClientOptions) (sender, builder *service.Client, err error) {
+	var authorize policy.Policy
 	switch {
 	case a.token != nil:
-		if builder, err = service.NewClient(a.url.String(), a.token, o); err != nil {
-			return nil, nil, err
-		}
-		alone := *o
-		alone.PerRetryPolicies = slices.Concat([]policy.Policy{bearer(a.token)}, o.PerRetryPolicies)
-		sender, err = service.NewClientWithNoCredential(a.url.String(), &alone)
-		return sender, builder, err
+		authorize = bearer(a.token)
+		builder, err = service.NewClient(a.url.String(), a.token, o)
 	case a.key != nil:
-		sender, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
+		authorize = a.signer
+		builder, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
 	default:
 		sender, err = service.NewClientWithNoCredential(a.url.String(), o)
+		return sender, sender, err
 	}
-	return sender, sender, err
+	if err != nil {
+		return nil, nil, err
+	}
+	alone := *o
+	alone.PerRetryPolicies = slices.Concat([]policy.Policy{authorize}, o.PerRetryPolicies)
+	sender, err = service.NewClientWithNoCredential(a.url.String(), &alone)
+	return sender, builder, err
 }
 
 // bearer returns the policy that adds tokens to requests. After a refusal it asks once for another token.

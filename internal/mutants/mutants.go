@@ -103,6 +103,7 @@ var mutants = []mutant{
 	{"answer: a proxy's answer means that nothing was written", "internal/blob/errors.go", "again: true, applied: true, after: foreign.after}", "again: true, after: foreign.after}", "TestAnswers"},
 	{"answer: an http.Client follows redirects", "internal/blob/client.go", "own.CheckRedirect = stay", "own.CheckRedirect = client.CheckRedirect", "TestRedirects"},
 	{"answer: an error code of any form", "internal/blob/answer.go", "if !isCode.MatchString(code) {", "if false {", "TestErrorsTell"},
+	{"signatures: names of headers are sorted with their hyphens", "internal/blob/sign.go", "return compareNames(a.name, b.name)", "return strings.Compare(a.name, b.name)", "TestSignedHeaders"},
 	{"secrets: an error of the transport shows the signature", "internal/blob/secrets.go", "clean != text {", "clean == \"?\" {", "TestErrorsTell"},
 	{"secrets: a wrapped error shows the signature", "internal/blob/secrets.go", "func (e *redactedError) Is(target error) bool {", "func (e *redactedError) Unwrap() error { return e.err }\n\nfunc (e *redactedError) Is(target error) bool {", "TestErrorsTell"},
 	{"secrets: a page is cut before it is redacted", "internal/blob/answer.go", "start := redact(req, string(page))", "start := redact(req, string(page[:min(words, len(page))]))", "TestErrorsTell"},
