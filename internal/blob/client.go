@@ -79,6 +79,7 @@ type Client struct {
 	own         *http.Client              // nil if the caller provides a transport
 	noBatches   atomic.Pointer[time.Time] // when the client last gave up batches
 	ungrouped   sync.Map                  // delimiters by which the service does not group
+	last        atomic.Pointer[inContainer]
 }
 
 // New returns a client for the account.
@@ -494,8 +495,21 @@ func pages[P any](fetch func(marker *string) (page P, next string, err error)) i
 	}
 }
 
+// inContainer is the SDK's client for a container.
+type inContainer struct {
+	name   string
+	client *container.Client
+}
+
+// container returns the SDK's client for the container of a ref. It keeps the last one, because most requests
+// in a row are about the same day.
 func (c *Client) container(ref Ref) *container.Client {
-	return c.service.NewContainerClient(ref.Container)
+	last := c.last.Load()
+	if last == nil || last.name != ref.Container {
+		last = &inContainer{ref.Container, c.service.NewContainerClient(ref.Container)}
+		c.last.Store(last)
+	}
+	return last.client
 }
 
 func properties(etag *azcore.ETag, modified, seen *time.Time, metadata map[string]*string) Properties {
