@@ -512,7 +512,8 @@ func TestEndpointOfSomethingElse(t *testing.T) {
 		}
 	}
 	for _, cs := range []string{
-		"AccountName=a@b;AccountKey=a2V5", "AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn",
+		"AccountName=a@b;AccountKey=a2V5", "AccountName=a/b;AccountKey=a2V5", "AccountName=a?b;AccountKey=a2V5", "AccountName=a#b;AccountKey=a2V5",
+		"AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn",
 		"AccountName=a;AccountKey=a2V5;BlobEndpoint=https://user:s3cr3t@name.blob.core.windows.net",
 	} {
 		if _, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil); !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -115,6 +116,9 @@ func ParseConnectionString(text string) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
+	if fields["blobendpoint"] == "" && !strings.HasPrefix(u.Host, name+".") { // such as a/b, whose host would be a
+		return Account{}, errors.New("the AccountName is not the name of an account")
+	}
 	a := Account{url: u, secondary: fields["blobsecondaryendpoint"]}
 	switch key, signature := fields["accountkey"], strings.TrimPrefix(fields["sharedaccesssignature"], "?"); {
 	case key != "" && name != "":
@@ -218,7 +222,7 @@ func (a Account) Secondary(endpoint string) (Account, error) {
 			return second, nil
 		}
 		account, domain, ok := strings.Cut(u.Host, ".")
-		if !ok {
+		if _, err := netip.ParseAddr(u.Hostname()); err == nil || !ok {
 			return Account{}, errors.New("the endpoint does not begin with the name of an account: give the secondary's endpoint")
 		}
 		u.Host = account + "-secondary." + domain

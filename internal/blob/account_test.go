@@ -26,6 +26,8 @@ func TestSecondaryEndpoints(t *testing.T) {
 		{"BlobEndpoint=https://a.example;SharedAccessSignature=sv=1&sig=x", "", "https://a-secondary.example?sv=1&sig=x"},
 		{"BlobEndpoint=https://a.example;SharedAccessSignature=?sv=1&sig=x", "https://c.example", "https://c.example?sv=1&sig=x"},
 		{"BlobEndpoint=https://localhost" + key, "", ""},
+		{"BlobEndpoint=https://10.0.0.1" + key, "", ""},
+		{"BlobEndpoint=https://[::ffff:10.0.0.1]:443" + key, "", ""},
 		{"BlobEndpoint=https://a.example" + key, "/path", ""},
 	} {
 		primary, err := ParseConnectionString(test.cs)
