@@ -1,13 +1,18 @@
 package azblob_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
@@ -58,7 +63,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("emulator", func(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
-			New:      func(t storagetest.T) storagetest.Store { return emulated(t) },
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t, byMadeUpToken) },
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip:     leaveOut(func(c storagetest.Case) bool { return testing.Short() && (c.Long || !concurrent.MatchString(c.Name)) }),
@@ -66,8 +71,12 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("hierarchical namespace", func(t *testing.T) {
 		efforttest.NotShort(t, "the race detector sees the same cases on an ordinary account")
+		var logged suiteLog
+		t.Cleanup(logged.wasWritten(t))
 		storagetest.Run(t, storagetest.Harness{
-			New:      func(t storagetest.T) storagetest.Store { return emulated(t, emulator.WithHierarchicalNamespace()) },
+			New: func(t storagetest.T) storagetest.Store {
+				return emulated(t, logged.bySignature(t), emulator.WithHierarchicalNamespace())
+			},
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip:     leaveOut(func(c storagetest.Case) bool { return c.Long || !hierarchical.MatchString(c.Name) }),
@@ -84,34 +93,90 @@ func TestConformance(t *testing.T) {
 			}
 		}
 		connectionString := azurite.Get(t).ConnectionString()
+		var logged suiteLog
+		t.Cleanup(logged.wasWritten(t))
 		storagetest.Run(t, storagetest.Harness{
-			New:      func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) },
+			New: func(t storagetest.T) storagetest.Store {
+				return onAzurite(t, connectionString, logged.without(t, accountKey(connectionString)))
+			},
 			Parallel: true, // each case has a prefix of its own
 			Skip:     leaveOut(func(c storagetest.Case) bool { return !slices.ContainsFunc(essential, begins(c)) }),
 		}, metamorphic.Cases()...)
 	})
 }
 
+// suiteLog is what vaults of the suite log of each operation and request.
+type suiteLog struct{ lines atomic.Int64 }
+
+// without returns an option that logs. The log must not quote the secrets.
+func (l *suiteLog) without(t storagetest.T, secrets ...string) azblob.Option {
+	w := lines(func(line []byte) {
+		l.lines.Add(1)
+		for _, secret := range secrets {
+			for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
+				if bytes.Contains(line, []byte(form)) {
+					t.Errorf("a secret is logged: %s", line)
+				}
+			}
+		}
+	})
+	return azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+}
+
+// bySignature opens vaults that log with a shared access signature of the account.
+func (l *suiteLog) bySignature(t storagetest.T) opener {
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+		signature := server.AccountSAS(emulator.Permissions{Allowed: "rwdlc", Expiry: time.Now().AddDate(1, 0, 0)})
+		values, err := url.ParseQuery(signature)
+		if err != nil {
+			return nil, err
+		}
+		opts = append([]azblob.Option{l.without(t, values.Get("sig"), emulator.DefaultKey)}, opts...)
+		return azblob.NewFromURL(ctx, "test", hostStyle+"/?"+signature, plantest.Register(), opts...)
+	}
+}
+
+func (l *suiteLog) wasWritten(t *testing.T) func() {
+	return func() {
+		if l.lines.Load() == 0 && !t.Skipped() {
+			t.Error("nothing was logged")
+		}
+	}
+}
+
+// lines is a writer that gets a line at a time.
+type lines func(line []byte)
+
+func (f lines) Write(line []byte) (int, error) {
+	f(line)
+	return len(line), nil
+}
+
+func accountKey(connectionString string) string {
+	_, key, _ := strings.Cut(connectionString, "AccountKey=")
+	key, _, _ = strings.Cut(key, ";")
+	return key
+}
+
 // emulated is a store on an emulator in this process, with pages so small that listings have several.
-func emulated(t storagetest.T, opts ...emulator.Option) storagetest.Store {
+func emulated(t storagetest.T, open opener, opts ...emulator.Option) storagetest.Store {
 	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog())...)
 	strict(t, server)
-	return onConnections(server, func() policy.Transporter { return server.Transport() }).Store()
+	return onConnections(server, open, func() policy.Transporter { return server.Transport() }).Store()
 }
 
 // onConnections is an emulator in this process, and what its vaults reach it by.
-func onConnections(server *emulator.Server, dial func() policy.Transporter) conformance.Endpoint {
+func onConnections(server *emulator.Server, open opener, dial func() policy.Transporter) conformance.Endpoint {
 	return conformance.Endpoint{
 		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			opts = append([]azblob.Option{azblob.WithTransport(dial())}, opts...)
-			return azblob.NewFromConnectionString(ctx, "test", server.ConnectionString(), plantest.Register(), opts...)
+			return open(ctx, server, "", append([]azblob.Option{azblob.WithTransport(dial())}, opts...)...)
 		},
 		Transport: func(storagetest.T) policy.Transporter { return dial() },
 	}
 }
 
 // onAzurite is a store on Azurite under a prefix of its own.
-func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
+func onAzurite(t storagetest.T, connectionString string, more ...azblob.Option) storagetest.Store {
 	prefix := "t" + uuid.NewString()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
@@ -121,7 +186,7 @@ func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 	})
 	return conformance.Endpoint{
 		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
+			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), slices.Concat(more, opts)...)
 		},
 		Transport: func(storagetest.T) policy.Transporter {
 			transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -35,7 +35,7 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 		dial := func() policy.Transporter {
 			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))}
 		}
-		e := onConnections(server, dial)
+		e := onConnections(server, byMadeUpToken, dial)
 		e.Faulty = func(t storagetest.T, seed uint64) policy.Transporter {
 			transport, faults := dial(), passingFaults(seed)
 			transport.(*unsteady).Transporter.(*emulator.Transport).Inject(faults)
