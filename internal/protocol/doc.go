@@ -28,7 +28,7 @@
 // that the model finds the trouble. The model does not check what a Read returns that overlaps with both a
 // Delete and another Create of its ID.
 //
-// The steps of the model have the names that the vault's errors use. TestNamesOfSteps compares them.
+// The steps of the model have the names that the vault's errors use. TestPromises compares them.
 //
 // # A closed day
 //

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,11 +161,21 @@ type node struct {
 	result   result
 }
 
+// place identifies a node: what its program remembers and does not share with another one.
+type place struct {
+	actor          actor
+	over           bool
+	result         result
+	begun, claimed bool
+	stage, answers string
+}
+
 // explorer is the model of a situation, with the search through its states.
 type explorer struct {
 	situation
 	nodes   []node
-	known   map[string]int32
+	known   map[place]int32
+	numbers map[answer]uint64
 	next    map[turn]int32
 	roots   [most]int32
 	endings map[ending][2]string // what is wrong after Recovery, and after another Create
@@ -211,7 +222,7 @@ func (s situation) run() *explorer {
 	x := &explorer{
 		situation: s,
 		nodes:     make([]node, 1), // 0 is none
-		known:     map[string]int32{}, next: map[turn]int32{}, endings: map[ending][2]string{},
+		known:     map[place]int32{}, numbers: map[answer]uint64{}, next: map[turn]int32{}, endings: map[ending][2]string{},
 	}
 	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays, lies: s.lies, harms: s.harms}
 	for i, r := range s.roles {
@@ -291,11 +302,12 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 }
 
 func (x *explorer) intern(n node, at stage) int32 {
-	key := fmt.Sprint(n.actor, n.over, n.result, n.begun, n.claimed)
-	if !n.over {
-		key = fmt.Sprint(n.actor, at.name, n.history[at.pos:])
-	} else {
+	key := place{actor: n.actor, over: n.over}
+	if n.over {
+		key.result, key.begun, key.claimed = n.result, n.begun, n.claimed
 		n.history = nil
+	} else {
+		key.stage, key.answers = at.name, x.number(n.history[at.pos:])
 	}
 	if id, ok := x.known[key]; ok {
 		return id
@@ -304,6 +316,20 @@ func (x *explorer) intern(n node, at stage) int32 {
 	x.nodes = append(x.nodes, n)
 	x.known[key] = id
 	return id
+}
+
+// number returns a text that stands for these answers: their numbers.
+func (x *explorer) number(answers []answer) string {
+	var text []byte
+	for _, a := range answers {
+		n, ok := x.numbers[a]
+		if !ok {
+			n = uint64(len(x.numbers))
+			x.numbers[a] = n
+		}
+		text = binary.AppendUvarint(text, n)
+	}
+	return string(text)
 }
 
 // answered returns the node that an answer leads to.
