@@ -71,6 +71,7 @@ type program struct {
 	names []string // of the files, within the module
 	texts map[string][]byte
 	files map[string]*ast.File
+	heads map[string]*ast.File // the files without the bodies of functions
 	info  *types.Info
 	path  string
 	deps  types.Importer
@@ -88,7 +89,7 @@ func load(root, pattern string) (*program, error) {
 		return nil, fmt.Errorf("go list %s: %w: %s", pattern, err, problems.String())
 	}
 	p := &program{
-		fset: token.NewFileSet(), texts: map[string][]byte{}, files: map[string]*ast.File{},
+		fset: token.NewFileSet(), texts: map[string][]byte{}, files: map[string]*ast.File{}, heads: map[string]*ast.File{},
 		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}},
 	}
 	exports := map[string]string{}
@@ -121,20 +122,38 @@ func load(root, pattern string) (*program, error) {
 			if p.files[rel], err = parser.ParseFile(p.fset, rel, p.texts[rel], parser.ParseComments|parser.SkipObjectResolution); err != nil {
 				return nil, err
 			}
+			p.heads[rel] = head(p.files[rel])
 			p.names = append(p.names, rel)
 		}
 	}
 	p.deps = importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	return p, p.check(p.files, p.info)
+	errs := p.check(p.files, p.info)
+	return p, errors.Join(errs...)
 }
 
-func (p *program) check(files map[string]*ast.File, info *types.Info) error {
+// head returns the file without the bodies of functions.
+func head(file *ast.File) *ast.File {
+	h := *file
+	h.Decls = slices.Clone(file.Decls)
+	for i, decl := range h.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			bare := *f
+			bare.Body = nil
+			h.Decls[i] = &bare
+		}
+	}
+	return &h
+}
+
+// check returns the errors of the type checker.
+func (p *program) check(files map[string]*ast.File, info *types.Info) (errs []error) {
 	all := make([]*ast.File, 0, len(files))
 	for _, name := range p.names {
 		all = append(all, files[name])
 	}
-	_, err := (&types.Config{Importer: p.deps}).Check(p.path, p.fset, all, info)
-	return err
+	config := types.Config{Importer: p.deps, Error: func(err error) { errs = append(errs, err) }}
+	_, _ = config.Check(p.path, p.fset, all, info)
+	return errs
 }
 
 // mutated returns the changed file's text.
@@ -149,9 +168,25 @@ func (p *program) compiles(c change) bool {
 	if err != nil {
 		return false
 	}
-	files := maps.Clone(p.files)
+	local := p.inBody(c)
+	files := p.files
+	if local {
+		files = p.heads
+	}
+	files = maps.Clone(files)
 	files[c.file] = file
-	return p.check(files, nil) == nil
+	return !slices.ContainsFunc(p.check(files, nil), func(err error) bool {
+		e, ok := errors.AsType[types.Error](err)
+		return !local || !ok || p.fset.Position(e.Pos).Filename == c.file
+	})
+}
+
+// inBody reports whether a change lies in the body of a function, and therefore can't break other files.
+func (p *program) inBody(c change) bool {
+	return slices.ContainsFunc(p.files[c.file].Decls, func(decl ast.Decl) bool {
+		f, ok := decl.(*ast.FuncDecl)
+		return ok && f.Body != nil && p.fset.Position(f.Body.Lbrace).Offset < c.from && c.to <= p.fset.Position(f.Body.Rbrace).Offset
+	})
 }
 
 // changes returns all changes of the package in the order of the code, including changes that do not compile.
