@@ -35,6 +35,7 @@ type Vault struct {
 	unknown     unknownWrites
 	containers  *containers
 	started     startedPlans
+	lately      atomic.Int64 // minutes with plans in the last hours, when a listing last asked
 
 	mu     sync.Mutex
 	calls  int // under way

@@ -297,7 +297,7 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 			yield(candidate{}, err)
 			return
 		}
-		windows := stretches(days, f)
+		windows := s.split(stretches(days, f))
 		if isOpen(f.ByStatus) {
 			s.page = pageOfMarkers(len(windows))
 			s.ahead = v.pagesAtOnce(s.page)
@@ -325,7 +325,8 @@ func pageOfMarkers(days int) int {
 }
 
 // daysOf lists the days. An aimed scan also needs the minutes of today, unless the filters exclude it, so
-// daysOf asks for these at the same time.
+// daysOf asks for these at the same time. If the last hours had plans enough when the vault last asked, it asks
+// for theirs alone: a day has up to 1,300 minutes, which take 75 kB.
 func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []day, err error) {
 	if dates := nearDates(f); dates != nil {
 		return v.near(ctx, dates)
@@ -340,11 +341,28 @@ func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []
 			days, err = v.days(ctx)
 			return err
 		}
+		lately := w.lastHours(s.now)
+		if less(w.from, lately) && v.lately.Load() >= int64(surplus*float64(s.limit)) {
+			w.from = lately
+		}
 		s.early.window = w
 		s.early.scale, s.early.err = measure(ctx, s.reader, w)
+		v.lately.Store(int64(s.early.scale.since(lately)))
 		return nil // run reports it if the day exists
 	})
 	return days, err
+}
+
+// split divides the day of the early piece if that begins within it.
+func (s *scan) split(windows []window) []window {
+	for i, w := range windows {
+		if w.container == s.early.container && less(w.from, s.early.from) {
+			rest := w
+			windows[i].from, rest.to = s.early.from, s.early.from
+			return slices.Insert(windows, i+1, rest)
+		}
+	}
+	return windows
 }
 
 // stretches returns the parts of days that the filters leave.

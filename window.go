@@ -69,6 +69,12 @@ func firstID(t time.Time) uuid.UUID {
 
 func (w window) wholeDay() bool { return w.from == firstID(w.date) }
 
+// lastHours returns the first ID of the four hours before the end of the window, or before now if that is
+// earlier.
+func (w window) lastHours(now time.Time) uuid.UUID {
+	return idOf(min(keyOf(w.to), keyOf(firstID(now))) - aDay/6)
+}
+
 // last returns the key of the last ID of the window.
 func (w window) last() uint64 {
 	if key := keyOf(w.to); w.to != idOf(key) {
@@ -111,6 +117,12 @@ func measure(ctx context.Context, from reader, w window) (*scale, error) {
 	size := w.groupSize()
 	groups = slices.DeleteFunc(groups, func(g uint64) bool { return g+size <= keyOf(w.from) || g > w.last() })
 	return &scale{groups: groups, size: size, density: perPlan}, err
+}
+
+// since returns how many groups begin at an ID or later.
+func (c *scale) since(id uuid.UUID) int {
+	n, _ := slices.BinarySearch(c.groups, keyOf(id))
+	return len(c.groups) - n
 }
 
 // position returns how many groups lie before an ID. A group that the ID divides counts in part.

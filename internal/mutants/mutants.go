@@ -194,6 +194,7 @@ var mutants = []mutant{
 	{"recovery: another plan of the ID is damage", "recovery.go", "now.ETag != read.ETag", "now.ETag == read.ETag+\"?\"", "TestRecoveryLooks"},
 	{"recovery: stops at a plan that it can't repair", "recovery.go", "\t\t\t\tif err := r.recoverPlan(ctx, b); err != nil {", "\t\t\t\tif len(r.errs) > 0 {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n\t\t\t\tif err := r.recoverPlan(ctx, b); err != nil {", "TestRecoveryOfLost"},
 	{"list: a truncated page is a short page", "internal/blob/page.go", "if err := d.rest(); err != nil {", "if err := d.rest(); err != nil && err != io.ErrUnexpectedEOF {", "TestReadPage|TestList"},
+	{"list: the hours of today before the last ones are left out", "lister.go", "return slices.Insert(windows, i+1, rest)", "return windows", "TestListAgain"},
 	{"list: an element may end with another one's tag", "internal/blob/scan.go", "!is || len(rest) > 0 && len(bytes.TrimLeft(rest, space)) > 0", "false && is && rest == nil", "TestScanner|TestReadPage"},
 	{"list: a blob may have two names", "internal/blob/page.go", "if *to != \"\" {", "if false {", "TestReadPage"},
 	{"list: an answer without a list is an empty list", "internal/blob/page.go", "if d.err == nil && !listed {", "if false && !listed {", "TestReadPage|TestGarbled"},
