@@ -458,10 +458,24 @@ func (c *call) createOnce(as role) result {
 		return !d.seen[deleteMarker].there() || c.takeMarker(removal("remove marker", deleteMarker, ifMatch, d.seen[deleteMarker]))
 	}
 	// keep is creation.keep: it stores the sub-objects again, so that a Recovery that is about to remove them
-	// fails. It returns done if it comes too late for that.
-	keep := func() result {
+	// fails. It returns done if it comes too late for that. The entry of a Restore says that the plan has started
+	// although nobody has updated it, so it is stored again, too.
+	keep := func(now version) result {
 		again := stored(part1)
 		again.nth += rounds
+		if as != creating && now == e.seen[entry].etag() && !c.without(ruleKeepEntry) {
+			v := stored(entry)
+			v.nth += rounds
+			a := c.one(request{step: "rewrite entry", verb: put, blob: entry, cond: ifMatch, match: now, value: v})
+			switch {
+			case a.code == ok:
+				e = a
+			case a.code == absent && c.gone(entry):
+				return done
+			case a.code != mismatch:
+				return unknown
+			}
+		}
 		if !c.without(ruleKeepRewrites) {
 			var rs []request
 			for i, b := range c.parts() {
@@ -495,8 +509,8 @@ func (c *call) createOnce(as role) result {
 			if !c.gone(entry) {
 				return unknown
 			}
-		case now.there() && now.by != c.self:
-			if r := keep(); r != done {
+		case now.status >= running:
+			if r := keep(now); r != done {
 				return r
 			}
 		}

@@ -234,7 +234,7 @@ func (x *explorer) afterRecovery(end ending) string {
 	unsure := was[entry].restored && was[marker].there()
 	if started := was[entry].status >= running && !unsure; end.lost.of(entry) || end.lost.of(object) && started {
 		for b := range s {
-			due := blob(b) == marker && was[entry].status == final
+			due := blob(b) == marker && max(was[entry].status, was[object].status) == final
 			if was[b].there() && !s[b].there() && !was[deleteMarker].there() && !due {
 				return fmt.Sprintf("Recovery has removed the %s of a plan with a lost blob", blob(b))
 			}

@@ -246,6 +246,7 @@ const (
 	ruleWithdrawLooks
 	ruleWithdrawConfirms
 	ruleKeepRewrites
+	ruleKeepEntry
 	ruleKeepMatch
 	ruleKeepWhole
 	ruleWriteID
@@ -358,6 +359,7 @@ var ruleNames = [rules]string{
 	ruleWithdrawLooks:         "a late Create removes a plan that somebody runs",
 	ruleWithdrawConfirms:      "a late Create removes a plan because of a single 404 for its entry",
 	ruleKeepRewrites:          "a late Create leaves a plan that Recovery has begun to remove",
+	ruleKeepEntry:             "a late Restore leaves an entry that Recovery has begun to remove",
 	ruleKeepMatch:             "a late Create overwrites sub-objects that somebody has updated",
 	ruleKeepWhole:             "a late Create leaves a plan of which Recovery has removed sub-objects",
 	ruleWriteID:               "a retry does not recognize the write of an earlier attempt",

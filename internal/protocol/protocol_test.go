@@ -90,6 +90,7 @@ var (
 		{roles: of(creating, recovering), thorough: true, deaths: 1},
 	}
 	mediumSituations = []situation{
+		{roles: of(restoring, updating, recovering), early: true, frozen: true},
 		{roles: of(creating, recovering), deaths: 1, delays: 1},
 		{roles: of(creating, creating), plan: incompletePlan},
 		{roles: of(creating, creating), deaths: 1},
@@ -285,6 +286,7 @@ var spare = map[rule]struct {
 	ruleGraceAtListing:       {recovering, "what was written since the listing is found when the absence of the object is confirmed, and by the age of the sub-objects"},
 	ruleRecoveryLooks:        {recovering, "listings of the model do not lag behind"},
 	ruleRecoveryChangedParts: {recovering, "the second listing finds the sub-object; the first sign of somebody at work is enough to stop"},
+	ruleKeepEntry:            {restoring, "Recovery removes a sub-object first, which has changed; the plans of the model have one"},
 	ruleRestoredMarkerMatch:  {restoringFinal, "nobody rewrites a marker beside an entry; only a Create that overlaps with a Delete can write another one"},
 	ruleRestoreNew:           {recovering, "it takes two thorough Recoveries and an engine between them, more than is explored"},
 	ruleRecoveryDeleteMarker: {recovering, "the rewrite makes the Delete begin again; to wait keeps Recovery from disturbing one that is at work"},
