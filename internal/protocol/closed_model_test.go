@@ -277,6 +277,7 @@ const (
 	dayDeleteShared                      // K6
 	dayHoldWaits                         // K6
 	dayHoldClosed                        // K6
+	dayExpireClosed                      // K7
 	dayExpireLease                       // K7
 	dayExpireNames                       // K7
 	dayDroppingFirst                     // K7
@@ -320,6 +321,7 @@ func (r dayRule) String() string {
 		dayDeleteShared:       "Delete takes back a delete marker that another has written, too",
 		dayHoldWaits:          "Hold does not wait for Deletes under way",
 		dayHoldClosed:         "a day can be held before it is closed",
+		dayExpireClosed:       "a day is dropped before it is closed",
 		dayExpireLease:        "Expire has no lease",
 		dayExpireNames:        "Expire does not name its lease",
 		dayDroppingFirst:      "Expire lists the markers before it writes open/dropping",

@@ -638,7 +638,7 @@ func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
 	}
 	switch c.at {
 	case dayIdle:
-		if st.there && st.phase == 2 && st.lateDrops&(1<<i) == 0 {
+		if st.there && (st.phase == 2 || d.lacks(dayExpireClosed)) && st.lateDrops&(1<<i) == 0 {
 			step("look for open/dropping", func(st *dayState, c *dayCall) { c.at = dayRead; c.see(st) })
 		}
 	case dayRead:

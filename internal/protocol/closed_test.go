@@ -130,6 +130,7 @@ func closedDays() []*closedDay {
 		{roles: roles(dayCreate, dayExpire, dayBuild), later: true, anew: true},
 		{roles: roles(dayDelete, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
 		{roles: roles(dayUpdate, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
+		{roles: roles(dayRepair, dayExpire), plan: formHeadless, later: true, anew: true},
 		{roles: roles(dayHold, dayExpire, dayExpire, dayClear), plan: formFinal, later: true},
 		{roles: roles(dayCreate, dayBuild), loses: true},
 		{roles: roles(dayDelete, dayHold, dayBuild), plan: formFinal, sleeps: true},
@@ -146,8 +147,7 @@ func closedDays() []*closedDay {
 			&closedDay{roles: roles(dayCreate, dayDelete, dayUpdate, dayBuild)},
 			&closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild, dayBuild), plan: formFinal, later: true},
 			&closedDay{roles: roles(dayDelete, dayHold, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
-			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayClear, dayBuild), later: true, anew: true},
-			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayExpire, dayClear), later: true, anew: true},
+			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayExpire), later: true},
 		)
 	}
 	return list
@@ -195,6 +195,7 @@ var dayNeeds = map[dayRule]struct {
 	dayDeleteShared:       {closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, dayDebris},
 	dayHoldWaits:          {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
 	dayHoldClosed:         {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
+	dayExpireClosed:       {closedDay{roles: roles(dayCreate, dayExpire)}, dayOpenDropped},
 	dayExpireLease:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
 	dayExpireNames:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
 	dayDroppingFirst:      {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
