@@ -226,6 +226,9 @@ func (d *closedDay) arrive(st dayState, yield func(dayMove, dayState)) {
 		if st.lateDrops&(1<<i) == 0 {
 			continue
 		}
+		if st.plan.visible() && d.active(&st, dayMarked, dayEntryThere, -1, dayCreate, dayRestore) {
+			continue // the expiry of a plan may not overlap with a Create of its ID, as a Delete may not
+		}
 		next := st
 		next.lateDrops &^= 1 << i
 		if st.there && (st.lease == firstLease+lease(i) || d.lacks(dayExpireLease) || d.lacks(dayExpireNames)) {
@@ -419,6 +422,13 @@ func (d *closedDay) mark(st dayState, i int, yield func(dayMove, dayState)) {
 	if !st.there && !creates && !d.lacks(dayMakesNothing) {
 		step("finds no container", end)
 		return
+	}
+	if creates && st.marks[s] != noMarker && st.plan != formAbsent {
+		step("finds the ID taken", end)
+		return
+	}
+	if creates && !d.mayBegin(&st, i) {
+		return // what it did before counts for nothing
 	}
 	unmarked := role == dayUpdate && d.lacks(dayUpdateMarks) || role == dayRepair && d.lacks(dayRepairMarks)
 	for date := max(st.phase, 1) - 1; date <= st.phase; date++ {
