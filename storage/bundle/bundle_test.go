@@ -1,0 +1,476 @@
+package bundle_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/bundle"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// filled returns a vault with n plans of all statuses.
+func filled(t testing.TB, n int) *memvault.Vault {
+	t.Helper()
+	v := memvault.New(nil)
+	for i := range n {
+		p := plantest.Random(uint64(i))
+		if i == 0 {
+			p = plantest.Full()
+		}
+		p.ID = workflow.NewV7At(time.Date(2026, 11, 1, 0, 0, i, 0, time.UTC))
+		driver.Complete(p)
+		if i%5 > 0 {
+			plantest.Finish(p)
+			p.State.Status = workflow.Status(i % 5)
+		}
+		if err := v.Restore(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
+
+// exportOf returns the bundle of a vault.
+func exportOf(t testing.TB, from storage.Reader, o bundle.ExportOptions) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	report, err := bundle.Export(t.Context(), from, &b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Bytes != int64(b.Len()) || report.Unreadable != 0 {
+		t.Errorf("%+v for %d bytes", report, b.Len())
+	}
+	return b.Bytes()
+}
+
+// equal checks that a vault has exactly the plans of another one, or some of them if partly is set, and returns how many.
+func equal(t *testing.T, want, got storage.Reader, partly bool) (n int) {
+	t.Helper()
+	list := func(v storage.Reader) (ids []uuid.UUID) {
+		found, err := storage.Collect(v.List(t.Context(), 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range found {
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	all, there := list(want), list(got)
+	if !partly && !slices.Equal(all, there) {
+		t.Errorf("there are %d plans, want %d", len(there), len(all))
+	}
+	for _, id := range there {
+		a, errA := want.Read(t.Context(), id)
+		b, errB := got.Read(t.Context(), id)
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		if d := plantest.Diff(a, b); d != "" {
+			t.Errorf("plan %s: %s", id, d)
+		}
+	}
+	return len(there)
+}
+
+// stream hides that a reader can seek.
+type stream struct{ io.Reader }
+
+func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
+	from, to := filled(t, 40), memvault.New(nil)
+	last := bundle.Progress{}
+	text := exportOf(t, from, bundle.ExportOptions{Source: "here", Progress: func(p bundle.Progress) {
+		if p.Plans != last.Plans+1 || p.Bytes <= last.Bytes || p.Plan == uuid.Nil {
+			t.Errorf("%+v after %+v", p, last)
+		}
+		last = p
+	}})
+	found, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+	if err != nil || found.Plans != 40 || found.Manifest.Source != "here" || found.Manifest.Created.IsZero() || last.Plans != 40 {
+		t.Errorf("Verify: %+v, %v", found, err)
+	}
+	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Verified: true, Restored: 40}, {Manifest: found.Manifest, Verified: true, Present: 40}} {
+		if report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{}); err != nil || report != want {
+			t.Errorf("Import: %+v, %v, want %+v", report, err, want)
+		}
+		equal(t, from, to, false)
+	}
+	// The same with one plan at a time, from a stream, into a vault with a registry.
+	typed := memvault.New(plantest.Register())
+	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Restored: 40}, {Manifest: found.Manifest, Present: 40}} {
+		o := bundle.ImportOptions{Concurrency: 1, InFlight: 1}
+		if report, err := bundle.Import(t.Context(), typed, stream{bytes.NewReader(text)}, o); err != nil || report != want {
+			t.Errorf("Import into a vault with a registry: %+v, %v, want %+v", report, err, want)
+		}
+	}
+}
+
+// TestBundleIsTheSame exports twice, with other limits: but for the time in the manifest, the bundles are equal.
+func TestBundleIsTheSame(t *testing.T) {
+	from := filled(t, 20)
+	plansOf := func(o bundle.ExportOptions) []byte {
+		text := exportOf(t, from, o)
+		return text[bytes.IndexByte(text[200:], 'P') : len(text)-150]
+	}
+	if a, b := plansOf(bundle.ExportOptions{}), plansOf(bundle.ExportOptions{Concurrency: 1, InFlight: 1}); len(a) != len(b) {
+		t.Errorf("%d and %d bytes", len(a), len(b))
+	}
+}
+
+func TestExportSelects(t *testing.T) {
+	from := filled(t, 20)
+	text := exportOf(t, from, bundle.ExportOptions{Filters: storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}})
+	if found, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{}); err != nil || found.Plans != 4 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestDamage changes each byte of a bundle, and cuts it at each byte. A file is refused whole; of a stream, the
+// plans before the damage are restored and valid.
+func TestDamage(t *testing.T) {
+	from := filled(t, 3)
+	whole := exportOf(t, from, bundle.ExportOptions{})
+	step := efforttest.Pick(97, 7, 1)
+	try := func(what string, text []byte, at int) {
+		t.Helper()
+		to := memvault.New(nil)
+		report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+		refused(t, what, err, at)
+		if n := equal(t, from, to, true); n != 0 || report.Restored != 0 {
+			t.Errorf("%s: %d plans of a damaged file were restored", what, n)
+		}
+		report, err = bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{Concurrency: 1})
+		refused(t, what, err, at)
+		if n := equal(t, from, to, true); n != int(report.Restored) {
+			t.Errorf("%s: %d plans are there, and %d were restored", what, n, report.Restored)
+		}
+	}
+	for i := 0; i < len(whole); i += step {
+		damaged := slices.Clone(whole)
+		damaged[i] ^= 1 << (i % 8)
+		try(fmt.Sprintf("byte %d of %d changed", i, len(whole)), damaged, i)
+		try(fmt.Sprintf("cut at %d of %d", i, len(whole)), whole[:i], i)
+	}
+	try("more at the end", append(slices.Clone(whole), 0), len(whole))
+}
+
+// refused checks that an error is about damage at or before a byte.
+func refused(t *testing.T, what string, err error, at int) {
+	t.Helper()
+	damage, ok := errors.AsType[*bundle.DamageError](err)
+	if !errors.Is(err, storage.ErrCorrupt) || !ok || damage.Byte > int64(at)+1 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestRecordsThatAreWhole puts whole records where they don't belong.
+func TestRecordsThatAreWhole(t *testing.T) {
+	from := filled(t, 3)
+	text := exportOf(t, from, bundle.ExportOptions{})
+	at := recordsOf(t, from, text)
+	part := func(i int) []byte { return text[at[i]:at[i+1]] }
+	n := len(at) - 2 // the end
+	for name, parts := range map[string][][]byte{
+		"a plan is missing":       {text[:at[1]], part(2), part(3), part(n)},
+		"a plan comes twice":      {text[:at[2]], part(1), part(2), part(3), part(n)},
+		"two plans are exchanged": {text[:at[1]], part(2), part(1), part(3), part(n)},
+		"one plan for another":    {text[:at[1]], part(1), part(1), part(3), part(n)},
+		"no manifest":             {text[:at[0]], part(1), part(2), part(3), part(n)},
+		"two manifests":           {text[:at[1]], part(0), part(1), part(2), part(3), part(n)},
+	} {
+		_, err := bundle.Verify(t.Context(), bytes.NewReader(slices.Concat(parts...)), bundle.ImportOptions{})
+		if damage, ok := errors.AsType[*bundle.DamageError](err); !ok || !errors.Is(err, storage.ErrCorrupt) || damage.Byte == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// recordsOf returns where the records of a bundle begin, and its length.
+func recordsOf(t *testing.T, from storage.Reader, text []byte) []int {
+	t.Helper()
+	at := []int{len("planvault bundle\n")}
+	_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{Concurrency: 1, Progress: func(p bundle.Progress) { at = append(at, int(p.Bytes)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := storage.Collect(from.List(t.Context(), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := bytes.Index(text, append([]byte{'P'}, found[0].ID[:]...))
+	return append(slices.Insert(at, 1, first), len(text))
+}
+
+func TestNewerBundle(t *testing.T) {
+	text, err := bundle.WithFormat(99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+	if !errors.Is(err, storage.ErrSchema) || errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("%v, want ErrSchema", err)
+	}
+}
+
+// TestPlanThatDiffers imports beside a plan of the same ID with other content: it stays, the others are restored.
+func TestPlanThatDiffers(t *testing.T) {
+	from, to := filled(t, 5), memvault.New(nil)
+	text := exportOf(t, from, bundle.ExportOptions{})
+	found, err := storage.Collect(from.List(t.Context(), 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := plantest.Small()
+	other.ID = found[2].ID
+	if err := to.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+	if !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), other.ID.String()) || report.Failed != 1 || report.Restored != 4 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if got, err := to.Read(t.Context(), other.ID); err != nil || plantest.Diff(other, got) != "" {
+		t.Errorf("the plan that was there has changed: %v", err)
+	}
+}
+
+// failing is a target whose nth Restore, and all later ones, fail.
+type failing struct {
+	bundle.Target
+	mu  sync.Mutex
+	n   int
+	err error
+}
+
+func (f *failing) Restore(ctx context.Context, plan *workflow.Plan) error {
+	f.mu.Lock()
+	f.n--
+	failed := f.n <= 0
+	f.mu.Unlock()
+	if failed {
+		return &storage.Error{Op: "Restore", Plan: plan.ID, Err: f.err}
+	}
+	return f.Target.Restore(ctx, plan)
+}
+
+func TestInterruptedImport(t *testing.T) {
+	from, to := filled(t, 30), memvault.New(nil)
+	text := exportOf(t, from, bundle.ExportOptions{})
+	for n := 1; n <= 30; n += 7 {
+		report, err := bundle.Import(t.Context(), &failing{Target: to, n: n, err: storage.ErrUnavailable}, bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
+		if !errors.Is(err, storage.ErrUnavailable) || report.Restored+report.Present > int64(n+30) {
+			t.Errorf("Import that fails from plan %d on: %+v, %v", n, report, err)
+		}
+		equal(t, from, to, true)
+	}
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+	if err != nil || report.Restored+report.Present != 30 || report.Present == 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	equal(t, from, to, false)
+	// Errors of single plans don't stop an import.
+	report, err = bundle.Import(t.Context(), &failing{Target: memvault.New(nil), n: 11, err: storage.ErrConflict}, bytes.NewReader(text), bundle.ImportOptions{})
+	if !errors.Is(err, storage.ErrConflict) || report.Restored != 10 || report.Failed != 20 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func TestImportWhoseContextEnds(t *testing.T) {
+	text := exportOf(t, filled(t, 5), bundle.ExportOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	report, err := bundle.Import(ctx, memvault.New(nil), bytes.NewReader(text), bundle.ImportOptions{})
+	if !errors.Is(err, context.Canceled) || report.Restored != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	var out bytes.Buffer
+	if _, err := bundle.Export(ctx, filled(t, 5), &out, bundle.ExportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Export: %v", err)
+	}
+	if _, err := bundle.Verify(t.Context(), &out, bundle.ImportOptions{}); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("an export that was stopped: %v", err)
+	}
+}
+
+// unreadable is a vault that can't read one plan.
+type unreadable struct {
+	storage.Reader
+	id  uuid.UUID
+	err error
+}
+
+func (u unreadable) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	if id == u.id {
+		return nil, &storage.Error{Op: "Read", Plan: id, Err: u.err}
+	}
+	return u.Reader.Read(ctx, id)
+}
+
+func TestExportOfPlansThatCantBeRead(t *testing.T) {
+	from := filled(t, 5)
+	found, err := storage.Collect(from.List(t.Context(), 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := found[3].ID
+	for _, tt := range []struct {
+		err   error
+		whole bool // whether the bundle is
+		plans int64
+		fails bool
+	}{
+		{storage.ErrCorrupt, true, 4, true},
+		{storage.ErrSchema, true, 4, true},
+		{storage.ErrNotFound, true, 4, false}, // deleted meanwhile
+		{storage.ErrUnavailable, false, 3, true},
+	} {
+		var out bytes.Buffer
+		report, err := bundle.Export(t.Context(), unreadable{from, id, tt.err}, &out, bundle.ExportOptions{Concurrency: 1})
+		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.Contains(err.Error(), id.String())) || report.Plans != tt.plans {
+			t.Errorf("%v: %+v, %v", tt.err, report, err)
+		}
+		verified, err := bundle.Verify(t.Context(), &out, bundle.ImportOptions{})
+		if (err == nil) != tt.whole || tt.whole && (verified.Plans != tt.plans || verified.Unreadable != report.Unreadable) {
+			t.Errorf("%v: Verify: %+v, %v", tt.err, verified, err)
+		}
+	}
+}
+
+// full is a writer without room after n bytes.
+type full struct{ n int }
+
+var errFull = errors.New("no space left")
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.n -= len(p); f.n < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+func TestExportWithoutRoom(t *testing.T) {
+	from := filled(t, 5)
+	for n := range 40 {
+		if _, err := bundle.Export(t.Context(), from, &full{n * 50}, bundle.ExportOptions{}); !errors.Is(err, errFull) {
+			t.Errorf("room for %d bytes: %v", n*50, err)
+		}
+	}
+	for _, o := range []bundle.ExportOptions{{Concurrency: -1}, {InFlight: -1}} {
+		if _, err := bundle.Export(t.Context(), from, io.Discard, o); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// endless is a vault of n plans that are made when they are read, and forgotten when they are restored.
+type endless struct {
+	storage.Reader
+	n    int
+	mu   sync.Mutex
+	sums map[byte]int // a count for each last byte of an ID
+}
+
+func (e *endless) id(i int) uuid.UUID {
+	id := workflow.NewV7At(time.UnixMilli(1_700_000_000_000 + int64(i)))
+	copy(id[9:], []byte{0, 0, 0, byte(i >> 16), byte(i >> 8), byte(i), 1})
+	return id
+}
+
+func (e *endless) List(context.Context, int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		for i := e.n - 1; i >= 0; i-- {
+			if !yield(storage.Stream[storage.ListResult]{Result: storage.ListResult{ID: e.id(i)}}) {
+				return
+			}
+		}
+	}, nil
+}
+
+func (e *endless) Read(_ context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	p := plantest.Sized(1, 2, 8)
+	p.ID = id
+	driver.Complete(p)
+	plantest.Finish(p)
+	return p, nil
+}
+
+func (e *endless) Restore(_ context.Context, plan *workflow.Plan) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sums[plan.ID[14]]++
+	return nil
+}
+
+// TestMemory exports many plans through a pipe into an import, and measures the heap.
+func TestMemory(t *testing.T) {
+	efforttest.NotShort(t, "the race detector takes memory of its own")
+	n := efforttest.Pick(0, 2_000, 100_000)
+	const most = 64 << 20
+	vault := &endless{n: n, sums: map[byte]int{}}
+	in, out := io.Pipe()
+	go func() {
+		_, err := bundle.Export(t.Context(), vault, out, bundle.ExportOptions{})
+		out.CloseWithError(err)
+	}()
+	runtime.GC()
+	var peak uint64
+	report, err := bundle.Import(t.Context(), vault, in, bundle.ImportOptions{Progress: func(p bundle.Progress) {
+		if p.Plans%100 == 0 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak = max(peak, m.HeapAlloc)
+		}
+	}})
+	if err != nil || report.Restored != int64(n) {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	total := 0
+	for _, count := range vault.sums {
+		total += count
+	}
+	if total != n {
+		t.Errorf("%d plans were restored, want %d", total, n)
+	}
+	t.Logf("%d plans, %.1f MB of heap at most", n, float64(peak)/1e6)
+	if peak > most {
+		t.Errorf("the heap had %d bytes, at most %d are allowed", peak, most)
+	}
+}
+
+// FuzzVerify reads any bytes as a bundle, and whole records with any content.
+func FuzzVerify(f *testing.F) {
+	f.Add(exportOf(f, filled(f, 2), bundle.ExportOptions{}))
+	f.Add([]byte("planvault bundle\n"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, text := range [][]byte{text, bundle.WithContent(text)} {
+			to := memvault.New(nil)
+			_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+			report, importErr := bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{})
+			if (err == nil) != (importErr == nil) && report.Failed == 0 {
+				t.Errorf("Verify: %v, Import: %v", err, importErr)
+			}
+			if damage, ok := errors.AsType[*bundle.DamageError](err); err != nil && (!ok || damage.Byte > int64(len(text))) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package bundle
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// ExportOptions are the options of [Export].
+type ExportOptions struct {
+	// Filters select the plans. Default: all plans.
+	Filters storage.Filters
+	// Source says where the plans come from, such as an account and a prefix. It is for people.
+	Source string
+	// Concurrency is how many plans are read at a time. Default: 16.
+	Concurrency int
+	// InFlight is how many bytes of plans that were read may wait for earlier ones before no more are read.
+	// Default: 16 MiB.
+	InFlight int64
+	// Progress, if set, is called after each plan, by one goroutine at a time.
+	Progress func(Progress)
+}
+
+// ExportReport is what [Export] did.
+type ExportReport struct {
+	// Plans is the number of plans in the bundle, and Bytes the length of the bundle.
+	Plans, Bytes int64
+	// Unreadable is the number of plans that could not be read, because they are damaged, or because newer
+	// code or an unknown plugin wrote them. They are not in the bundle.
+	Unreadable int64
+}
+
+// Export writes the plans of a vault to w as a bundle, newest first. Plans that are deleted meanwhile are left
+// out.
+//
+// A plan that can't be read does not stop the export. The bundle is then whole but for these plans, and the
+// error names each, up to 100. Every other error stops it: what was written is no bundle, and [Import] refuses
+// it as truncated. An error of w is returned as it is.
+func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptions) (report ExportReport, err error) {
+	l, err := limitsOf(o.Concurrency, o.InFlight)
+	if err != nil {
+		return report, err
+	}
+	encoder, err := newEncoder(l.concurrency)
+	if err != nil {
+		return report, fmt.Errorf("bundle: %w", err)
+	}
+	defer encoder.Close()
+	out := &writer{w: w, chain: sha256.New(), encoder: encoder}
+	var unreadable faults
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	out.begin(Manifest{Format: format, Schema: schema, Created: time.Now().UTC(), Source: o.Source})
+	err = ordered(l, listed(ctx, from, o.Filters), func(found storage.Stream[storage.ListResult]) exported {
+		if found.Err != nil {
+			return exported{err: found.Err}
+		}
+		e := read(ctx, from, encoder, found.Result.ID)
+		l.held.Add(e.length())
+		return e
+	}, func(e exported) error {
+		l.held.Add(-e.length())
+		switch {
+		case e.err != nil && ofPlan(e.err):
+			report.Unreadable++
+			unreadable.add(e.err)
+		case e.err != nil:
+			cancel()
+			return e.err
+		case e.record != nil:
+			out.put(e.record)
+			if out.err != nil {
+				cancel()
+				return out.err
+			}
+			report.Plans++
+			if o.Progress != nil {
+				o.Progress(Progress{report.Plans, out.n, e.record.plan()})
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		out.finish(end{Plans: report.Plans, Unreadable: report.Unreadable})
+		err = out.err
+	}
+	report.Bytes = out.n
+	return report, unreadable.join(err)
+}
+
+// listed yields what a listing yields of the selected plans.
+func listed(ctx context.Context, from storage.Reader, f storage.Filters) iter.Seq2[storage.Stream[storage.ListResult], error] {
+	return func(yield func(storage.Stream[storage.ListResult], error) bool) {
+		list, err := from.List(ctx, 0)
+		if !reflect.ValueOf(f).IsZero() {
+			list, err = from.Search(ctx, f)
+		}
+		if err != nil {
+			yield(storage.Stream[storage.ListResult]{}, err)
+			return
+		}
+		for found := range list {
+			if !yield(found, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ofPlan reports whether an error is about one plan, and says nothing about others.
+func ofPlan(err error) bool {
+	return errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema)
+}
+
+// exported is a plan that was read: its record, nil if the plan was deleted, or why it could not be read.
+type exported struct {
+	record *record
+	err    error
+}
+
+func (e exported) length() int64 {
+	if e.record == nil {
+		return 0
+	}
+	return e.record.length()
+}
+
+// read reads a plan and encodes it.
+func read(ctx context.Context, from storage.Reader, encoder *zstd.Encoder, id uuid.UUID) exported {
+	plan, err := from.Read(ctx, id)
+	if errors.Is(err, storage.ErrNotFound) {
+		return exported{}
+	}
+	if err != nil {
+		return exported{err: err}
+	}
+	for o := range workflow.Walk(plan) {
+		o.Header().State.ETag = ""
+	}
+	text, err := workflow.Marshal(plan)
+	if err == nil && len(text) > maxSize {
+		err = fmt.Errorf("it takes %d bytes, at most %d are allowed", len(text), maxSize)
+	}
+	if err != nil {
+		return exported{err: fmt.Errorf("bundle: plan %s: %w: %w", id, storage.ErrCorrupt, err)}
+	}
+	return exported{record: newRecord(kindPlan, id, len(text), encoder.EncodeAll(text, nil))}
+}
+
+// writer writes records. It keeps the first error.
+type writer struct {
+	w       io.Writer
+	encoder *zstd.Encoder
+	chain   hash.Hash
+	n       int64
+	err     error
+}
+
+func (w *writer) write(p []byte) {
+	if w.err == nil {
+		var n int
+		n, w.err = w.w.Write(p)
+		w.n += int64(n)
+	}
+}
+
+func (w *writer) put(r *record) {
+	w.write(r.header[:])
+	w.write(r.content)
+	w.chain.Write(r.header[sumAt:])
+}
+
+func (w *writer) putJSON(kind byte, v any) {
+	text, err := json.Marshal(v)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	w.put(newRecord(kind, uuid.Nil, len(text), w.encoder.EncodeAll(text, nil)))
+}
+
+func (w *writer) begin(m Manifest) {
+	w.write([]byte(magic))
+	w.putJSON(kindManifest, m)
+}
+
+func (w *writer) finish(e end) {
+	e.SHA256 = w.chain.Sum(nil)
+	w.putJSON(kindEnd, e)
+}

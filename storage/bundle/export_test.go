@@ -1,0 +1,43 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	"github.com/google/uuid"
+)
+
+// WithFormat returns a bundle of another format.
+func WithFormat(format int) ([]byte, error) {
+	return written(func(w *writer) {
+		w.begin(Manifest{Format: format, Schema: schema})
+		w.finish(end{})
+	})
+}
+
+// WithContent returns a bundle with a whole record of a plan that has any content.
+func WithContent(text []byte) []byte {
+	b, err := written(func(w *writer) {
+		w.begin(Manifest{Format: format, Schema: schema})
+		var id uuid.UUID
+		copy(id[:], text)
+		w.put(newRecord(kindPlan, id, len(text), w.encoder.EncodeAll(text, nil)))
+		w.finish(end{Plans: 1})
+	})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func written(write func(w *writer)) ([]byte, error) {
+	encoder, err := newEncoder(1)
+	if err != nil {
+		return nil, err
+	}
+	defer encoder.Close()
+	var out bytes.Buffer
+	w := &writer{w: &out, chain: sha256.New(), encoder: encoder}
+	write(w)
+	return out.Bytes(), w.err
+}

@@ -1,0 +1,354 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Target is where plans are restored. The vaults of this module implement it.
+type Target interface {
+	storage.Restorer
+	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
+}
+
+// ImportOptions are the options of [Import] and [Verify].
+type ImportOptions struct {
+	// Concurrency is how many plans are restored at a time. Default: 16.
+	Concurrency int
+	// InFlight is how many bytes of plans may be in memory before no more are read. Default: 16 MiB.
+	InFlight int64
+	// Progress, if set, is called after each plan, by one goroutine at a time. Import does not call it while it
+	// verifies the bundle.
+	Progress func(Progress)
+}
+
+// ImportReport is what [Import] did.
+type ImportReport struct {
+	Manifest Manifest
+	// Verified says that the whole bundle was verified before the first plan was restored.
+	Verified bool
+	// Restored is the number of plans that were restored. Present were there already, with the same content.
+	// Failed could not be restored.
+	Restored, Present, Failed int64
+}
+
+// VerifyReport is what [Verify] found.
+type VerifyReport struct {
+	Manifest Manifest
+	// Plans is the number of plans in the bundle, and Bytes its length.
+	Plans, Bytes int64
+	// Unreadable is the number of plans that the export could not read, and that are therefore not in the
+	// bundle.
+	Unreadable int64
+}
+
+// Verify reads a bundle to its end and checks everything in it. An error is a [*DamageError], or that of r or of
+// ctx.
+func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, error) {
+	var report VerifyReport
+	err := each(ctx, r, o, &report, func(context.Context, *workflow.Plan) error { return nil }, func(p passed) error { return p.err })
+	return report, err
+}
+
+// Import restores the plans of a bundle, with [storage.Restorer]. A plan that is there already is compared: if it is
+// the same, nothing is done, and otherwise the error names it with [storage.ErrExists] and it stays as it is.
+// An import that was interrupted is therefore run again, and restores the rest.
+//
+// If r is an [io.Seeker] that can seek, such as a file, the whole bundle is verified before the first plan is
+// restored, so that a damaged or truncated one restores nothing. Otherwise each plan is verified before it is
+// restored, and Import stops at the damage, with a [*DamageError]. Plans that were restored before it are
+// valid.
+//
+// A plan that can't be restored does not stop the import; the error names each, up to 100. It is ErrConflict
+// for a plan that an interrupted import has left half restored: the error says when to call again. Import
+// stops if the store can't be used, or ctx ends.
+//
+// Open plans are open again: see [storage.Restorer].
+func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (report ImportReport, err error) {
+	if file, ok := r.(io.Seeker); ok {
+		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
+			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency, InFlight: o.InFlight})
+			report.Manifest = found.Manifest
+			if err == nil {
+				_, err = file.Seek(start, io.SeekStart)
+			}
+			if err != nil {
+				return report, err
+			}
+			report.Verified = true
+		}
+	}
+	var failed faults
+	var found VerifyReport
+	err = each(ctx, r, o, &found, func(ctx context.Context, plan *workflow.Plan) error { return restore(ctx, to, plan) }, func(p passed) error {
+		switch {
+		case p.err == nil:
+			report.Restored++
+		case errors.Is(p.err, errPresent):
+			report.Present++
+		case p.damaged || !single(p.err):
+			return p.err
+		default:
+			report.Failed++
+			failed.add(p.err)
+		}
+		return nil
+	})
+	report.Manifest = found.Manifest
+	return report, failed.join(err)
+}
+
+// errPresent means that a plan is there already, with the same content.
+var errPresent = errors.New("present")
+
+// single reports whether an error of a Restore says nothing about other plans.
+func single(err error) bool {
+	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// restore restores a plan. If the outcome is unknown, a second call settles it.
+func restore(ctx context.Context, to Target, plan *workflow.Plan) error {
+	err := to.Restore(ctx, plan)
+	if errors.Is(err, storage.ErrUnknown) && ctx.Err() == nil {
+		err = to.Restore(ctx, plan)
+	}
+	if !errors.Is(err, storage.ErrExists) {
+		return err
+	}
+	there, readErr := to.Read(ctx, plan.ID)
+	if readErr != nil {
+		return readErr
+	}
+	same, sameErr := driver.SamePlan(there, plan)
+	switch {
+	case sameErr != nil:
+		return fmt.Errorf("bundle: compare plan %s: %w: %w", plan.ID, storage.ErrExists, sameErr)
+	case !same:
+		return fmt.Errorf("bundle: the stored plan differs from that of the bundle, and stays as it is: %w", err)
+	}
+	return errPresent
+}
+
+// passed is a plan of a bundle that was handled.
+type passed struct {
+	at, next int64 // where its record begins and ends
+	plan     uuid.UUID
+	err      error
+	damaged  bool // err is about the bundle
+}
+
+// each reads a bundle, and calls do with each plan, several at a time, and done with the results in the order of the
+// bundle.
+func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyReport, do func(ctx context.Context, plan *workflow.Plan) error, done func(passed) error) error {
+	l, err := limitsOf(o.Concurrency, o.InFlight)
+	if err != nil {
+		return err
+	}
+	decoder, err := newDecoder(l.concurrency)
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	defer decoder.Close()
+	in := &reader{r: r, chain: sha256.New(), decoder: decoder}
+	if report.Manifest, err = in.begin(); err != nil {
+		return err
+	}
+	plans := func(yield func(*record, error) bool) {
+		for r, err := range in.plans(report) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				l.held.Add(r.size() + r.stored())
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+	return ordered(l, plans, func(r *record) passed {
+		defer l.held.Add(-r.size() - r.stored())
+		p := passed{at: r.at, next: r.at + r.length(), plan: r.plan()}
+		plan, err := decode(r, decoder)
+		if p.damaged = err != nil; err == nil {
+			err = do(ctx, plan)
+		}
+		p.err = err
+		return p
+	}, func(p passed) error {
+		err := done(p)
+		if err == nil {
+			report.Plans++
+			report.Bytes = p.next
+			if o.Progress != nil {
+				o.Progress(Progress{report.Plans, p.next, p.plan})
+			}
+		}
+		return err
+	})
+}
+
+// decode reads the plan of a record.
+func decode(r *record, decoder *zstd.Decoder) (*workflow.Plan, error) {
+	text, err := r.open(decoder)
+	if err != nil {
+		return nil, err
+	}
+	plan := new(workflow.Plan)
+	if err := workflow.Unmarshal(text, plan); err != nil {
+		return nil, r.damaged("%w", err)
+	}
+	if plan.ID != r.plan() {
+		return nil, r.damaged("its content is plan %s", plan.ID)
+	}
+	if err := workflow.Validate(plan, driver.HasIDs); err != nil {
+		return nil, r.damaged("%w", err)
+	}
+	return plan, nil
+}
+
+// reader reads records.
+type reader struct {
+	r       io.Reader
+	decoder *zstd.Decoder
+	chain   hash.Hash
+	n       int64
+}
+
+// fail returns an error about the present position.
+func (r *reader) fail(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: the bundle is truncated", storage.ErrCorrupt)
+		return &DamageError{Byte: r.n, Err: err}
+	}
+	return fmt.Errorf("bundle: byte %d: %w", r.n, err)
+}
+
+// begin reads what is before the plans.
+func (r *reader) begin() (m Manifest, err error) {
+	line := make([]byte, len(magic))
+	n, err := io.ReadFull(r.r, line)
+	r.n += int64(n)
+	if err != nil {
+		return m, r.fail(err)
+	}
+	if string(line) != magic {
+		return m, &DamageError{Err: fmt.Errorf("%w: this is not a bundle", storage.ErrCorrupt)}
+	}
+	first, err := r.next()
+	if err != nil {
+		return m, err
+	}
+	if first.kind() != kindManifest {
+		return m, first.damaged("there is no manifest")
+	}
+	if err := first.readJSON(r.decoder, &m); err != nil {
+		return m, err
+	}
+	r.chain.Write(first.header[sumAt:])
+	if m.Format > format || m.Schema > schema {
+		return m, &DamageError{first.at, uuid.Nil, fmt.Errorf("%w: it has format %d and schema %d, but this program knows only %d and %d: update the program", storage.ErrSchema, m.Format, m.Schema, format, schema)}
+	}
+	return m, nil
+}
+
+// next reads a record. It doesn't compare the record's sum.
+func (r *reader) next() (*record, error) {
+	rec := &record{at: r.n}
+	n, err := io.ReadFull(r.r, rec.header[:])
+	r.n += int64(n)
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	if rec.check() != binary.BigEndian.Uint32(rec.header[checkAt:]) {
+		rec.header = [headerSize]byte{} // nothing in it can be believed
+		return nil, rec.damaged("the checksum of the record's header is not the one that was written")
+	}
+	if rec.size() > maxSize || rec.stored() > maxSize {
+		return nil, rec.damaged("it says that it has %d bytes, and %d compressed: at most %d are allowed", rec.size(), rec.stored(), maxSize)
+	}
+	// Memory is taken as the content comes, because a damaged header may name any length.
+	var content bytes.Buffer
+	content.Grow(int(min(rec.stored(), 64<<10)))
+	copied, err := io.CopyN(&content, r.r, rec.stored())
+	r.n += copied
+	if err != nil {
+		if damage := (*DamageError)(nil); errors.As(r.fail(err), &damage) {
+			damage.Plan = rec.plan()
+			damage.Err = fmt.Errorf("%w, in the record that begins at byte %d", damage.Err, rec.at)
+			return nil, damage
+		}
+		return nil, r.fail(err)
+	}
+	rec.content = content.Bytes()
+	return rec, nil
+}
+
+// plans yields the records of plans, up to the end of the bundle. An error is the last element.
+func (r *reader) plans(report *VerifyReport) iter.Seq2[*record, error] {
+	return func(yield func(*record, error) bool) {
+		plans := int64(0)
+		for {
+			rec, err := r.next()
+			switch {
+			case err != nil:
+			case rec.kind() == kindPlan:
+				plans++
+				r.chain.Write(rec.header[sumAt:])
+				if !yield(rec, nil) {
+					return
+				}
+				continue
+			case rec.kind() == kindEnd:
+				err = r.finish(rec, plans, report)
+			default:
+				err = rec.damaged("there is no record of kind %q", rec.kind())
+			}
+			if err != nil {
+				yield(nil, err)
+			}
+			return
+		}
+	}
+}
+
+// finish compares the end with what came before it.
+func (r *reader) finish(rec *record, plans int64, report *VerifyReport) error {
+	var e end
+	if err := rec.readJSON(r.decoder, &e); err != nil {
+		return err
+	}
+	if e.Plans != plans {
+		return rec.damaged("the bundle had %d plans, and has %d", e.Plans, plans)
+	}
+	if !bytes.Equal(e.SHA256, r.chain.Sum(nil)) {
+		return rec.damaged("records are missing, were replaced, or have another order")
+	}
+	report.Unreadable = e.Unreadable
+	switch n, err := io.ReadFull(r.r, make([]byte, 1)); {
+	case n > 0:
+		return &DamageError{Byte: r.n, Err: fmt.Errorf("%w: there is more after the end of the bundle", storage.ErrCorrupt)}
+	case !errors.Is(err, io.EOF):
+		return r.fail(err)
+	}
+	return nil
+}
