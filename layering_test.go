@@ -98,6 +98,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"emulator":           {},
 		"emulator/schedule":  {"emulator"},
 		".":                  {"internal/blob", "internal/catalogue", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
+		"storage/bundle":     {"storage", "storage/driver", "workflow"},
+		"storage/mirror":     {"storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
 		"fleet":                   {"internal/sleep", "storage", "storage/driver", "workflow"},
 		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},

@@ -1,0 +1,417 @@
+// Package mirror copies the plans of a vault to another one, for a copy in another account or region. [Run] brings
+// the copy up to date once; call it again and again.
+//
+// At each moment the copy is a valid vault that any tool can read: each plan in it is whole, and only moves forward,
+// as in the source. Run may be stopped at any point and run again. It may run beside engines that work on the
+// source. No engine may run on the copy, and no vault may write to it: what a Running plan does would
+// be done twice. Before an engine runs on the copy, make sure that none runs on the source, and run no mirror
+// any more.
+//
+// Use vaults with a nil registry, as for package bundle.
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Copy is the vault that plans are copied to.
+type Copy interface {
+	storage.Reader
+	storage.Restorer
+	storage.Updater
+	storage.Deleter
+	storage.Recoverer
+}
+
+// Options are the options of [Run].
+type Options struct {
+	// After and Before select the plans that were created between two times, both exclusive. The creation time
+	// is the one in the plan's ID. The zero time is no bound. Default: all plans.
+	After, Before time.Time
+	// Delete removes plans from the copy that the source does not have. Run asks the source for each of them
+	// by its ID, and removes nothing after the source's listing has failed anywhere. Default: they stay.
+	Delete bool
+	// Deep reads each plan at both sides and compares all of it. Default: a plan that is NotStarted or final and
+	// has the same listing at both sides is taken to be the same.
+	Deep bool
+	// DryRun writes nothing. The report says what would be done, so it measures how far the copy is behind.
+	DryRun bool
+	// Concurrency is how many plans are compared or copied at a time. Default: 16.
+	Concurrency int
+	// Progress, if set, is called after each plan, by one goroutine at a time, with the report so far.
+	Progress func(Report)
+}
+
+// Report is what [Run] found and did. In a dry run it is what Run would do.
+type Report struct {
+	// Plans is the number of plans in the source.
+	Plans int64
+	// Unchanged, Copied and Updated are the numbers of plans that were the same in the copy, that it did not
+	// have, and that it had in an older state.
+	Unchanged, Copied, Updated int64
+	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
+	// copy has and that stay.
+	Deleted, Extra int64
+	// Failed is the number of plans that could not be brought up to date. The error names them.
+	Failed int64
+	// Behind is how long the copy had been behind when Run began: the age of the oldest change that Run found
+	// in the source and not in the copy, by the times in the plans; 0 if there was none. It is no more than an
+	// estimate: the update of a sub-object has the time of its plan.
+	Behind time.Duration
+}
+
+// Run brings a copy up to date with a vault: it restores the plans that the copy lacks, and updates those that
+// have changed. It lists both vaults side by side, and takes constant memory. A plan that is NotStarted or
+// final and has the same listing at both sides takes no request of its own; a Running one is read at both.
+//
+// Run begins with a Recovery of the copy, which finishes or removes what a Run that died has left.
+//
+// A plan that was NotStarted or Running in the copy is brought forward as an engine would: to Running, then the
+// sub-objects that differ, then the plan. A final plan that differs is stored again as a whole. A plan of the copy that
+// can't be brought forward is ErrExists: its status is further than the source's, or its sub-objects are others.
+// Somebody else has written it, and it stays as it is until it is deleted.
+//
+// A plan that fails does not stop the others; the error names each, up to 100. After a Run that died, a plan may
+// be ErrConflict until the copy's grace period is over. Run stops if a vault can't be used, or ctx ends.
+func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, error) {
+	if o.Concurrency < 0 {
+		return Report{}, fmt.Errorf("mirror: %w: Concurrency is %d: it may not be negative", storage.ErrInvalid, o.Concurrency)
+	}
+	r := &run{from: from, to: to, opts: o, began: time.Now()}
+	if !o.DryRun {
+		if err := to.Recovery(ctx); err != nil {
+			r.failed(err)
+		}
+	}
+	err := r.all(ctx)
+	if !r.oldest.IsZero() {
+		r.report.Behind = max(0, r.began.Sub(r.oldest))
+	}
+	if r.more > 0 {
+		r.errs = append(r.errs, fmt.Errorf("and %d more", r.more))
+	}
+	return r.report, errors.Join(append([]error{err}, r.errs...)...)
+}
+
+// run is a Run that is running.
+type run struct {
+	from  storage.Reader
+	to    Copy
+	opts  Options
+	began time.Time
+
+	mu     sync.Mutex
+	report Report
+	oldest time.Time // change that the copy lacked
+	errs   []error   // of single plans
+	more   int
+}
+
+// defaultConcurrency is that of Options, and maxFaults how many errors of single plans are kept.
+const (
+	defaultConcurrency = 16
+	maxFaults          = 100
+)
+
+// all compares the listings, newest first, and brings up to date what differs.
+func (r *run) all(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(r.opts.Concurrency, defaultConcurrency))
+	source, err := r.list(ctx, r.from)
+	if err != nil {
+		return err
+	}
+	copied, err := r.list(ctx, r.to)
+	if err != nil {
+		return err
+	}
+	err = r.merge(ctx, source, copied, func(s, c *storage.ListResult) { g.Go(func() error { return r.plan(ctx, s, c) }) })
+	return cmp.Or(g.Wait(), err)
+}
+
+func (r *run) list(ctx context.Context, v storage.Reader) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	if r.opts.After.IsZero() && r.opts.Before.IsZero() {
+		return v.List(ctx, 0)
+	}
+	return v.Search(ctx, storage.Filters{After: r.opts.After, Before: r.opts.Before})
+}
+
+// merge calls do for each plan in one of the listings, or in both.
+func (r *run) merge(ctx context.Context, source, copied iter.Seq[storage.Stream[storage.ListResult]], do func(s, c *storage.ListResult)) error {
+	nextSource, stop := iter.Pull(source)
+	defer stop()
+	nextCopy, stop := iter.Pull(copied)
+	defer stop()
+	// A plan of the copy may be missing from a listing that has failed. Only one that is whole shows that the
+	// source lacks a plan.
+	whole := true
+	s, err := r.next(nextSource, &whole)
+	if err != nil {
+		return err
+	}
+	copyWhole := true
+	c, err := r.next(nextCopy, &copyWhole)
+	for err == nil && (s != nil || c != nil) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		order := -1
+		if s == nil {
+			order = 1
+		} else if c != nil {
+			order = driver.NewestFirst(s.ID, c.ID)
+		}
+		switch {
+		case order < 0:
+			do(s, nil)
+		case order == 0:
+			do(s, c)
+		case whole:
+			do(nil, c)
+		default:
+			r.count(func(report *Report) { report.Extra++ })
+		}
+		if order <= 0 {
+			s, err = r.next(nextSource, &whole)
+		}
+		if order >= 0 && err == nil {
+			c, err = r.next(nextCopy, &copyWhole)
+		}
+	}
+	return err
+}
+
+// next returns the next plan of a listing, or nil at its end. It notes plans whose listing can't be read, and
+// that the listing is not whole.
+func (r *run) next(next func() (storage.Stream[storage.ListResult], bool), whole *bool) (*storage.ListResult, error) {
+	for {
+		found, ok := next()
+		switch {
+		case !ok:
+			return nil, nil
+		case found.Err == nil:
+			return &found.Result, nil
+		}
+		*whole = false
+		if !single(found.Err) {
+			return nil, found.Err
+		}
+		r.failed(found.Err)
+	}
+}
+
+// single reports whether an error is about one plan, and says nothing about others.
+func single(err error) bool {
+	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema, storage.ErrNotFound, storage.ErrUnknown} {
+		if errors.Is(err, kind) && !errors.Is(err, context.Canceled) {
+			return true
+		}
+	}
+	return false
+}
+
+// plan brings one plan up to date, given what the listings show of it, and counts it.
+func (r *run) plan(ctx context.Context, s, c *storage.ListResult) error {
+	done, err := r.bring(ctx, s, c)
+	if err != nil && (ctx.Err() != nil || !single(err)) {
+		return err
+	}
+	if err != nil {
+		r.failed(err)
+		done = func(report *Report) { report.Failed++ }
+	}
+	r.count(func(report *Report) {
+		if s != nil {
+			report.Plans++
+		}
+		done(report)
+	})
+	return nil
+}
+
+// bring brings a plan up to date. It returns how to count it.
+func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report), error) {
+	if s == nil {
+		return r.extra(ctx, c.ID)
+	}
+	if c != nil && !r.opts.Deep && s.State.Status != workflow.Running && sameListing(*s, *c) {
+		return unchanged, nil
+	}
+	plan, err := r.from.Read(ctx, s.ID)
+	if errors.Is(err, storage.ErrNotFound) {
+		return unchanged, nil // deleted meanwhile: the next Run sees it
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c != nil {
+		return r.update(ctx, plan)
+	}
+	r.behind(plan)
+	if !r.opts.DryRun {
+		err = r.to.Restore(ctx, plan)
+		if errors.Is(err, storage.ErrExists) { // the listing has missed it, or an answer was lost
+			return r.update(ctx, plan)
+		}
+	}
+	return func(report *Report) { report.Copied++ }, err
+}
+
+func unchanged(report *Report) { report.Unchanged++ }
+
+// sameListing reports whether two listings show a plan in the same state.
+func sameListing(a, b storage.ListResult) bool {
+	return a.GroupID == b.GroupID && a.Name == b.Name && a.Descr == b.Descr && a.SubmitTime.Equal(b.SubmitTime) &&
+		a.State.Status == b.State.Status && a.State.Start.Equal(b.State.Start) && a.State.End.Equal(b.State.End) &&
+		a.Owner == b.Owner && a.Epoch == b.Epoch
+}
+
+// extra handles a plan that the source's listing does not have. A listing can miss a plan, so the source is
+// asked again.
+func (r *run) extra(ctx context.Context, id uuid.UUID) (func(*Report), error) {
+	there, err := r.from.Exists(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		return func(*Report) {}, nil // the next Run compares it
+	}
+	if !r.opts.Delete {
+		return func(report *Report) { report.Extra++ }, nil
+	}
+	if !r.opts.DryRun {
+		if err = r.to.Delete(ctx, id); errors.Is(err, storage.ErrNotFound) {
+			err = nil
+		}
+	}
+	return func(report *Report) { report.Deleted++ }, err
+}
+
+// update brings a plan of the copy to the state of the source's.
+func (r *run) update(ctx context.Context, plan *workflow.Plan) (func(*Report), error) {
+	old, err := r.to.Read(ctx, plan.ID)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := differences(plan, old)
+	if err != nil {
+		return nil, err
+	}
+	if len(changed) == 0 {
+		return unchanged, nil
+	}
+	r.behind(plan)
+	if !r.opts.DryRun {
+		err = r.advance(ctx, plan, old, changed)
+	}
+	return func(report *Report) { report.Updated++ }, err
+}
+
+// differences returns the objects of the source's plan that differ from those of the copy, the plan first, and
+// gives all of them the copy's versions.
+func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error) {
+	differ := func(what string) error {
+		return fmt.Errorf("mirror: plan %s: %w in the copy, and its %s: somebody else has written it: delete it there", plan.ID, storage.ErrExists, what)
+	}
+	if !driver.SameTree(plan, old) {
+		return nil, differ("sub-objects are not those of the source")
+	}
+	now, was := plan.State.Status, old.State.Status
+	if was > now || was.Final() && was != now {
+		return nil, differ(fmt.Sprintf("status %s can't become %s", was, now))
+	}
+	for o, old := range driver.Pairs(plan, old) {
+		same, err := driver.SameOwn(o, old)
+		if err != nil {
+			return nil, fmt.Errorf("mirror: plan %s: %w: %w", plan.ID, storage.ErrCorrupt, err)
+		}
+		if !same {
+			changed = append(changed, o)
+		}
+		o.Header().State.ETag = old.Header().State.ETag
+	}
+	return changed, nil
+}
+
+// advance stores the objects that have changed, in the order of an engine: the plan is Running while its
+// sub-objects change, and it becomes final after them. Of a final plan readers see the sub-objects that were
+// stored with it.
+func (r *run) advance(ctx context.Context, plan, old *workflow.Plan, changed []workflow.Object) error {
+	was, now := old.State.Status, plan.State.Status
+	planChanged := changed[0].Kind() == workflow.KindPlan
+	switch {
+	case was.Final():
+		return r.to.UpdatePlan(ctx, plan)
+	case was == workflow.NotStarted && now == workflow.Running:
+		if err := r.to.UpdatePlan(ctx, plan); err != nil {
+			return err
+		}
+		planChanged = false
+	case was == workflow.NotStarted && now.Final():
+		old.State.Status, old.State.Start = workflow.Running, plan.State.Start
+		if err := r.to.UpdatePlan(ctx, old); err != nil {
+			return err
+		}
+		plan.State.ETag = old.State.ETag
+	}
+	g, updating := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(r.opts.Concurrency, defaultConcurrency))
+	for _, o := range changed {
+		if o.Kind() != workflow.KindPlan {
+			g.Go(func() error { return storage.Update(updating, r.to, o) })
+		}
+	}
+	if err := g.Wait(); err != nil || !planChanged {
+		return err
+	}
+	return r.to.UpdatePlan(ctx, plan)
+}
+
+// behind notes the time of a change that the copy lacks.
+func (r *run) behind(plan *workflow.Plan) {
+	at := workflow.Time(plan.ID)
+	for _, t := range []time.Time{plan.State.Start, plan.State.End, plan.RuntimeUpdate} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.oldest.IsZero() || at.Before(r.oldest) {
+		r.oldest = at
+	}
+}
+
+// failed keeps the error of a plan.
+func (r *run) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errs) < maxFaults {
+		r.errs = append(r.errs, err)
+	} else {
+		r.more++
+	}
+}
+
+// count changes the report.
+func (r *run) count(change func(*Report)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.report)
+	if r.opts.Progress != nil {
+		r.opts.Progress(r.report)
+	}
+}
