@@ -42,12 +42,12 @@ func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
 }
 
 // finish does the rest of a creation after its commit. Only a plan that was restored may be final, and a final
-// plan has no marker. The entry of the ID is there, so no other Create needs the marker.
+// plan has no marker. A marker that another Create may share is left to Recovery.
 func (c *creation) finish(ctx context.Context) error {
-	if !c.plan.State.Status.Final() {
+	if !c.plan.State.Status.Final() || c.markerETag == "" {
 		return nil
 	}
-	if err := c.v.deleteMarker(ctx, c.keys.marker(), ""); err != nil {
+	if err := c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
 		return fmt.Errorf("%w: the plan is stored, and Recovery removes its marker: %w", storage.ErrUnknown, err)
 	}
 	return nil

@@ -290,7 +290,7 @@ var mutants = []mutant{
 	{"restore: the remains of a Restore stay", "diagnosis.go", "&& !(s.restored && s.marker):", ":", "TestCrashInRestore|TestDiagnose"},
 	{"restore: any entry beside a marker is remains", "diagnosis.go", "!(s.restored && s.marker)", "!s.marker", "TestDiagnose"},
 	{"restore: searches show a half-restored plan", "lister.go", "&& !restored(p.entry)", "", "TestHalfRestoredPlan|TestRestoreInterleavings"},
-	{"restore: a final plan keeps its marker", "restore.go", "if !c.plan.State.Status.Final() {", "if true {", "TestCrashInRestore"},
+	{"restore: a final plan keeps its marker", "restore.go", "if !c.plan.State.Status.Final() || c.markerETag == \"\" {", "if true {", "TestCrashInRestore"},
 	{"restore: an entry doesn't say that it was restored", "schema.go", "if restored {", "if false {", "TestCrashInRestore"},
 	{"restore: a late Restore leaves an entry that Recovery may be removing", "creator.go", "if p.ETag == c.entryETag {", "if false {", "TestLateRestore"},
 	{"restore: Delete takes a half-restored plan for a damaged one", "deleter.go", "restored(&blob.Item{Properties: p}) && b.marker != nil", "false", "TestHalfRestoredPlan"},
