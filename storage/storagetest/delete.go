@@ -23,7 +23,7 @@ func deletePromises() []promise {
 		{"a Delete during updates removes the plan for good", deleteDuringUpdates},
 		{"a death at any request leaves the plan whole or gone, and another Delete finishes", deleteDeathAgain},
 		{"a death at any request leaves the plan whole or gone, and Recovery finishes", deleteDeathRecovery},
-	}, contextPromises("delete"))
+	}, purgePromises(), contextPromises("delete"))
 }
 
 func deleteGone(s *stage) {

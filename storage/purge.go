@@ -1,0 +1,218 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// PurgeOptions say which plans Purge removes, and how.
+type PurgeOptions struct {
+	// Select selects the plans, as in a Search: EndedBefore for those that ended before a time, Before for
+	// those that were created before it, ByGroupIDs, ByStatus and so on. It must select something in
+	// particular. Without ByStatus, plans of every final status are removed, and none that is open.
+	Select Filters
+	// IncludeOpen also removes open plans: those in Select.ByStatus or, without it, all. An engine that runs
+	// one of them loses it. Default: an open status in Select.ByStatus is ErrInvalid.
+	IncludeOpen bool
+	// Budget is the time after which no other plan is removed. The removals in progress end. Default: 0, and
+	// Purge ends when no plan is left.
+	Budget time.Duration
+	// Concurrency is the largest number of plans to remove at once. Default: 16.
+	Concurrency int
+	// DryRun removes nothing. The report counts what would be removed. It does not know which days are held.
+	DryRun bool
+	// Progress is called with the report so far after each plan, one call at a time. It must not block for
+	// long. It may be nil.
+	Progress func(PurgeReport)
+}
+
+// PurgeReport is what Purge did.
+type PurgeReport struct {
+	// Deleted is the number of plans that were removed. In a dry run, they would be.
+	Deleted int64
+	// Gone is the number of plans that somebody else removed first.
+	Gone int64
+	// Held is the number of plans that are kept because their day is held, and HeldDays are these days, newest
+	// first.
+	Held     int64
+	HeldDays []time.Time
+	// Failed is the number of plans that could not be read or removed. The error says why, of the first ten.
+	Failed int64
+	// More is set if the listing did not come to its end, because the budget was used up, the context ended, or
+	// the vault refuses all calls: more plans may be left. Purge goes on where it was when it is called again.
+	More bool
+}
+
+// Purge removes the plans that are selected, one by one and newest first. Use it to remove some plans of a day;
+// whole days are cheaper to drop, where the vault can do that.
+//
+// Purge takes one Search and a Delete for each plan, and keeps nothing else: what is removed is the progress, so
+// it can be interrupted at any time and called again, from anywhere. It may run beside engines and beside other
+// purges. A final plan stays final, so no plan begins to run between the Search and the Delete.
+//
+// A plan whose day is held is skipped, with all others of that day, and reported. That is no error. Other
+// failures end up in the error, and the other plans are still removed, unless the failure is ErrDenied or
+// ErrClosed. After ErrUnknown, another Purge or Recovery settles what happened. When ctx ends, the error is the
+// context's.
+func Purge(ctx context.Context, vault interface {
+	Reader
+	Deleter
+}, opts PurgeOptions,
+) (PurgeReport, error) {
+	p := &purge{delete: vault.Delete, opts: opts}
+	err := p.opts.complete()
+	if err == nil {
+		p.run(ctx, vault)
+		err = errors.Join(p.errs...)
+	}
+	if err != nil {
+		err = &Error{Op: "Purge", Err: err}
+	}
+	return p.report, err
+}
+
+// complete checks the options and fills in the defaults.
+func (o *PurgeOptions) complete() error {
+	bad := func(field, problem string, args ...any) error {
+		return fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
+	}
+	isOpen := func(s workflow.Status) bool { return !s.Final() }
+	f := &o.Select
+	switch {
+	case len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+f.Limit == 0 && f.BeforeID == uuid.Nil && f.NamePrefix+f.NameContains == "" &&
+		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero():
+		return bad("Select", "is empty: it would remove all plans")
+	case !o.IncludeOpen && slices.ContainsFunc(f.ByStatus, isOpen):
+		return bad("Select.ByStatus", "has an open status: set IncludeOpen to remove open plans")
+	case o.Budget < 0:
+		return bad("Budget", "%v is negative", o.Budget)
+	case o.Concurrency < 0:
+		return bad("Concurrency", "%d is negative", o.Concurrency)
+	}
+	if len(f.ByStatus) == 0 && !o.IncludeOpen {
+		f.ByStatus = []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 16
+	}
+	return nil
+}
+
+// purge is one call of Purge.
+type purge struct {
+	delete func(ctx context.Context, id uuid.UUID) error
+	opts   PurgeOptions
+	// stop ends the search.
+	stop context.CancelFunc
+
+	mu     sync.Mutex // guards what follows, and makes the calls of Progress one by one
+	report PurgeReport
+	errs   []error
+}
+
+func (p *purge) run(ctx context.Context, vault Reader) {
+	look, stop := context.WithCancel(ctx)
+	defer stop()
+	p.stop = stop
+	if p.opts.Budget > 0 {
+		defer time.AfterFunc(p.opts.Budget, stop).Stop()
+	}
+	found, err := vault.Search(look, p.opts.Select)
+	if err != nil {
+		p.errs = append(p.errs, err)
+		return
+	}
+	p.removeAll(ctx, look, found)
+	if look.Err() == nil {
+		return
+	}
+	if err := ctx.Err(); err != nil && !errors.Is(errors.Join(p.errs...), err) {
+		p.errs = append(p.errs, err)
+	}
+}
+
+// removeAll removes what the search finds, until its context ends.
+func (p *purge) removeAll(ctx, look context.Context, found func(func(Stream[ListResult]) bool)) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	free := make(chan struct{}, p.opts.Concurrency)
+	for f := range found {
+		free <- struct{}{}
+		switch id := f.Result.ID; {
+		case look.Err() != nil:
+			p.note(func(r *PurgeReport) { r.More = true })
+			return
+		case f.Err != nil:
+			p.settle(uuid.Nil, f.Err)
+		case p.inHeldDay(id):
+			p.settle(id, ErrHeld)
+		case p.opts.DryRun:
+			p.settle(id, nil)
+		default:
+			work.Go(func() {
+				p.settle(id, p.delete(ctx, id))
+				<-free
+			})
+			continue
+		}
+		<-free
+	}
+}
+
+func dayOf(id uuid.UUID) time.Time { return workflow.Time(id).Truncate(24 * time.Hour) }
+
+// inHeldDay reports whether a plan's day is known to be held.
+func (p *purge) inHeldDay(id uuid.UUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.report.HeldDays, dayOf(id))
+}
+
+// settle counts what became of a plan.
+func (p *purge) settle(id uuid.UUID, err error) {
+	about, ofPlan := errors.AsType[*Error](err)
+	p.note(func(r *PurgeReport) {
+		switch {
+		case err == nil:
+			r.Deleted++
+		case errors.Is(err, ErrNotFound):
+			r.Gone++
+		case errors.Is(err, ErrHeld):
+			r.Held++
+			if day := dayOf(id); !slices.Contains(r.HeldDays, day) {
+				r.HeldDays = append(r.HeldDays, day)
+				slices.SortFunc(r.HeldDays, func(a, b time.Time) int { return b.Compare(a) })
+			}
+		case id == uuid.Nil && !(ofPlan && about.Plan != uuid.Nil):
+			r.More = true // the search itself failed
+			p.errs = append(p.errs, err)
+		default:
+			if r.Failed++; r.Failed <= maxFaults {
+				p.errs = append(p.errs, err)
+			}
+			if errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
+				p.stop()
+			}
+		}
+	})
+}
+
+// note changes the report, and tells the caller.
+func (p *purge) note(change func(*PurgeReport)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.report)
+	if p.opts.Progress != nil {
+		report := p.report
+		report.HeldDays = slices.Clone(report.HeldDays)
+		p.opts.Progress(report)
+	}
+}
