@@ -47,6 +47,12 @@
 //     waits first.
 //   - The first failure is the plan's Reason. Without a failure it is the stop, if there was one.
 //
+// # Forks
+//
+// A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan that does what is left
+// of it: give it to Submit. What is Completed in it is not run, at any depth. What belongs to each run of a plan
+// or block runs again: continuous and deferred checks, deferred actions, and post checks if some work is left.
+//
 // # Stop and shutdown
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes

@@ -35,8 +35,8 @@ type Vault interface {
 // Creator stores new plans.
 type Creator interface {
 	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime.
-	// Every status must be NotStarted. When Create returns nil, every State.ETag is set. No reader sees any
-	// of the plan before all of it is stored.
+	// Every status must be NotStarted, except for what a fork carries over (see [workflow.Fork]). When Create
+	// returns nil, every State.ETag is set. No reader sees any of the plan before all of it is stored.
 	//
 	// ErrExists means that there is a plan with this ID. ErrConflict means that the remains of an unfinished
 	// Create or Delete of this ID are in the way; Recovery removes them. After ErrUnknown the same plan may
