@@ -62,11 +62,7 @@ type PurgeReport struct {
 // failures end up in the error, and the other plans are still removed, unless the failure is ErrDenied or
 // ErrClosed. After ErrUnknown, another Purge or Recovery settles what happened. When ctx ends, the error is the
 // context's.
-func Purge(ctx context.Context, vault interface {
-	Reader
-	Deleter
-}, opts PurgeOptions,
-) (PurgeReport, error) {
+func Purge(ctx context.Context, vault Vault, opts PurgeOptions) (PurgeReport, error) {
 	p := &purge{delete: vault.Delete, opts: opts}
 	err := p.opts.complete()
 	if err == nil {
