@@ -286,7 +286,7 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		page := blob.MaxPage
-		exact := f.Limit > 0 && len(f.ByGroupIDs)+len(f.ByStatus) == 0
+		exact := f.Limit > 0 && inNames(f)
 		if exact {
 			page = min(4*f.Limit+burst, page)
 		}

@@ -259,7 +259,7 @@ func (s *scan) more(i int) bool {
 	case i >= s.ahead:
 		return false
 	case s.aimed:
-		wanted := perPlan * float64(s.limit-s.yielded+s.vain)
+		wanted := perPlan * float64(s.wanted()+s.vain)
 		for _, p := range s.queue[:i] {
 			wanted -= p.expected
 		}
@@ -267,6 +267,10 @@ func (s *scan) more(i int) bool {
 	}
 	return s.limit == 0 || i < s.used
 }
+
+// wanted returns how many more plans are wanted. There is always one: the caller asks for more than the limit if
+// a plan can't be read or is gone.
+func (s *scan) wanted() int { return max(1, s.limit-s.yielded) }
 
 // start reads a piece when fewer requests are under way than may be.
 func (s *scan) start(ctx context.Context, p *piece) {
@@ -298,7 +302,7 @@ func (s *scan) measure(ctx context.Context, p *piece) {
 func (s *scan) aim() float64 {
 	aim := reserve * float64(s.page)
 	if s.aimed { // one more, because the plan of the last group may lie beyond the piece
-		aim = min(aim, perPlan*(surplus*float64(max(1, s.limit-s.yielded))+1))
+		aim = min(aim, perPlan*(surplus*float64(s.wanted())+1))
 	}
 	return aim
 }
@@ -383,7 +387,7 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 	if n > 0 && less(minute.to, idOf(fine.groups[n-1]+aMillisecond)) { // its plans may lie beyond the piece
 		sure--
 	}
-	if minute.err != nil || sure >= s.limit-s.yielded {
+	if minute.err != nil || sure >= s.wanted() {
 		if p.to = minute.from; less(p.from, p.to) {
 			return append(s.cut(ctx, minute), p)
 		}
