@@ -117,7 +117,7 @@ func searchCombined(s *stage) {
 	} {
 		s.finds(plans, f)
 	}
-	for seed := range uint64(100) {
+	for seed := range uint64(60) {
 		s.finds(plans, randomFilters(seed, plans))
 	}
 }

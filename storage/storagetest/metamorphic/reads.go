@@ -79,6 +79,10 @@ func (r *modelRun) list() {
 
 func (r *modelRun) search() {
 	f := r.filters()
+	if r.rand.IntN(4) == 0 {
+		r.count(f)
+		return
+	}
 	what := "Search " + r.words(f)
 	search := func(ctx context.Context, v storage.Vault) (listing, error) { return v.Search(ctx, f) }
 	if !modelZero(f) {
@@ -96,7 +100,8 @@ func (r *modelRun) search() {
 }
 
 func modelZero(f storage.Filters) bool {
-	return len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+f.Limit == 0 && f.After.IsZero() && f.Before.IsZero() && f.BeforeID == uuid.Nil
+	return len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains)+f.Limit == 0 && f.BeforeID == uuid.Nil &&
+		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero()
 }
 
 // filters draws filters; now and then none at all.
@@ -130,13 +135,59 @@ func (r *modelRun) filters() (f storage.Filters) {
 	if some() {
 		f.Limit = 1 + r.rand.IntN(4)
 	}
+	rarely := func() bool { return r.rand.IntN(8) == 0 } // few plans match
+	if rarely() {
+		f.NamePrefix = []string{"s", "small", "p", "a", " "}[r.rand.IntN(5)]
+	}
+	if rarely() {
+		f.NameContains = []string{"a", "l", "ll", " ", "\n", "о"}[r.rand.IntN(6)]
+	}
+	ended := func() time.Time {
+		return r.base.Add(time.Second + time.Duration(r.rand.IntN(r.clock+2))*time.Microsecond)
+	}
+	if rarely() {
+		f.EndedAfter = ended()
+	}
+	if t := ended(); rarely() && (f.EndedAfter.IsZero() || f.EndedAfter.Before(t)) {
+		f.EndedBefore = t
+	}
+	if len(f.ByStatus) > 0 && !(f.EndedAfter.IsZero() && f.EndedBefore.IsZero()) {
+		f.ByStatus = append(f.ByStatus, workflow.Completed)
+	}
 	return f
+}
+
+// count compares a count with the model.
+func (r *modelRun) count(f storage.Filters) {
+	f.Limit, f.BeforeID = 0, uuid.Nil
+	what := "Count " + r.words(f)
+	var got int64
+	err := r.with(func(ctx context.Context, v storage.Vault) (err error) {
+		got, err = v.Count(ctx, f)
+		return err
+	})
+	r.note("%s: %d, %s", what, got, outcome(err))
+	if r.now.cut() && err != nil && wasCut(err) {
+		return
+	}
+	var sure, possible int64
+	for _, worlds := range r.worlds {
+		if slices.ContainsFunc(worlds, func(w world) bool { return w.matches(f) }) {
+			possible++
+			if !slices.ContainsFunc(worlds, func(w world) bool { return !w.matches(f) }) {
+				sure++
+			}
+		}
+	}
+	if err != nil || got < sure || got > possible {
+		r.fail("%s: got %d, %v, want %d to %d", what, got, err, sure, possible)
+	}
 }
 
 // words names the plans in filters by their numbers.
 func (r *modelRun) words(f storage.Filters) string {
 	s := fmt.Sprintf("%+v", f)
-	for _, empty := range []string{"ByIDs:[] ", "ByGroupIDs:[] ", "ByStatus:[] ", "After:0001-01-01 00:00:00 +0000 UTC ", "Before:0001-01-01 00:00:00 +0000 UTC ", "BeforeID:" + uuid.Nil.String() + " "} {
+	for _, empty := range []string{"ByIDs:[] ", "ByGroupIDs:[] ", "ByStatus:[] ", "After:0001-01-01 00:00:00 +0000 UTC ", "Before:0001-01-01 00:00:00 +0000 UTC ", "EndedAfter:0001-01-01 00:00:00 +0000 UTC ", "EndedBefore:0001-01-01 00:00:00 +0000 UTC ", "NamePrefix: ", "NameContains: ", "BeforeID:" + uuid.Nil.String() + " "} {
 		s = strings.ReplaceAll(s, empty, "")
 	}
 	for i := range r.m.Plans + 1 {

@@ -282,7 +282,15 @@ func (w world) matches(f storage.Filters) bool {
 		(len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, p.GroupID)) &&
 		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, p.State.Status)) &&
 		(f.After.IsZero() || at.After(f.After)) && (f.Before.IsZero() || at.Before(f.Before)) &&
-		(f.BeforeID == uuid.Nil || p.ID.String() < f.BeforeID.String())
+		(f.BeforeID == uuid.Nil || p.ID.String() < f.BeforeID.String()) &&
+		strings.HasPrefix(p.Name, f.NamePrefix) && strings.Contains(p.Name, f.NameContains) && w.ended(f)
+}
+
+// ended reports whether the filters select the plan by its end. The model's plans end after they were created.
+func (w world) ended(f storage.Filters) bool {
+	s := w.plan.State
+	return f.EndedAfter.IsZero() && f.EndedBefore.IsZero() || s.Status.Final() && !s.End.IsZero() &&
+		(f.EndedAfter.IsZero() || s.End.After(f.EndedAfter)) && (f.EndedBefore.IsZero() || s.End.Before(f.EndedBefore))
 }
 
 func (w world) String() string {
