@@ -117,7 +117,8 @@ func historyOf(t *testing.T) history {
 // others. Everything that is read was stored at some time, or the error says what is damaged; listings agree
 // with Read, Check names what Read can't show, and Recovery takes nothing away that could be read.
 func TestFailover(t *testing.T) {
-	n := efforttest.Pick(50, 150, 5000)
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	n := efforttest.Pick(150, 150, 5000)
 	synctest.Test(t, func(t *testing.T) {
 		l := historyOf(t)
 		whole, damaged := 0, 0

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 const module = "github.com/planvault/azblob"
@@ -42,6 +44,7 @@ func (p pkg) rel() string {
 // packages lists the module's packages that have production files.
 func packages(t *testing.T) []pkg {
 	t.Helper()
+	efforttest.NotShort(t, "it reads source files")
 	list, err := goList()
 	if err != nil {
 		t.Fatal(err)
@@ -308,6 +311,7 @@ const (
 
 // TestPagesNameTestsThatExist checks that the tests named in the docs exist.
 func TestPagesNameTestsThatExist(t *testing.T) {
+	efforttest.NotShort(t, "it reads source files")
 	var tests strings.Builder
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {

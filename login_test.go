@@ -20,6 +20,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -150,6 +151,7 @@ func loginTable(t *testing.T) map[string][]string {
 
 // TestLogins runs each row of the table of logins in docs/operating.md on an emulator that checks logins.
 func TestLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	table := loginTable(t)
 	for login := range table {
 		if logins[login] == nil {
@@ -393,6 +395,7 @@ func TestNewFromURL(t *testing.T) {
 // TestSecretsStayInside uses the vault with each login through failures of every kind, and looks for the
 // login's secrets in all that it says: errors, log lines, and the vault printed.
 func TestSecretsStayInside(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	failures := []emulator.Effect{
 		emulator.LostAnswer(), emulator.Answer(403, "AuthenticationFailed"), emulator.Answer(503, "ServerBusy"), emulator.Foreign(502, "text/html", "<p>bad gateway"),
 		emulator.Redirect(302, "https://portal.invalid/login"),

@@ -130,6 +130,9 @@ func TestCrowd(t *testing.T) {
 			return []azblob.Option{azblob.WithTransport(transport)}
 		},
 	}
+	if testing.Short() && !efforttest.Long() {
+		maps.DeleteFunc(services, func(name string, _ func(*emulator.Server) []azblob.Option) bool { return name != "whole" })
+	}
 	for name, options := range services {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			open := crowd(t, server)

@@ -46,8 +46,8 @@ const (
 )
 
 const (
-	startLimit = 30 * time.Second // until Azurite answers
-	killLimit  = 5 * time.Second  // for a killed process to be gone
+	startLimit = 2 * time.Minute // until Azurite answers, on a machine that is very busy
+	killLimit  = 5 * time.Second // for a killed process to be gone
 	pollPause  = 20 * time.Millisecond
 	tailSize   = 8 << 10
 
@@ -93,7 +93,7 @@ type Server struct {
 // folder: data in memory would be faster, but after ten minutes the garbage collection makes Azurite stop
 // answering for minutes. Start ignores AZURITE_* environment variables.
 //
-// ctx and a limit of 30 seconds bound only the start. The server runs until [Server.Close]. On Linux it is
+// ctx and a limit of two minutes bound only the start. The server runs until [Server.Close]. On Linux it is
 // also killed when this process dies.
 //
 // The error wraps [ErrNotInstalled] if node or the pinned Azurite is missing. Otherwise it contains the last
