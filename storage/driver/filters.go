@@ -17,7 +17,7 @@ import (
 // CheckFilters returns [storage.ErrInvalid] for filters of a Search that select nothing in particular or
 // contradict each other.
 func CheckFilters(f storage.Filters) error {
-	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains)+f.Limit == 0 && f.BeforeID == uuid.Nil &&
+	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains) == 0 && f.Limit == 0 && f.BeforeID == uuid.Nil &&
 		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero() {
 		return Invalid("Filters", "are empty: use List for all plans")
 	}
