@@ -261,7 +261,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 // zero.
 func TestOlderDocumentsAreRead(t *testing.T) {
 	want := goldenPlan()
-	want.State.ETag, want.RuntimeUpdate, want.Owner, want.Epoch = "", time.Time{}, uuid.Nil, 0
+	want.State.ETag, want.RuntimeUpdate, want.Owner, want.Epoch, want.ForkedFrom = "", time.Time{}, uuid.Nil, 0, uuid.Nil
 	for o := range workflow.Walk(want) {
 		switch o := o.(type) {
 		case *workflow.Action:
