@@ -172,7 +172,11 @@ func TestDamage(t *testing.T) {
 			t.Errorf("%s: %d plans are there, and %d were restored", what, n, report.Restored)
 		}
 	}
-	for i := 0; i < len(whole); i += step {
+	header := recordsOf(t, from, whole)[1] // of the first plan: try each byte of it
+	for i := 0; i < len(whole); i++ {
+		if i%step > 0 && (i < header || i >= header+61) {
+			continue
+		}
 		damaged := slices.Clone(whole)
 		damaged[i] ^= 1 << (i % 8)
 		try(fmt.Sprintf("byte %d of %d changed", i, len(whole)), damaged, i)
@@ -285,7 +289,7 @@ func TestInterruptedImport(t *testing.T) {
 	text := exportOf(t, from, bundle.ExportOptions{})
 	for n := 1; n <= 30; n += 7 {
 		report, err := bundle.Import(t.Context(), &failing{Target: to, n: n, err: storage.ErrUnavailable}, bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
-		if !errors.Is(err, storage.ErrUnavailable) || report.Restored+report.Present > int64(n+30) {
+		if !errors.Is(err, storage.ErrUnavailable) || report.Failed != 0 {
 			t.Errorf("Import that fails from plan %d on: %+v, %v", n, report, err)
 		}
 		equal(t, from, to, true)
@@ -466,7 +470,7 @@ func TestMemory(t *testing.T) {
 
 // FuzzVerify reads any bytes as a bundle, and whole records with any content.
 func FuzzVerify(f *testing.F) {
-	f.Add(exportOf(f, filled(f, 2), bundle.ExportOptions{}))
+	f.Add(exportOf(f, of(f, 2, func(int) *workflow.Plan { return &workflow.Plan{Name: "p"} }), bundle.ExportOptions{}))
 	f.Add([]byte("planvault bundle\n"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {

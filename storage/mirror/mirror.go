@@ -181,8 +181,6 @@ func (r *run) merge(ctx context.Context, source, copied iter.Seq[storage.Stream[
 			do(s, c)
 		case whole:
 			do(nil, c)
-		default:
-			r.count(func(report *Report) { report.Extra++ })
 		}
 		if order <= 0 {
 			s, err = r.next(nextSource, &whole)

@@ -276,6 +276,13 @@ type short struct {
 	n    int
 	err  error
 	lose bool
+	// asked is the number of calls of Exists.
+	asked *int
+}
+
+func (s short) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
+	*s.asked++
+	return s.Reader.Exists(ctx, id)
 }
 
 func (s short) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
@@ -306,13 +313,13 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 		}
 		run(t, from, to, mirror.Options{})
 		for name, source := range map[string]short{
-			"unavailable":   {from, 2, storage.ErrUnavailable, false},
-			"a corrupt one": {from, 2, storage.ErrCorrupt, false},
-			"a missed one":  {from, 9, nil, true},
+			"unavailable":   {from, 2, storage.ErrUnavailable, false, new(int)},
+			"a corrupt one": {from, 2, storage.ErrCorrupt, false, new(int)},
+			"a missed one":  {from, 9, nil, true, new(int)},
 		} {
 			report, err := mirror.Run(t.Context(), source, to, mirror.Options{Delete: true})
-			if !errors.Is(err, source.err) || report.Deleted != 0 {
-				t.Errorf("%s: %+v, %v", name, report, err)
+			if !errors.Is(err, source.err) || report.Deleted+report.Extra != 0 || *source.asked > 1 || (*source.asked == 1) != source.lose {
+				t.Errorf("%s: %+v, %v, asked for %d plans", name, report, err, *source.asked)
 			}
 			equal(t, from, to)
 		}
