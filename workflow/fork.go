@@ -25,6 +25,8 @@ import (
 // caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
 // Attempts to nil.
 //
+// If the deferred actions of p undid some of its work, make that work run again, too.
+//
 // Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and
 // errors with p. The error is a [*FieldError] if p has another status.
 func Fork(p *Plan) (*Plan, error) {

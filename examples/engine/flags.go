@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // config holds the values of the flags.
@@ -17,6 +19,7 @@ type config struct {
 	msi              string
 	prefix           string
 	planFile         string
+	fork             uuid.UUID
 	submit           bool
 	serve            bool
 	poll             time.Duration
@@ -39,6 +42,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string (`text`)")
 	f.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; only one engine may work on it at a time, unless all have -node")
 	f.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one, or continue an open plan of the same name")
+	f.Func("fork", "run what is left of the plan with this `ID`, which failed or was stopped", func(text string) (err error) {
+		c.fork, err = uuid.Parse(text)
+		return err
+	})
 	f.BoolVar(&c.submit, "submit", false, "store the plan for the running engine or the next one, and exit")
 	f.BoolVar(&c.serve, "serve", false, "wait for submitted plans until an interrupt")
 	f.DurationVar(&c.poll, "poll", time.Second, "`time` between searches for new plans")
@@ -55,6 +62,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, fmt.Errorf("unexpected argument %q: engine takes flags only", f.Arg(0))
 	case given["endpoint"] && given["connection-string"]:
 		return c, errors.New("-endpoint and -connection-string are mutually exclusive")
+	case given["fork"] && given["plan"]:
+		return c, errors.New("-fork and -plan are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":
 		return c, errors.New("-msi needs -endpoint")
 	case c.data == "":

@@ -3,6 +3,7 @@
 //
 //	go run ./examples/engine                          the built-in plan, on an emulator that keeps its data in a folder
 //	go run ./examples/engine -plan FILE               a plan from JSON
+//	go run ./examples/engine -fork ID                 what is left of a plan that failed
 //	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the running process or to the next one
 //	go run ./examples/engine -serve                   waits for plans until an interrupt
 //	go run ./examples/engine -node NAME               beside others with other names, which share the plans
@@ -130,6 +131,11 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 	if err != nil {
 		return false, err
 	}
+	if c.fork != uuid.Nil {
+		if plan, err = forkOf(ctx, o, c.fork); err != nil {
+			return false, err
+		}
+	}
 	if c.submit {
 		if err := e.Submit(ctx, plan); err != nil {
 			return false, err
@@ -164,10 +170,23 @@ func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdo
 		fmt.Fprintln(stdout, "interrupted: the other nodes go on from here, or the same command does")
 	case ctx.Err() != nil:
 		fmt.Fprintln(stdout, "interrupted: the same command goes on from here")
-	case done && c.planFile == "":
+	case done && c.planFile == "" && c.fork == uuid.Nil:
 		fmt.Fprintln(stdout, "the same command makes the next release; -plan examples/engine/hello.json runs a plan from a file")
 	}
 	return done, err
+}
+
+// forkOf returns a fork of a plan, with what is left of it.
+func forkOf(ctx context.Context, o *opened, id uuid.UUID) (*workflow.Plan, error) {
+	plan, err := o.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	fork, err := workflow.Fork(plan)
+	if err != nil {
+		return nil, fmt.Errorf("fork plan %s: %w", id, err)
+	}
+	return fork, nil
 }
 
 // lookAtFleet shows the members of the fleet and their plans until the returned function is called.
@@ -200,10 +219,10 @@ func lookAtFleet(ctx context.Context, store fleet.Store, interval time.Duration,
 const startUp = 30 * time.Second
 
 // submitUnlessOpen stores the plan, unless the engine continues an earlier one: any open plan instead of the
-// built-in plan, an open release of the same service instead of a node's, or an open plan of the same name
-// instead of a plan from a file.
+// built-in plan, an open release of the same service instead of a node's, an open plan of the same name instead
+// of a plan from a file, or an open fork of the same plan.
 func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
-	if c.serve && c.planFile == "" {
+	if c.serve && c.planFile == "" && c.fork == uuid.Nil {
 		return nil // other processes submit the plans
 	}
 	// The vault itself would retry much longer, and the endpoint may be wrong.
@@ -225,6 +244,12 @@ func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config
 		switch {
 		case c.node == "" && found.Result.Owner != uuid.Nil:
 			continue // the nodes run it
+		case c.fork != uuid.Nil:
+			other, err := o.Read(ctx, found.Result.ID)
+			if err == nil && other.ForkedFrom == c.fork {
+				return nil
+			}
+			continue // another plan, or one that can't be read
 		case c.planFile != "" && name == plan.Name,
 			c.planFile == "" && c.node == "",
 			c.planFile == "" && strings.HasPrefix(name, "release "+c.node+" "):
