@@ -55,6 +55,21 @@ var mutants = []mutant{
 	{"owner: an epoch needs no owner", "workflow/validate.go", "case p.Owner == uuid.Nil && p.Epoch > 0:", "case p.Owner == uuid.Nil && p.Epoch > 1<<62:", "TestValidateBadPlans"},
 	{"owner: a new plan may have one", "storage/driver/input.go", "if o.Owner != uuid.Nil {", "if o.Owner == uuid.Max {", "TestCheckNewBadPlans"},
 
+	// Forks and purges.
+	{"fork: deferred actions are carried over", "workflow/fork.go", "return o.Kind() == KindDeferredActions", "return false", "TestCarriedOver"},
+	{"fork: continuous checks are carried over", "workflow/fork.go", "case *checks[2], *checks[4]:", "case *checks[4]:", "TestCarriedOver"},
+	{"fork: post checks are carried over, whatever runs again", "workflow/fork.go", "return !work || child.Header().State.Status == Completed", "return true || !work || child.Header().State.Status == Completed", "TestCarriedOver"},
+	{"fork: what is below a Completed object is judged by itself", "workflow/fork.go", "case parent == nil || above != open:", "case parent == nil || above == again:", "TestCarriedOver"},
+	{"fork: what runs again keeps its attempts", "workflow/fork.go", "a.Attempts = nil", "_ = a", "TestFork$"},
+	{"fork: a Completed plan can be forked", "workflow/fork.go", "s != Failed && s != Stopped {", "s != Failed && s != Stopped && s != Completed {", "TestForkRefuses"},
+	{"fork: any plan may have Completed sub-objects", "storage/driver/input.go", "if plan.ForkedFrom != uuid.Nil {", "if true {", "TestCheckNewForks"},
+	{"fork: what is carried over need not be complete", "storage/driver/input.go", "if n := unfinished(o.Actions); n > 0 {", "if n := unfinished(o.Actions); n > 1000 {", "TestCheckNewBadForks"},
+	{"purge: open plans are removed, too", "storage/purge.go", "if len(f.ByStatus) == 0 && !o.IncludeOpen {", "if false {", "TestPurge$"},
+	{"purge: each plan of a held day is tried", "storage/purge.go", "case p.inHeldDay(id):", "case false:", "TestPurgeHeldDays"},
+	{"purge: a budget cuts removals off", "storage/purge.go", "p.settle(id, p.delete(ctx, id))", "p.settle(id, p.delete(look, id))", "TestPurgeBudget"},
+	{"purge: a purge that is denied goes on", "storage/purge.go", "if errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {", "if errors.Is(err, ErrClosed) {", "TestPurgeFailures"},
+	{"purge: a search that failed was whole", "storage/purge.go", "r.More = true // the search itself failed", "r.Failed++", "TestPurgeFailures"},
+
 	// Polls.
 	{"open: what a listing does not show is no plan", "openplans.go", "\t\t\tfor _, p := range some {\n", "\t\t\tfor _, p := range some {\n\t\t\t\tif len(some) > 20 && p.entry == nil {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", "TestCrowd"},
 	{"open: an entry that was listed alone is a plan", "lister.go", "\tif p.committed() {\n\t\tchosen = ", "\tif p.entry != nil {\n\t\tchosen = ", "TestCrowd"},
