@@ -40,8 +40,8 @@
 // A plan is stored in the container of the UTC day in its UUIDv7, <prefix>-YYYY-MM-DD. Its entry has the
 // plan's own fields, one blob for each sub-object has the fields of that, and its object has the whole plan.
 // A plan exists if its object does. Markers under open/ lead Recovery to plans that are not final. To drop a
-// day, delete its container; [storage.Purge] removes single plans. The container <prefix>-control has the members of a fleet and requests to stop
-// plans. docs/protocol.md has the details.
+// day, delete its container; [storage.Purge] removes single plans. The container <prefix>-control has the
+// members of a fleet and requests to stop plans. docs/protocol.md has the details.
 //
 // # Permissions
 //
