@@ -80,7 +80,7 @@ func checkRange(afterField string, after time.Time, beforeField string, before t
 // Before, or [storage.MaxAhead] after EndedBefore if that is earlier.
 func CreatedBefore(f storage.Filters) time.Time {
 	bound := f.EndedBefore.Add(storage.MaxAhead)
-	if f.EndedBefore.IsZero() || bound.Before(f.EndedBefore) || !f.Before.IsZero() && f.Before.Before(bound) { // Go has times that overflow
+	if f.EndedBefore.IsZero() || !f.Before.IsZero() && f.Before.Before(bound) {
 		return f.Before
 	}
 	return bound
