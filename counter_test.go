@@ -148,6 +148,15 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 			t.Errorf("by metadata: %d, %v", n, err)
 		}
 	})
+	inBubble(t, "the second page", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		created(t, v, &workflow.Plan{ID: idAt(time.Now().Add(-24 * time.Hour))})
+		created(t, v, plantest.Small())
+		v = faulty(t, server, emulator.On(emulator.ListBlobs).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
+		if n, err := v.Count(t.Context(), storage.Filters{}); n != 0 || !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
 	for _, c := range []struct {
 		fault emulator.Effect
 		want  error
