@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,6 +82,7 @@ func list(ctx context.Context, s *stage) error {
 				After: first, Before: last, Limit: 2,
 			}
 		})},
+		call{"Search by name and end, and Count", func() error { return s.searchedAndCounted(ctx) }},
 		call{"Search in pages of 5; each begins before the last ID of the page before it", func() error { return s.pages(ctx, plans) }},
 	)
 }
@@ -94,6 +96,31 @@ func (s *stage) finds(ctx context.Context, f storage.Filters) error {
 	return sameList(got, chosen(s.newestFirst(), f))
 }
 
+// searchedAndCounted compares a search by name and end, and counts, with the expected plans.
+func (s *stage) searchedAndCounted(ctx context.Context) error {
+	plans := s.newestFirst()
+	filters := []storage.Filters{
+		{After: workflow.Time(plans[len(plans)-1].ID).Add(-time.Millisecond)},
+		{NameContains: plans[0].Name},
+	}
+	for _, p := range plans {
+		if p.State.Status.Final() && !p.State.End.IsZero() {
+			filters = append(filters, storage.Filters{EndedAfter: p.State.End.Add(-1), EndedBefore: p.State.End.Add(1), NamePrefix: p.Name})
+			break
+		}
+	}
+	for _, f := range filters {
+		if err := s.finds(ctx, f); err != nil {
+			return err
+		}
+		want := int64(len(chosen(plans, f)))
+		if n, err := s.vault.Count(ctx, f); n != want || err != nil {
+			return fmt.Errorf("Count %+v: %d, %w, want %d", f, n, err, want)
+		}
+	}
+	return nil
+}
+
 // chosen returns the plans that match the filters.
 func chosen(newestFirst []*workflow.Plan, f storage.Filters) []*workflow.Plan {
 	var list []*workflow.Plan
@@ -104,7 +131,11 @@ func chosen(newestFirst []*workflow.Plan, f storage.Filters) []*workflow.Plan {
 			len(f.ByGroupIDs) > 0 && !slices.Contains(f.ByGroupIDs, p.GroupID),
 			len(f.ByStatus) > 0 && !slices.Contains(f.ByStatus, p.State.Status),
 			!f.After.IsZero() && !created.After(f.After),
-			!f.Before.IsZero() && !created.Before(f.Before):
+			!f.Before.IsZero() && !created.Before(f.Before),
+			!strings.HasPrefix(p.Name, f.NamePrefix), !strings.Contains(p.Name, f.NameContains),
+			!f.EndedAfter.IsZero() && !(p.State.Status.Final() && p.State.End.After(f.EndedAfter)),
+			!f.EndedBefore.IsZero() && !(p.State.Status.Final() && p.State.End.Before(f.EndedBefore)),
+			!f.EndedBefore.IsZero() && created.Sub(f.EndedBefore) >= storage.MaxAhead:
 			continue
 		}
 		list = append(list, p)
