@@ -197,6 +197,32 @@ func ExampleVault_Search() {
 	// [hello a]
 }
 
+// Count takes the filters of Search. Here it counts the deployments that failed this month.
+func ExampleVault_Count() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	vault := openExample(ctx, account())
+	defer vault.Close(ctx)
+	now := time.Now()
+	for i, name := range []string{"deploy west", "deploy east", "test"} {
+		plan := &workflow.Plan{Name: name}
+		check(vault.Create(ctx, plan))
+		plan.State.Status, plan.State.End = workflow.Failed, now.Add(time.Duration(i)*time.Minute)
+		check(vault.UpdatePlan(ctx, plan))
+	}
+	n, err := vault.Count(ctx, storage.Filters{
+		NamePrefix: "deploy ",
+		ByStatus:   []workflow.Status{workflow.Failed, workflow.Stopped},
+		EndedAfter: now.AddDate(0, -1, 0),
+	})
+	fmt.Println(n, err)
+	all, err := vault.Count(ctx, storage.Filters{})
+	fmt.Println(all, err)
+	// Output:
+	// 2 <nil>
+	// 3 <nil>
+}
+
 // Check reads everything and reports what is broken. Recover reports what it did.
 func ExampleVault_Check() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
