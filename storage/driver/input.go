@@ -313,7 +313,7 @@ func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	if slices.ContainsFunc(ownForm, reflect.PointerTo(t).Implements) {
+	if p := reflect.PointerTo(t); p.NumMethod() > 0 && slices.ContainsFunc(ownForm, p.Implements) { // most have no methods
 		return true
 	}
 	switch t.Kind() {
