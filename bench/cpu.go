@@ -29,14 +29,14 @@ type cpuRow struct {
 var cpuVault = shape{5000, 1}
 
 // cpuBudgets holds the budgets of the rows of -cpu: how many times the floor's processor time an operation may
-// take. They are a quarter above what it takes.
+// take. They are a quarter to a half above what it takes, for machines that have other work.
 var cpuBudgets = map[string]float64{
-	"Create, S":                              1.6,
-	"Create, M":                              1.5,
-	"Create, L":                              1.5,
-	"UpdateAction, M":                        1.6,
-	"UpdatePlan, running, M":                 1.7,
-	"UpdatePlan, final, M":                   4.4,
+	"Create, S":                              1.8,
+	"Create, M":                              1.7,
+	"Create, L":                              1.7,
+	"UpdateAction, M":                        1.8,
+	"UpdatePlan, running, M":                 1.9,
+	"UpdatePlan, final, M":                   4.6,
 	"Exists, M":                              1.25,
 	"Read, not started, M":                   8,
 	"Read, running, all actions changed, M":  1.9,
