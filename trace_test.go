@@ -179,8 +179,8 @@ func strict(t storagetest.T, server *emulator.Server) {
 		switch {
 		case !ownContainer.MatchString(r.Container):
 			return fmt.Errorf("a request for another container: %v", r)
-		case r.Op == emulator.DeleteContainer:
-			return fmt.Errorf("a day is deleted: %v", r)
+		case r.Op == emulator.DeleteContainer && r.Lease == "":
+			return fmt.Errorf("a day is deleted without a lease: %v", r)
 		case r.Op == emulator.PutBlob && r.Condition == "" && !strings.HasPrefix(r.Blob, "open/"):
 			return fmt.Errorf("a write without condition: %v", r)
 		case r.Op == emulator.PutBlob && r.Metadata["writeid"] == "":

@@ -26,12 +26,20 @@ func TestLeases(t *testing.T) {
 		code   string
 		state  string // afterwards
 	}
-	acquire := func(id, n string, status int, code, state string) step { return step{"acquire", id, n, status, code, state} }
-	renew := func(id string, status int, code, state string) step { return step{"renew", id, "", status, code, state} }
-	release := func(id string, status int, code, state string) step { return step{"release", id, "", status, code, state} }
+	acquire := func(id, n string, status int, code, state string) step {
+		return step{"acquire", id, n, status, code, state}
+	}
+	renew := func(id string, status int, code, state string) step {
+		return step{"renew", id, "", status, code, state}
+	}
+	release := func(id string, status int, code, state string) step {
+		return step{"release", id, "", status, code, state}
+	}
 	end := func(n string, status int, code, state string) step { return step{"break", "", n, status, code, state} }
 	wait := func(n, state string) step { return step{"wait", "", n, 0, "", state} }
-	remove := func(id string, status int, code, state string) step { return step{"delete", id, "", status, code, state} }
+	remove := func(id string, status int, code, state string) step {
+		return step{"delete", id, "", status, code, state}
+	}
 	const (
 		none      = "available"
 		fixed     = "leased fixed"
@@ -76,7 +84,9 @@ func TestLeases(t *testing.T) {
 		"bad requests": {
 			acquire(a, "14", 400, "InvalidHeaderValue", none), acquire(a, "61", 400, "InvalidHeaderValue", none), acquire(a, "", 400, "MissingRequiredHeader", none),
 			acquire("a", "15", 400, "InvalidHeaderValue", none), acquire(a, "x", 400, "InvalidHeaderValue", none), end("61", 400, "InvalidHeaderValue", none),
-			{"steal", a, "", 400, "InvalidHeaderValue", none}, {"", a, "", 400, "MissingRequiredHeader", none}, {"renew", "", "", 400, "MissingRequiredHeader", none},
+			{"steal", a, "", 400, "InvalidHeaderValue", none},
+			{"", a, "", 400, "MissingRequiredHeader", none},
+			{"renew", "", "", 400, "MissingRequiredHeader", none},
 			{"change", a, "", 501, "NotImplemented", none},
 		},
 	} {

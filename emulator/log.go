@@ -34,6 +34,8 @@ type Request struct {
 	// "If-Match:etag". It is empty for an unconditional request.
 	Condition string
 
+	// Lease is the ID of the lease that the request names.
+	Lease string
 	// IfMatch and IfNoneMatch are the headers as they were sent.
 	IfMatch, IfNoneMatch string
 

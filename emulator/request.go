@@ -116,6 +116,7 @@ func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
 	c.entry.Method = r.Method
 	c.entry.Container = c.container
 	c.entry.Blob = c.blob
+	c.entry.Lease = r.Header.Get("x-ms-lease-id")
 	c.entry.IfMatch = r.Header.Get("If-Match")
 	c.entry.IfNoneMatch = r.Header.Get("If-None-Match")
 	c.entry.Condition = condition(r.Header)
