@@ -181,8 +181,13 @@ type verdict struct {
 const checkedAtOnce = 64
 
 func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error {
+	dropping := false
 	stray := func(name, detail string) {
 		report.Blobs++
+		if detail == isDropping {
+			dropping = true
+			return
+		}
 		report.Problems = append(report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})
 	}
 	if err := v.strays(ctx, d, stray); err != nil {
@@ -219,7 +224,26 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 			}
 		}
 	}
-	return judge()
+	if err := judge(); err != nil || !dropping {
+		return err
+	}
+	return v.checkExpiry(ctx, d, report)
+}
+
+// checkExpiry looks whether an Expire is at work that has marked a day.
+func (v *Vault) checkExpiry(ctx context.Context, d day, report *CheckReport) error {
+	c, err := v.client.HeadContainer(ctx, d.container)
+	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return blobError("look for expiry", blob.Ref{Container: d.container}, err)
+	}
+	if err != nil || c.Lease == blob.LeasedForATime {
+		return nil
+	}
+	ref := droppingOf(d.container)
+	if _, err := v.client.Head(ctx, ref); err == nil {
+		report.Problems = append(report.Problems, Problem{Kind: LeftMarker, Blob: ref.String(), Detail: "an expiry of the day did not finish"})
+	}
+	return nil
 }
 
 // checkTwice checks a plan that seems broken a second time, and returns the problems that both checks found.
@@ -258,6 +282,7 @@ func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		x.bad(Unreadable, b.keys.marker(), "%v", err)
 		return x.verdict, nil
 	}
+	x.changeMarkers()
 	if !b.committed() {
 		x.incomplete()
 		return x.verdict, nil
@@ -273,6 +298,14 @@ func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		x.subObjects(ctx, object)
 	}
 	return x.verdict, x.cause
+}
+
+// changeMarkers reports the markers of changes that did not finish, and takes them from the plan's blobs.
+func (x *planCheck) changeMarkers() {
+	for i := range x.changes {
+		x.unlessRecent([]*blob.Item{&x.changes[i]}, LeftMarker, x.keys.at(x.changes[i].Name), "an update of a final plan did not finish")
+	}
+	x.changes = nil
 }
 
 // bad reports a problem.

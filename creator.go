@@ -129,6 +129,11 @@ type creation struct {
 
 	// markerETag is empty if another Create may share the marker.
 	markerETag, entryETag string
+	// marker is the version of the marker that this Create wrote last, whoever shares it, and when.
+	marker struct {
+		etag string
+		seen time.Time
+	}
 }
 
 // blobWrite is what to write to a blob.
@@ -196,6 +201,10 @@ func (c *creation) run(caller context.Context) error {
 	// A failure leaves nothing, or the marker.
 	if err := c.putMarker(ctx); err != nil {
 		return lateError(ctx, err)
+	}
+	// A failure leaves nothing, or the marker. In a young day, this sends nothing.
+	if err := c.openDay(ctx); err != nil {
+		return lateError(ctx, c.takeBackMarker(ctx, err))
 	}
 	// A failure leaves the same. An entry that is in the way belongs to another Create.
 	if err := c.putEntry(ctx); err != nil {
@@ -265,9 +274,37 @@ func (c *creation) putMarker(ctx context.Context) error {
 func (c *creation) putNewMarker(ctx context.Context) error {
 	ref := c.keys.marker()
 	return c.v.inContainer(ctx, ref.Container, func() (err error) {
-		c.markerETag, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, c.v.grace), blob.IfNew)
+		c.marker.etag, c.marker.seen, err = c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, c.v.grace), blob.IfNew)
+		c.markerETag = c.marker.etag
 		return err
 	})
+}
+
+// openDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
+// written, and another Create may have made it anew: so openDay looks last whether the marker is there. From
+// then on, an Expire meets the marker.
+func (c *creation) openDay(ctx context.Context) error {
+	err := c.v.openDay(ctx, c.keys, c.marker.seen, func() error { return c.v.lookForExpiry(ctx, c.keys.container) })
+	if err != nil || !passed(c.keys.date(), c.marker.seen) {
+		return err
+	}
+	ref := c.keys.marker()
+	p, err := c.v.client.Head(ctx, ref)
+	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return blobError("look at marker", ref, err)
+	}
+	if err != nil || p.ETag != c.marker.etag {
+		return vaultError("look at marker", ref, "%w: the day was dropped, or another Create of this ID is under way: call again", storage.ErrConflict)
+	}
+	return nil
+}
+
+// takeBackMarker removes the marker, unless another Create may share it, and returns why.
+func (c *creation) takeBackMarker(ctx context.Context, cause error) error {
+	if c.markerETag != "" {
+		_ = c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag) // what is left is Recovery's
+	}
+	return cause
 }
 
 // takeOverMarker writes another Create's marker again, so that Recovery does not remove it while this Create
@@ -286,7 +323,7 @@ func (c *creation) takeOverMarker(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, blobError("look at marker", ref, err)
 	}
-	_, err = c.v.client.Put(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
+	c.marker.etag, c.marker.seen, err = c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return false, nil
 	}
@@ -376,8 +413,11 @@ func lateError(ctx context.Context, err error) error {
 // delete marker first, as a Delete does: another process may update the plan meanwhile, and Recovery must
 // recognise what is left of it as remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
-	etag, err := c.v.putDeleteMarker(ctx, c.keys)
+	etag, seen, err := c.v.putDeleteMarker(ctx, c.keys)
 	kept := false
+	if err == nil {
+		err = c.v.openDay(ctx, c.keys, seen, noLook) // Recovery may have removed the marker
+	}
 	if err == nil {
 		kept, err = c.keepRunning(ctx)
 	}

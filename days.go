@@ -23,6 +23,9 @@ type day struct {
 	date      time.Time
 	// marked says that the vault made the container, so each open plan in it has a marker.
 	marked bool
+	// lease and seen are the container's lease, and the service's clock, when the container was listed.
+	lease blob.Lease
+	seen  time.Time
 }
 
 // days lists the vault's containers, newest first. If the service denies that, it asks for each container by
@@ -53,7 +56,7 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 }
 
 func newDay(date time.Time, c blob.ContainerItem) day {
-	return day{c.Name, date, c.Metadata[metaLayout] != ""}
+	return day{c.Name, date, c.Metadata[metaLayout] != "", c.Lease, c.Seen}
 }
 
 // probe asks for the days from tomorrow back by name. An identity may have rights to some containers only;
@@ -197,6 +200,9 @@ type namedItem struct {
 	blob.Item
 }
 
+// isDropping is the detail of the mark of an expiry, which belongs to no plan and is no stray.
+const isDropping = "the day is being dropped"
+
 // named lists a directory of a day. Blobs that no vault writes there are strays.
 func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
 	return func(yield func(namedItem, error) bool) {
@@ -206,6 +212,8 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 			case err != nil:
 				yield(namedItem{}, err)
 				return
+			case item.Name == droppingName:
+				stray(item.Name, isDropping)
 			case !ok:
 				stray(item.Name, "is not a name that a vault writes")
 			case v.prefix.plan(name.plan).container != d.container:

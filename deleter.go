@@ -74,11 +74,25 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 		if err != nil {
 			return plan, err
 		}
+		// A hold is looked for twice: before the marker, so that a Delete in a held day writes nothing, and after
+		// it, because whoever holds the day waits for those who did not see the hold.
+		look := func() error { return v.lookForHold(ctx, keys.container) }
+		if plan.etag == "" {
+			look = noLook
+		} else if passed(keys.date(), plan.seen) {
+			if err = look(); err != nil {
+				return plan, err
+			}
+		}
 		started := time.Now()
 		// The marker leads Recovery to whatever is left. Alone it does no harm: Recovery removes it after the
 		// grace period.
-		if _, err = v.putDeleteMarker(ctx, keys); err != nil {
-			return plan, err
+		marker, seen, markerErr := v.putDeleteMarker(ctx, keys)
+		if markerErr != nil {
+			return plan, markerErr
+		}
+		if err = v.openDay(ctx, keys, seen, look); err != nil {
+			return plan, v.takeBackDelete(ctx, keys, marker, err)
 		}
 		if plan.etag == "" {
 			return plan, nil // the object is gone already
@@ -99,6 +113,19 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 	return plan, fmt.Errorf("%d attempts failed, call again: %w", deleteRounds, err)
 }
 
+// takeBackDelete undoes the delete marker of a Delete in a held day, and returns why. The marker may be another
+// Delete's, too, which then must not commit any more: its removal of the object is refused because the object is
+// rewritten. If that Delete has committed, the marker leads to what it left.
+func (v *Vault) takeBackDelete(ctx context.Context, keys keys, marker string, cause error) error {
+	if !errors.Is(cause, storage.ErrHeld) {
+		return cause
+	}
+	if err := v.dismissDelete(ctx, keys, marker); err != nil && !overtaken(err) {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
 // commitDelete removes the object. It is the commit point.
 func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, started time.Time) error {
 	ctx, cancel := v.within(ctx, started, true, errSlowDelete)
@@ -114,6 +141,8 @@ type deletionTargets struct {
 	listed bool
 	// etag is the object's version; empty if the object is gone already.
 	etag string
+	// seen is the service's clock when it told the version.
+	seen time.Time
 }
 
 // deletionTargets finds the blobs of a plan that is to be deleted.
@@ -124,7 +153,7 @@ func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTarge
 		for _, o := range workflow.Parts(object) {
 			d.parts = append(d.parts, blob.Target{Name: keys.part(o).Name})
 		}
-		d.etag = p.ETag
+		d.etag, d.seen = p.ETag, p.Seen
 		return d, nil
 	case errors.Is(err, storage.ErrCorrupt):
 		// A damaged object can't name the sub-objects, but a listing can. Damage must not prevent a Delete.
@@ -132,7 +161,7 @@ func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTarge
 		if err != nil {
 			return d, blobError("look at object", keys.object(), err)
 		}
-		d.etag = p.ETag
+		d.etag, d.seen = p.ETag, p.Seen
 	case errors.Is(err, storage.ErrNotFound):
 		if err := v.confirmDeleted(ctx, keys, err); err != nil {
 			return d, err
@@ -189,6 +218,8 @@ func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error
 	switch {
 	case err != nil:
 		return err
+	case d.finding == lostObject && passed(keys.date(), d.seen):
+		return v.lookForHold(ctx, keys.container)
 	case d.finding == lostObject:
 		return nil
 	case d.finding == tooRecent:

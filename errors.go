@@ -159,6 +159,9 @@ var (
 	errRemains = fmt.Errorf("%w: another create or delete of this ID is under way, or left its remains", storage.ErrConflict)
 	// errGrace is the cause of a Create that ends because its grace period is over.
 	errGrace = fmt.Errorf("the plan was not created within the grace period: %w", context.DeadlineExceeded)
+	// errSlowChange is the cause of a change of a plan in a day that has passed, if it ends because its grace
+	// period is over.
+	errSlowChange = fmt.Errorf("the plan was not changed within the grace period: %w", context.DeadlineExceeded)
 	// errSlowDelete is the cause of a Delete that ends because its grace period is over before it commits.
 	errSlowDelete = fmt.Errorf("the plan was not deleted within the grace period: %w", context.DeadlineExceeded)
 )

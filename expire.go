@@ -1,12 +1,19 @@
 package azblob
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
-// ExpireOptions are the options of Expire.
+// ExpireOptions are the options of [Vault.Expire].
 type ExpireOptions struct {
 	// OlderThan is the age of the days to drop. A day is older than an age if it ended at least that long ago,
 	// by the service's clock. It must be positive. The day before today is never dropped, whatever the age.
@@ -21,7 +28,7 @@ type ExpireOptions struct {
 	Progress func(ExpiredDay)
 }
 
-// ExpireReport is what Expire did.
+// ExpireReport is what [Vault.Expire] did.
 type ExpireReport struct {
 	// Days are the days that were to be dropped, oldest first.
 	Days []ExpiredDay
@@ -61,4 +68,244 @@ func (r ExpireReport) Dropped() (n int) {
 		}
 	}
 	return n
+}
+
+// Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
+// are not held ([Vault.Hold]). A day takes five requests, whatever it holds, and the list of the days one. It
+// drops the oldest days first, eight at a time. It looks at nothing but the markers of a day, so it drops final
+// plans whether they are sound or damaged, and with them everything else that is stored in the container.
+//
+// Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run
+// again. While it is at work on a day, a Create of a plan of that day returns [storage.ErrConflict]. If it dies,
+// that lasts for at most a minute; the next Create, Recovery or Expire then removes what it left. It relies on
+// no clock but the service's: a finite lease of the container is its fence, and the service refuses to delete a
+// container for a lease that is over. Accounts with soft delete of containers keep a dropped day for as long as
+// they are told.
+//
+// A day that can't be dropped now is skipped, and the report says why. If a day fails, Expire goes on with the
+// others, and the error joins those of all days. It stops early when ctx ends or the identity lacks a right. The
+// report has the days up to there in any case.
+//
+// Errors: [storage.ErrInvalid] for an age that is not positive; [storage.ErrDenied] for an identity without the
+// right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown: the next
+// Expire settles it.
+func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
+	err = v.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
+		if o.OlderThan <= 0 {
+			return driver.Invalid("ExpireOptions.OlderThan", "%v is no age", o.OlderThan)
+		}
+		report, err = v.expire(ctx, o)
+		return err
+	})
+	return report, err
+}
+
+// expiredAtOnce is how many days Expire drops at a time.
+const expiredAtOnce = 8
+
+func (v *Vault) expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
+	days, err := v.days(ctx)
+	if err != nil {
+		return report, err
+	}
+	slices.Reverse(days)
+	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !o.Empty && !o.due(d) })
+	var errs []error
+	for some := range slices.Chunk(days, expiredAtOnce) {
+		if ctx.Err() != nil {
+			return report, errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		done := make([]ExpiredDay, len(some))
+		_ = v.parallel(len(some), func(i int) error {
+			done[i] = v.expireDay(ctx, o, some[i])
+			return nil // the others follow a day that fails
+		})
+		denied := false
+		for _, d := range done {
+			if d.Result == "" {
+				continue
+			}
+			report.Days = append(report.Days, d)
+			if d.Err != nil {
+				errs = append(errs, d.Err)
+				denied = denied || errors.Is(d.Err, storage.ErrDenied)
+			}
+			if o.Progress != nil {
+				o.Progress(d)
+			}
+		}
+		if denied {
+			break
+		}
+	}
+	return report, errors.Join(errs...)
+}
+
+// due reports whether a day is older than the age.
+func (o ExpireOptions) due(d day) bool {
+	return !d.seen.Before(d.date.AddDate(0, 0, 1).Add(o.OlderThan))
+}
+
+// expireDay drops a day, or says why it does not. A young day that is not empty has no result.
+func (v *Vault) expireDay(ctx context.Context, o ExpireOptions, d day) ExpiredDay {
+	x := expiry{v: v, day: d, result: ExpiredDay{Day: d.date}, empty: !o.due(d)}
+	result, err := x.lease()
+	if err == nil && result == DayDropped && (o.DryRun || x.empty) {
+		result, err = x.content(ctx)
+	}
+	if err == nil && result == DayDropped && !o.DryRun {
+		result, err = x.drop(ctx)
+	}
+	switch {
+	case err != nil:
+		result, x.result.Err = DayFailed, opError("Expire", uuid.Nil, err)
+	case x.empty && result != DayDropped:
+		result = ""
+	}
+	x.result.Result = result
+	return x.result
+}
+
+// expiry is the expiry of one day.
+type expiry struct {
+	v   *Vault
+	day day
+	// empty says that the day is young, so it is dropped only if nothing is stored in it.
+	empty  bool
+	result ExpiredDay
+}
+
+// lease says what would become of a day by what the list of the days says.
+func (x *expiry) lease() (ExpireResult, error) {
+	switch {
+	case !x.day.marked:
+		return DayUnmarked, nil
+	case x.day.lease == blob.LeasedForever:
+		return DayHeld, nil
+	case x.day.lease == blob.LeasedForATime:
+		return DayBusy, nil
+	case x.day.lease == blob.LeaseUnknown:
+		return "", vaultError("look for lease", blob.Ref{Container: x.day.container}, "%w: the service does not tell whether the day is held, such as for a signature of one container", storage.ErrDenied)
+	}
+	return DayDropped, nil
+}
+
+// firstPlans is how many plans a report names.
+const firstPlans = 10
+
+// content says what would become of a day by what is stored in it.
+func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
+	dir := openDir
+	if x.empty {
+		dir = ""
+	}
+	x.result.Open, x.result.Plans = 0, nil
+	var last uuid.UUID
+	for item, err := range x.v.listPrefix(ctx, "look for open plans", blob.Ref{Container: x.day.container, Name: dir}, false) {
+		switch {
+		case err != nil:
+			return "", err
+		case item.Name == droppingName, x.empty && item.Name == catalogueName:
+			continue
+		case x.empty:
+			return DayOpen, nil
+		}
+		// Whoever wrote something else under open/ had a reason.
+		name, ok := parseName(item.Name)
+		if ok && name.plan == last {
+			continue // another marker of it
+		}
+		last = name.plan
+		if x.result.Open++; ok && len(x.result.Plans) < firstPlans {
+			x.result.Plans = append(x.result.Plans, name.plan)
+		}
+	}
+	if x.result.Open > 0 {
+		return DayOpen, nil
+	}
+	return DayDropped, nil
+}
+
+// dropLease is how long the lease of an expiry lasts, which is more than its requests take.
+const dropLease = time.Minute
+
+// drop is the order of requests that drops a day. Before it asks whether something is open, it writes a mark that
+// every Create in this day looks for after its marker: one of the two sees the other. The lease is the fence.
+// While it is active no other Expire is at work and nobody removes the mark, and the removal of the container
+// names it, so that this request has no effect when it comes late.
+func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
+	v, container := x.v, x.day.container
+	mark := droppingOf(container)
+	cond := blob.IfNew
+	p, err := v.client.Head(ctx, mark)
+	switch {
+	case err == nil:
+		cond = blob.IfMatch(p.ETag) // of an Expire that did not finish
+	case blob.Is(err, blob.AbsentContainer):
+		return DayDropped, nil
+	case !blob.Is(err, blob.Absent):
+		return "", blobError("look for expiry", mark, err)
+	}
+	lease := uuid.NewString()
+	switch err := v.client.AcquireLease(ctx, container, lease, dropLease); {
+	case blob.Is(err, blob.Leased):
+		return x.leased(ctx)
+	case blob.Is(err, blob.AbsentContainer):
+		return DayDropped, nil
+	case err != nil:
+		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, certain(err)))
+	}
+	// From here on, a failure leaves the lease and the mark for at most a minute.
+	etag, err := v.client.Put(ctx, mark, nil, markerMetadata(uuid.NewString(), v.grace), cond)
+	if err != nil {
+		x.giveUp(ctx, lease, "")
+		if blob.Is(err, blob.Mismatch) {
+			return DayBusy, nil // the lease was over, and another Expire has begun
+		}
+		return "", blobError("write mark of expiry", mark, certain(err))
+	}
+	if found, err := x.content(ctx); err != nil || found != DayDropped {
+		x.giveUp(ctx, lease, etag)
+		return found, err
+	}
+
+	// The commit point. If the container may be removed, the lease and the mark are left.
+	err = v.client.DeleteContainer(ctx, container, lease)
+	switch {
+	case err == nil, blob.Is(err, blob.AbsentContainer):
+		v.containers.forget(container)
+		return DayDropped, nil
+	case blob.Is(err, blob.Leased):
+		x.giveUp(ctx, lease, etag)
+		return DayBusy, nil // the lease was over, so no earlier attempt takes effect any more
+	case blob.IsUnknown(err):
+	default:
+		x.giveUp(ctx, lease, etag)
+	}
+	return "", deniedLease(blobError("remove container", blob.Ref{Container: container}, err))
+}
+
+// leased says what a day is whose lease is another's.
+func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
+	c, err := x.v.client.HeadContainer(ctx, x.day.container)
+	switch {
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return DayDropped, nil
+	case err != nil:
+		return "", blobError("look for lease", blob.Ref{Container: x.day.container}, err)
+	case c.Lease == blob.LeasedForever:
+		return DayHeld, nil
+	}
+	return DayBusy, nil
+}
+
+// giveUp releases the lease and then removes the mark, in the version that this Expire wrote. In the opposite
+// order, a removal of the container that is still under way could drop a plan that was created in between. What
+// can't be removed is left to Recovery.
+func (x *expiry) giveUp(ctx context.Context, lease, mark string) {
+	err := x.v.client.ReleaseLease(ctx, x.day.container, lease)
+	if mark == "" || err != nil && !blob.Is(err, blob.Leased) {
+		return
+	}
+	_ = x.v.client.Delete(ctx, droppingOf(x.day.container), blob.IfMatch(mark))
 }

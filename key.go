@@ -62,6 +62,11 @@ func catalogueOf(container string) blob.Ref {
 	return blob.Ref{Container: container, Name: catalogueName}
 }
 
+// droppingOf names the mark of an Expire that is dropping a day, given the day's container.
+func droppingOf(container string) blob.Ref {
+	return blob.Ref{Container: container, Name: droppingName}
+}
+
 // control returns the name of the container of what concerns all days: members and stop requests.
 func (p prefix) control() string { return p.containers() + "control" }
 
@@ -107,12 +112,14 @@ type keys struct {
 const (
 	catalogueName = "catalogue"
 
-	openDir    = "open/"
-	plansDir   = "plans/"
-	deleteTail = "-delete"
-	entryTail  = "-entry.json"
-	objectTail = "-object.json"
-	jsonTail   = ".json"
+	openDir      = "open/"
+	plansDir     = "plans/"
+	deleteTail   = "-delete"
+	changeInfix  = "-change-"
+	droppingName = openDir + "dropping"
+	entryTail    = "-entry.json"
+	objectTail   = "-object.json"
+	jsonTail     = ".json"
 
 	nodesDir   = "nodes/"
 	signalsDir = "signals/"
@@ -125,6 +132,11 @@ func (k keys) marker() blob.Ref       { return k.at(openDir + k.plan.String()) }
 func (k keys) deleteMarker() blob.Ref { return k.at(openDir + k.plan.String() + deleteTail) }
 func (k keys) entry() blob.Ref        { return k.at(plansDir + k.plan.String() + entryTail) }
 func (k keys) object() blob.Ref       { return k.at(plansDir + k.plan.String() + objectTail) }
+
+// changeMarker names the marker of one change of the plan.
+func (k keys) changeMarker(id uuid.UUID) blob.Ref {
+	return k.at(openDir + k.plan.String() + changeInfix + id.String())
+}
 
 // parts is the start of the names of the plan's sub-objects of one kind.
 func (k keys) parts(kind kind) string { return kind.dir + k.plan.String() + "/" }
@@ -148,6 +160,7 @@ type role int
 const (
 	roleMarker role = iota
 	roleDeleteMarker
+	roleChangeMarker
 	roleEntry
 	roleObject
 	rolePart
@@ -160,7 +173,7 @@ type parsed struct {
 	role role
 	plan uuid.UUID
 	kind kind      // of a sub-object
-	id   uuid.UUID // of a sub-object
+	id   uuid.UUID // of a sub-object, or of a change
 }
 
 // parseName parses a blob's name. It returns false for a name that no vault writes.
@@ -173,6 +186,11 @@ func parseName(name string) (parsed, bool) {
 	case openDir:
 		if id, ok := strings.CutSuffix(rest, deleteTail); ok {
 			return parsePlanName(roleDeleteMarker, id)
+		}
+		if planText, idText, ok := strings.Cut(rest, changeInfix); ok {
+			plan, planOK := parseID(planText)
+			id, idOK := parseID(idText)
+			return parsed{role: roleChangeMarker, plan: plan, id: id}, planOK && idOK
 		}
 		return parsePlanName(roleMarker, rest)
 	case plansDir:

@@ -100,7 +100,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/catalogue": {"storage", "workflow"},
 		"emulator":           {},
 		"emulator/schedule":  {"emulator"},
-		".":                  {"internal/blob", "internal/catalogue", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
+		".":                  {"internal/blob", "internal/catalogue", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		"storage/bundle":     {"storage", "storage/driver", "workflow"},
 		"storage/mirror":     {"storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.

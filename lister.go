@@ -237,7 +237,7 @@ func (v *Vault) names() directory {
 // searchOpen lists the markers of each day and looks at their plans. A day without planvaultlayout may have
 // open plans without markers, so its plans are listed.
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
-	markers, plans := directory{v: v, dir: openDir, take: func(*candidate) bool { return true }}, v.plans(f)
+	markers, plans := directory{v: v, dir: openDir, take: (*candidate).isMarked}, v.plans(f)
 	candidates := v.started.search(f, v.inDays(ctx, f, byDay(func(d day) directory {
 		if d.marked {
 			return markers
@@ -255,6 +255,9 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 		return p, chosen
 	})
 }
+
+// isMarked reports whether a candidate has a marker that leads to open plans. A change marker does not.
+func (p *candidate) isMarked() bool { return p.marker != nil || p.deleteMarker != nil }
 
 // headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
 // it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
@@ -404,6 +407,8 @@ type directory struct {
 	metadataOf func(name string) bool
 	// take completes a candidate and reports whether it is wanted.
 	take func(*candidate) bool
+	// dropping, if it is not nil, is called for the mark of an expiry.
+	dropping func(container string)
 	// needsStart says to read nothing if the service ignores where to begin.
 	needsStart bool
 }
@@ -491,6 +496,9 @@ func (d directory) read(ctx context.Context, w window) (reading, error) {
 					return d.read(ctx, w)
 				}
 				continue
+			}
+			if item.Name == droppingName && d.dropping != nil {
+				d.dropping(w.container)
 			}
 			if item.Name >= to {
 				finish()

@@ -23,6 +23,8 @@ type planBlobs struct {
 	// parts are the plan's sub-objects; partsListed says that they were looked for.
 	parts       []blob.Item
 	partsListed bool
+	// changes are the change markers.
+	changes []blob.Item
 	// marked says that the day's open plans have markers.
 	marked bool
 	// seen is the service's time when the first of the listed blobs was found; zero if none was. Ages are
@@ -64,6 +66,8 @@ func (b *planBlobs) add(name parsed, item blob.Item) {
 		b.marker = &item
 	case roleDeleteMarker:
 		b.deleteMarker = &item
+	case roleChangeMarker:
+		b.changes = append(b.changes, item)
 	case roleEntry:
 		b.entry = &item
 	case roleObject:
@@ -78,6 +82,9 @@ func (b planBlobs) all() []*blob.Item {
 	items := []*blob.Item{b.marker, b.deleteMarker, b.entry, b.object}
 	for i := range b.parts {
 		items = append(items, &b.parts[i])
+	}
+	for i := range b.changes {
+		items = append(items, &b.changes[i])
 	}
 	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
 }

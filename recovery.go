@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -91,9 +92,10 @@ type recovery struct {
 	v    *Vault
 	opts RecoverOptions
 
-	mu     sync.Mutex
-	report RecoveryReport
-	errs   []error
+	mu       sync.Mutex
+	report   RecoveryReport
+	errs     []error
+	dropping map[string]bool // the containers with the mark of an expiry
 }
 
 // run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
@@ -128,7 +130,35 @@ func (r *recovery) run(ctx context.Context) error {
 	}
 	close(plans)
 	workers.Wait()
+	for _, container := range slices.Sorted(maps.Keys(r.dropping)) {
+		if err := r.clearExpiry(ctx, container); err != nil {
+			r.failed(err)
+		}
+	}
 	return errors.Join(r.errs...)
+}
+
+// sawDropping notes that a container has the mark of an expiry.
+func (r *recovery) sawDropping(container string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropping == nil {
+		r.dropping = map[string]bool{}
+	}
+	r.dropping[container] = true
+}
+
+// clearExpiry removes what an expiry left that did not finish. While it is there, no plan can be created in the
+// day.
+func (r *recovery) clearExpiry(ctx context.Context, container string) error {
+	if r.opts.DryRun {
+		return nil
+	}
+	err := r.v.lookForExpiry(ctx, container)
+	if errors.Is(err, storage.ErrConflict) {
+		return nil // it is at work
+	}
+	return err
 }
 
 // candidates yields the plans that may need a repair. An error stands for the rest of a day.
@@ -160,7 +190,7 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 
 // listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
-	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: anyName, take: take}, page)
+	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}, page)
 	return s.run(ctx, stretches(days, storage.Filters{}))
 }
 
@@ -171,7 +201,11 @@ func anyName(string) bool { return true }
 func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		for _, d := range days {
-			stray := func(name, _ string) {
+			stray := func(name, detail string) {
+				if detail == isDropping {
+					r.sawDropping(d.container)
+					return
+				}
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
@@ -197,6 +231,9 @@ const maxSteps = 8
 // recoverPlan repairs a plan step by step. Each step looks at the plan again: the listing only said where to
 // look.
 func (r *recovery) recoverPlan(ctx context.Context, b planBlobs) error {
+	if done, err := r.removeChanges(ctx, &b); done || err != nil {
+		return err
+	}
 	for range maxSteps {
 		again, err := r.step(ctx, &b)
 		if err != nil || !again {
@@ -204,6 +241,32 @@ func (r *recovery) recoverPlan(ctx context.Context, b planBlobs) error {
 		}
 	}
 	return nil
+}
+
+// removeChanges removes the markers of changes that did not finish. They say nothing about the plan: a change
+// commits with one request. It reports whether to leave the plan alone, because somebody may be changing it or
+// because nothing else leads to it.
+func (r *recovery) removeChanges(ctx context.Context, b *planBlobs) (done bool, err error) {
+	only := len(b.all()) == len(b.changes)
+	for _, m := range b.changes {
+		grace, err := r.v.graceOf(&m)
+		if err != nil {
+			return true, r.fail(ctx, b.keys, "a marker that can't be read", blobError("read metadata of marker", b.keys.at(m.Name), err))
+		}
+		if recent(&m, m.Seen, grace) {
+			r.count(&r.report.Recent)
+			return true, nil
+		}
+		_, err = r.repair(ctx, b.keys, "a change marker: an update of a final plan did not finish", func() (string, error) {
+			return "removed the change marker", r.v.removeMarker(ctx, b.keys, b.keys.at(m.Name), &m)
+		})
+		if err != nil {
+			return true, err
+		}
+	}
+	done = only && len(b.changes) > 0
+	b.changes = nil
+	return done, nil
 }
 
 // step makes the first repair that a plan needs, and notes in b how it changes the markers. It reports
@@ -252,14 +315,14 @@ func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
 }
 
 func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d.keys) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d) })
 	return done && !r.opts.DryRun, err
 }
 
 func (r *recovery) dismissDelete(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.deleteMarker = nil
 	return r.repair(ctx, d.keys, d.String(), func() (string, error) {
-		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.v.dismissDelete(ctx, d)
+		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.v.dismissDelete(ctx, d.keys, d.deleteMarker.ETag)
 	})
 }
 

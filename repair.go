@@ -2,8 +2,10 @@ package azblob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
@@ -16,11 +18,11 @@ import (
 // dismissDelete makes the old delete marker of a whole plan harmless, and removes it. Its Delete may have
 // been held up before its commit for any time, on a machine that slept, for example. A Delete demands the
 // object's version, so the object is rewritten before the marker goes.
-func (v *Vault) dismissDelete(ctx context.Context, d diagnosis) error {
-	if _, _, err := v.rewriteObject(ctx, d.keys); err != nil {
+func (v *Vault) dismissDelete(ctx context.Context, keys keys, marker string) error {
+	if _, _, err := v.rewriteObject(ctx, keys); err != nil {
 		return err
 	}
-	return v.removeMarker(ctx, d.keys, d.keys.deleteMarker(), d.deleteMarker)
+	return v.removeMarker(ctx, keys, keys.deleteMarker(), &blob.Item{Properties: blob.Properties{ETag: marker}})
 }
 
 // rewriteObject writes an object again as it is. A writer that knows the old version can no longer change or
@@ -104,7 +106,33 @@ func (v *Vault) restoreMarker(ctx context.Context, keys keys) (etag string, err 
 //
 // An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
 // the sub-objects from the object and never see an update that is under way.
-func (v *Vault) restoreEntry(ctx context.Context, keys keys) (did string, err error) {
+//
+// A restored entry makes the plan visible, so this is a change of the plan's day.
+func (v *Vault) restoreEntry(ctx context.Context, d diagnosis) (did string, err error) {
+	if !passed(d.keys.date(), d.object.Seen) {
+		ctx, cancel := v.within(ctx, time.Now(), true, errSlowChange)
+		defer cancel()
+		did, err := v.rewriteEntry(ctx, d.keys)
+		return did, lateChange(err)
+	}
+	c, err := v.beginChange(ctx, d.keys)
+	if err != nil {
+		return "", err
+	}
+	commit, cancel := c.within(ctx)
+	defer cancel()
+	did, err = v.rewriteEntry(commit, d.keys)
+	if errors.Is(err, storage.ErrUnknown) {
+		return did, err // the entry may still arrive, so the marker stays
+	}
+	if endErr := c.end(ctx); err == nil {
+		err = endErr
+	}
+	return did, lateChange(err)
+}
+
+// rewriteEntry does what restoreEntry says.
+func (v *Vault) rewriteEntry(ctx context.Context, keys keys) (did string, err error) {
 	plan, objectETag, err := v.rewriteObject(ctx, keys)
 	if err != nil {
 		return "", err

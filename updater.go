@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -129,6 +130,9 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 	if plan.State.ETag == "" {
 		cond = blob.IfThere
 	}
+	_, was, _ := driver.SplitVersion(plan.State.ETag)
+	changes := was.Final()
+	started := time.Now()
 	if objectETag == "" {
 		// The caller has not read the object, so the entry may belong to a Create that did not finish. Such an
 		// entry must not become Running, because searches take a Running entry for a plan.
@@ -137,16 +141,42 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 			return blobError("look for object", keys.object(), err)
 		}
 		objectETag = p.ETag
+		// Without a version, the stored plan may be final.
+		changes = changes || plan.State.ETag == "" && passed(keys.date(), p.Seen)
 	}
-	w, err := v.putOwn(ctx, plan, entry, cond)
+	w, c, err := v.putEntry(ctx, plan, entry, cond, changes, started)
 	if err != nil {
 		return err
 	}
 	if final {
-		objectETag, err = v.finalize(ctx, plan, w, object, objectETag)
+		objectETag, err = v.finalize(ctx, plan, w, c, object, objectETag)
+	} else {
+		_ = c.end(ctx) // what is left is Recovery's
 	}
 	plan.State.ETag = planVersion(w.etag, objectETag, plan)
 	return err
+}
+
+// putEntry writes the entry of a plan, which is the commit point of its update. If the update changes a final
+// plan it writes the marker of a change before, which stays until the caller ends the change: a plan that was
+// open has its own marker.
+func (v *Vault) putEntry(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition, changes bool, started time.Time) (w written, c *change, err error) {
+	commit, cancel := ctx, context.CancelFunc(func() {})
+	switch {
+	case changes:
+		if c, err = v.beginChange(ctx, v.prefix.plan(plan.ID)); err != nil {
+			return w, nil, err
+		}
+		commit, cancel = c.within(ctx)
+	case plan.State.ETag == "": // the day was young at started
+		commit, cancel = v.within(ctx, started, true, errSlowChange)
+	}
+	defer cancel()
+	w, err = v.putOwn(commit, plan, body, cond)
+	if err != nil && !errors.Is(err, storage.ErrUnknown) {
+		_ = c.end(ctx) // what is left is Recovery's
+	}
+	return w, c, lateChange(err)
 }
 
 // checkBody refuses a body that could not be encoded, or that is too large for the service.
@@ -163,19 +193,24 @@ func checkBody(o workflow.Object, whole bool, body []byte, err error) error {
 // finalize does the rest of an update to a final status, after the entry: it writes the object and removes
 // the marker. Until the object is final, too, readers take the plan from the entry and the sub-objects. It
 // returns the object's ETag.
-func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (string, error) {
+func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, c *change, body []byte, etag string) (string, error) {
 	keys := v.prefix.plan(plan.ID)
 	objectETag, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)
 	switch {
 	case followed:
+		_ = c.end(ctx)
 		return objectETag, nil // the later update removes the marker
 	case errors.Is(err, storage.ErrNotFound):
 		if v.confirmGone(ctx, keys, keys.object()) == nil {
+			_ = c.end(ctx)
 			return objectETag, err // deleted meanwhile
 		}
 		err = clientError(err)
 	case err == nil:
 		err = v.deleteMarker(ctx, keys.marker(), "")
+	}
+	if err == nil {
+		err = c.end(ctx)
 	}
 	if err == nil {
 		return objectETag, nil

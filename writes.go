@@ -71,11 +71,11 @@ func markerMetadata(writeID string, grace time.Duration) map[string]string {
 }
 
 // putDeleteMarker writes the marker of a Delete. It needs no condition, because writing the marker twice does
-// no harm.
-func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, err error) {
+// no harm. It also returns the service's clock.
+func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, seen time.Time, err error) {
 	ref := keys.deleteMarker()
-	etag, err = v.client.Put(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
-	return etag, blobError("write delete marker", ref, err)
+	etag, seen, err = v.client.PutDated(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
+	return etag, seen, blobError("write delete marker", ref, err)
 }
 
 // deleteMarker removes a marker. With an ETag it removes only that version. It is no error if the marker has

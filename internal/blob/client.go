@@ -443,8 +443,8 @@ type ContainerItem struct {
 // and the metadata and the lease stay unknown.
 func (c *Client) HeadContainer(ctx context.Context, name string) (item ContainerItem, err error) {
 	if c.ofContainer {
-		for _, err := range c.List(ctx, name, ListOptions{MaxResults: 1}) {
-			return ContainerItem{Name: name}, err
+		for page, err := range c.List(ctx, name, ListOptions{MaxResults: 1}) {
+			return ContainerItem{Name: name, Seen: page.Seen}, err
 		}
 	}
 	ref := Ref{Container: name}

@@ -86,9 +86,16 @@ func TestStatesOfLeases(t *testing.T) {
 		state, duration string
 		want            Lease
 	}{
-		{"available", "", Unleased}, {"expired", "", Unleased}, {"broken", "", Unleased},
-		{"breaking", "", LeasedForATime}, {"leased", "fixed", LeasedForATime}, {"leased", "infinite", LeasedForever},
-		{"Leased", "Infinite", LeasedForever}, {"leased", "", LeaseUnknown}, {"", "", LeaseUnknown}, {"strange", "infinite", LeaseUnknown},
+		{"available", "", Unleased},
+		{"expired", "", Unleased},
+		{"broken", "", Unleased},
+		{"breaking", "", LeasedForATime},
+		{"leased", "fixed", LeasedForATime},
+		{"leased", "infinite", LeasedForever},
+		{"Leased", "Infinite", LeasedForever},
+		{"leased", "", LeaseUnknown},
+		{"", "", LeaseUnknown},
+		{"strange", "infinite", LeaseUnknown},
 	} {
 		if got := leaseOf(test.state, test.duration); got != test.want {
 			t.Errorf("%s, %s: %d, want %d", test.state, test.duration, got, test.want)

@@ -1,0 +1,185 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// A day that has passed may have a catalogue, may be held, and may be dropped. A change of what listings show of
+// such a day takes more steps than others: a marker, the removal of the catalogue and a look at the container,
+// and only then the commit. The answer to the marker tells whether the day has passed, by the service's clock,
+// so the change of a young day takes no step more.
+
+// passed reports whether a day has passed at a time of the service. An unknown time counts as late.
+func passed(date, seen time.Time) bool {
+	return seen.IsZero() || !seen.Before(date.AddDate(0, 0, 1))
+}
+
+// closed reports whether a day is closed at a time of the service: the day after it has passed, too. The
+// service's answers come from many machines, so one change may be dated before midnight and a later one after
+// it. But a change that finds its day young commits within the grace period, long before the day is closed.
+func closed(date, seen time.Time) bool {
+	return !seen.IsZero() && !seen.Before(date.AddDate(0, 0, 2))
+}
+
+// date returns the start of the plan's day.
+func (k keys) date() time.Time { return workflow.Time(k.plan).UTC().Truncate(24 * time.Hour) }
+
+// openDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
+// has passed it removes the catalogue, and calls look at the same time.
+func (v *Vault) openDay(ctx context.Context, keys keys, seen time.Time, look func() error) error {
+	if !passed(keys.date(), seen) {
+		return nil
+	}
+	return v.parallel(2, func(i int) error {
+		if i == 1 {
+			return look()
+		}
+		ref := catalogueOf(keys.container)
+		err := v.client.Delete(ctx, ref, blob.Always)
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil
+		}
+		return blobError("remove catalogue", ref, certain(err))
+	})
+}
+
+// noLook is the look of a change that neither a hold nor an expiry forbids.
+func noLook() error { return nil }
+
+// certain returns the error of a request that changes no plan. An unknown outcome of it leaves none of a plan's
+// change.
+func certain(err error) error {
+	var e *blob.Error
+	if !errors.As(err, &e) || !e.Unknown {
+		return err
+	}
+	known := *e
+	known.Unknown = false
+	return &known
+}
+
+// lookForHold returns ErrHeld if a day is held.
+func (v *Vault) lookForHold(ctx context.Context, container string) error {
+	const doing = "look for hold"
+	ref := blob.Ref{Container: container}
+	c, err := v.client.HeadContainer(ctx, container)
+	switch {
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return nil // the plan is gone, too
+	case err != nil:
+		return blobError(doing, ref, err)
+	case c.Lease == blob.LeasedForever:
+		return vaultError(doing, ref, "%w: nothing in this day is removed until somebody releases it", storage.ErrHeld)
+	case c.Lease == blob.LeaseUnknown:
+		return vaultError(doing, ref, "%w: the service does not tell whether the day is held: give the identity the right to read the properties of containers", storage.ErrDenied)
+	}
+	return nil
+}
+
+// lookForExpiry returns ErrConflict if a day is being dropped. What an Expire left that did not finish is
+// removed.
+func (v *Vault) lookForExpiry(ctx context.Context, container string) error {
+	const doing = "look for expiry"
+	ref := droppingOf(container)
+	p, err := v.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return nil
+	}
+	if err != nil {
+		return blobError(doing, ref, err)
+	}
+	if over, err := v.clearDropping(ctx, container, p.ETag); err != nil || over {
+		return err
+	}
+	return vaultError(doing, ref, "%w: the day is being dropped: call again in a minute", storage.ErrConflict)
+}
+
+// clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen
+// before. It returns false if the Expire may still be at work: its finite lease is active. A hold is none.
+func (v *Vault) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
+	c, err := v.client.HeadContainer(ctx, container)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return true, nil
+	}
+	if err != nil {
+		return false, blobError("look for expiry", blob.Ref{Container: container}, err)
+	}
+	if c.Lease == blob.LeasedForATime || c.Lease == blob.LeaseUnknown {
+		return false, nil
+	}
+	err = v.client.Delete(ctx, droppingOf(container), blob.IfMatch(etag))
+	switch {
+	case blob.Is(err, blob.Mismatch):
+		return false, nil // another Expire has begun
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return true, nil
+	}
+	return err == nil, blobError("remove what an expiry left", droppingOf(container), certain(err))
+}
+
+// change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an
+// entry. Its marker belongs to it alone, so that it can't be removed with that of another change. The plan's own
+// marker would not do: the update that made the plan final may be about to remove that.
+type change struct {
+	v       *Vault
+	keys    keys
+	marker  blob.Ref
+	started time.Time
+}
+
+// beginChange writes the marker of a change, and makes the plan's day ready for it. An error leaves at most the
+// marker, which Recovery removes.
+func (v *Vault) beginChange(ctx context.Context, keys keys) (*change, error) {
+	id := uuid.New()
+	c := &change{v: v, keys: keys, marker: keys.changeMarker(id), started: time.Now()}
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	_, seen, err := v.client.PutDated(ctx, c.marker, nil, markerMetadata(id.String(), v.grace), blob.IfNew)
+	if err != nil {
+		return nil, lateChange(blobError("write change marker", c.marker, certain(err)))
+	}
+	if err := v.openDay(ctx, keys, seen, noLook); err != nil {
+		_ = v.deleteMarker(ctx, c.marker, "")
+		return nil, lateChange(err)
+	}
+	return c, nil
+}
+
+// within returns a context for the request that commits the change. Recovery does not remove the marker before
+// that has ended.
+func (c *change) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.v.within(ctx, c.started, true, errSlowChange)
+}
+
+// lateChange is the error of a change that had no effect. If the grace period ended it, and not the caller, it is
+// ErrUnavailable.
+func lateChange(err error) error {
+	if !errors.Is(err, errSlowChange) || errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+}
+
+// end removes the marker of a change that took effect, or certainly did not. If Recovery has removed it already,
+// a catalogue may have been built in the meantime, so the catalogue is removed again.
+//
+// A nil change needs no end.
+func (c *change) end(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	err := c.v.client.Delete(ctx, c.marker, blob.Always)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return c.v.openDay(ctx, c.keys, time.Time{}, noLook)
+	}
+	return blobError("remove change marker", c.marker, certain(err))
+}

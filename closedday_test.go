@@ -1,0 +1,428 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// nineDays is an age at which a day is closed.
+const nineDays = 9 * 24 * time.Hour
+
+// oldPlan makes a plan with the ID of a day that is closed.
+func oldPlan() *workflow.Plan {
+	plan := plantest.Small()
+	plan.ID = workflow.NewV7At(time.Now().Add(-nineDays))
+	return plan
+}
+
+// oldContainer is the container of the plans of oldPlan.
+func oldContainer() string { return "test-" + time.Now().Add(-nineDays).UTC().Format(time.DateOnly) }
+
+// finished stores a plan and completes it.
+func finished(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	plan = created(t, v, plan)
+	moved(plan, workflow.Completed)
+	must(t, storage.Update(t.Context(), v, plan.Blocks[0].Sequences[0].Actions[0]))
+	must(t, v.UpdatePlan(t.Context(), plan))
+	return reread(t, v, plan)
+}
+
+// change is an operation that changes what listings show of a closed day.
+type change struct {
+	prepare func(t *testing.T, v *azblob.Vault) *workflow.Plan
+	do      func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error
+	// requests and trips are what it costs beyond the same in a young day.
+	requests, trips int
+}
+
+func changes() map[string]change {
+	return map[string]change{
+		"Create": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return oldPlan() },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 3, 2,
+		},
+		"Delete": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }, 3, 2,
+		},
+		"UpdatePlan": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) }, 1, 1,
+		},
+	}
+}
+
+// TestChangesOfClosedDays checks the order of each change of a closed day: a marker, the removal of the catalogue,
+// the commit. No marker is left.
+func TestChangesOfClosedDays(t *testing.T) {
+	for name, c := range changes() {
+		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			plan := c.prepare(t, v)
+			server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
+			server.Put(oldContainer(), "catalogue", []byte("stale"), nil)
+			before := len(server.Requests())
+			must(t, c.do(t.Context(), v, plan))
+			marker, catalogue, commit := 0, 0, 0
+			for _, r := range server.Requests()[before:] {
+				switch {
+				case marker == 0 && r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/"):
+					marker = r.N
+				case r.Op == emulator.DeleteBlob && r.Blob == "catalogue":
+					catalogue = r.N
+				case commit == 0 && r.Op != emulator.GetBlob && r.Op != emulator.HeadBlob && strings.HasPrefix(r.Blob, "plans/"):
+					commit = r.N
+				}
+			}
+			if !(0 < marker && marker < catalogue && catalogue < commit) {
+				t.Errorf("marker is request %d, the removal of the catalogue %d, the commit %d", marker, catalogue, commit)
+			}
+			for b := range server.Blobs(oldContainer()) {
+				if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") && name != "Create" {
+					t.Errorf("%s is left", b.Name)
+				}
+			}
+			sound(t, v)
+		})
+	}
+}
+
+// TestCostOfClosedDays counts what a change of a closed day costs more than one of a young day.
+func TestCostOfClosedDays(t *testing.T) {
+	for name, c := range changes() {
+		var counts, trips [2]int
+		for i, age := range []time.Duration{0, nineDays} {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(emulator.WithLatency(time.Second))
+				var end azblob.OperationEnd
+				v := onEmulator(t, server, azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+					return ctx, func(e azblob.OperationEnd) { end = e }
+				}}))
+				plan := plantest.Small()
+				plan.ID = workflow.NewV7At(time.Now().Add(-age))
+				if name != "Create" {
+					plan = finished(t, v, plan)
+				} else {
+					must(t, v.Create(t.Context(), oldOf(plan))) // makes the container
+				}
+				must(t, c.do(t.Context(), v, plan))
+				counts[i], trips[i] = end.Requests, end.RoundTrips
+			})
+		}
+		if more, tripsMore := counts[1]-counts[0], trips[1]-trips[0]; more != c.requests || tripsMore != c.trips {
+			t.Errorf("%s: %d requests and %d round trips more, want %d and %d", name, more, tripsMore, c.requests, c.trips)
+		}
+	}
+}
+
+// oldOf makes another plan of the same day.
+func oldOf(plan *workflow.Plan) *workflow.Plan {
+	other := plantest.Small()
+	other.ID = workflow.NewV7At(workflow.Time(plan.ID))
+	return other
+}
+
+// TestHold holds a day: its plans can't be deleted and the day can't be dropped, until it is released.
+func TestHold(t *testing.T) {
+	inBubble(t, "closed", func(t *testing.T, server *emulator.Server) {
+		v, other := onEmulator(t, server), onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+		day := workflow.Time(plan.ID)
+		for range 2 {
+			must(t, v.Hold(t.Context(), day))
+		}
+		if held, err := other.Holds(t.Context()); err != nil || !slices.Equal(held, []time.Time{day.UTC().Truncate(24 * time.Hour)}) {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		before := contents(server)
+		err := other.Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrHeld) || azblob.OutcomeOf(err) != azblob.OutcomeHeld {
+			t.Errorf("Delete: %v", err)
+		}
+		report, err := other.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+			t.Errorf("Expire: %+v, %v", report, err)
+		}
+		if !maps.Equal(before, contents(server)) {
+			t.Errorf("something has changed")
+		}
+		must(t, v.Create(t.Context(), oldOf(plan)))
+		must(t, v.UpdatePlan(t.Context(), plan))
+		for range 2 {
+			must(t, other.Release(t.Context(), day))
+		}
+		if held, err := v.Holds(t.Context()); err != nil || len(held) != 0 {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		must(t, v.Delete(t.Context(), plan.ID))
+	})
+	inBubble(t, "refused", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		young := created(t, v, plantest.Small())
+		sent := len(server.Requests())
+		for what, err := range map[string]error{"Hold": v.Hold(t.Context(), time.Time{}), "Release": v.Release(t.Context(), time.Time{})} {
+			if !errors.Is(err, storage.ErrInvalid) || len(server.Requests()) != sent {
+				t.Errorf("%s of no day: %v", what, err)
+			}
+		}
+		if err := v.Hold(t.Context(), workflow.Time(young.ID)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("Hold of today: %v", err)
+		}
+		must(t, v.Create(t.Context(), &workflow.Plan{Name: "yesterday", ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))}))
+		if err := v.Hold(t.Context(), time.Now().Add(-24*time.Hour)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("Hold of yesterday: %v", err)
+		}
+		missing := time.Now().Add(-nineDays)
+		for what, err := range map[string]error{"Hold": v.Hold(t.Context(), missing), "Release": v.Release(t.Context(), missing)} {
+			if !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s of a day that is not there: %v", what, err)
+			}
+		}
+	})
+}
+
+// TestHoldWaitsForDeletes begins a Delete before the hold and lets it go on after it. Hold returns when the Delete
+// can no longer take effect, or when its context ends.
+func TestHoldWaitsForDeletes(t *testing.T) {
+	inBubble(t, "a delete that goes on", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		dying := server.Transport()
+		dying.Inject(emulator.On(emulator.DeleteBlob).Path("plans/*-object.json").Do(emulator.Crash()))
+		_ = onEmulator(t, server, azblob.WithTransport(dying)).Delete(t.Context(), plan.ID)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
+			t.Errorf("Hold beside a Delete: %v", err)
+		}
+		held := make(chan error, 1)
+		go func() { held <- v.Hold(t.Context(), workflow.Time(plan.ID)) }()
+		time.Sleep(pastGrace)
+		select {
+		case err := <-held:
+			t.Errorf("Hold did not wait: %v", err)
+		default:
+		}
+		must(t, onEmulator(t, server).Recovery(t.Context()))
+		must(t, <-held)
+		same(t, v, plan)
+		must(t, v.Release(t.Context(), workflow.Time(plan.ID)))
+	})
+}
+
+// beside is a gate that runs something before one request of a transport takes effect.
+type beside struct {
+	match func(r emulator.Request) bool
+	run   func()
+}
+
+func (b *beside) Enter(_ context.Context, r emulator.Request) error {
+	if b.run != nil && b.match(r) {
+		run := b.run
+		b.run = nil
+		run()
+	}
+	return nil
+}
+
+func (b *beside) Leave(emulator.Request) {}
+
+// theNth matches the nth request.
+func theNth(n int) func(emulator.Request) bool {
+	return func(emulator.Request) bool { n--; return n == 0 }
+}
+
+// with opens a vault of a process that does something before one of its requests takes effect.
+func with(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.SetGate(&beside{match, run})
+	return onEmulator(t, server, azblob.WithTransport(transport))
+}
+
+// TestDeleteMeetsAHold lets a Delete see no hold before its marker and one after it. It takes the marker back, and
+// an earlier Delete that shares the marker can't commit either.
+func TestDeleteMeetsAHold(t *testing.T) {
+	inBubble(t, "late", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		looks := 0
+		second := with(t, server, func(r emulator.Request) bool {
+			if r.Op == emulator.GetContainerProperties {
+				looks++
+			}
+			return looks == 2
+		}, func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Hold beside Deletes: %v", err)
+			}
+		})
+		first := with(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
+		}, func() {
+			if err := second.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+				t.Errorf("the second Delete: %v", err)
+			}
+		})
+		if err := first.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+			t.Errorf("the first Delete: %v", err)
+		}
+		must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
+		if got := reread(t, v, plan); got.State.Status != workflow.Completed {
+			t.Errorf("the plan is %s", got.State.Status)
+		}
+		sound(t, v)
+	})
+}
+
+// TestCrashInClosedDays crashes each change of a closed day before and after each of its requests. If the change
+// shows, the catalogue is gone. Recovery leaves no marker.
+func TestCrashInClosedDays(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, c := range changes() {
+		for n := 1; ; n++ {
+			done := false
+			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
+				inBubble(t, fmt.Sprintf("%s/%d/%s", name, n, effect), func(t *testing.T, server *emulator.Server) {
+					v := onEmulator(t, server)
+					plan := c.prepare(t, v)
+					server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
+					server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+					shown := shownIn(server)
+					dying := server.Transport()
+					dying.Inject(emulator.On().Nth(n).Do(effect))
+					err := c.do(t.Context(), onEmulator(t, server, azblob.WithTransport(dying)), plan)
+					done = done || err == nil
+					for range 2 {
+						if _, there := contents(server)[oldContainer()+"/catalogue"]; there && shown != shownIn(server) {
+							t.Errorf("the change shows, and the catalogue is there")
+						}
+						time.Sleep(2 * pastGrace)
+						must(t, v.Recovery(t.Context()))
+					}
+					sound(t, v)
+				})
+			}
+			if done || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// shownIn returns what a listing shows of the closed day: the entries that have objects, and their versions.
+func shownIn(server *emulator.Server) (shown string) {
+	all := contents(server)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if object := strings.TrimSuffix(name, "-entry.json") + "-object.json"; strings.HasSuffix(name, "-entry.json") && all[object] != "" {
+			shown += name + all[name]
+		}
+	}
+	return shown
+}
+
+// TestRestoredEntryInAClosedDay restores the lost entry of a plan in a closed day: the plan becomes visible, so the
+// catalogue goes.
+func TestRestoredEntryInAClosedDay(t *testing.T) {
+	inBubble(t, "final", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		server.Remove(oldContainer(), "plans/"+plan.ID.String()+"-entry.json")
+		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+		time.Sleep(pastGrace)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Plans) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		for b := range server.Blobs(oldContainer()) {
+			if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") {
+				t.Errorf("%s is left", b.Name)
+			}
+		}
+		sound(t, v)
+	})
+}
+
+// TestLeftChangeMarker leaves the marker of an update that died. Searches for open plans do not see it, Check
+// reports it, and Recovery removes it when it is not recent.
+func TestLeftChangeMarker(t *testing.T) {
+	inBubble(t, "left", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, plantest.Small())
+		dying := server.Transport()
+		dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
+		_ = onEmulator(t, server, azblob.WithTransport(dying)).UpdatePlan(t.Context(), plan)
+		if open := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}); len(open) > 0 {
+			t.Errorf("open: %v", open)
+		}
+		sound(t, v) // the update may be under way
+		must(t, v.Recovery(t.Context()))
+		count := func() (n int) {
+			for name := range contents(server) {
+				if strings.Contains(name, "-change-") {
+					n++
+				}
+			}
+			return n
+		}
+		if count() != 1 {
+			t.Errorf("%d change markers while it is recent", count())
+		}
+		time.Sleep(pastGrace)
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil || len(report.Problems) != 1 || report.Problems[0].Kind != azblob.LeftMarker {
+			t.Errorf("Check: %+v, %v", report, err)
+		}
+		must(t, v.Recovery(t.Context()))
+		if count() != 0 {
+			t.Errorf("%d change markers after Recovery", count())
+		}
+		sound(t, v)
+	})
+}
+
+// TestUpdatesOfFinalPlansBesideEachOther lets an update run within another one of the same version. Each has its own
+// marker: that of the first is there until its end.
+func TestUpdatesOfFinalPlansBesideEachOther(t *testing.T) {
+	inBubble(t, "two", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		again := reread(t, v, plan)
+		first := with(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.PutBlob && strings.HasSuffix(r.Blob, "-entry.json")
+		}, func() {
+			must(t, v.UpdatePlan(t.Context(), again))
+			left := 0
+			for name := range contents(server) {
+				if strings.Contains(name, "-change-") {
+					left++
+				}
+			}
+			if left != 1 {
+				t.Errorf("%d change markers are there before the first update commits", left)
+			}
+		})
+		if err := first.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the first update: %v", err)
+		}
+		sound(t, v)
+	})
+}

@@ -1,0 +1,378 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// daysAgo returns the start of a day.
+func daysAgo(n int) time.Time { return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n) }
+
+func containerOf(day time.Time) string { return "test-" + day.Format(time.DateOnly) }
+
+// putDay makes the container of a day, as a vault does, with one blob.
+func putDay(server *emulator.Server, day time.Time) {
+	server.PutContainer(containerOf(day), map[string]string{"planvaultlayout": "1"})
+	server.Put(containerOf(day), "plans/of-this-day", nil, nil)
+}
+
+// planOf makes a plan of a day.
+func planOf(day time.Time) *workflow.Plan {
+	plan := plantest.Small()
+	plan.ID = workflow.NewV7At(day.Add(time.Hour))
+	return plan
+}
+
+// expired drops the days that are older than a week.
+func expired(t *testing.T, v *azblob.Vault, o azblob.ExpireOptions) azblob.ExpireReport {
+	t.Helper()
+	o.OlderThan = 7 * 24 * time.Hour
+	report, err := v.Expire(t.Context(), o)
+	must(t, err)
+	return report
+}
+
+// TestExpire drops the days that are due, and says of the others why it does not.
+func TestExpire(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		for _, n := range []int{30, 20, 19, 18, 17, 9, 8, 7, 5, 2, 1, 0} {
+			putDay(server, daysAgo(n))
+		}
+		server.PutContainer(containerOf(daysAgo(16)), nil)                                      // not the vault's
+		server.PutContainer(containerOf(daysAgo(6)), map[string]string{"planvaultlayout": "1"}) // empty
+		server.PutContainer("test-2-"+daysAgo(25).Format(time.DateOnly), map[string]string{"planvaultlayout": "1"})
+		server.PutContainer("test-control", map[string]string{"planvaultlayout": "1"})
+		var open []uuid.UUID
+		for range 12 {
+			plan := planOf(daysAgo(19))
+			must(t, v.Create(t.Context(), plan))
+			open = append(open, plan.ID)
+		}
+		slices.SortFunc(open, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
+		server.Put(containerOf(daysAgo(19)), "open/"+open[0].String()+"-delete", nil, nil)
+		must(t, v.Hold(t.Context(), daysAgo(18)))
+		server.Put(containerOf(daysAgo(17)), "open/"+uuid.NewString()+"-change-"+uuid.NewString(), nil, nil)
+
+		want := []string{"30 dropped", "20 dropped", "19 open 12", "18 held", "17 open 1", "16 unmarked", "9 dropped", "8 dropped"}
+		text := func(days []azblob.ExpiredDay) (all []string) {
+			for _, d := range days {
+				line := fmt.Sprintf("%d %s", int(daysAgo(0).Sub(d.Day)/(24*time.Hour)), d.Result)
+				if d.Open > 0 {
+					line += fmt.Sprintf(" %d", d.Open)
+				}
+				if d.Open == 12 && !slices.Equal(d.Plans, open[:10]) {
+					t.Errorf("the first open plans are %v", d.Plans)
+				}
+				all = append(all, line)
+			}
+			return all
+		}
+		before := stored(server)
+		for _, dry := range []bool{true, false} {
+			var progress []azblob.ExpiredDay
+			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(d azblob.ExpiredDay) { progress = append(progress, d) }})
+			if got := text(report.Days); !slices.Equal(got, want) || !slices.Equal(text(progress), want) || report.Dropped() != 4 {
+				t.Errorf("dry run: %t: %v, want %v", dry, got, want)
+			}
+			if dry && stored(server) != before {
+				t.Error("a dry run removed something")
+			}
+		}
+		want = []string{"19 open 12", "18 held", "17 open 1", "16 unmarked", "6 dropped"}
+		report := expired(t, v, azblob.ExpireOptions{Empty: true})
+		if got := text(report.Days); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		var left []string
+		for c := range server.Containers() {
+			left = append(left, c)
+		}
+		wantLeft := []string{"test-2-" + daysAgo(25).Format(time.DateOnly), "test-control"}
+		for _, n := range []int{19, 18, 17, 16, 7, 5, 2, 1, 0} {
+			wantLeft = append(wantLeft, containerOf(daysAgo(n)))
+		}
+		slices.Sort(wantLeft)
+		if slices.Sort(left); !slices.Equal(left, wantLeft) {
+			t.Errorf("left: %v, want %v", left, wantLeft)
+		}
+		for c := range server.Containers() {
+			for b := range server.Blobs(c) {
+				if b.Name == "open/dropping" {
+					t.Errorf("%s is left in %s", b.Name, c)
+				}
+			}
+		}
+		for _, age := range []time.Duration{0, -time.Hour} {
+			if _, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: age}); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("age %v: %v", age, err)
+			}
+		}
+	})
+}
+
+// TestCostOfExpire drops a year.
+func TestCostOfExpire(t *testing.T) {
+	inBubble(t, "365 days", func(t *testing.T, server *emulator.Server) {
+		for n := range 365 {
+			putDay(server, daysAgo(n+9))
+		}
+		before := len(server.Requests())
+		report := expired(t, onEmulator(t, server), azblob.ExpireOptions{})
+		if n := len(server.Requests()) - before; report.Dropped() != 365 || n != 1+5*365 {
+			t.Errorf("%d days with %d requests", report.Dropped(), n)
+		}
+	})
+}
+
+// TestCrashInExpire crashes an Expire before and after each of its requests, and loses each of the answers. A
+// minute later, nothing is in the way of a Create or of the next Expire.
+func TestCrashInExpire(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		for _, open := range []bool{false, true} {
+			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied(), emulator.LostAnswer(), emulator.LostRequest()} {
+				inBubble(t, fmt.Sprintf("%d/%t/%s", n, open, effect), func(t *testing.T, server *emulator.Server) {
+					v := onEmulator(t, server)
+					day := daysAgo(9)
+					putDay(server, day)
+					var kept *workflow.Plan
+					if open {
+						kept = created(t, v, planOf(day))
+					}
+					broken := server.Transport()
+					broken.Inject(emulator.On().Nth(n).Do(effect))
+					report, err := onEmulator(t, server, azblob.WithTransport(broken)).Expire(t.Context(), azblob.ExpireOptions{OlderThan: nineDays - 48*time.Hour})
+					crashed := effect.String() != emulator.LostAnswer().String() && effect.String() != emulator.LostRequest().String()
+					if !crashed && (err != nil || report.Dropped() == 1 == open) {
+						t.Errorf("%+v, %v", report, err)
+					}
+					time.Sleep(time.Minute)
+					must(t, v.Recovery(t.Context()))
+					if open {
+						same(t, v, kept)
+						must(t, v.Create(t.Context(), planOf(day)))
+					}
+					report = expired(t, v, azblob.ExpireOptions{})
+					if gone := server.Len(containerOf(day)) == 0; gone == open {
+						t.Errorf("the day is gone: %t; %+v", gone, report)
+					}
+					must(t, v.Create(t.Context(), planOf(day)))
+					noMark(t, server, day)
+				})
+			}
+		}
+	}
+}
+
+// noMark fails the test if the mark of an expiry is left.
+func noMark(t *testing.T, server *emulator.Server, day time.Time) {
+	t.Helper()
+	for b := range server.Blobs(containerOf(day)) {
+		if b.Name == "open/dropping" {
+			t.Error("open/dropping is left")
+		}
+	}
+}
+
+// TestExpireBesideOthers runs another operation before each request of an Expire, and an Expire before each request
+// of the other operation. A plan whose Create returned nil before is never lost.
+func TestExpireBesideOthers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, other := range map[string]func(t *testing.T, v *azblob.Vault, day time.Time, final *workflow.Plan) (plan *workflow.Plan, err error){
+		"Create": func(t *testing.T, v *azblob.Vault, day time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			plan := planOf(day)
+			return plan, v.Create(t.Context(), plan)
+		},
+		"Delete": func(t *testing.T, v *azblob.Vault, _ time.Time, final *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Delete(t.Context(), final.ID)
+		},
+		"Hold": func(t *testing.T, v *azblob.Vault, day time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Hold(t.Context(), day)
+		},
+		"Recovery": func(t *testing.T, v *azblob.Vault, _ time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Recovery(t.Context())
+		},
+		"Expire": func(t *testing.T, v *azblob.Vault, _ time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			_, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			return nil, err
+		},
+	} {
+		for _, within := range []bool{false, true} {
+			for n, more := 1, true; more && !t.Failed(); n++ {
+				inBubble(t, fmt.Sprintf("%s/%t/%d", name, within, n), func(t *testing.T, server *emulator.Server) {
+					v := onEmulator(t, server)
+					day := daysAgo(9)
+					final := finished(t, v, planOf(day))
+					var plan *workflow.Plan
+					var err error
+					ran := false
+					did := azblob.ExpireReport{}
+					match := theNth(n)
+					if within {
+						outer := with(t, server, match, func() {
+							ran = true
+							did, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+						})
+						plan, err = other(t, outer, day, final)
+					} else {
+						outer := with(t, server, match, func() { ran = true; plan, err = other(t, v, day, final) })
+						did, _ = outer.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+					}
+					more = ran
+					if err == nil && plan != nil {
+						readable(t, v, plan)
+					} else if err != nil && !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrUnavailable) {
+						t.Errorf("%s: %v", name, err)
+					}
+					if name == "Hold" && ran && err == nil && server.Len(containerOf(day)) == 0 {
+						t.Errorf("the held day was dropped: %+v", did)
+					}
+					time.Sleep(2 * pastGrace)
+					must(t, v.Recovery(t.Context()))
+					sound(t, v)
+				})
+			}
+		}
+	}
+}
+
+// readable fails the test if a plan can't be read.
+func readable(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	if _, err := v.Read(t.Context(), plan.ID); err != nil {
+		t.Errorf("the plan is lost: %v", err)
+	}
+}
+
+// TestExpireTooSlow stops an Expire for longer than its lease before each request. The service refuses its
+// removal of the container, and a plan that was created meanwhile stays.
+func TestExpireTooSlow(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.PutBlob, emulator.ListBlobs, emulator.DeleteContainer} {
+		inBubble(t, string(op), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			day := daysAgo(9)
+			putDay(server, day)
+			plan := planOf(day)
+			slow := with(t, server, func(r emulator.Request) bool { return r.Op == op }, func() {
+				time.Sleep(61 * time.Second)
+				must(t, v.Create(t.Context(), plan))
+			})
+			report, err := slow.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			if err != nil || report.Dropped() != 0 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			readable(t, v, plan)
+			noMark(t, server, day)
+		})
+	}
+}
+
+// TestExpireWithoutRights lets the service refuse each of the requests. Expire stops at the first days and names
+// the right that is missing.
+func TestExpireWithoutRights(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.LeaseContainer, emulator.DeleteContainer} {
+		inBubble(t, string(op), func(t *testing.T, server *emulator.Server) {
+			for n := range 20 {
+				putDay(server, daysAgo(n+9))
+			}
+			v := faulty(t, server, emulator.On(op).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
+				t.Errorf("%+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestLeftExpiry leaves the mark of an Expire that died. It stops no Create for longer than its lease, Check
+// reports it after that, and a hold does not keep it there.
+func TestLeftExpiry(t *testing.T) {
+	for _, remover := range []string{"Create", "Recovery", "thorough Recovery", "Recovery of a held day"} {
+		inBubble(t, remover, func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			day := daysAgo(9)
+			putDay(server, day)
+			dying := server.Transport()
+			dying.Inject(emulator.On(emulator.ListBlobs).Do(emulator.Crash()))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = onEmulator(t, server, azblob.WithTransport(dying)).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			cancel()
+			if err := v.Create(t.Context(), planOf(day)); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("Create beside an Expire: %v", err)
+			}
+			must(t, v.Recovery(t.Context()))
+			problems := func(want int) {
+				t.Helper()
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				n := 0
+				for _, p := range report.Problems {
+					if p.Kind == azblob.LeftMarker {
+						n++
+					}
+				}
+				if err != nil || n != want {
+					t.Errorf("Check: %v, %v", report.Problems, err)
+				}
+			}
+			problems(0)
+			time.Sleep(time.Minute)
+			problems(1)
+			switch remover {
+			case "Create":
+				must(t, v.Create(t.Context(), planOf(day)))
+			case "Recovery":
+				must(t, v.Recovery(t.Context()))
+			case "thorough Recovery":
+				_, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+				must(t, err)
+			default:
+				must(t, v.Hold(t.Context(), day))
+				must(t, v.Recovery(t.Context()))
+			}
+			noMark(t, server, day)
+			problems(0)
+		})
+	}
+}
+
+// TestHoldAndExpireOnServices holds, releases and drops a day on the emulator and on Azurite.
+func TestHoldAndExpireOnServices(t *testing.T) {
+	onServices(t, func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault) {
+		v := open()
+		day := daysAgo(9)
+		plan := finished(t, v, planOf(day))
+		must(t, v.Hold(t.Context(), day))
+		must(t, v.Hold(t.Context(), day))
+		if held, err := v.Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		if err := open().Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+			t.Errorf("Delete: %v", err)
+		}
+		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+			t.Errorf("%+v", report)
+		}
+		must(t, open().Release(t.Context(), day))
+		must(t, open().Release(t.Context(), day))
+		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
+			t.Errorf("%+v", report)
+		}
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+}

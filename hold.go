@@ -1,0 +1,174 @@
+package azblob
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+)
+
+// Hold holds a day (UTC): from when it returns nil until [Vault.Release], no plan of the day is deleted, and the
+// day is not dropped. Plans can still be created and updated. A second Hold of a day does nothing. Any vault of
+// the prefix may release the day.
+//
+// Hold acquires an infinite lease of the day's container, which the service asks for when a container is
+// deleted. It then waits until no Delete that may have overlooked the lease is under way: at most the grace
+// period and the margin, if Recovery runs. Before that, it may wait up to a minute for an [Vault.Expire] of the
+// day. If ctx ends while Hold waits for a Delete, the day is held, but a Delete that began earlier may still
+// take effect: call Hold again, or Release.
+//
+// A hold is no immutable storage. Whoever may write to the account can release it, break the lease, or remove
+// blobs without the vault.
+//
+// Errors: [storage.ErrInvalid] if the day is not closed, which it is when the day after it has ended, by the
+// service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
+// vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
+// [storage.ErrUnknown] if the outcome is unknown: call Hold again.
+func (v *Vault) Hold(ctx context.Context, day time.Time) error {
+	return v.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
+		container, err := v.dayToHold(day)
+		if err != nil {
+			return err
+		}
+		if err := v.acquireHold(ctx, container); err != nil {
+			return err
+		}
+		return v.awaitDeletes(ctx, container)
+	})
+}
+
+// Release ends the hold of a day (UTC). It does nothing if the day is not held.
+//
+// Errors: [storage.ErrInvalid] for the zero time; [storage.ErrNotFound] if there is no such day;
+// [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity
+// without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
+func (v *Vault) Release(ctx context.Context, day time.Time) error {
+	return v.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
+		container, err := v.dayToHold(day)
+		if err != nil {
+			return err
+		}
+		err = v.client.ReleaseLease(ctx, container, holdOf(container))
+		if !blob.Is(err, blob.Leased) {
+			return deniedLease(blobError("release", blob.Ref{Container: container}, err))
+		}
+		c, err := v.headDay(ctx, container)
+		if err == nil && c.Lease == blob.LeasedForever {
+			err = foreignHold("release", container)
+		}
+		return err // an earlier attempt may have released it
+	})
+}
+
+// Holds returns the days that are held, oldest first, with one request for each 5,000 days. It counts every
+// infinite lease as a hold, also those that were not acquired by a vault.
+//
+// Errors: those of a listing of the days.
+func (v *Vault) Holds(ctx context.Context) (held []time.Time, err error) {
+	err = v.call(ctx, "Holds", uuid.Nil, func(ctx context.Context) error {
+		days, err := v.days(ctx)
+		for _, d := range slices.Backward(days) {
+			if d.lease == blob.LeasedForever {
+				held = append(held, d.date)
+			}
+		}
+		return err
+	})
+	return held, err
+}
+
+// dayToHold returns the container of a day that a caller names.
+func (v *Vault) dayToHold(day time.Time) (container string, err error) {
+	if day.IsZero() {
+		return "", driver.Invalid("day", "is the zero time")
+	}
+	return v.prefix.day(day), nil
+}
+
+// holds is the namespace of the IDs of holds.
+var holds = uuid.MustParse("6f0c3f0e-5d0b-5a52-9a53-2b1d0c7d9e41")
+
+// holdOf returns the ID of the lease that holds a container. It is the same for all vaults, so that each of them
+// can release the hold.
+func holdOf(container string) string { return uuid.NewSHA1(holds, []byte(container)).String() }
+
+func (v *Vault) headDay(ctx context.Context, container string) (blob.ContainerItem, error) {
+	c, err := v.client.HeadContainer(ctx, container)
+	return c, blobError("look for container", blob.Ref{Container: container}, err)
+}
+
+// foreignHold is the error of a container whose infinite lease is not a vault's.
+func foreignHold(doing, container string) error {
+	return vaultError(doing, blob.Ref{Container: container}, "%w: the container has an infinite lease that no vault acquired: whoever did must release or break it", storage.ErrConflict)
+}
+
+// deniedLease adds the remedy to the refusal of a lease.
+func deniedLease(err error) error {
+	if !blob.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: holds and expiry need the right to write and delete containers, which a signature of one container does not have", err)
+}
+
+// How long Hold waits between two looks.
+const (
+	awaitExpiry  = 5 * time.Second
+	awaitDelete  = time.Second // doubled after each look
+	longestAwait = 30 * time.Second
+)
+
+// acquireHold acquires the lease of a hold.
+func (v *Vault) acquireHold(ctx context.Context, container string) error {
+	for {
+		c, err := v.headDay(ctx, container)
+		if err != nil {
+			return err
+		}
+		if date, _ := v.prefix.parseDay(container); !closed(date, c.Seen) {
+			return driver.Invalid("day", "%s is not closed yet: a day can be held when the day after it has ended", date.Format(time.DateOnly))
+		}
+		err = v.client.AcquireLease(ctx, container, holdOf(container), blob.Forever)
+		switch {
+		case !blob.Is(err, blob.Leased):
+			return deniedLease(blobError("hold", blob.Ref{Container: container}, err))
+		case c.Lease == blob.LeasedForever:
+			return foreignHold("hold", container)
+		case !sleep.For(ctx, awaitExpiry):
+			return blobError("wait for expiry", blob.Ref{Container: container}, context.Cause(ctx))
+		}
+	}
+}
+
+// awaitDeletes waits until no delete marker is in a day. A Delete looks for the lease after it has written its
+// marker. So the Deletes that have overlooked a lease have markers when it is acquired, and the later ones see
+// it.
+func (v *Vault) awaitDeletes(ctx context.Context, container string) error {
+	ref := blob.Ref{Container: container, Name: openDir}
+	for wait := awaitDelete; ; wait = min(2*wait, longestAwait) {
+		waiting := ""
+		for item, err := range v.listPrefix(ctx, "look for deletes", ref, false) {
+			if err != nil {
+				return err
+			}
+			if strings.HasSuffix(item.Name, deleteTail) {
+				waiting = item.Name
+				break
+			}
+		}
+		if waiting == "" {
+			return nil
+		}
+		if !sleep.For(ctx, wait) {
+			ref.Name = waiting
+			return vaultError("wait for deletes", ref, "the day is held, but a Delete that began before may still take effect: call Hold again: %w", context.Cause(ctx))
+		}
+	}
+}
