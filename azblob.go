@@ -37,6 +37,8 @@ type Vault struct {
 	started     startedPlans
 	lately      atomic.Int64 // minutes with plans in the last hours, when a listing last asked
 
+	uncatalogued uncatalogued
+
 	mu     sync.Mutex
 	calls  int // under way
 	closed bool

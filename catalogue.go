@@ -2,9 +2,19 @@ package azblob
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // CatalogueOptions are the options of [Vault.Catalogue].
@@ -38,11 +48,12 @@ type CataloguedDay struct {
 // SkippedDay is a day that was left alone.
 type SkippedDay struct {
 	Day    time.Time // 0:00 UTC
-	Reason string    // such as "2 plans are open, such as 0198…"
+	Reason string    // such as "2 blobs say that plans are open or being changed, such as open/0198…"
 }
 
 // Catalogue builds the catalogues that are due. The catalogue of a day is one blob that holds what a listing
-// tells of each plan. List and Search read it in place of a listing, which takes one request for 2,500 plans.
+// tells of each plan. List, Search and Count read it in place of a listing, which takes one request for 2,500
+// plans.
 //
 // A day is closed when the day after it has ended, by the service's clock. Catalogue builds the catalogue of
 // each closed day that has none and in which nothing is open; it skips the others and reports why. Whoever
@@ -50,13 +61,238 @@ type SkippedDay struct {
 // Catalogue builds it anew. Call it daily. It may run on several nodes at once and beside all other calls. It
 // may be stopped at any point and run again.
 //
-// It asks for the catalogue of each day with one request, and builds one with four and one for 2,500 plans,
-// newest day first. If a day can't be built, it goes on with the others; the error joins those of all days, and
-// the report is complete.
+// It asks for the catalogue of each day with one request, and builds one with three and one for 2,500 plans,
+// newest day first. It holds one catalogue in memory, which takes about 40 bytes for each plan. If a day can't be
+// built, it goes on with the others; the error joins those of all days, and the report is complete.
 func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
 	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
-		_, err := v.days(ctx)
+		c := cataloguing{v: v, opts: o}
+		err := c.run(ctx)
+		report = c.report
 		return err
 	})
 	return report, err
+}
+
+// Upkeep is [Vault.Catalogue] with default options, for engines, which call it daily.
+func (v *Vault) Upkeep(ctx context.Context) error {
+	_, err := v.Catalogue(ctx, CatalogueOptions{})
+	return err
+}
+
+// The states of a catalogue's blob, in its metadata.
+const (
+	statePlaceholder = "placeholder" // it is being built, or its builder died
+	stateBuilt       = "built"
+)
+
+// closedAfter is how long after its beginning a day is closed. The day after it is not closed: answers of the
+// service come from many machines, whose dates may be apart.
+const closedAfter = 48 * time.Hour
+
+// closedAt reports whether the day is closed at a time.
+func (d day) closedAt(t time.Time) bool { return !t.Before(d.date.Add(closedAfter)) }
+
+// cataloguing is a Catalogue that is running.
+type cataloguing struct {
+	v      *Vault
+	opts   CatalogueOptions
+	report CatalogueReport
+}
+
+// run builds what is due. The local clock only decides which days to ask for.
+func (c *cataloguing) run(ctx context.Context) error {
+	days, err := c.v.days(ctx)
+	if err != nil {
+		return err
+	}
+	days = slices.DeleteFunc(days, func(d day) bool { return !d.closedAt(time.Now()) })
+	c.report.Closed = len(days)
+	found := make([]blob.Properties, len(days)) // without an ETag: there is no blob
+	errs := make([]error, len(days))
+	_ = c.v.parallel(len(days), func(i int) error {
+		if days[i].marked {
+			found[i], errs[i] = c.look(ctx, days[i])
+		}
+		return nil
+	})
+	for i, d := range days {
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(append(errs, ctx.Err())...)
+		case errs[i] != nil:
+		case !d.marked:
+			c.skip(d, "the vault did not make its container, so plans that are open may have no markers")
+		case found[i].Metadata[metaState] == stateBuilt:
+			c.report.Present++
+		case c.opts.DryRun:
+			c.report.Built = append(c.report.Built, CataloguedDay{Day: d.date})
+		default:
+			errs[i] = c.build(ctx, d, found[i].ETag)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// look looks at the catalogue of a day. A catalogue that should be built anew is returned as a placeholder.
+func (c *cataloguing) look(ctx context.Context, d day) (blob.Properties, error) {
+	ref := catalogueOf(d.container)
+	p, err := c.v.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return blob.Properties{}, nil
+	}
+	if err == nil && c.opts.Verify && p.Metadata[metaState] == stateBuilt {
+		err = c.v.verifyCatalogue(ctx, d, p.ETag)
+		switch damage := (*catalogue.Damage)(nil); {
+		case errors.As(err, &damage):
+			return blob.Properties{ETag: p.ETag}, nil
+		case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer):
+			return blob.Properties{}, nil // removed meanwhile
+		case errors.Is(err, catalogue.ErrSchema):
+			return p, nil
+		}
+	}
+	return p, blobError("look at catalogue", ref, err)
+}
+
+func (c *cataloguing) skip(d day, reason string, args ...any) {
+	c.report.Skipped = append(c.report.Skipped, SkippedDay{d.date, fmt.Sprintf(reason, args...)})
+}
+
+// build builds the catalogue of a day in place of a version of its blob, which is a placeholder; without one it
+// writes the placeholder. Whoever changes the day from here on writes a marker and then removes the placeholder.
+// Therefore, as long as the placeholder is there, nothing has been committed since open/ was seen empty.
+func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
+	ref := catalogueOf(d.container)
+	if etag == "" {
+		var err error
+		etag, err = c.v.putCatalogue(ctx, ref, []byte(statePlaceholder), statePlaceholder, blob.IfNew)
+		if err != nil {
+			return c.overtaken(d, "write placeholder", ref, err)
+		}
+	}
+	open, err := c.listOpen(ctx, d)
+	if err != nil || open {
+		return err
+	}
+	body, plans, err := c.encode(ctx, d)
+	if err != nil || body == nil {
+		return err
+	}
+	if _, err := c.v.putCatalogue(ctx, ref, body, stateBuilt, blob.IfMatch(etag)); err != nil { // the commit point
+		return c.overtaken(d, "write catalogue", ref, err)
+	}
+	c.v.uncatalogued.forget(d.container)
+	built := CataloguedDay{d.date, plans, int64(len(body))}
+	c.report.Built = append(c.report.Built, built)
+	if c.opts.Progress != nil {
+		c.opts.Progress(built)
+	}
+	return nil
+}
+
+// putCatalogue writes the blob of a catalogue. It makes no container: the day may have been dropped.
+func (v *Vault) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, state string, cond blob.Condition) (etag string, err error) {
+	return v.client.Put(ctx, ref, body, map[string]string{
+		metaState: state, metaSchema: strconv.Itoa(catalogue.Schema), blob.WriteID: uuid.NewString(),
+	}, cond)
+}
+
+// overtaken skips a day if err says that another process was faster.
+func (c *cataloguing) overtaken(d day, doing string, ref blob.Ref, err error) error {
+	if !blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) || blob.IsUnknown(err) {
+		return blobError(doing, ref, err)
+	}
+	c.skip(d, "another process has built its catalogue, or changed it, meanwhile")
+	return nil
+}
+
+// listOpen skips a day that is not closed by the service's clock, or has anything under open/.
+func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error) {
+	n, first := 0, ""
+	for page, err := range c.v.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir}) {
+		switch {
+		case blob.Is(err, blob.AbsentContainer):
+			c.skip(d, "it was dropped meanwhile")
+			return true, nil
+		case err != nil:
+			return true, blobError("list markers", blob.Ref{Container: d.container, Name: openDir}, err)
+		case !d.closedAt(page.Seen):
+			c.skip(d, "it is not closed by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
+			return true, nil
+		}
+		if n += len(page.Items); first == "" && n > 0 {
+			first = page.Items[0].Name
+		}
+	}
+	if n > 0 {
+		c.skip(d, "%d blobs say that plans are open or being changed, such as %s", n, first)
+	}
+	return n > 0, nil
+}
+
+// encode lists the plans of a day, and returns the catalogue and their number. It returns nil if it skips the day.
+func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int64, err error) {
+	e, err := catalogue.NewEncoder(blob.MaxBody)
+	if err != nil {
+		return nil, 0, err
+	}
+	for b, err := range c.v.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if !b.committed() {
+			continue // what is left of one, which listings don't show
+		}
+		p, err := c.v.format.cataloguePlan(b.keys.plan, *b.entry)
+		switch {
+		case err != nil:
+			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
+			return nil, 0, nil
+		case !p.State.Status.Final():
+			c.skip(d, "plan %s is %s, and no marker leads to it: Recover with Thorough restores the marker", b.keys.plan, p.State.Status)
+			return nil, 0, nil
+		}
+		if err = e.Add(p); err != nil {
+			return nil, 0, c.unencoded(d, err)
+		}
+		plans++
+	}
+	body, err = e.Finish()
+	return body, plans, c.unencoded(d, err)
+}
+
+// unencoded skips a day whose catalogue is too large.
+func (c *cataloguing) unencoded(d day, err error) error {
+	if errors.Is(err, catalogue.ErrTooLarge) {
+		c.skip(d, "%v", err)
+		return nil
+	}
+	return err
+}
+
+// cataloguePlan returns what a catalogue has of a plan, from its entry in a listing.
+func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, error) {
+	r, cut, err := f.parseMetadata(entry.Metadata, id, typeEntry)
+	r.State.ETag = entry.ETag
+	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
+}
+
+// matchCatalogued is match for a plan in a catalogue.
+func (p *candidate) matchCatalogued(f storage.Filters, c catalogue.Plan) bool {
+	var cut []string
+	if c.NameCut {
+		cut = append(cut, metaName)
+	}
+	if c.DescrCut {
+		cut = append(cut, metaDescr)
+	}
+	return p.match(f, c.ListResult, cut)
+}
+
+// listResult returns what a listing returns of a plan in a catalogue.
+func listResult(c catalogue.Plan) storage.ListResult {
+	r := c.ListResult
+	r.State.ETag = driver.Version(c.State.ETag, &workflow.Plan{State: r.State})
+	return r
 }

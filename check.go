@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -170,6 +172,74 @@ func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) 
 	return x.verdict, nil
 }
 
+// checkCatalogue compares the catalogue of a day with a listing. As long as the catalogue is the same, what it
+// lists is, too.
+func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) error {
+	ref := catalogueOf(d.container)
+	bad := func(kind ProblemKind, format string, args ...any) {
+		report.Problems = append(report.Problems, Problem{Kind: kind, Blob: ref.String(), Detail: fmt.Sprintf(format, args...)})
+	}
+	report.Blobs++
+	whole, _ := stretch(d, storage.Filters{})
+	c, err := v.openCatalogue(ctx, whole)
+	if err == nil {
+		listed, stop := iter.Pull2(v.newScan(v.plans(storage.Filters{}), blob.MaxPage).run(ctx, []window{whole}))
+		defer stop()
+		var difference string
+		if difference, err = compareListings(c.plans(ctx), listed); difference == "" && err == nil {
+			return nil
+		}
+		if now, headErr := v.client.Head(ctx, ref); headErr != nil || now.ETag != c.etag {
+			return nil // somebody has changed the day meanwhile
+		}
+		if err == nil {
+			bad(Disagreement, "%s: the next Catalogue builds it anew once it is removed", difference)
+			return nil
+		}
+	}
+	switch damage := (*catalogue.Damage)(nil); {
+	case errors.As(err, &damage), blob.Is(err, blob.Damaged, blob.Refused):
+		bad(Unreadable, "%v: Catalogue with Verify builds it anew", err)
+	case !isUnusable(err):
+		return err
+	}
+	return nil // it is a placeholder, of newer code, or gone
+}
+
+// compareListings compares the plans of a day in its catalogue with those that a listing yields, and says how they
+// differ.
+func compareListings(catalogued iter.Seq2[candidate, error], listed func() (candidate, error, bool)) (difference string, err error) {
+	for has, err := range catalogued {
+		if err != nil {
+			return "", err
+		}
+		other, err, more := listed()
+		switch {
+		case err != nil:
+			return "", err
+		case !more:
+			return fmt.Sprintf("it has plan %s, which is not listed", has.keys.plan), nil
+		case has.keys.plan != other.keys.plan:
+			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
+		case other.err != nil:
+			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
+		case has.result != inUTC(other.result) || has.truncated != other.truncated:
+			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
+		}
+	}
+	other, err, more := listed()
+	if more && err == nil {
+		return fmt.Sprintf("it lacks plan %s, which is listed", other.keys.plan), nil
+	}
+	return "", err
+}
+
+// inUTC returns a result with its times in UTC.
+func inUTC(r storage.ListResult) storage.ListResult {
+	r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
+	return r
+}
+
 // verdict is what Check found out about one plan or record.
 type verdict struct {
 	problems   []Problem
@@ -190,7 +260,11 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		}
 		report.Problems = append(report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})
 	}
-	if err := v.strays(ctx, d, stray); err != nil {
+	catalogued, err := v.strays(ctx, d, stray)
+	if err == nil && catalogued {
+		err = v.checkCatalogue(ctx, d, report)
+	}
+	if err != nil {
 		return err
 	}
 	var plans []planBlobs
@@ -214,7 +288,7 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		plans = plans[:0]
 		return err
 	}
-	for b, err := range v.dayPlans(ctx, d, stray) {
+	for b, err := range v.dayPlans(ctx, d, directories(), stray) {
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread e
 			return 0, err
 		}
 		if p.err == nil {
-			n++
+			n += max(1, p.stands)
 		} else {
 			unread = cmp.Or(unread, opError("Count", p.keys.plan, p.err))
 		}

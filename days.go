@@ -133,12 +133,12 @@ func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
 	return found, err
 }
 
-// dayPlans yields all plans of a day with all their blobs. It merges the listings of all directories, each of
-// which is sorted by plan. An error is the last element.
-func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
+// dayPlans yields all plans of a day with their blobs in some directories. It merges the listings of the
+// directories, each of which is sorted by plan. An error is the last element.
+func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		var listings []*listing
-		for _, dir := range directories() {
+		for _, dir := range dirs {
 			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
 			defer stop()
 			listings = append(listings, &listing{next: next})
@@ -155,7 +155,7 @@ func (v *Vault) dayPlans(ctx context.Context, d day, stray func(name, detail str
 				return
 			}
 			id := first.item.name.plan
-			b := planBlobs{keys: v.prefix.plan(id), marked: d.marked, partsListed: true}
+			b := planBlobs{keys: v.prefix.plan(id), marked: d.marked, partsListed: len(dirs) > 1}
 			for _, l := range listings {
 				for l.more && l.item.name.plan == id {
 					b.add(l.item.name, l.item.Item)
@@ -225,32 +225,34 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 	}
 }
 
-// strays reports the blobs, except for the catalogue, outside of all directories of the vault. It lists names up to their first slash,
-// which skips what is in the directories.
-func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) error {
+// strays reports the blobs outside of all directories of the vault. One of them may be the day's catalogue, which
+// is no stray. It lists names up to their first slash, which skips what is in the directories.
+func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) (catalogued bool, err error) {
 	const detail = "lies in none of the vault's directories"
 	dirs := directories()
 	for names, err := range v.client.ListGroups(ctx, d.container, blob.ListOptions{}, "/") {
 		if blob.Is(err, blob.AbsentContainer) {
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return blobError("list strays", blob.Ref{Container: d.container}, err)
+			return false, blobError("list strays", blob.Ref{Container: d.container}, err)
 		}
 		for _, name := range names {
 			switch {
-			case slices.Contains(dirs, name), name == catalogueName:
+			case slices.Contains(dirs, name):
+			case name == catalogueName:
+				catalogued = true
 			case !strings.HasSuffix(name, "/"):
 				report(name, detail)
 			default: // somebody else's directory
 				for item, err := range v.listPrefix(ctx, "list strays", blob.Ref{Container: d.container, Name: name}, false) {
 					if err != nil {
-						return err
+						return false, err
 					}
 					report(item.Name, detail)
 				}
 			}
 		}
 	}
-	return nil
+	return catalogued, nil
 }

@@ -136,9 +136,9 @@ func (v *Vault) find(ctx context.Context, f storage.Filters, results bool) iter.
 	case isOpen(f.ByStatus):
 		candidates = v.searchOpen(ctx, f)
 	case !results && inNames(f):
-		return v.inDays(ctx, f, v.names())
+		return v.inDays(ctx, f, v.names(), results)
 	default:
-		candidates = v.inDays(ctx, f, v.plans(f))
+		candidates = v.inDays(ctx, f, v.plans(f), results)
 	}
 	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || results && p.truncated) }
 	return v.lookAtAll(candidates, f.Limit, isLong, func(p candidate) (_ candidate, chosen bool) {
@@ -234,16 +234,17 @@ func (v *Vault) names() directory {
 	}}
 }
 
-// searchOpen lists the markers of each day and looks at their plans. A day without planvaultlayout may have
-// open plans without markers, so its plans are listed.
+// searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
+// day without planvaultlayout may have open plans without markers, so its plans are listed.
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	markers, plans := directory{v: v, dir: openDir, take: (*candidate).isMarked}, v.plans(f)
-	candidates := v.started.search(f, v.inDays(ctx, f, byDay(func(d day) directory {
+	now := time.Now()
+	candidates := v.started.search(f, v.inDays(ctx, f, byDay(func(d day) reader {
 		if d.marked {
-			return markers
+			return unlessCatalogued{markers, now}
 		}
 		return plans
-	})))
+	}), true))
 	heads := 1
 	if onlyNotStarted(f) {
 		heads = 2
@@ -285,8 +286,9 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 	return p, true
 }
 
-// inDays reads the days that the filters leave, newest first.
-func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter.Seq2[candidate, error] {
+// inDays reads the days that the filters leave, newest first: closed days by their catalogues, unless it searches
+// for open plans, and the others by listings.
+func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader, results bool) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		page := blob.MaxPage
 		exact := f.Limit > 0 && inNames(f)
@@ -301,7 +303,9 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader) iter
 			return
 		}
 		windows := s.split(stretches(days, f))
+		s.history = &history{v, f, results}
 		if isOpen(f.ByStatus) {
+			s.history = nil
 			s.page = pageOfMarkers(len(windows))
 			s.ahead = v.pagesAtOnce(s.page)
 		}
@@ -413,8 +417,8 @@ type directory struct {
 	needsStart bool
 }
 
-// byDay is a reader that chooses a directory for each day.
-type byDay func(d day) directory
+// byDay is a reader that chooses a reader for each day.
+type byDay func(d day) reader
 
 func (f byDay) read(ctx context.Context, w window) (reading, error) { return f(w.day).read(ctx, w) }
 

@@ -128,6 +128,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { _, err := v.Recover(ctx, RecoverOptions{}); return err }},
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Check(ctx, CheckOptions{}); return err }},
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Catalogue(ctx, CatalogueOptions{}); return err }},
+		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
 			return err

@@ -210,10 +210,10 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 				defer r.mu.Unlock()
 				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
 			}
-			if err := r.v.strays(ctx, d, stray); err != nil && !yield(planBlobs{}, err) {
+			if _, err := r.v.strays(ctx, d, stray); err != nil && !yield(planBlobs{}, err) {
 				return
 			}
-			for b, err := range r.v.dayPlans(ctx, d, stray) {
+			for b, err := range r.v.dayPlans(ctx, d, directories(), stray) {
 				if !yield(b, err) {
 					return
 				}

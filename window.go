@@ -34,6 +34,7 @@ type candidate struct {
 	truncated bool  // name and description are too long for metadata: the entry has them whole
 	undecided bool  // the filters ask for what the name has after its beginning
 	err       error // why the plan can't be read
+	stands    int64 // in a Count: how many plans of a day it stands for, all that are left; 0 for one plan
 }
 
 // reading is what was read of a window.
@@ -41,6 +42,7 @@ type reading struct {
 	plans []candidate // in ascending order
 	blobs int         // the number of blobs in the part that was read
 	to    uuid.UUID   // the end of the window, or the first ID that did not fit on the page
+	day   *catalogued // in place of the others: the catalogue that has the window
 }
 
 // reader reads one directory of the vault's days.
@@ -159,6 +161,7 @@ type piece struct {
 	window
 	scale    *scale  // shared with other pieces of the day or minute; nil if unknown
 	dense    bool    // a page did not hold it, so its groups are needed
+	closed   bool    // it is read by the catalogue of its day, if there is one
 	expected float64 // how many blobs the piece should hold
 
 	done chan struct{} // nil until the piece is read, and closed when got and err are set
@@ -174,8 +177,9 @@ func (p *piece) inGroup() bool {
 // scan reads parts of days, at most one of each day, and yields their plans, newest first.
 type scan struct {
 	reader
-	page  int // how many blobs a page holds
-	ahead int // how many windows are read at once
+	history *history // reads closed days; nil if they are listed, too
+	page    int      // how many blobs a page holds
+	ahead   int      // how many windows are read at once
 	// limit is how many plans are wanted; 0 for all. If aimed is set, every plan that is read is wanted, so
 	// the scan reads no more than should hold that many. Otherwise it reads as many windows at once as it has
 	// used before.
@@ -186,7 +190,8 @@ type scan struct {
 
 	queue   []*piece // what is not yielded yet, newest first
 	readers sync.WaitGroup
-	turns   chan struct{} // one for each request under way
+	turns   chan struct{} // one for each listing under way
+	opening chan struct{} // one for each catalogue that is being read
 	used    int           // windows
 	yielded int           // plans
 	vain    int           // windows and days without plans
@@ -210,9 +215,10 @@ func (s *scan) run(ctx context.Context, days []window) iter.Seq2[candidate, erro
 		ctx, cancel := context.WithCancel(ctx)
 		defer s.readers.Wait()
 		defer cancel()
-		s.perDay, s.turns = math.Inf(1), make(chan struct{}, max(1, s.ahead))
+		s.perDay, s.turns, s.opening = math.Inf(1), make(chan struct{}, max(1, s.ahead)), make(chan struct{}, cataloguesAhead)
 		for _, d := range days {
-			s.queue = append(s.queue, &piece{window: d})
+			closed := s.history != nil && s.history.v.mayBeCatalogued(d.day, s.now)
+			s.queue = append(s.queue, &piece{window: d, closed: closed})
 		}
 		for len(s.queue) > 0 {
 			s.readAhead(ctx)
@@ -221,6 +227,15 @@ func (s *scan) run(ctx context.Context, days []window) iter.Seq2[candidate, erro
 			case p.err != nil:
 				s.queue = slices.DeleteFunc(s.queue, func(q *piece) bool { return q.container == p.container })
 				if !yield(candidate{}, p.err) {
+					return
+				}
+				continue
+			case p.closed && p.got.day == nil:
+				p.relist()
+				continue
+			case p.closed:
+				s.queue = s.queue[1:]
+				if !s.yieldDay(ctx, p, yield) {
 					return
 				}
 				continue
@@ -241,9 +256,59 @@ func (s *scan) run(ctx context.Context, days []window) iter.Seq2[candidate, erro
 	}
 }
 
+// yieldDay yields the plans of a day's catalogue. If the catalogue turns out to be unusable, the rest of the day
+// is to be listed. It returns false if the loop is over.
+func (s *scan) yieldDay(ctx context.Context, p *piece, yield func(candidate, error) bool) bool {
+	c, n := p.got.day, s.yielded
+	for plan, err := range c.plans(ctx) {
+		switch {
+		case err == nil:
+			s.yielded++
+			if !yield(plan, nil) {
+				return false
+			}
+		case isUnusable(err):
+			c.v.uncatalogued.remember(p.container, s.now)
+			s.queue = slices.Insert(s.queue, 0, &piece{window: c.rest()})
+			return true
+		case !yield(candidate{}, err):
+			return false
+		}
+	}
+	s.used++
+	s.perDay = perPlan * float64(c.dir.Len())
+	if s.yielded == n {
+		s.vain++
+	}
+	return true
+}
+
+// relist makes a piece whose day has no catalogue one to list.
+func (p *piece) relist() { p.closed, p.done = false, nil }
+
+// isListed reports whether the day of a piece turned out to have no catalogue.
+func (p *piece) isListed() bool {
+	if !p.closed || p.done == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return p.err == nil && p.got.day == nil
+	default:
+		return false
+	}
+}
+
 // readAhead starts to read the first windows of the queue, as many as more allows.
 func (s *scan) readAhead(ctx context.Context) {
-	for i := 0; i < len(s.queue) && s.more(i); i++ {
+	closed := 0
+	for i := 0; i < len(s.queue) && s.more(i, closed); i++ {
+		if s.queue[i].isListed() {
+			s.queue[i].relist()
+		}
+		if s.queue[i].closed {
+			closed++
+		}
 		if s.queue[i].done == nil {
 			s.queue = slices.Replace(s.queue, i, i+1, s.cut(ctx, s.queue[i])...)
 			s.start(ctx, s.queue[i])
@@ -251,12 +316,13 @@ func (s *scan) readAhead(ctx context.Context) {
 	}
 }
 
-// more reports whether piece i of the queue should be read at once with those before it.
-func (s *scan) more(i int) bool {
+// more reports whether piece i of the queue should be read at once with those before it, of which some are read
+// by catalogues.
+func (s *scan) more(i, closed int) bool {
 	switch {
 	case i == 0:
 		return true
-	case i >= s.ahead:
+	case closed >= cataloguesAhead, i-closed >= s.ahead:
 		return false
 	case s.aimed:
 		wanted := perPlan * float64(s.wanted()+s.vain)
@@ -281,6 +347,12 @@ func (s *scan) start(ctx context.Context, p *piece) {
 	}
 	s.readers.Go(func() {
 		defer close(p.done)
+		if p.closed {
+			s.opening <- struct{}{}
+			defer func() { <-s.opening }()
+			p.got.day, p.err = s.history.open(ctx, p.window)
+			return
+		}
 		s.turns <- struct{}{}
 		defer func() { <-s.turns }()
 		p.got, p.err = s.read(ctx, p.window)
@@ -312,6 +384,10 @@ func (s *scan) aim() float64 {
 // reads a page of a day first, and asks for its groups if it has more pages.
 func (s *scan) cut(ctx context.Context, p *piece) []*piece {
 	p.limit = s.page
+	if p.closed {
+		p.expected = max(perPlan, s.perDay*p.share(s.now))
+		return []*piece{p}
+	}
 	if p.scale == nil && p.err == nil {
 		p.expected = max(perPlan, s.perDay*p.share(s.now))
 		if !p.dense && (!s.aimed || p.expected <= s.aim()) {

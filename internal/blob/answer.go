@@ -118,6 +118,8 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		if !isCode.MatchString(code) {
 			return "the service has no such error code"
 		}
+	case status == http.StatusPartialContent && req.Method == http.MethodGet && ranged(req):
+		needed = append(needed, "X-Ms-Version", "ETag", "Last-Modified", "Content-Range")
 	case status != success(req):
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req))
 	default:
@@ -136,6 +138,11 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 
 // ofService reports whether a request asks for properties of the service.
 func ofService(req *http.Request) bool { return parameter(req, "restype") == "service" }
+
+// ranged reports whether a request asks for a part of a blob. The SDK writes the name of the header in lower case.
+func ranged(req *http.Request) bool {
+	return len(req.Header["x-ms-range"])+len(req.Header["Range"]) > 0
+}
 
 // lists reports whether a request asks for a page of a listing.
 func lists(req *http.Request) bool { return parameter(req, "comp") == "list" }

@@ -283,19 +283,56 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close()
-		var b bytes.Buffer
-		b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20)) + bytes.MinRead) // don't allocate any amount of memory because of a header
-		if _, err := io.Copy(&b, resp.Body); err != nil {
+		if body, err = receiveBody(resp); err != nil {
 			return err
-		}
-		body = b.Bytes()
-		if length := resp.ContentLength; length != nil && int64(len(body)) < *length {
-			return fmt.Errorf("got %d of %d bytes: %w", len(body), *length, io.ErrUnexpectedEOF)
 		}
 		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
 			return fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, resp.ContentMD5)
 		}
+		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
+		return nil
+	})
+	if err != nil {
+		return nil, Properties{}, err
+	}
+	return body, p, nil
+}
+
+// receiveBody reads the body of an answer and checks its length.
+func receiveBody(resp sdk.DownloadStreamResponse) ([]byte, error) {
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20)) + bytes.MinRead) // don't allocate any amount of memory because of a header
+	if _, err := io.Copy(&b, resp.Body); err != nil {
+		return nil, err
+	}
+	if length := resp.ContentLength; length != nil && int64(b.Len()) < *length {
+		return nil, fmt.Errorf("got %d of %d bytes: %w", b.Len(), *length, io.ErrUnexpectedEOF)
+	}
+	return b.Bytes(), nil
+}
+
+// GetRange reads the bytes of a blob from an offset: size of them, or fewer if the blob ends before. With an
+// ETag it reads that version alone; the error is [Mismatch] or [Absent] if the blob has another one, or is gone.
+// The service has no checksum of a part of a blob, so the content must have its own.
+func (c *Client) GetRange(ctx context.Context, ref Ref, offset, size int, etag string) (body []byte, p Properties, err error) {
+	client := c.container(ref).NewBlobClient(ref.Name)
+	opts := &sdk.DownloadStreamOptions{Range: sdk.HTTPRange{Offset: int64(offset), Count: int64(size)}}
+	if etag != "" {
+		opts.AccessConditions = IfMatch(etag).sdk()
+	}
+	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
+		resp, err := client.DownloadStream(ctx, opts)
+		if err != nil {
+			return err
+		}
+		if body, err = receiveBody(resp); err != nil {
+			return err
+		}
+		if resp.ContentRange == nil { // the answer to a request without a range
+			body = body[min(offset, len(body)):]
+		}
+		body = body[:min(size, len(body))]
 		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
 		return nil
 	})

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,10 +50,11 @@ func (s Section) check(part string, data []byte) error {
 	return nil
 }
 
-// Directory says where everything in a catalogue is.
+// Directory says where everything in a catalogue is. It is not safe for concurrent use.
 type Directory struct {
 	Pages  []Page  // sorted by group
 	Blocks []Block // sorted by their newest plan, newest first
+	zstd   *zstd.Decoder
 }
 
 // Page is a page of postings.
@@ -164,8 +164,8 @@ func (d *Directory) place(at int) {
 	}
 }
 
-// Plans returns the number of plans in the catalogue.
-func (d *Directory) Plans() (n int64) {
+// Len returns the number of plans in the catalogue.
+func (d *Directory) Len() (n int64) {
 	for _, b := range d.Blocks {
 		n += int64(b.Plans)
 	}
@@ -207,12 +207,12 @@ func (d *Directory) Postings(p Page, data []byte, groups []uuid.UUID) (found []P
 	return found, in.err
 }
 
-// All decodes the plans of a block, newest first. An error is the last element. The texts of plans share
+// Plans decodes the plans of a block, newest first. An error is the last element. The texts of plans share
 // memory: clone those that are kept.
-func (b Block) All(data []byte) iter.Seq2[Plan, error] {
+func (d *Directory) Plans(b Block, data []byte) iter.Seq2[Plan, error] {
 	return func(yield func(Plan, error) bool) {
 		r := rows{in: input{part: fmt.Sprintf("block %d", b.Number), offset: b.Offset}, status: b.Status, last: b.Newest}
-		r.open(b, data)
+		r.open(d, b, data)
 		for i := range b.Plans {
 			p := r.next()
 			if r.in.err == nil && (i == 0 && p.ID != b.Newest || i == b.Plans-1 && p.ID != b.Oldest) {
@@ -260,22 +260,23 @@ type texts struct {
 	ends []uint32
 }
 
-// decoder is safe for concurrent use.
-var decoder = sync.OnceValues(func() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(4*maxBlockBytes))
-})
+// decompress returns the content of a block. The length is at most that of the block before compression.
+func (d *Directory) decompress(b Block, data []byte) (plain []byte, err error) {
+	if d.zstd == nil {
+		d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d.zstd.DecodeAll(data, make([]byte, 0, b.plainSize))
+}
 
 // open decompresses a block and finds its columns.
-func (r *rows) open(b Block, data []byte) {
+func (r *rows) open(d *Directory, b Block, data []byte) {
 	if r.in.err = b.check(r.in.part, data); r.in.err != nil {
 		return
 	}
-	z, err := decoder()
-	if err != nil {
-		r.in.err = err
-		return
-	}
-	plain, err := z.DecodeAll(data, make([]byte, 0, b.plainSize))
+	plain, err := d.decompress(b, data)
 	if err != nil || len(plain) != b.plainSize {
 		r.in.fail("it can't be decompressed to %d bytes: %d bytes, %v", b.plainSize, len(plain), err)
 		return
@@ -325,7 +326,7 @@ func (r *rows) next() (p Plan) {
 		r.etag += uint64(r.varint(colETag))
 		p.State.ETag = formatETag(r.etag)
 	}
-	p.Cut = f&flagCut != 0
+	p.NameCut, p.DescrCut = f&flagNameCut != 0, f&flagDescrCut != 0
 	return p
 }
 

@@ -43,8 +43,8 @@ var ErrTooLarge = errors.New("the catalogue is too large")
 type Plan struct {
 	// ListResult is what a listing returns, in UTC. Its State.ETag is the ETag of the entry alone.
 	storage.ListResult
-	// Cut means that the name or the description is only the start of what the entry has.
-	Cut bool
+	// NameCut and DescrCut mean that the entry has more of the name, or of the description.
+	NameCut, DescrCut bool
 }
 
 // Encoder makes a catalogue. It holds the blocks in their compressed form, and one for each status before
@@ -78,23 +78,23 @@ func NewEncoder(limit int) (*Encoder, error) {
 	return &Encoder{limit: limit, zstd: z, open: map[workflow.Status]*builder{}}, err
 }
 
-// Add adds a plan. Plans must be added newest first.
+// Add adds a plan. Plans must be added oldest first, as the service lists them.
 func (e *Encoder) Add(p Plan) error {
-	if e.last != uuid.Nil && bytes.Compare(p.ID[:], e.last[:]) >= 0 {
-		return fmt.Errorf("plan %s does not come before plan %s", p.ID, e.last)
+	if bytes.Compare(p.ID[:], e.last[:]) <= 0 {
+		return fmt.Errorf("plan %s does not come after plan %s", p.ID, e.last)
 	}
-	e.last = p.ID
 	status := p.State.Status
 	if !status.Valid() || !status.Final() {
 		return fmt.Errorf("plan %s is %s", p.ID, status)
 	}
+	e.last = p.ID
 	b := e.open[status]
 	if b == nil {
 		b = newBuilder(p)
 		e.open[status] = b
 	}
 	b.add(p)
-	if b.Plans == maxBlockPlans || b.size() >= maxBlockBytes {
+	if len(b.plans) == maxBlockPlans || b.size >= maxBlockBytes {
 		delete(e.open, status)
 		return e.close(b)
 	}
@@ -103,7 +103,7 @@ func (e *Encoder) Add(p Plan) error {
 
 // close compresses a block.
 func (e *Encoder) close(b *builder) error {
-	plain := b.plain()
+	plain := b.encode()
 	data := e.zstd.EncodeAll(plain, nil)
 	b.plainSize = len(plain)
 	b.Section = sectionOf(data)
@@ -275,7 +275,8 @@ const (
 
 // The flags of a plan.
 const (
-	flagCut = 1 << iota
+	flagNameCut = 1 << iota
+	flagDescrCut
 	flagNoSubmit
 	flagNoStart
 	flagNoEnd
@@ -286,8 +287,10 @@ const (
 // builder makes a block.
 type builder struct {
 	Block
+	plans  []Plan // oldest first
+	size   int    // about the size before compression
 	col    [columns][]byte
-	texts  map[string]int
+	texts  map[string]int             // 0 until a text is encoded, and then its place in the table
 	ids    [columns]map[uuid.UUID]int // by reference column
 	groups map[uuid.UUID]int          // how many plans each has
 	etag   uint64                     // of the plan before
@@ -297,22 +300,47 @@ type builder struct {
 func newBuilder(first Plan) *builder {
 	b := &builder{texts: map[string]int{}, groups: map[uuid.UUID]int{}}
 	b.ids[colGroup], b.ids[colOwner] = map[uuid.UUID]int{}, map[uuid.UUID]int{}
-	b.Status, b.Newest, b.Oldest = first.State.Status, first.ID, first.ID
+	b.Status, b.Oldest = first.State.Status, first.ID
 	b.FirstEnd, b.LastEnd = first.State.End, first.State.End
 	return b
 }
 
-// size is about the size of the block before compression.
-func (b *builder) size() (n int) {
-	for _, c := range b.col {
-		n += len(c)
+// typicalPlan is about what a plan takes without its texts, before compression.
+const typicalPlan = 64
+
+// add adds a plan, whose texts may be part of a page of a listing.
+func (b *builder) add(p Plan) {
+	p.Name, p.Descr, p.State.ETag = strings.Clone(p.Name), strings.Clone(p.Descr), strings.Clone(p.State.ETag)
+	b.size += typicalPlan
+	for _, s := range []string{p.Name, p.Descr} {
+		if _, ok := b.texts[s]; !ok {
+			b.texts[s] = 0
+			b.size += len(s)
+		}
 	}
-	return n
+	b.plans = append(b.plans, p)
+	if p.GroupID != uuid.Nil {
+		b.groups[p.GroupID]++
+	}
+	b.Newest = p.ID
+	if p.State.End.Before(b.FirstEnd) {
+		b.FirstEnd = p.State.End
+	}
+	if p.State.End.After(b.LastEnd) {
+		b.LastEnd = p.State.End
+	}
 }
 
-// plain returns the content of the block: the lengths of the columns, and the columns.
-func (b *builder) plain() []byte {
-	plain := make([]byte, 0, b.size()+columns*binary.MaxVarintLen32)
+// encode returns the content of the block: the lengths of the columns, and the columns.
+func (b *builder) encode() []byte {
+	clear(b.texts)
+	last := b.Newest
+	for _, p := range slices.Backward(b.plans) {
+		b.plan(p, millis(last)-millis(p.ID))
+		last = p.ID
+	}
+	b.Plans, b.plans = len(b.plans), nil
+	plain := make([]byte, 0, b.size)
 	for _, c := range b.col {
 		plain = binary.AppendUvarint(plain, uint64(len(c)))
 	}
@@ -325,12 +353,16 @@ func (b *builder) plain() []byte {
 func (b *builder) uvarint(col int, v uint64) { b.col[col] = binary.AppendUvarint(b.col[col], v) }
 func (b *builder) varint(col int, v int64)   { b.col[col] = binary.AppendVarint(b.col[col], v) }
 
-func (b *builder) add(p Plan) {
+// plan encodes a plan that is so many milliseconds older than the one before.
+func (b *builder) plan(p Plan, age uint64) {
 	var flags byte
-	if p.Cut {
-		flags |= flagCut
+	if p.NameCut {
+		flags |= flagNameCut
 	}
-	b.uvarint(colAge, millis(b.Oldest)-millis(p.ID))
+	if p.DescrCut {
+		flags |= flagDescrCut
+	}
+	b.uvarint(colAge, age)
 	b.col[colID] = append(b.col[colID], p.ID[6:]...)
 	b.id(colGroup, colGroups, p.GroupID)
 	b.id(colOwner, colOwners, p.Owner)
@@ -349,17 +381,6 @@ func (b *builder) add(p Plan) {
 		b.text(p.State.ETag)
 	}
 	b.col[colFlags] = append(b.col[colFlags], flags)
-	if p.GroupID != uuid.Nil {
-		b.groups[p.GroupID]++
-	}
-	b.Plans++
-	b.Oldest = p.ID
-	if p.State.End.Before(b.FirstEnd) {
-		b.FirstEnd = p.State.End
-	}
-	if p.State.End.After(b.LastEnd) {
-		b.LastEnd = p.State.End
-	}
 }
 
 // time adds a time as the difference to base, which it moves, and returns the flag if there is none.
@@ -387,7 +408,7 @@ func (b *builder) id(refs, table int, id uuid.UUID) {
 func (b *builder) text(s string) {
 	ref, ok := b.texts[s]
 	if !ok {
-		b.texts[strings.Clone(s)] = len(b.texts) + 1
+		b.texts[s] = len(b.texts) + 1
 		b.uvarint(colLengths, uint64(len(s)))
 		b.col[colTexts] = append(b.col[colTexts], s...)
 	}

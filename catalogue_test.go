@@ -1,0 +1,478 @@
+package azblob
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// archive is a store with final plans of many days, of which there is only what listings look at.
+type archive struct {
+	t      *testing.T
+	server *emulator.Server
+	r      *rand.Rand
+	groups []uuid.UUID
+	plans  []*workflow.Plan
+}
+
+// inArchive runs a test in virtual time, ten days after the day on which its plans begin.
+func inArchive(t *testing.T, seed uint64, opts []emulator.Option, test func(t *testing.T, a *archive, first time.Time)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		first := time.Now().UTC().Truncate(24 * time.Hour)
+		time.Sleep(10*24*time.Hour + 5*time.Hour)
+		a := &archive{t: t, server: emulator.New(opts...), r: rand.New(rand.NewPCG(seed, 1))}
+		for range 20 {
+			a.groups = append(a.groups, workflow.NewV7())
+		}
+		test(t, a, first)
+	})
+}
+
+func (a *archive) open(opts ...Option) *Vault {
+	a.t.Helper()
+	v, err := NewFromConnectionString(a.t.Context(), "test", a.server.ConnectionString(), nil, append([]Option{WithTransport(a.server.Transport())}, opts...)...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { v.Close(context.Background()) })
+	return v
+}
+
+// lister opens a vault that reads no catalogue.
+func (a *archive) lister() *Vault {
+	v := a.open()
+	for c := range a.server.Containers() {
+		v.uncatalogued.remember(c, time.Now())
+	}
+	return v
+}
+
+// text returns a text that compression doesn't make much shorter.
+func (a *archive) text(n int) string {
+	b := make([]byte, n/2)
+	for i := range b {
+		b[i] = byte(a.r.Uint32())
+	}
+	return hex.EncodeToString(b)
+}
+
+// plan returns a random final plan that was created at a time.
+func (a *archive) plan(at time.Time) *workflow.Plan {
+	p := &workflow.Plan{ID: workflow.NewV7At(at), SubmitTime: at.Add(time.Duration(a.r.IntN(1e9)))}
+	p.Name = []string{"", "deploy", "ünïcode", fmt.Sprint("plan ", a.r.IntN(50)), strings.Repeat("n", 9_000)}[min(a.r.IntN(80), 4)*a.r.IntN(2)]
+	if a.r.IntN(3) == 0 {
+		p.Descr = a.text(20)
+	}
+	if a.r.IntN(4) > 0 {
+		p.GroupID = a.groups[a.r.IntN(len(a.groups))]
+	}
+	if a.r.IntN(2) == 0 {
+		p.Owner, p.Epoch = a.groups[a.r.IntN(3)], 1+a.r.Int64N(3)
+	}
+	p.State.Status = []workflow.Status{workflow.Completed, workflow.Completed, workflow.Completed, workflow.Failed, workflow.Stopped}[a.r.IntN(5)]
+	p.State.Start = p.SubmitTime.Add(time.Duration(a.r.Int64N(int64(time.Minute))))
+	p.State.End = p.State.Start.Add(time.Duration(a.r.Int64N(int64(time.Hour))))
+	return p
+}
+
+// put stores a plan as listings see it.
+func (a *archive) put(p *workflow.Plan) {
+	a.t.Helper()
+	var f format
+	k := prefix("test").plan(p.ID)
+	if !slices.Contains(slices.Collect(a.server.Containers()), k.container) {
+		a.server.PutContainer(k.container, map[string]string{metaLayout: "1"})
+	}
+	for ref, docType := range map[string]string{k.entry().Name: typeEntry, k.object().Name: typeObject} {
+		m, err := f.planMetadata(p, docType, uuid.NewString())
+		must(a.t, err)
+		var body []byte
+		if len(p.Name) > 8_000 {
+			body, err = f.encodeEntry(p)
+			must(a.t, err)
+		}
+		a.server.Put(k.container, ref, body, m)
+	}
+	a.plans = append(a.plans, p)
+}
+
+// fill stores n random plans, evenly over some days.
+func (a *archive) fill(first time.Time, days, n int) {
+	for i := range n {
+		a.put(a.plan(first.Add(time.Duration(i) * time.Duration(days) * 24 * time.Hour / time.Duration(n))))
+	}
+	slices.SortFunc(a.plans, func(p, q *workflow.Plan) int { return driver.NewestFirst(p.ID, q.ID) })
+}
+
+// filters returns random filters that some of the plans match.
+func (a *archive) filters() (f storage.Filters) {
+	one := func() *workflow.Plan { return a.plans[a.r.IntN(len(a.plans))] }
+	for range a.r.IntN(3) {
+		f.ByGroupIDs = append(f.ByGroupIDs, a.groups[a.r.IntN(len(a.groups))])
+	}
+	for range a.r.IntN(3) {
+		f.ByStatus = append(f.ByStatus, one().State.Status)
+	}
+	if a.r.IntN(3) == 0 {
+		f.After = workflow.Time(one().ID)
+	}
+	if p := one(); a.r.IntN(3) == 0 && workflow.Time(p.ID).After(f.After) {
+		f.Before = workflow.Time(p.ID)
+	}
+	if a.r.IntN(4) == 0 {
+		f.EndedAfter = one().State.End
+	}
+	if p := one(); a.r.IntN(4) == 0 && p.State.End.After(f.EndedAfter) {
+		f.EndedBefore = p.State.End
+	}
+	switch a.r.IntN(6) {
+	case 0:
+		f.NamePrefix = []string{"plan 1", "n", strings.Repeat("n", 8_500)}[a.r.IntN(3)]
+	case 1:
+		f.NameContains = []string{"nï", "lo", strings.Repeat("n", 8_500)}[a.r.IntN(3)]
+	}
+	return f
+}
+
+func gather(t *testing.T, v *Vault, f storage.Filters) (all []storage.ListResult) {
+	t.Helper()
+	if driver.CheckFilters(f) != nil { // without any filter
+		all, err := storage.Collect(v.List(t.Context(), f.Limit))
+		must(t, err)
+		return all
+	}
+	all, err := storage.Collect(v.Search(t.Context(), f))
+	must(t, err)
+	return all
+}
+
+// TestCatalogueAndListingAgree searches random plans in a vault that reads catalogues, and in one that does not:
+// a million plans with PLANVAULT_LONG.
+func TestCatalogueAndListingAgree(t *testing.T) {
+	n, rounds := efforttest.Pick(200, 1_000, 100_000), efforttest.Pick(1, 1, 10)
+	for seed := range uint64(rounds) {
+		inArchive(t, seed, nil, func(t *testing.T, a *archive, first time.Time) {
+			a.fill(first, 10, n)
+			v, lister := a.open(), a.lister()
+			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			must(t, err)
+			if len(report.Built) != 9 || report.Closed != 9 || len(report.Skipped) > 0 {
+				t.Fatalf("%+v", report)
+			}
+			for i := range 25 {
+				f := a.filters()
+				if i == 0 {
+					f = storage.Filters{}
+				}
+				want := gather(t, lister, f)
+				if got := gather(t, v, f); !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d: %+v: %d plans, %d are listed", seed, f, len(got), len(want))
+				}
+				if got, err := v.Count(t.Context(), f); err != nil || got != int64(len(want)) {
+					t.Fatalf("seed %d: %+v: Count: %d, want %d: %v", seed, f, got, len(want), err)
+				}
+				var paged []storage.ListResult
+				for f.Limit = 1 + len(want)/8 + a.r.IntN(len(want)+2); ; {
+					page := gather(t, v, f)
+					paged = append(paged, page...)
+					if len(page) < f.Limit {
+						break
+					}
+					f.BeforeID = page[len(page)-1].ID
+				}
+				if !reflect.DeepEqual(paged, want) {
+					t.Fatalf("seed %d: %+v: %d plans in pages, %d are listed", seed, f, len(paged), len(want))
+				}
+			}
+		})
+	}
+}
+
+// TestDaysWithoutACatalogue lists the days for which no catalogue is built, and why.
+func TestDaysWithoutACatalogue(t *testing.T) {
+	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
+		a.fill(first, 8, 80)
+		day := func(i int) string { return prefix("test").day(first.AddDate(0, 0, i)) }
+		open := a.plan(first)
+		open.State = workflow.State{Status: workflow.Running}
+		a.put(open)
+		marked := a.plan(first.AddDate(0, 0, 1))
+		a.put(marked)
+		a.server.Put(day(1), prefix("test").plan(marked.ID).deleteMarker().Name, nil, nil)
+		a.server.Put(day(2), openDir+"dropping", nil, nil)
+		a.server.PutContainer("test-1999-12-31", nil)
+		newer := a.plan(first.AddDate(0, 0, 3))
+		a.put(newer)
+		b, _ := a.server.Blob(day(3), prefix("test").plan(newer.ID).entry().Name)
+		b.Metadata[metaSchema] = "9"
+		a.server.Put(day(3), b.Name, b.Body, b.Metadata)
+		a.server.Put(day(4), catalogueName, []byte("of newer code"), map[string]string{metaState: stateBuilt, metaSchema: "9"})
+		a.server.Put(day(5), catalogueName, []byte(statePlaceholder), map[string]string{metaState: statePlaceholder})
+		remains := prefix("test").plan(workflow.NewV7At(first.AddDate(0, 0, 5)))
+		a.server.Put(day(5), remains.entry().Name, nil, nil)
+
+		v := a.open()
+		dry, err := v.Catalogue(t.Context(), CatalogueOptions{DryRun: true})
+		must(t, err)
+		var told []CataloguedDay
+		report, err := v.Catalogue(t.Context(), CatalogueOptions{Progress: func(d CataloguedDay) { told = append(told, d) }})
+		must(t, err)
+		var got []string
+		for _, d := range report.Built {
+			got = append(got, d.Day.Format("built 01-02"))
+		}
+		for _, d := range report.Skipped {
+			got = append(got, fmt.Sprint(d.Day.Format("01-02 "), d.Reason))
+		}
+		want := []string{
+			"built 01-08", "built 01-07", "built 01-06",
+			"01-04 the metadata of plan ", "01-03 1 blobs say that plans are open or being changed, such as open/dropping",
+			"01-02 1 blobs say that plans are open or being changed, such as open/" + marked.ID.String() + "-delete",
+			"01-01 plan " + open.ID.String() + " is Running, and no marker leads to it", "12-31 the vault did not make its container",
+		}
+		if len(got) != len(want) || report.Closed != 9 || report.Present != 1 || len(dry.Built) != 7 || len(dry.Skipped) != 1 {
+			t.Fatalf("%q\n%+v\n%+v", got, report, dry)
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("%q, want %q", got[i], want[i])
+			}
+		}
+		if !slices.Equal(told, report.Built) || told[0].Plans != 10 || told[0].Bytes == 0 {
+			t.Errorf("Progress: %+v", told)
+		}
+		again, err := v.Catalogue(t.Context(), CatalogueOptions{})
+		must(t, err)
+		if again.Present != 4 || len(again.Built) != 0 {
+			t.Errorf("again: %+v", again)
+		}
+		// The plan with newer metadata is an error in each listing.
+		_, err = storage.Collect(v.List(t.Context(), 0))
+		if _, want := storage.Collect(a.lister().List(t.Context(), 0)); err == nil || err.Error() != want.Error() {
+			t.Errorf("List: %v, want %v", err, want)
+		}
+	})
+}
+
+// before is a transport that calls do before the nth request that matches.
+type before struct {
+	*emulator.Transport
+	match func(*http.Request) bool
+	nth   int
+	do    func()
+}
+
+func (b *before) Do(req *http.Request) (*http.Response, error) {
+	if b.match(req) {
+		if b.nth--; b.nth == 0 {
+			b.do()
+		}
+	}
+	return b.Transport.Do(req)
+}
+
+// TestDayChangesWhileCatalogueIsBuilt removes the placeholder, as every change does, before each request of a build.
+func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
+	for nth := 1; nth <= 6; nth++ {
+		inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
+			a.fill(first, 1, 10)
+			day := prefix("test").day(first)
+			changed := false
+			v := a.open(WithTransport(&before{a.server.Transport(), func(*http.Request) bool { return true }, nth, func() {
+				changed = a.server.Remove(day, catalogueName)
+			}}))
+			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			must(t, err)
+			// The requests: list containers, look, placeholder, open/, plans/, catalogue.
+			b, there := a.server.Blob(day, catalogueName)
+			if built := there && b.Metadata[metaState] == stateBuilt; changed == built || changed != (nth > 3) || len(report.Built) == len(report.Skipped) {
+				t.Errorf("changed before request %d (%t): there is a catalogue: %t, %+v", nth, changed, built, report)
+			}
+		})
+	}
+}
+
+// TestUnusableCatalogue damages, replaces and removes a catalogue that takes several reads, before the first of
+// them and between them.
+func TestUnusableCatalogue(t *testing.T) {
+	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
+		for i := range 4_000 { // 600 bytes each
+			p := a.plan(first.Add(time.Duration(i) * 20 * time.Second))
+			p.Descr = a.text(1_200)
+			a.put(p)
+		}
+		day := prefix("test").day(first)
+		_, err := a.open().Catalogue(t.Context(), CatalogueOptions{})
+		must(t, err)
+		sound, ok := a.server.Blob(day, catalogueName)
+		if !ok || len(sound.Body) < 4*firstRead {
+			t.Fatalf("the catalogue has %d bytes", len(sound.Body))
+		}
+		want := gather(t, a.lister(), storage.Filters{})
+		store := func(body []byte, metadata map[string]string) func() {
+			return func() { a.server.Put(day, catalogueName, body, metadata) }
+		}
+		damaged := func(at int) []byte {
+			b := slices.Clone(sound.Body)
+			b[at] ^= 1
+			return b
+		}
+		for what, do := range map[string]func(){
+			"gone":              func() { a.server.Remove(day, catalogueName) },
+			"placeholder":       store([]byte(statePlaceholder), map[string]string{metaState: statePlaceholder}),
+			"another":           store(sound.Body, sound.Metadata),
+			"damaged header":    store(damaged(3), sound.Metadata),
+			"damaged directory": store(damaged(100), sound.Metadata),
+			"damaged block":     store(damaged(firstRead/2), sound.Metadata),
+			"damaged end":       store(damaged(len(sound.Body)-10), sound.Metadata),
+			"cut":               store(sound.Body[:firstRead+1000], sound.Metadata),
+			"empty":             store(nil, sound.Metadata),
+			"newer schema":      store(append([]byte("planvcat\x00\x00\x00\x02"), sound.Body[12:]...), sound.Metadata),
+		} {
+			for nth := 1; nth <= 2; nth++ {
+				a.server.Restore(day, sound)
+				v := a.open(WithTransport(&before{a.server.Transport(), func(r *http.Request) bool {
+					return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+catalogueName)
+				}, nth, do}))
+				a.server.ResetRequests()
+				got := gather(t, v, storage.Filters{})
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s before read %d: %d plans, want %d", what, nth, len(got), len(want))
+				}
+				reads, lists := 0, 0
+				for _, r := range a.server.Requests() {
+					switch {
+					case r.Op == emulator.ListBlobs:
+						lists++
+					case r.Blob == catalogueName:
+						reads++
+					}
+				}
+				if usable := what == "another" && nth == 1; reads > 3 || usable == (lists > 0) {
+					t.Errorf("%s before read %d: %d reads, %d lists", what, nth, reads, lists)
+				}
+			}
+		}
+		// Verify finds damage, and builds the catalogue anew.
+		a.server.Put(day, catalogueName, damaged(len(sound.Body)-10), sound.Metadata)
+		v := a.open()
+		report, err := v.Catalogue(t.Context(), CatalogueOptions{Verify: true})
+		must(t, err)
+		again, _ := a.server.Blob(day, catalogueName)
+		if len(report.Built) != 1 || !bytes.Equal(again.Body, sound.Body) {
+			t.Errorf("Verify: %+v", report)
+		}
+		if report, err := v.Catalogue(t.Context(), CatalogueOptions{Verify: true}); err != nil || report.Present != 1 || len(report.Built) > 0 {
+			t.Errorf("Verify of a sound catalogue: %+v, %v", report, err)
+		}
+	})
+}
+
+// TestCostOfCatalogues counts the requests and the round trips of a year of closed days.
+func TestCostOfCatalogues(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	const days, latency = 365, time.Second
+	inArchive(t, 1, []emulator.Option{emulator.WithLatency(latency)}, func(t *testing.T, a *archive, first time.Time) {
+		first = first.AddDate(0, 0, -days+8)
+		for d := range days {
+			for i := range 4 {
+				p := a.plan(first.AddDate(0, 0, d).Add(time.Duration(i) * 5 * time.Hour))
+				p.Name = "short"
+				a.put(p)
+			}
+		}
+		v := a.open()
+		count := func(what string, requests, trips int, do func()) {
+			t.Helper()
+			a.server.ResetRequests()
+			began := time.Now()
+			do()
+			if r, n := len(a.server.Requests()), int(time.Since(began)/latency); r > requests || n > trips {
+				t.Errorf("%s: %d requests, the budget is %d; %d round trips, the budget is %d", what, r, requests, n, trips)
+			} else {
+				t.Logf("%s: %d requests, %d round trips", what, r, n)
+			}
+		}
+		count("the first Catalogue", 1+5*days, 3+4*days, func() {
+			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			must(t, err)
+			if len(report.Built) != days {
+				t.Fatalf("%+v", report.Skipped)
+			}
+		})
+		count("a Catalogue that finds nothing due", 1+days, 3, func() { _, _ = v.Catalogue(t.Context(), CatalogueOptions{}) })
+		count("a search by group", 1+days, 7, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
+		count("a search for failed plans", 1+days, 7, func() { gather(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}) })
+		count("all", 1+days, 7, func() { gather(t, v, storage.Filters{}) })
+		count("a search for open plans", 1+days, 9, func() { gather(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}) })
+		count("Count", 1+days, 7, func() { _, _ = v.Count(t.Context(), storage.Filters{}) })
+		count("List(10)", 1+5, 6, func() { gather(t, v, storage.Filters{Limit: 10}) })
+		for c := range a.server.Containers() {
+			a.server.Remove(c, catalogueName)
+		}
+		count("the first search without catalogues", 1+2*days, 7+days/5+2, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
+		count("the second one", 1+days, 2+days/5+2, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
+	})
+}
+
+// TestCheckComparesCatalogues changes a store behind its catalogue, and damages the catalogue.
+func TestCheckComparesCatalogues(t *testing.T) {
+	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
+		v := a.open()
+		plan := &workflow.Plan{ID: workflow.NewV7At(first.Add(time.Hour)), Name: "old"}
+		must(t, v.Create(t.Context(), plan))
+		for _, s := range []workflow.Status{workflow.Running, workflow.Completed} {
+			plan.State.Status = s
+			must(t, v.UpdatePlan(t.Context(), plan))
+		}
+		_, err := v.Catalogue(t.Context(), CatalogueOptions{})
+		must(t, err)
+		k := v.prefix.plan(plan.ID)
+		sound, _ := a.server.Blob(k.container, catalogueName)
+		entry, _ := a.server.Blob(k.container, k.entry().Name)
+		check := func(what string, want ...ProblemKind) {
+			t.Helper()
+			report, err := v.Check(t.Context(), CheckOptions{})
+			must(t, err)
+			var got []ProblemKind
+			for _, p := range report.Problems {
+				if strings.HasSuffix(p.Blob, "/"+catalogueName) {
+					got = append(got, p.Kind)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", what, report.Problems, want)
+			}
+		}
+		check("a sound store")
+		a.server.Put(k.container, entry.Name, entry.Body, entry.Metadata) // another ETag
+		check("another entry", Disagreement)
+		a.server.Remove(k.container, entry.Name)
+		check("a plan less", Disagreement)
+		a.server.Restore(k.container, entry)
+		check("as before")
+		a.server.Corrupt(k.container, catalogueName, func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		check("a damaged catalogue", Unreadable)
+		a.server.Restore(k.container, sound)
+		a.server.Put(k.container, catalogueName, []byte(statePlaceholder), map[string]string{metaState: statePlaceholder})
+		check("a placeholder")
+	})
+}

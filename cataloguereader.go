@@ -1,0 +1,414 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/storage"
+)
+
+// Listings read a closed day by its catalogue. The first read has the directory, and all of most catalogues.
+// Blocks that lie behind it take another one. Everything is read of one version of the catalogue, so the listing
+// of the day takes effect at the first read. If the catalogue goes away in between, or is damaged, the rest of
+// the day is listed.
+
+const (
+	// firstRead is the size of the first read of a catalogue.
+	firstRead = 512 << 10
+	// maxRead bounds a read of blocks. It is about 200,000 plans.
+	maxRead = 8 << 20
+	// maxGap is how many bytes that nobody needs may lie between two blocks that are read together. They take
+	// less time than a request.
+	maxGap = 1 << 20
+	// cataloguesAhead is how many days are read ahead by their catalogues. They keep the round trips of a year
+	// within the budget. Large days take up to two first reads of memory each.
+	cataloguesAhead = 80
+	// rememberAbsence is how long a vault does not ask again for a catalogue that it has not found or could not
+	// use. Lists are always right, so this costs no more than requests.
+	rememberAbsence = time.Hour
+)
+
+// uncatalogued remembers the days whose catalogue was looked for in vain.
+type uncatalogued struct {
+	mu   sync.Mutex
+	seen map[string]time.Time // by container
+}
+
+func (u *uncatalogued) remember(container string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen == nil {
+		u.seen = map[string]time.Time{}
+	}
+	u.seen[container] = now
+}
+
+func (u *uncatalogued) forget(container string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.seen, container)
+}
+
+func (u *uncatalogued) has(container string, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, ok := u.seen[container]
+	return ok && now.Sub(at) < rememberAbsence
+}
+
+// mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The local clock decides
+// what to ask for, and not what is found.
+func (v *Vault) mayBeCatalogued(d day, now time.Time) bool {
+	return d.marked && d.closedAt(now) && !v.uncatalogued.has(d.container, now)
+}
+
+// hasCatalogue asks whether a day has a catalogue. Then all of its plans are final.
+func (v *Vault) hasCatalogue(ctx context.Context, d day) (bool, error) {
+	ref := catalogueOf(d.container)
+	p, err := v.client.Head(ctx, ref)
+	if err != nil && !isUnusable(err) {
+		return false, blobError("look for catalogue", ref, err)
+	}
+	built := err == nil && p.Metadata[metaState] == stateBuilt
+	if !built {
+		v.uncatalogued.remember(d.container, time.Now())
+	}
+	return built, nil
+}
+
+// isUnusable reports whether err, of reading a catalogue, is a reason to list the day.
+func isUnusable(err error) bool { return !blob.Is(err, blob.Ended, blob.Unreachable) }
+
+// unlessCatalogued reads the markers of days. Those that have a catalogue have none that matters, and a HEAD
+// costs a twelfth of a listing.
+type unlessCatalogued struct {
+	directory
+	now time.Time
+}
+
+func (m unlessCatalogued) read(ctx context.Context, w window) (reading, error) {
+	if m.v.mayBeCatalogued(w.day, m.now) {
+		if closed, err := m.v.hasCatalogue(ctx, w.day); closed || err != nil {
+			return reading{to: w.to}, err
+		}
+	}
+	return m.directory.read(ctx, w)
+}
+
+// history reads the closed days of a search by their catalogues.
+type history struct {
+	v       *Vault
+	filters storage.Filters
+	results bool // whether the results are wanted, or only the number of plans
+}
+
+// catalogued is the part of a day that a search wants of its catalogue.
+type catalogued struct {
+	history
+	window
+	query catalogue.Query
+	etag  string
+	dir   *catalogue.Directory
+	held  [][]byte          // the content of the first blocks of left
+	left  []catalogue.Match // the blocks that are not decoded
+	turns int               // how often blocks were read
+	merge catalogue.Merge
+}
+
+// query returns what a directory can tell about the filters.
+func (h history) query(w window) catalogue.Query {
+	f := h.filters
+	return catalogue.Query{
+		From: w.from, To: w.to, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
+	}
+}
+
+// open reads the directory of a day's catalogue, and the first of the blocks that are wanted. It returns nil if
+// the day has to be listed.
+func (h history) open(ctx context.Context, w window) (*catalogued, error) {
+	c := &catalogued{history: h, window: w, query: h.query(w)}
+	err := c.start(ctx)
+	if err == nil {
+		return c, nil
+	}
+	if !isUnusable(err) {
+		return nil, err
+	}
+	h.v.uncatalogued.remember(w.container, time.Now())
+	return nil, nil
+}
+
+// errNotBuilt is the error of a placeholder.
+var errNotBuilt = errors.New("the catalogue is not built")
+
+func (c *catalogued) start(ctx context.Context) error {
+	ref := catalogueOf(c.container)
+	head, p, err := c.v.client.GetRange(ctx, ref, 0, firstRead, "")
+	switch {
+	case err != nil:
+		return blobError("read catalogue", ref, err)
+	case p.Metadata[metaState] != stateBuilt:
+		return errNotBuilt
+	}
+	c.etag = p.ETag
+	size, err := catalogue.DirectorySize(head)
+	if err == nil && size > len(head) {
+		var rest []byte
+		rest, err = c.get(ctx, len(head), size-len(head))
+		head = slices.Concat(head, rest)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := catalogue.ReadDirectory(head)
+	if err != nil {
+		return err
+	}
+	c.dir = dir
+	postings, err := c.postings(ctx, dir, head)
+	if err != nil {
+		return err
+	}
+	c.left = dir.Matches(c.query, postings)
+	c.hold(head)
+	return c.readSoon(ctx)
+}
+
+// get reads a part of the catalogue.
+func (c *catalogued) get(ctx context.Context, offset, size int) ([]byte, error) {
+	ref := catalogueOf(c.container)
+	data, _, err := c.v.client.GetRange(ctx, ref, offset, size, c.etag)
+	return data, blobError("read catalogue", ref, err)
+}
+
+// section returns a section of the catalogue, of which head is the start.
+func (c *catalogued) section(ctx context.Context, s catalogue.Section, head []byte) ([]byte, error) {
+	if s.End() <= len(head) {
+		return head[s.Offset:s.End()], nil
+	}
+	return c.get(ctx, s.Offset, s.Length)
+}
+
+// postings reads the postings of the groups that are wanted.
+func (c *catalogued) postings(ctx context.Context, dir *catalogue.Directory, head []byte) ([]catalogue.Posting, error) {
+	pages := dir.PagesOf(c.query.Groups)
+	found := make([][]catalogue.Posting, len(pages))
+	err := c.v.parallel(len(pages), func(i int) error {
+		data, err := c.section(ctx, pages[i].Section, head)
+		if err == nil {
+			found[i], err = dir.Postings(pages[i], data, c.query.Groups)
+		}
+		return err
+	})
+	return slices.Concat(found...), err
+}
+
+// hold keeps the blocks that the first read has.
+func (c *catalogued) hold(head []byte) {
+	if c.counts() {
+		return
+	}
+	for _, m := range c.left {
+		if m.End() > len(head) {
+			return
+		}
+		c.held = append(c.held, slices.Clone(head[m.Offset:m.End()])) // the rest of the head is garbage
+	}
+}
+
+// readSoon reads the blocks behind the first read if they are few. A year of days would otherwise wait for them
+// one after the other.
+func (c *catalogued) readSoon(ctx context.Context) error {
+	if c.counts() {
+		return nil
+	}
+	behind := 0
+	for _, m := range c.left[len(c.held):] {
+		behind += m.Length
+	}
+	if behind == 0 || behind > firstRead && (c.filters.Limit == 0 || len(c.held) > 0) {
+		return nil
+	}
+	return c.read(ctx)
+}
+
+// read reads the next blocks, at most maxRead bytes. A search with a limit begins with one block and doubles
+// the number each time.
+func (c *catalogued) read(ctx context.Context) error {
+	most := len(c.left)
+	if c.filters.Limit > 0 {
+		most = 1 << min(c.turns, 20)
+	}
+	c.turns++
+	next := c.left[len(c.held):]
+	n, size := 0, 0
+	for n < min(most, len(next)) && (n == 0 || size+next[n].Length <= maxRead) {
+		size += next[n].Length
+		n++
+	}
+	data, err := c.readBlocks(ctx, next[:n])
+	c.held = append(c.held, data...)
+	return err
+}
+
+// readBlocks reads some blocks, neighbors with one request.
+func (c *catalogued) readBlocks(ctx context.Context, blocks []catalogue.Match) ([][]byte, error) {
+	var runs [][]catalogue.Match
+	for begin, i := 0, 1; i <= len(blocks); i++ {
+		if i == len(blocks) || blocks[i].Offset-blocks[i-1].End() > maxGap || blocks[i].End()-blocks[begin].Offset > 2*maxRead {
+			runs = append(runs, blocks[begin:i])
+			begin = i
+		}
+	}
+	read := make([][][]byte, len(runs))
+	err := c.v.parallel(len(runs), func(i int) error {
+		first := runs[i][0].Offset
+		data, err := c.get(ctx, first, runs[i][len(runs[i])-1].End()-first)
+		if err != nil {
+			return err
+		}
+		for _, m := range runs[i] {
+			read[i] = append(read[i], data[min(m.Offset-first, len(data)):min(m.End()-first, len(data))])
+		}
+		return nil
+	})
+	return slices.Concat(read...), err
+}
+
+// counts reports whether the search is a Count that needs no plan by itself.
+func (c *catalogued) counts() bool {
+	return !c.results && len(c.filters.NamePrefix)+len(c.filters.NameContains) == 0
+}
+
+// plans yields the plans that the filters choose, newest first. If the catalogue can't be read to its end, rest
+// is the part of the day to list; with any other error, the part is unknown.
+func (c *catalogued) plans(ctx context.Context) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		if c.counts() {
+			n, err := c.count(ctx)
+			if n > 0 || err != nil {
+				yield(candidate{planBlobs: planBlobs{keys: keys{c.container, c.from}}, stands: n}, err)
+			}
+			return
+		}
+		for len(c.left) > 0 {
+			if len(c.held) == 0 {
+				if err := c.read(ctx); err != nil {
+					yield(candidate{}, err)
+					return
+				}
+			}
+			chosen, err := c.chosen(c.left[0], c.held[0])
+			if err != nil {
+				yield(candidate{}, err)
+				return
+			}
+			c.left, c.held = c.left[1:], c.held[1:]
+			c.merge.Add(chosen)
+			for plan := range c.merge.Newer(c.newest()) {
+				p := candidate{planBlobs: planBlobs{keys: keys{c.container, plan.ID}, marked: true}}
+				p.matchCatalogued(c.filters, plan)
+				p.result = listResult(plan)
+				if !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// newest returns the newest plan of the next block. All newer plans have been yielded.
+func (c *catalogued) newest() uuid.UUID {
+	if len(c.left) == 0 {
+		return uuid.Nil
+	}
+	return c.left[0].Newest
+}
+
+// rest returns the part of the day that was not yielded.
+func (c *catalogued) rest() window {
+	w := c.window
+	if len(c.left) > 0 && !c.counts() {
+		if to := nextID(c.newest()); less(to, w.to) {
+			w.to = to
+		}
+	}
+	return w
+}
+
+// chosen decodes a block and returns the plans that the filters choose.
+func (c *catalogued) chosen(m catalogue.Match, data []byte) (plans []catalogue.Plan, err error) {
+	for plan, err := range c.dir.Plans(m.Block, data) {
+		if err != nil {
+			return nil, err
+		}
+		var p candidate
+		if !less(plan.ID, c.from) && less(plan.ID, c.to) && p.matchCatalogued(c.filters, plan) {
+			plan.Name, plan.Descr = strings.Clone(plan.Name), strings.Clone(plan.Descr) // of the block's memory
+			plans = append(plans, plan)
+		}
+	}
+	return plans, nil
+}
+
+// count returns the number of plans that the filters choose. It reads the blocks of which the directory can't
+// tell.
+func (c *catalogued) count(ctx context.Context) (n int64, err error) {
+	var unsure []catalogue.Match
+	for _, m := range c.left {
+		if m.Exact {
+			n += int64(m.Wanted)
+		} else {
+			unsure = append(unsure, m)
+		}
+	}
+	for len(unsure) > 0 {
+		some := unsure[:min(len(unsure), 16)] // about two megabytes
+		data, err := c.readBlocks(ctx, some)
+		if err != nil {
+			return 0, err
+		}
+		for i, m := range some {
+			chosen, err := c.chosen(m, data[i])
+			if err != nil {
+				return 0, err
+			}
+			n += int64(len(chosen))
+		}
+		unsure = unsure[len(some):]
+	}
+	return n, nil
+}
+
+// openCatalogue opens the catalogue of a day for all of its plans.
+func (v *Vault) openCatalogue(ctx context.Context, whole window) (*catalogued, error) {
+	c := &catalogued{history: history{v: v, results: true}, window: whole, query: catalogue.Query{To: uuid.Max}}
+	return c, c.start(ctx)
+}
+
+// verifyCatalogue reads a version of a day's catalogue whole.
+func (v *Vault) verifyCatalogue(ctx context.Context, d day, etag string) error {
+	w, _ := stretch(d, storage.Filters{})
+	c, err := v.openCatalogue(ctx, w)
+	if err != nil {
+		return err
+	}
+	if c.etag != etag {
+		return nil // built anew meanwhile
+	}
+	for _, err := range c.plans(ctx) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
