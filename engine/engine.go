@@ -86,6 +86,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -188,7 +189,8 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery, at once and each hour, and runs plans until ctx ends. It returns nil when ctx has ended
+// Run calls Recovery, at once and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
+// that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. It returns nil when ctx has ended
 // and running actions have finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may
 // be active.
 //
@@ -223,10 +225,32 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 		}
 	})
+	if keeper, ok := e.vault.(keeper); ok {
+		beside.Go(func() { e.keepUp(running, keeper) })
+	}
 	if e.store != nil {
 		return e.runInFleet(ctx)
 	}
 	return e.runAlone(ctx)
+}
+
+// keeper is a vault that wants to be called daily, by one of its engines or by all of them.
+type keeper interface {
+	Upkeep(ctx context.Context) error
+}
+
+// keepUp calls Upkeep daily. Engines that start together begin at different times, because two that do the same
+// work at the same time pay twice.
+func (e *Engine) keepUp(ctx context.Context, k keeper) {
+	const first, interval = time.Hour, 24 * time.Hour
+	for wait := first + rand.N(first); ; wait = interval {
+		if !sleep.For(ctx, wait) {
+			return
+		}
+		if err := k.Upkeep(ctx); err != nil && ctx.Err() == nil {
+			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: upkeep: %w", err))
+		}
+	}
 }
 
 // recoveryInterval is the time between two calls of Recovery. It repairs what others leave when they die.
