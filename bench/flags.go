@@ -16,6 +16,7 @@ type config struct {
 	run               *regexp.Regexp
 	connectionString  string
 	throughput, cpu   bool
+	history           bool
 	duration          time.Duration
 	workers           int
 	cpuProfile        string
@@ -35,6 +36,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.connectionString, "connection-string", "", "measure on the account of this connection string (`text`)")
 	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
+	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
 	f.DurationVar(&c.duration, "duration", 5*time.Second, "how long -throughput repeats each operation")
 	f.IntVar(&c.workers, "workers", 64, "how many plans -throughput works on concurrently")
 	f.StringVar(&c.cpuProfile, "cpuprofile", "", "write the CPU profiles of -throughput to `file`, prefixed with the name of the operation")
@@ -50,6 +52,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, errors.New("-cpuprofile needs -throughput")
 	case c.cpu && (c.throughput || c.connectionString != ""):
 		return c, errors.New("-cpu excludes -throughput and -connection-string")
+	case c.history && (c.cpu || c.throughput || c.connectionString != ""):
+		return c, errors.New("-history excludes -cpu, -throughput and -connection-string")
 	}
 	return c, nil
 }

@@ -8,6 +8,7 @@
 //	go run ./bench -connection-string T  wall times on Azurite or an account; it deletes the containers that it made
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //	go run ./bench -cpu                  processor time beside that of a bare client of the SDK
+//	go run ./bench -history              searches in a year of closed days, by their catalogues
 //
 // A fleet has rows too: a claim, a takeover, and what a node with the default settings sends over some time,
 // with the price of a day.
@@ -58,6 +59,8 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 	switch {
 	case cfg.cpu:
 		err = compare(ctx, cfg, stdout)
+	case cfg.history:
+		err = recall(ctx, cfg, stdout)
 	case cfg.throughput:
 		err = drive(ctx, cfg, stdout, stderr)
 	default:
