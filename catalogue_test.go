@@ -314,9 +314,9 @@ func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
 // them and between them.
 func TestUnusableCatalogue(t *testing.T) {
 	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
-		for i := range 4_000 { // 600 bytes each
-			p := a.plan(first.Add(time.Duration(i) * 20 * time.Second))
-			p.Descr = a.text(1_200)
+		for i := range 1_200 { // 1,800 bytes each
+			p := a.plan(first.Add(time.Duration(i) * time.Minute))
+			p.Descr = a.text(3_600)
 			a.put(p)
 		}
 		day := prefix("test").day(first)
