@@ -35,8 +35,8 @@
 //
 // # Unsupported features
 //
-// Page and append blobs, blocks, snapshots, copies, leases of blobs, changes of the IDs of leases, tags, requests for earlier versions, deleted
-// blobs, the archive tier and immutability policies, encryption with the client's keys, stored access
+// Page and append blobs, blocks, snapshots, copies, leases of blobs, changes of the IDs of leases, tags, requests
+// for earlier versions, deleted blobs, the archive tier and immutability policies, encryption with the client's keys, stored access
 // policies, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client that
 // accepts Arrow gets XML, as from accounts without Arrow). The emulator refuses all of them with an error, as
 // it does every header and query parameter that it does not know.

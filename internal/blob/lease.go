@@ -78,9 +78,18 @@ func (c *Client) lease(ref Ref, id string) (*lease.ContainerClient, error) {
 	return lease.NewContainerClient(c.container(ref), &lease.ContainerClientOptions{LeaseID: &id})
 }
 
-// releases reports whether a request releases a lease. The SDK writes the name of the header in lower case.
+// releases reports whether a request releases a lease. The SDK does not write the name of the header in the
+// canonical form.
 func releases(req *http.Request) bool {
-	return slices.Contains(req.Header["x-ms-lease-action"], "release")
+	if parameter(req, "comp") != "lease" {
+		return false
+	}
+	for name, values := range req.Header {
+		if strings.EqualFold(name, "x-ms-lease-action") {
+			return slices.Contains(values, "release")
+		}
+	}
+	return false
 }
 
 // DeleteContainer removes a container with everything in it, if it has a lease of this ID that has not run
