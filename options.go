@@ -44,9 +44,13 @@ type Retry struct {
 // [Vault.RenewMember] and [Vault.Roster], of which a fleet's node has one each, do not count. Default: 256.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
+// maxGrace leaves time between the end of a change that began on the plan's day and the end of the day after it.
+const maxGrace = 12 * time.Hour
+
 // WithGracePeriod sets the time that a Create may take, and a Delete until it commits. Recovery leaves alone
 // what is younger, because a Create or Delete may still be running. Vaults of one prefix may have different
-// grace periods: each marker names that of its writer, and the longest counts. Default: 10m.
+// grace periods: each marker names that of its writer, and the longest counts. It is at least 1s and at most
+// 12h: a change that finds its day young must end before the day is closed. Default: 10m.
 func WithGracePeriod(d time.Duration) Option { return func(o *options) { o.grace = d } }
 
 // WithRetry sets how failed requests are tried again. Default: see [Retry].
@@ -108,6 +112,9 @@ func applyOptions(opts []Option) (options, error) {
 	}
 	if o.grace < time.Second {
 		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is less than 1s, the resolution of the service's clock", o.grace))
+	}
+	if o.grace > maxGrace {
+		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is more than %v", o.grace, maxGrace))
 	}
 	return o, errors.Join(errs...)
 }
