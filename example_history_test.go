@@ -2,9 +2,11 @@ package azblob_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/bundle"
+	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -59,6 +63,36 @@ func runAgain(ctx context.Context, vault storage.Vault, group uuid.UUID) error {
 		fmt.Printf("%s was %s: what is left of it runs again\n", plan.Name, plan.State.Status)
 	}
 	return nil
+}
+
+// backUp writes all plans of a vault to a file.
+func backUp(ctx context.Context, vault storage.Reader, path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	report, err := bundle.Export(ctx, vault, file, bundle.ExportOptions{Source: "my-cluster"})
+	fmt.Printf("%d plans exported, %d can't be read\n", report.Plans, report.Unreadable)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// restoreBackup verifies a file that backUp wrote, and then restores the plans that the vault lacks.
+func restoreBackup(ctx context.Context, vault bundle.Target, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	report, err := bundle.Import(ctx, vault, file, bundle.ImportOptions{})
+	fmt.Printf("%d plans restored, %d were there already\n", report.Restored, report.Present)
+	return err
+}
+
+// updateCopy brings the copy of a vault up to date.
+func updateCopy(ctx context.Context, vault storage.Reader, copied mirror.Copy) error {
+	report, err := mirror.Run(ctx, vault, copied, mirror.Options{})
+	fmt.Printf("%d plans copied, %d brought forward, %d unchanged\n", report.Copied, report.Updated, report.Unchanged)
+	return err
 }
 
 // withPast opens a vault with plans that ended days ago, on an emulator.
@@ -108,6 +142,62 @@ func Example_runAgain() {
 	// Output:
 	// release 3 was Stopped: what is left of it runs again
 	// release 1 was Failed: what is left of it runs again
+}
+
+func Example_backUp() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	defer vault.Close(ctx)
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := backUp(ctx, vault, filepath.Join(dir, "backup")); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 3 plans exported, 0 can't be read
+}
+
+func Example_restoreBackup() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	defer vault.Close(ctx)
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file, err := os.Create(filepath.Join(dir, "backup"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := bundle.Export(ctx, vault, file, bundle.ExportOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	newest, err := storage.Collect(vault.List(ctx, 1))
+	if err := errors.Join(err, file.Close(), vault.Delete(ctx, newest[0].ID)); err != nil {
+		log.Fatal(err)
+	}
+	if err := restoreBackup(ctx, vault, file.Name()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 1 plans restored, 2 were there already
+}
+
+func Example_updateCopy() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	defer vault.Close(ctx)
+	copied := withPast(ctx, uuid.Nil, 0)
+	defer copied.Close(ctx)
+	if err := updateCopy(ctx, vault, copied); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 3 plans copied, 0 brought forward, 0 unchanged
 }
 
 // TestRecipes checks that the recipes of docs/operating.md are the functions of this file, with their output.
