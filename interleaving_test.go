@@ -53,6 +53,8 @@ type space struct {
 	// effects are the faults that may hit a request of a writing actor, once in a run. The default is
 	// crashes.
 	effects []emulator.Effect
+	// each checks the store after each step. It may be nil.
+	each func(r *run)
 	// judge checks the store when all actors have ended.
 	judge func(r *run, v *azblob.Vault)
 	// pages is the number of items on a page of a listing; 0 means no limit.
@@ -208,7 +210,7 @@ func (s space) explore(t *testing.T) {
 	var path []step
 	defer func() {
 		if t.Failed() {
-			t.Logf("the schedule:\n%s", s.report(path))
+			t.Logf("the schedule:\n%s", s.report(t, path))
 		}
 	}()
 	seen := map[[sha256.Size]byte]bool{}
@@ -237,6 +239,9 @@ func (s space) explore(t *testing.T) {
 					path = append(path, step{options: options, taken: taken})
 				}
 				path[n].text = r.do(path[n].choice())
+				if s.each != nil {
+					s.each(r)
+				}
 			}
 			s.judge(r, withToken(t, r.server))
 		})
@@ -255,7 +260,7 @@ func (s space) explore(t *testing.T) {
 			wanted = wanted[1:]
 			return i, true
 		})
-		t.Logf("the schedule:\n%s", s.report(path))
+		t.Logf("the schedule:\n%s", s.report(t, path))
 		return
 	}
 
@@ -305,14 +310,14 @@ func (s space) explore(t *testing.T) {
 }
 
 // report describes the schedule and how to run it again.
-func (s space) report(path []step) string {
+func (s space) report(t *testing.T, path []step) string {
 	var w strings.Builder
 	var choices []string
 	for i, step := range path {
 		fmt.Fprintf(&w, "%3d %-16s %s\n", i+1, step.choice(), step.text)
 		choices = append(choices, step.choice().what)
 	}
-	fmt.Fprintf(&w, "go test -run '^TestInterleavings$/^%s$' -interleave.schedule '%s' .", strings.ReplaceAll(s.name, " ", "_"), strings.Join(choices, " "))
+	fmt.Fprintf(&w, "go test -run '^%s$/^%s$' -interleave.schedule '%s' .", strings.Split(t.Name(), "/")[0], strings.ReplaceAll(s.name, " ", "_"), strings.Join(choices, " "))
 	return named(w.String())
 }
 
