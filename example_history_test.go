@@ -37,6 +37,60 @@ func purgeFailed(ctx context.Context, vault storage.Vault) error {
 	return err
 }
 
+// dropOld drops the days that ended more than 90 days ago, and says which of them it had to keep.
+func dropOld(ctx context.Context, vault *azblob.Vault) error {
+	report, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 90 * 24 * time.Hour})
+	fmt.Printf("%d days dropped\n", report.Dropped())
+	for _, day := range report.Days {
+		if day.Result != azblob.DayDropped {
+			fmt.Printf("%s kept: %s\n", day.Day.Format(time.DateOnly), day.Result)
+		}
+	}
+	return err
+}
+
+// holdDays holds the days from one to another. Days without plans have nothing to hold.
+func holdDays(ctx context.Context, vault *azblob.Vault, from, to time.Time) error {
+	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
+		if err := vault.Hold(ctx, day); err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+	}
+	held, err := vault.Holds(ctx)
+	for _, day := range held {
+		fmt.Printf("%s is held\n", day.Format(time.DateOnly))
+	}
+	return err
+}
+
+// releaseBefore releases the held days before another day.
+func releaseBefore(ctx context.Context, vault *azblob.Vault, end time.Time) error {
+	held, err := vault.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, day := range held { // oldest first
+		if !day.Before(end) {
+			break
+		}
+		if err := vault.Release(ctx, day); err != nil {
+			return err
+		}
+		fmt.Printf("%s is released\n", day.Format(time.DateOnly))
+	}
+	return nil
+}
+
+// buildCatalogues builds the catalogues that are due, and says which closed days can't have one yet, and why.
+func buildCatalogues(ctx context.Context, vault *azblob.Vault) error {
+	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
+	fmt.Printf("%d of %d closed days had a catalogue, and %d more have one now\n", report.Present, report.Closed, len(report.Built))
+	for _, day := range report.Skipped {
+		fmt.Printf("%s has none: %s\n", day.Day.Format(time.DateOnly), day.Reason)
+	}
+	return err
+}
+
 // runAgain forks the plans of a group that failed or were stopped. It leaves out those that were forked before.
 func runAgain(ctx context.Context, vault storage.Vault, group uuid.UUID) error {
 	found, err := storage.Collect(vault.Search(ctx, storage.Filters{ByGroupIDs: []uuid.UUID{group}}))
@@ -95,32 +149,42 @@ func updateCopy(ctx context.Context, vault storage.Reader, copied mirror.Copy) e
 	return err
 }
 
-// withPast opens a vault with plans that ended days ago, on an emulator.
-func withPast(ctx context.Context, group uuid.UUID, days int, statuses ...workflow.Status) *azblob.Vault {
+// withPast opens a vault on an emulator, with plans of a group that began at a time and are one second apart.
+func withPast(ctx context.Context, group uuid.UUID, began time.Time, statuses ...workflow.Status) *azblob.Vault {
 	server := emulator.New()
 	vault, err := azblob.NewFromConnectionString(ctx, "example", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
 	if err != nil {
 		log.Fatal(err)
 	}
-	at := time.Now().AddDate(0, 0, -days)
-	for i, status := range statuses {
-		plan := &workflow.Plan{ID: workflow.NewV7At(at.Add(time.Duration(i) * time.Second)), GroupID: group, Name: fmt.Sprintf("release %d", i+1)}
-		if err := vault.Create(ctx, plan); err != nil {
-			log.Fatal(err)
-		}
-		for _, plan.State.Status = range []workflow.Status{workflow.Running, status} {
-			plan.State.Start, plan.State.End = at, at.Add(time.Minute)
-			if err := vault.UpdatePlan(ctx, plan); err != nil {
-				log.Fatal(err)
-			}
-		}
-	}
+	addPast(ctx, vault, group, began, statuses...)
 	return vault
 }
 
+// addPast restores plans that began at a time.
+func addPast(ctx context.Context, vault *azblob.Vault, group uuid.UUID, began time.Time, statuses ...workflow.Status) {
+	for i, status := range statuses {
+		at := began.Add(time.Duration(i) * time.Second)
+		plan := &workflow.Plan{ID: workflow.NewV7At(at), GroupID: group, Name: fmt.Sprintf("release %d", i+1)}
+		plan.State = workflow.State{Status: status, Start: at}
+		if status.Final() {
+			plan.State.End = at.Add(time.Minute)
+		}
+		copy(plan.ID[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, byte(i + 1)}) // the output names some of them
+		if err := vault.Restore(ctx, plan); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// ago returns the time that was some days ago.
+func ago(days int) time.Time { return time.Now().AddDate(0, 0, -days) }
+
+// inMarch returns the noon of a day of March 2025.
+func inMarch(day int) time.Time { return time.Date(2025, time.March, day, 12, 0, 0, 0, time.UTC) }
+
 func Example_purge() {
 	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, 40, workflow.Failed, workflow.Completed, workflow.Running, workflow.Stopped)
+	vault := withPast(ctx, uuid.Nil, ago(40), workflow.Failed, workflow.Completed, workflow.Running, workflow.Stopped)
 	defer vault.Close(ctx)
 	if err := purgeFailed(ctx, vault); err != nil {
 		fmt.Println(err)
@@ -129,10 +193,66 @@ func Example_purge() {
 	// 2 plans removed, 0 in held days kept, more are left: false
 }
 
+func Example_dropOld() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
+	defer vault.Close(ctx)
+	addPast(ctx, vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
+	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Completed)
+	addPast(ctx, vault, uuid.Nil, ago(1), workflow.Completed)
+	if err := errors.Join(vault.Hold(ctx, inMarch(3)), dropOld(ctx, vault)); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 1 days dropped
+	// 2025-03-02 kept: open
+	// 2025-03-03 kept: held
+}
+
+func Example_holdDays() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed)
+	defer vault.Close(ctx)
+	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Failed)
+	if err := holdDays(ctx, vault, inMarch(1), inMarch(3)); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 2025-03-01 is held
+	// 2025-03-03 is held
+}
+
+func Example_releaseBefore() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed)
+	defer vault.Close(ctx)
+	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Failed)
+	err := errors.Join(vault.Hold(ctx, inMarch(1)), vault.Hold(ctx, inMarch(3)), releaseBefore(ctx, vault, inMarch(2)))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 2025-03-01 is released
+}
+
+func Example_buildCatalogues() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
+	defer vault.Close(ctx)
+	addPast(ctx, vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
+	addPast(ctx, vault, uuid.Nil, ago(0), workflow.Completed)
+	if err := buildCatalogues(ctx, vault); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 0 of 2 closed days had a catalogue, and 1 more have one now
+	// 2025-03-02 has none: 1 blobs say that plans are open or being changed, such as open/019556ba-3de8-7000-8000-000000000002
+}
+
 func Example_runAgain() {
 	ctx := context.Background()
 	group := uuid.New()
-	vault := withPast(ctx, group, 1, workflow.Failed, workflow.Completed, workflow.Stopped)
+	vault := withPast(ctx, group, ago(1), workflow.Failed, workflow.Completed, workflow.Stopped)
 	defer vault.Close(ctx)
 	for range 2 { // the second time, there is nothing to do
 		if err := runAgain(ctx, vault, group); err != nil {
@@ -146,7 +266,7 @@ func Example_runAgain() {
 
 func Example_backUp() {
 	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
 	defer vault.Close(ctx)
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -162,7 +282,7 @@ func Example_backUp() {
 
 func Example_restoreBackup() {
 	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
 	defer vault.Close(ctx)
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -189,9 +309,9 @@ func Example_restoreBackup() {
 
 func Example_updateCopy() {
 	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, 3, workflow.Failed, workflow.Completed, workflow.Running)
+	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
 	defer vault.Close(ctx)
-	copied := withPast(ctx, uuid.Nil, 0)
+	copied := withPast(ctx, uuid.Nil, ago(0))
 	defer copied.Close(ctx)
 	if err := updateCopy(ctx, vault, copied); err != nil {
 		fmt.Println(err)
