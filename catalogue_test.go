@@ -89,7 +89,9 @@ func (a *archive) plan(at time.Time) *workflow.Plan {
 	}
 	p.State.Status = []workflow.Status{workflow.Completed, workflow.Completed, workflow.Completed, workflow.Failed, workflow.Stopped}[a.r.IntN(5)]
 	p.State.Start = p.SubmitTime.Add(time.Duration(a.r.Int64N(int64(time.Minute))))
-	p.State.End = p.State.Start.Add(time.Duration(a.r.Int64N(int64(time.Hour))))
+	if p.State.Start.Nanosecond()%10 > 0 { // not every engine sets it
+		p.State.End = p.State.Start.Add(time.Duration(a.r.Int64N(int64(time.Hour))))
+	}
 	return p
 }
 

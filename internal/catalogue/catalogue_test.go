@@ -143,6 +143,7 @@ func search(body []byte, q Query) (plans []Plan, wanted int, err error) {
 func (q Query) chooses(p Plan) bool {
 	return bytes.Compare(q.From[:], p.ID[:]) <= 0 && bytes.Compare(p.ID[:], q.To[:]) < 0 &&
 		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, p.State.Status)) && (len(q.Groups) == 0 || slices.Contains(q.Groups, p.GroupID)) &&
+		(q.EndedAfter.IsZero() && q.EndedBefore.IsZero() || !p.State.End.IsZero()) &&
 		(q.EndedAfter.IsZero() || p.State.End.After(q.EndedAfter)) && (q.EndedBefore.IsZero() || p.State.End.Before(q.EndedBefore))
 }
 
@@ -198,6 +199,24 @@ func TestPlansComeBack(t *testing.T) {
 			if i == 0 && wanted != len(plans) || wanted >= 0 && wanted != len(want) {
 				t.Fatalf("seed %d: %+v: the directory says %d plans, there are %d", seed, q, wanted, len(want))
 			}
+		}
+	}
+}
+
+// TestPlanWithoutEnd searches by end in a block whose plans all match but for one that has no end.
+func TestPlanWithoutEnd(t *testing.T) {
+	plans := randomPlans(rand.New(rand.NewPCG(1, 1)), 5, 0)
+	for i := range plans {
+		plans[i].State.Status, plans[i].State.End = workflow.Completed, day.Add(time.Duration(i)*time.Hour)
+	}
+	plans[2].State.End = time.Time{}
+	for _, q := range []Query{
+		{To: uuid.Max, EndedBefore: day.AddDate(0, 0, 1)},
+		{To: uuid.Max, EndedAfter: day.AddDate(0, 0, -1)},
+		{To: uuid.Max, EndedAfter: day.AddDate(-9999, 0, 0)},
+	} {
+		if got, wanted, err := search(encode(t, plans), q); err != nil || len(got) != 4 || wanted != -1 {
+			t.Errorf("%+v: %d plans, %d by the directory, %v", q, len(got), wanted, err)
 		}
 	}
 }

@@ -69,9 +69,11 @@ func (q Query) mayHave(b Block) bool {
 		(q.EndedAfter.IsZero() || q.EndedAfter.Before(b.LastEnd)) && (q.EndedBefore.IsZero() || b.FirstEnd.Before(q.EndedBefore))
 }
 
-// hasAll reports whether all plans of a block are wanted, by status and times.
+// hasAll reports whether all plans of a block are wanted, by status and times. If one of them has no end, the
+// first end is the zero time.
 func (q Query) hasAll(b Block) bool {
-	return (len(q.Statuses) == 0 || slices.Contains(q.Statuses, b.Status)) &&
+	anyEnd := q.EndedAfter.IsZero() && q.EndedBefore.IsZero()
+	return (anyEnd || !b.FirstEnd.IsZero()) && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, b.Status)) &&
 		bytes.Compare(q.From[:], b.Oldest[:]) <= 0 && bytes.Compare(b.Newest[:], q.To[:]) < 0 &&
 		(q.EndedAfter.IsZero() || q.EndedAfter.Before(b.FirstEnd)) && (q.EndedBefore.IsZero() || b.LastEnd.Before(q.EndedBefore))
 }
