@@ -172,7 +172,7 @@ func (r *record) open(d *zstd.Decoder) ([]byte, error) {
 	if sum := r.sum(); sum != [sha256.Size]byte(r.header[sumAt:]) {
 		return nil, r.damaged("the SHA-256 of the record is not the one that was written")
 	}
-	content, err := d.DecodeAll(r.content, make([]byte, 0, min(r.size(), 1<<20)))
+	content, err := d.DecodeAll(r.content, make([]byte, 0, r.size())) // no longer than that, whatever is in it
 	if err != nil {
 		return nil, r.damaged("%w", err)
 	}
@@ -199,7 +199,8 @@ func newEncoder(concurrency int) (*zstd.Encoder, error) {
 }
 
 func newDecoder(concurrency int) (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(min(concurrency, runtime.GOMAXPROCS(0))), zstd.WithDecoderMaxMemory(maxSize))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(min(concurrency, runtime.GOMAXPROCS(0))),
+		zstd.WithDecoderMaxMemory(maxSize), zstd.WithDecodeAllCapLimit(true))
 }
 
 // limits are how much is done at a time.

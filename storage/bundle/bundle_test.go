@@ -232,6 +232,20 @@ func recordsOf(t *testing.T, from storage.Reader, text []byte) []int {
 	return append(slices.Insert(at, 1, first), len(text))
 }
 
+// TestContentLongerThanItSays reads a record whose content is much longer than its header says.
+func TestContentLongerThanItSays(t *testing.T) {
+	const long = 64 << 20
+	text := bundle.WithSize(make([]byte, long), 10)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+	runtime.ReadMemStats(&after)
+	refused(t, "a long content", err, len(text))
+	if took := after.TotalAlloc - before.TotalAlloc; took > long/4 {
+		t.Errorf("%d bytes took %d bytes of memory", len(text), took)
+	}
+}
+
 func TestNewerBundle(t *testing.T) {
 	text, err := bundle.WithFormat(99)
 	if err != nil {

@@ -16,12 +16,15 @@ func WithFormat(format int) ([]byte, error) {
 }
 
 // WithContent returns a bundle with a whole record of a plan that has any content.
-func WithContent(text []byte) []byte {
+func WithContent(text []byte) []byte { return WithSize(text, len(text)) }
+
+// WithSize is WithContent with a header that says how long the content is.
+func WithSize(text []byte, size int) []byte {
 	b, err := written(func(w *writer) {
 		w.begin(Manifest{Format: format, Schema: schema})
 		var id uuid.UUID
 		copy(id[:], text)
-		w.put(newRecord(kindPlan, id, len(text), w.encoder.EncodeAll(text, nil)))
+		w.put(newRecord(kindPlan, id, size, w.encoder.EncodeAll(text, nil)))
 		w.finish(end{Plans: 1})
 	})
 	if err != nil {
