@@ -246,6 +246,16 @@ func TestContentLongerThanItSays(t *testing.T) {
 	}
 }
 
+// TestBundleWithoutFormat reads a bundle whose manifest names no format.
+func TestBundleWithoutFormat(t *testing.T) {
+	text, err := bundle.WithFormat(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+	refused(t, "format 0", err, len(text))
+}
+
 func TestNewerBundle(t *testing.T) {
 	text, err := bundle.WithFormat(99)
 	if err != nil {

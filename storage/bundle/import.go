@@ -265,6 +265,9 @@ func (r *reader) begin() (m Manifest, err error) {
 		return m, err
 	}
 	r.chain.Write(first.header[sumAt:])
+	if m.Format < 1 || m.Schema < 1 {
+		return m, first.damaged("there is no format %d with schema %d", m.Format, m.Schema)
+	}
 	if m.Format > format || m.Schema > schema {
 		return m, &DamageError{first.at, uuid.Nil, fmt.Errorf("%w: it has format %d and schema %d, but this program knows only %d and %d: update the program", storage.ErrSchema, m.Format, m.Schema, format, schema)}
 	}
