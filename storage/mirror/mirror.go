@@ -213,7 +213,7 @@ func (r *run) next(next func() (storage.Stream[storage.ListResult], bool), whole
 
 // single reports whether an error is about one plan, and says nothing about others.
 func single(err error) bool {
-	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema, storage.ErrNotFound, storage.ErrUnknown} {
+	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrHeld, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema, storage.ErrNotFound, storage.ErrUnknown} {
 		if errors.Is(err, kind) && !errors.Is(err, context.Canceled) {
 			return true
 		}

@@ -209,6 +209,34 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// held is a vault all of whose days are held.
+type held struct{ *memvault.Vault }
+
+func (held) Delete(_ context.Context, id uuid.UUID) error {
+	return &storage.Error{Op: "Delete", Plan: id, Err: storage.ErrHeld}
+}
+
+// TestHeldDays meets plans of the copy that can't be deleted. The others are copied.
+func TestHeldDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := memvault.New(nil), held{memvault.New(nil)}
+		var gone []*workflow.Plan
+		for range 20 {
+			gone = append(gone, created(t, from, workflow.Completed))
+		}
+		run(t, from, to, mirror.Options{})
+		for _, p := range gone[1:] {
+			if err := from.Delete(t.Context(), p.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := mirror.Run(t.Context(), from, to, mirror.Options{Delete: true, Concurrency: 1})
+		if !errors.Is(err, storage.ErrHeld) || r.Unchanged != 1 || r.Failed != 19 || r.Deleted != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // TestFieldsThatNoListingShows changes a final plan where only Deep looks.
 func TestFieldsThatNoListingShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
