@@ -356,7 +356,17 @@ func (s *scan) start(ctx context.Context, p *piece) {
 		s.turns <- struct{}{}
 		defer func() { <-s.turns }()
 		p.got, p.err = s.read(ctx, p.window)
+		if p.err == nil && p.got.to != p.to && p.scale == nil { // the rest is to be cut, beside other listings
+			s.measure(ctx, p)
+		}
 	})
+}
+
+// takeTurn is measure as soon as fewer requests are under way than may be.
+func (s *scan) takeTurn(ctx context.Context, p *piece) {
+	s.turns <- struct{}{}
+	defer func() { <-s.turns }()
+	s.measure(ctx, p)
 }
 
 // measure sets the scale of a piece.
@@ -365,8 +375,6 @@ func (s *scan) measure(ctx context.Context, p *piece) {
 		p.scale, p.err = e.scale, e.err
 		return
 	}
-	s.turns <- struct{}{}
-	defer func() { <-s.turns }()
 	p.scale, p.err = measure(ctx, s.reader, p.window)
 }
 
@@ -428,7 +436,7 @@ func (s *scan) cut(ctx context.Context, p *piece) []*piece {
 
 // survey asks for the groups of a day and estimates how many blobs they hold.
 func (s *scan) survey(ctx context.Context, p *piece) {
-	switch s.measure(ctx, p); {
+	switch s.takeTurn(ctx, p); {
 	case p.err != nil:
 	case len(p.scale.groups) == 0:
 		p.from = p.to
@@ -456,7 +464,7 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 	if next := idOf(keyOf(group) + aMinute); less(next, minute.to) {
 		minute.to = next
 	}
-	s.measure(ctx, minute)
+	s.takeTurn(ctx, minute)
 	fine := minute.scale
 	n := len(fine.groups)
 	sure := n
@@ -481,10 +489,7 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 // overflow takes from a piece what did not fit on its page, and returns it. If a single minute has more than
 // a page, its milliseconds are needed.
 func (s *scan) overflow(ctx context.Context, p *piece) []*piece {
-	if p.scale == nil {
-		s.measure(ctx, p)
-	}
-	rest := &piece{window: p.window, scale: p.scale, err: p.err}
+	rest := &piece{window: p.window, scale: p.scale}
 	rest.from, p.to = p.got.to, p.got.to
 	s.learn(p)
 	next := int(p.scale.position(rest.from))
