@@ -167,12 +167,12 @@ func target(resp *http.Response) string {
 	return " to " + u.Host
 }
 
-// success returns the status of a successful request. Each method that the client uses has one, apart from the
-// release of a lease, which creates nothing.
+// success returns the status of a successful request. Each method that the client uses has one, apart from two
+// PUTs that create nothing: the release of a lease, and metadata.
 func success(req *http.Request) int {
 	switch req.Method {
 	case http.MethodPut:
-		if releases(req) {
+		if releases(req) || parameter(req, "comp") == "metadata" {
 			return http.StatusOK
 		}
 		return http.StatusCreated

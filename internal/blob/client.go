@@ -238,6 +238,14 @@ func (c *Client) Put(ctx context.Context, ref Ref, body []byte, metadata map[str
 	return etag, err
 }
 
+// contentType returns the type of a body: a JSON object or nothing at all, or else binary data.
+func contentType(body []byte) string {
+	if len(body) > 0 && body[0] != '{' {
+		return "application/octet-stream"
+	}
+	return "application/json"
+}
+
 // PutDated is like [Client.Put]. It also returns the service's clock when it answered, in whole seconds, or
 // the zero time if the answer has none.
 func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, seen time.Time, err error) {
@@ -245,7 +253,7 @@ func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata ma
 	opts := &blockblob.UploadOptions{
 		Metadata:                pointers(metadata),
 		TransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),
-		HTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr("application/json"), BlobContentMD5: sum[:]},
+		HTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(contentType(body)), BlobContentMD5: sum[:]},
 		AccessConditions:        cond.sdk(),
 	}
 	client := c.container(ref).NewBlockBlobClient(ref.Name)
@@ -396,6 +404,16 @@ func (c *Client) CreateContainer(ctx context.Context, name string, metadata map[
 		if bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
 			return nil
 		}
+		return err
+	})
+}
+
+// SetContainerMetadata replaces the metadata of a container. A lease of the container does not forbid it. The error
+// is [AbsentContainer] if the container does not exist.
+func (c *Client) SetContainerMetadata(ctx context.Context, name string, metadata map[string]string) error {
+	ref := Ref{Container: name}
+	return c.do(ctx, call{op: "set container metadata", ref: ref, write: true}, func(ctx context.Context) error {
+		_, err := c.container(ref).SetMetadata(ctx, &container.SetMetadataOptions{Metadata: pointers(metadata)})
 		return err
 	})
 }

@@ -81,7 +81,7 @@ func TestPutDoesWhatItsConditionSays(t *testing.T) {
 				t.Errorf("%s: ETag %q, %v; stored is %q", test.what, etag, err, b.ETag)
 			}
 			sum := md5.Sum([]byte("new"))
-			if string(b.Body) != "new" || !maps.Equal(b.Metadata, mine()) || !bytes.Equal(b.MD5, sum[:]) || b.ContentType != "application/json" {
+			if string(b.Body) != "new" || !maps.Equal(b.Metadata, mine()) || !bytes.Equal(b.MD5, sum[:]) || b.ContentType != "application/octet-stream" {
 				t.Errorf("%s: stored is %+v", test.what, b)
 			}
 			if n := len(w.server.Requests()); n != 1 {
@@ -557,6 +557,14 @@ func TestDeleteWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
+func TestContentTypes(t *testing.T) {
+	for body, want := range map[string]string{"": "application/json", `{"schema":1}`: "application/json", "planvcat\x00": "application/octet-stream"} {
+		if got := contentType([]byte(body)); got != want {
+			t.Errorf("%q: %s, want %s", body, got, want)
+		}
+	}
+}
+
 func TestCreateContainer(t *testing.T) {
 	for what, prepare := range map[string]func(w *world){
 		"new":   func(w *world) {},
@@ -583,6 +591,17 @@ func TestCreateContainer(t *testing.T) {
 			}
 		})
 	}
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.PutContainer("day", map[string]string{"planvaultlayout": "1"})
+		w.server.Inject(emulator.On(emulator.SetContainerMetadata).Nth(1).Do(emulator.LostAnswer()))
+		if err := w.SetContainerMetadata(t.Context(), "day", map[string]string{"another": "2"}); err != nil {
+			t.Error(err)
+		}
+		if c, err := w.HeadContainer(t.Context(), "day"); err != nil || !maps.Equal(c.Metadata, map[string]string{"another": "2"}) {
+			t.Errorf("%+v, %v", c, err)
+		}
+		wantError(t, "metadata of no container", w.SetContainerMetadata(t.Context(), "none", nil), AbsentContainer, false)
+	})
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.CreateContainer).Do(emulator.Answer(409, "ContainerDisabled")))
 		if err := w.CreateContainer(t.Context(), "day", nil); err == nil {

@@ -10,8 +10,8 @@ import (
 
 // RequestEvent describes an HTTP request. It has no URL, because a URL may contain a signature.
 type RequestEvent struct {
-	// Op is put, get, head, delete, delete batch, list, list containers, create container, head container, delete
-	// container, acquire lease, release lease or get service stats.
+	// Op is put, get, head, delete, delete batch, list, list containers, create container, head container, set
+	// container metadata, delete container, acquire lease, release lease or get service stats.
 	Op             string
 	Ref            Ref
 	Method         string
