@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -61,8 +62,9 @@ type SkippedDay struct {
 // Catalogue builds it anew. Call it daily. It may run on several nodes at once and beside all other calls. It
 // may be stopped at any point and run again.
 //
-// It asks for the catalogue of each day with one request, and builds one with three and one for 2,500 plans,
-// newest day first. It holds one catalogue in memory, which takes about 40 bytes for each plan. If a day can't be
+// It asks for the catalogue of each day with one request, and builds one with four and one for 2,500 plans,
+// newest day first. The last request sets the container's metadata, by which listings know where to look for a
+// catalogue. An identity without the right to do so builds catalogues that nobody reads. It holds one catalogue in memory, which takes about 40 bytes for each plan. If a day can't be
 // built, it goes on with the others; the error joins those of all days, and the report is complete.
 func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
 	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
@@ -125,6 +127,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 			c.skip(d, "the vault did not make its container, so plans that are open may have no markers")
 		case found[i].Metadata[metaState] == stateBuilt:
 			c.report.Present++
+			errs[i] = c.hint(ctx, d)
 		case c.opts.DryRun:
 			c.report.Built = append(c.report.Built, CataloguedDay{Day: d.date})
 		default:
@@ -188,6 +191,27 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 	if c.opts.Progress != nil {
 		c.opts.Progress(built)
 	}
+	return c.hint(ctx, d)
+}
+
+// hint notes in the container's metadata that the day has a catalogue, so that listings, which see the metadata
+// anyway, ask for catalogues only where there may be one. The hint stays when the catalogue is removed. Without it
+// the day is listed, so it is no failure if the identity may not set metadata.
+func (c *cataloguing) hint(ctx context.Context, d day) error {
+	if d.hinted || c.opts.DryRun {
+		return nil
+	}
+	hinted := maps.Clone(d.metadata) // the others stay
+	hinted[metaCatalogue] = "1"
+	err := c.v.client.SetContainerMetadata(ctx, d.container, hinted)
+	switch {
+	case blob.Is(err, blob.AbsentContainer), blob.IsForbidden(err):
+		return nil
+	case err != nil:
+		return blobError("hint at catalogue", blob.Ref{Container: d.container}, certain(err))
+	}
+	d.hinted, d.metadata = true, hinted
+	c.v.containers.remember(d)
 	return nil
 }
 

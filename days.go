@@ -23,6 +23,9 @@ type day struct {
 	date      time.Time
 	// marked says that the vault made the container, so each open plan in it has a marker.
 	marked bool
+	// hinted says that the day has had a catalogue. Only then is it worthwhile to ask for it.
+	hinted   bool
+	metadata map[string]string // of the container
 	// lease and seen are the container's lease, and the service's clock, when the container was listed.
 	lease blob.Lease
 	seen  time.Time
@@ -56,7 +59,7 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 }
 
 func newDay(date time.Time, c blob.ContainerItem) day {
-	return day{c.Name, date, c.Metadata[metaLayout] != "", c.Lease, c.Seen}
+	return day{c.Name, date, c.Metadata[metaLayout] != "", c.Metadata[metaCatalogue] != "", c.Metadata, c.Lease, c.Seen}
 }
 
 // probe asks for the days from tomorrow back by name. An identity may have rights to some containers only;

@@ -691,7 +691,7 @@ func TestListOfTen(t *testing.T) {
 		{"no plans", now, nil, 2, 1, 500},
 		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
 		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
-		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12 + 9, 6, 40_000},
+		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 3, 40_000},
 		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 3, 2, 60_000},
 		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 90_000},
 		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 4, 3, 90_000},

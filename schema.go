@@ -269,8 +269,9 @@ const (
 	metaStarted    = "started" // like metaTTL, of a member
 	metaTTL        = "ttl"     // its form is the same in every schema
 	metaLayout     = "planvaultlayout"
-	metaGrace      = "grace"    // of a marker: its writer's grace period
-	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
+	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
+	metaGrace      = "grace"              // of a marker: its writer's grace period
+	metaRestored   = "restored"           // of the entry that Restore wrote, until its next update
 )
 
 // readMemberMetadata reads what it can of the metadata of a member's record. The TTL is read in any schema,

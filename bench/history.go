@@ -109,7 +109,7 @@ func (h history) measure(ctx context.Context, progress io.Writer) (rows []recall
 		}
 		size, most = size+len(body), max(most, len(body))
 		container := "bench-" + midnight.Format(time.DateOnly)
-		server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+		server.PutContainer(container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
 		server.Put(container, "catalogue", body, map[string]string{"state": "built", "schema": strconv.Itoa(catalogue.Schema)})
 	}
 	fmt.Fprintf(progress, "%d days: %d of %d plans and one of %d; catalogues of %.1f MB, the largest %.1f MB\n",
