@@ -351,13 +351,18 @@ func TestUnusableCatalogue(t *testing.T) {
 		} {
 			for nth := 1; nth <= 2; nth++ {
 				a.server.Restore(day, sound)
-				v := a.open(WithTransport(&before{a.server.Transport(), func(r *http.Request) bool {
+				n := new(notes)
+				v := a.open(WithObserver(n.observer()), WithTransport(&before{a.server.Transport(), func(r *http.Request) bool {
 					return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+catalogueName)
 				}, nth, do}))
 				a.server.ResetRequests()
 				got := gather(t, v, storage.Filters{})
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("%s before read %d: %d plans, want %d", what, nth, len(got), len(want))
+				}
+				damaged := nth == 1 && (strings.HasPrefix(what, "damaged") || what == "cut" || what == "newer schema") // its checksum is wrong
+				if len(n.damages) > 1 || (len(n.damages) > 0) != damaged || damaged && (n.damages[0].Operation.Name != "List" || n.damages[0].Blob != day+"/catalogue") {
+					t.Errorf("%s before read %d: damage is reported as %+v", what, nth, n.damages)
 				}
 				reads, lists := 0, 0
 				for _, r := range a.server.Requests() {
@@ -413,7 +418,7 @@ func TestCostOfCatalogues(t *testing.T) {
 				t.Logf("%s: %d requests, %d round trips", what, r, n)
 			}
 		}
-		count("the first Catalogue", 1+5*days, 3+4*days, func() {
+		count("the first Catalogue", 1+6*days, 3+5*days, func() {
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			if len(report.Built) != days {

@@ -65,10 +65,10 @@ func (u *uncatalogued) has(container string, now time.Time) bool {
 	return ok && now.Sub(at) < rememberAbsence
 }
 
-// mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The local clock decides
-// what to ask for, and not what is found.
+// mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The hint and the local clock
+// decide what to ask for, and not what is found.
 func (v *Vault) mayBeCatalogued(d day, now time.Time) bool {
-	return d.marked && d.closedAt(now) && !v.uncatalogued.has(d.container, now)
+	return d.marked && d.hinted && d.closedAt(now) && !v.uncatalogued.has(d.container, now)
 }
 
 // hasCatalogue asks whether a day has a catalogue. Then all of its plans are final.
@@ -143,8 +143,17 @@ func (h history) open(ctx context.Context, w window) (*catalogued, error) {
 	if !isUnusable(err) {
 		return nil, err
 	}
-	h.v.uncatalogued.remember(w.container, time.Now())
+	h.v.listInstead(ctx, w.container, err)
 	return nil, nil
+}
+
+// listInstead notes that a day has to be listed, because of an error of reading its catalogue.
+func (v *Vault) listInstead(ctx context.Context, container string, err error) {
+	v.uncatalogued.remember(container, time.Now())
+	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) && v.observer != nil {
+		ref := catalogueOf(container)
+		notify(ctx, v.observer.Damage, DamageEvent{operationOf(ctx), ref.Container + "/" + ref.Name, err})
+	}
 }
 
 // errNotBuilt is the error of a placeholder.

@@ -34,6 +34,9 @@ type Observer struct {
 	Conflict func(ctx context.Context, e ConflictEvent)
 	// Repair is called for each plan that Recovery repaired, or could not repair.
 	Repair func(ctx context.Context, e RepairEvent)
+	// Damage is called when a method finds a catalogue damaged. It lists the day in its place, so nothing is
+	// missing; a vault calls Damage at most once an hour for each day.
+	Damage func(ctx context.Context, e DamageEvent)
 }
 
 // Operation is one call of a method of the vault.
@@ -134,6 +137,16 @@ type RepairEvent struct {
 	RecoveredPlan
 }
 
+// DamageEvent is a catalogue that does not have the bytes that were written. [Vault.Catalogue] with Verify builds
+// it anew.
+type DamageEvent struct {
+	Operation Operation
+	// Blob is the container and name of the catalogue.
+	Blob string
+	// Err says what is damaged.
+	Err error
+}
+
 // RecoveredPlan is a plan that Recovery repaired, or could not repair.
 type RecoveredPlan struct {
 	ID uuid.UUID
@@ -225,7 +238,7 @@ func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
 
 // empty reports whether the observer has no function.
 func (o Observer) empty() bool {
-	return o.OperationStart == nil && o.Request == nil && o.Retry == nil && o.Conflict == nil && o.Repair == nil
+	return o.OperationStart == nil && o.Request == nil && o.Retry == nil && o.Conflict == nil && o.Repair == nil && o.Damage == nil
 }
 
 // requests and retries adapt the observer to the blob client. They return nil if the observer has no such
@@ -258,8 +271,8 @@ const slow = time.Second
 // bodies nor URLs. The levels are:
 //
 //   - error: operations that need a person (denied, corrupt, schema, failed);
-//   - warn: operations that are unavailable, unknown or invalid, retries, conflicts, repairs, and requests that
-//     took a second or longer;
+//   - warn: operations that are unavailable, unknown or invalid, retries, conflicts, repairs, damage, and requests
+//     that took a second or longer;
 //   - info: operations that found something else than their caller expected (not_found, exists, conflict,
 //     held, canceled, closed);
 //   - debug: all other operations and requests.
@@ -291,6 +304,9 @@ func LogObserver(l *slog.Logger) Observer {
 		Repair: func(ctx context.Context, e RepairEvent) {
 			l.LogAttrs(ctx, slog.LevelWarn, "repair", slog.String("operation", e.Operation.Name), slog.Any("plan", e.ID), slog.String("found", e.Found),
 				slog.String("did", e.Did), slog.Any("err", e.Err))
+		},
+		Damage: func(ctx context.Context, e DamageEvent) {
+			l.LogAttrs(ctx, slog.LevelWarn, "damage", append(about(e.Operation), slog.String("blob", e.Blob), slog.Any("err", e.Err))...)
 		},
 	}
 }
@@ -325,6 +341,7 @@ func Tee(observers ...Observer) Observer {
 		Retry:    tee(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
 		Conflict: tee(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
 		Repair:   tee(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
+		Damage:   tee(observers, func(o Observer) func(context.Context, DamageEvent) { return o.Damage }),
 	}
 	observers = slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return o.OperationStart == nil })
 	if len(observers) > 0 {

@@ -36,6 +36,7 @@ type notes struct {
 	retries   []RetryEvent
 	conflicts []ConflictEvent
 	repairs   []RepairEvent
+	damages   []DamageEvent
 	foreign   []any // events whose context is not that of an operation
 }
 
@@ -60,7 +61,7 @@ func (n *notes) observer() Observer {
 			note(n, &n.started)(ctx, op)
 			return ctx, func(e OperationEnd) { note(n, &n.ends)(ctx, e) }
 		},
-		Request: note(n, &n.requests), Retry: note(n, &n.retries), Conflict: note(n, &n.conflicts), Repair: note(n, &n.repairs),
+		Request: note(n, &n.requests), Retry: note(n, &n.retries), Conflict: note(n, &n.conflicts), Repair: note(n, &n.repairs), Damage: note(n, &n.damages),
 	}
 }
 
@@ -442,7 +443,7 @@ func TestObserverSeesRepairs(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		report, err := v.Recover(t.Context(), RecoverOptions{DryRun: true})
 		must(t, err)
-		if len(report.Plans) != 1 || len(n.repairs) != 1 || n.repairs[0].RecoveredPlan != report.Plans[0] || n.repairs[0].Did != "" {
+		if len(report.Plans) != 1 || len(n.repairs) != 1 || len(n.damages) != 1 || n.repairs[0].RecoveredPlan != report.Plans[0] || n.repairs[0].Did != "" {
 			t.Errorf("%+v was observed, %+v reported", n.repairs, report.Plans)
 		}
 		must(t, v.Recovery(t.Context()))
@@ -526,6 +527,9 @@ func TestLogObserver(t *testing.T) {
 		{"repair", "WARN", func(o Observer) {
 			o.Repair(t.Context(), RepairEvent{Operation{Name: "Recovery"}, RecoveredPlan{op.Plan, "half", "removed", failed}})
 		}, []string{"msg=repair", "operation=Recovery", "plan=" + op.Plan.String(), "found=half", "did=removed", "it failed"}},
+		{"damaged catalogue", "WARN", func(o Observer) {
+			o.Damage(t.Context(), DamageEvent{Operation{Name: "List"}, "prod-2026-01-02/catalogue", failed})
+		}, []string{"msg=damage", "operation=List", "blob=prod-2026-01-02/catalogue", "it failed"}},
 	} {
 		text := logged(slog.LevelDebug, test.send)
 		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "level="+test.level+" ") {
@@ -596,6 +600,7 @@ func TestTee(t *testing.T) {
 	o.Retry(ctx, RetryEvent{Name: "get"})
 	o.Conflict(ctx, ConflictEvent{Blob: "b"})
 	o.Repair(ctx, RepairEvent{})
+	o.Damage(ctx, DamageEvent{})
 	end(OperationEnd{Requests: 1})
 	for i, n := range []*notes{first, second} {
 		if len(n.started) != 1 || len(n.requests) != 1 || n.requests[0].Name != "put" || len(n.retries) != 1 || n.retries[0].Name != "get" ||

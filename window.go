@@ -268,7 +268,7 @@ func (s *scan) yieldDay(ctx context.Context, p *piece, yield func(candidate, err
 				return false
 			}
 		case isUnusable(err):
-			c.v.uncatalogued.remember(p.container, s.now)
+			c.v.listInstead(ctx, p.container, err)
 			s.queue = slices.Insert(s.queue, 0, &piece{window: c.rest()})
 			return true
 		case !yield(candidate{}, err):
