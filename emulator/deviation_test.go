@@ -136,6 +136,9 @@ func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
 	switch a.op {
 	case emulator.CreateContainer, emulator.DeleteContainer:
 		mend = append(mend, containerAsks()["delete"](a.container))
+	case emulator.LeaseContainer:
+		mend = append(mend, leaseAsk(a.container, "break", "x-ms-lease-break-period", "0"),
+			acquireAsk(a.container, oneLease, "-1"), leaseAsk(a.container, "release", "x-ms-lease-id", oneLease))
 	case emulator.SetContainerMetadata:
 		mend = append(mend, containerAsks()["set metadata"](a.container))
 	case emulator.BatchDelete:

@@ -189,7 +189,8 @@ var deviations = []*deviation{
 				return false
 			}
 			switch d.fact {
-			case "header X-Ms-Has-Immutability-Policy", "header X-Ms-Has-Legal-Hold", "header X-Ms-Lease-State", "header X-Ms-Lease-Status":
+			case "header X-Ms-Has-Immutability-Policy", "header X-Ms-Has-Legal-Hold",
+				"header X-Ms-Lease-State", "header X-Ms-Lease-Status", "header X-Ms-Lease-Duration":
 				return true
 			default:
 				return false
@@ -495,6 +496,56 @@ var deviations = []*deviation{
 		source:  docs + "get-account-information#response-headers",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Sku-Name" && d.azurite == "Standard_RAGRS" && d.emulator == "Standard_LRS"
+		},
+	},
+	{
+		name:    "break periods",
+		azurite: "500 for a negative one, and takes one of 61 seconds",
+		service: "400 InvalidHeaderValue: a period is 0 to 60 seconds",
+		source:  docs + "lease-container#request-headers",
+		whole: func(x *exchange) bool {
+			return x.ask.has("x-ms-lease-break-period") != "" && (x.are("500", "400 InvalidHeaderValue") || x.are("202", "400 InvalidHeaderValue"))
+		},
+		diverges: true,
+	},
+	{
+		name:    "lease IDs that are no GUIDs",
+		azurite: "takes any text",
+		service: "400 InvalidHeaderValue",
+		source:  docs + "lease-container#request-headers",
+		whole: func(x *exchange) bool {
+			return x.ask.has("x-ms-proposed-lease-id") == "lease" && x.are("201", "400 InvalidHeaderValue")
+		},
+		diverges: true,
+	},
+	{
+		name:    "case of lease IDs",
+		azurite: "compares the texts in actions on the lease, and the GUIDs in other requests",
+		service: "compares the GUIDs",
+		source:  docs + "lease-container#request-headers",
+		whole: func(x *exchange) bool {
+			return x.ask.op == emulator.LeaseContainer && x.are("409 LeaseIdMismatchWithLeaseOperation", "200")
+		},
+		diverges: true,
+	},
+	{
+		name:    "renewal of another's lease that has run out",
+		azurite: "renews it",
+		service: "409 LeaseIdMismatchWithLeaseOperation",
+		source:  docs + "lease-container#remarks",
+		whole: func(x *exchange) bool {
+			return x.ask.has("x-ms-lease-action") == "renew" && x.are("200", "409 LeaseIdMismatchWithLeaseOperation")
+		},
+		diverges: true,
+	},
+	{
+		name:    "lease requests that lack something",
+		azurite: "takes them for the creation of a container",
+		service: "400 MissingRequiredHeader or InvalidHeaderValue",
+		source:  docs + "lease-container#request-headers",
+		whole: func(x *exchange) bool {
+			return x.ask.op == emulator.LeaseContainer && (x.are("409 ContainerAlreadyExists", "400 MissingRequiredHeader") ||
+				x.are("409 ContainerAlreadyExists", "400 InvalidHeaderValue"))
 		},
 	},
 	{

@@ -252,7 +252,13 @@ func (s *stream) next() *ask {
 		s.metadata(a)
 		return s.times(a)
 	case p < 94:
-		return s.times(containerAsks()["delete"](container))
+		a := containerAsks()["delete"](container)
+		if s.rand.IntN(3) == 0 {
+			a.with("x-ms-lease-id", pick(s, oneLease, anotherLease))
+		}
+		return s.times(a)
+	case p < 97:
+		return s.lease(container)
 	default:
 		a := createAsk(container)
 		s.metadata(a)
@@ -341,6 +347,20 @@ func (s *stream) times(a *ask) *ask {
 		a.with(pick(s, "If-Modified-Since", "If-Unmodified-Since"), pick(s, past, future))
 	}
 	return a
+}
+
+// lease returns an action on a lease. The leases last for ever, because the emulator's clock is not Azurite's.
+func (s *stream) lease(container string) *ask {
+	id := pick(s, oneLease, anotherLease)
+	switch s.rand.IntN(4) {
+	case 0:
+		return s.times(acquireAsk(container, id, "-1"))
+	case 1:
+		return leaseAsk(container, "renew", "x-ms-lease-id", id)
+	case 2:
+		return leaseAsk(container, "release", "x-ms-lease-id", id)
+	}
+	return leaseAsk(container, "break")
 }
 
 func (s *stream) list(container string) *ask {

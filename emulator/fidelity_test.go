@@ -200,12 +200,14 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 }
 
 // TestFidelity compares the emulator with Azurite for every operation under every condition, on existing and
-// missing blobs and containers, and for the limits of the service.
+// missing blobs and containers, in every state of a lease, and for the limits of the service.
 func TestFidelity(t *testing.T) {
 	f := newFidelity(t)
+	leases := f.testLeases(t)
 	t.Run("blobs", f.testBlobs)
 	t.Run("containers", f.testContainers)
 	t.Run("limits", f.testLimits)
+	t.Run("leases", leases)
 	t.Logf("fidelity: %d requests", f.n)
 	all := !strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	for _, d := range deviations {

@@ -60,6 +60,34 @@ func limitCases() map[string]func(home string) []*ask {
 	}
 
 	cases := map[string]func(home string) []*ask{
+		"leases": func(home string) []*ask {
+			var asks []*ask
+			released := func(a *ask) {
+				asks = append(asks, a, leaseAsk(home, "release", "x-ms-lease-id", oneLease))
+			}
+			for _, duration := range []string{"", "-2", "-1", "0", "14", "15", "60", "61", "1.5", "x", "99999999999"} {
+				released(acquireAsk(home, oneLease, duration))
+			}
+			for _, period := range []string{"-1", "0", "60", "61", "x"} {
+				asks = append(asks, acquireAsk(home, oneLease, "-1"))
+				released(leaseAsk(home, "break", "x-ms-lease-break-period", period))
+			}
+			for _, id := range []string{strings.ToUpper(oneLease), "lease"} {
+				released(acquireAsk(home, id, "-1"))
+			}
+			for _, action := range []string{"", "steal", "RELEASE", "change"} {
+				asks = append(asks, acquireAsk(home, oneLease, "-1"))
+				released(leaseAsk(home, action, "x-ms-lease-id", oneLease, "x-ms-proposed-lease-id", anotherLease))
+			}
+			for _, action := range []string{"renew", "release"} {
+				asks = append(asks, leaseAsk(home, action))
+			}
+			asks = append(asks, putAsk(home, "blob", "body"))
+			for _, blob := range []string{"get", "head", "put", "delete"} {
+				asks = append(asks, blobAsks()[blob](home, "blob").with("x-ms-lease-id", oneLease))
+			}
+			return asks
+		},
 		"metadata size": func(home string) []*ask {
 			var asks []*ask
 			for _, size := range []int{8191, 8192, 8193, 12000} {
