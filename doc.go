@@ -39,14 +39,28 @@
 //
 // A plan is stored in the container of the UTC day in its UUIDv7, <prefix>-YYYY-MM-DD. Its entry has the
 // plan's own fields, one blob for each sub-object has the fields of that, and its object has the whole plan.
-// A plan exists if its object does. Markers under open/ lead Recovery to plans that are not final. To drop a
-// day, delete its container; [storage.Purge] removes single plans. The container <prefix>-control has the
-// members of a fleet and requests to stop plans. docs/protocol.md has the details.
+// A plan exists if its object does. Markers under open/ lead Recovery to plans that are not final. The container
+// <prefix>-control has the members of a fleet and requests to stop plans. docs/protocol.md has the details.
+//
+// # History
+//
+// A day is closed when the day after it has ended. The plans of a closed day may have a catalogue, one blob that
+// listings read in place of the day. Engines build catalogues daily; without them, call [Vault.Catalogue]. Whoever
+// changes a closed day removes its catalogue first.
+//
+// To remove old plans, call [Vault.Expire], which drops whole days in which no plan is open; [storage.Purge] removes
+// single plans. Don't delete containers by other means. [Vault.Hold] keeps the plans of a day until [Vault.Release].
+// A hold binds vaults; it is no immutable storage.
+//
+// [Vault.Restore] stores a plan of any status as it is. Packages bundle and mirror, below storage, export, import
+// and copy plans with it.
 //
 // # Permissions
 //
 // The identity needs the role Storage Blob Data Contributor on the account; Storage Blob Data Reader is
-// enough for reads. An identity that may not list containers can use [WithDayProbing]: the vault then asks
+// enough for reads. Expire, Hold and Release also lease and delete containers, and a Delete in a day that has
+// passed reads the properties of its container; the role includes that, and a signature of one container does
+// not. An identity that may not list containers can use [WithDayProbing]: the vault then asks
 // for the last days by name, and does not see older ones.
 //
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
@@ -76,7 +90,7 @@
 //
 // For N sub-objects, Create takes N+3 requests, an update 1, an update to a final status 3, Exists 1, and
 // Delete 5 + ⌈N/256⌉. Read takes 2, and up to N+2 while the plan is Running; for a large plan as many as
-// sub-objects have changed. Search by ID takes 2 for each ID. The newest ten plans take two to five requests,
+// sub-objects have changed. A change of a day that has passed takes up to three more. Search by ID takes 2 for each ID. The newest ten plans take two to five requests,
 // however many plans there are, and more if they are spread over several days. A search for open plans, and
 // Recovery, take one for each day, and one or two for each open plan or one for hundreds of them, if they are
 // close together. docs/protocol.md has the table.
