@@ -1,22 +1,18 @@
 package emulator
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/planvault/azblob/internal/selfsigned"
 )
 
 // Listener serves a [Server] on a TCP port, for any HTTP/1.1 client.
@@ -37,7 +33,7 @@ func (s *Server) Listen(addr string) (*Listener, error) { return s.listen(addr, 
 // ListenTLS is [Server.Listen] over TLS, with a new self-made certificate for 127.0.0.1 and localhost.
 // [Listener.HTTPClient] trusts it.
 func (s *Server) ListenTLS(addr string) (*Listener, error) {
-	cert, err := selfSigned(s.clock())
+	cert, err := selfsigned.New(s.clock())
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
@@ -91,37 +87,9 @@ func (l *Listener) URL() string {
 func (l *Listener) HTTPClient() *http.Client {
 	t := &http.Transport{DisableCompression: true}
 	if l.cert != nil {
-		pool := x509.NewCertPool()
-		pool.AddCert(l.cert.Leaf)
-		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		t.TLSClientConfig = selfsigned.ClientConfig(*l.cert)
 	}
 	return &http.Client{Transport: t}
-}
-
-// selfSigned returns a new certificate for this machine.
-func selfSigned(now time.Time) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(now.UnixNano()),
-		Subject:               pkix.Name{CommonName: "emulator"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(30 * 24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:              []string{"localhost"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
 // ConnectionString returns a connection string for this address.

@@ -153,7 +153,7 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 		if err != nil {
 			return nil, fmt.Errorf("azurite: cannot make a certificate: %w", err)
 		}
-		s.cert = pair.cert
+		s.cert = pair.cert.Leaf
 		transport.TLSClientConfig = pair.clientConfig()
 		args = append(args, "--oauth", "basic", "--cert", pair.certFile, "--key", pair.keyFile)
 	}

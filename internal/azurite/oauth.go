@@ -1,20 +1,16 @@
 package azurite
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/planvault/azblob/internal/selfsigned"
 )
 
 // Token returns an unsigned bearer token that a server with [WithOAuth] accepts until it expires. Azure
@@ -41,46 +37,20 @@ func Token(expires time.Time) string {
 
 // keyPair is a self-signed certificate for 127.0.0.1 and its files.
 type keyPair struct {
-	cert              *x509.Certificate
+	cert              tls.Certificate
 	certFile, keyFile string
 }
 
 // newKeyPair creates a key pair with files in the folder dir.
 func newKeyPair(dir string) (*keyPair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, err := selfsigned.New(time.Now())
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	keyDER, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Azurite for tests"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(30 * 24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:              []string{"localhost"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-
 	p := &keyPair{
 		cert:     cert,
 		certFile: filepath.Join(dir, "cert.pem"),
@@ -90,7 +60,7 @@ func newKeyPair(dir string) (*keyPair, error) {
 		name, kind string
 		der        []byte
 	}{
-		{p.certFile, "CERTIFICATE", der},
+		{p.certFile, "CERTIFICATE", cert.Leaf.Raw},
 		{p.keyFile, "PRIVATE KEY", keyDER},
 	} {
 		data := pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der})
@@ -102,8 +72,4 @@ func newKeyPair(dir string) (*keyPair, error) {
 }
 
 // clientConfig returns a TLS configuration that trusts only this certificate.
-func (p *keyPair) clientConfig() *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(p.cert)
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-}
+func (p *keyPair) clientConfig() *tls.Config { return selfsigned.ClientConfig(p.cert) }
