@@ -73,7 +73,8 @@ func TestRestoreAgain(t *testing.T) {
 	})
 }
 
-// TestCostOfRestore compares the requests and round trips with the budget: those of a Create, and one for a final plan.
+// TestCostOfRestore compares the requests and round trips with the budget: those of a Create, and one for a final
+// plan, whose marker it removes.
 func TestCostOfRestore(t *testing.T) {
 	const latency = time.Second
 	for status := workflow.NotStarted; status.Valid(); status++ {
@@ -96,6 +97,9 @@ func TestCostOfRestore(t *testing.T) {
 			}
 			if n := int(time.Since(began) / latency); n > trips {
 				t.Errorf("%s: %d round trips, %d are the budget", status, n, trips)
+			}
+			if _, marked := server.Blob(containerOf(time.Now()), "open/"+plan.ID.String()); marked == status.Final() {
+				t.Errorf("%s: has a marker: %t", status, marked)
 			}
 		})
 	}

@@ -33,8 +33,8 @@ type scope struct{ mutated, tested, covered []string }
 // vault is the scope of this module. Azurite is left out: what it notices, the emulator must notice too.
 var vault = scope{
 	mutated: []string{".", "./internal/blob", "./storage/driver"},
-	tested:  []string{".", "./engine", "./fleet", "./internal/blob", "./storage/...", "./workflow"},
-	covered: []string{".", "./engine", "./fleet", "./internal/blob", "./storage", "./storage/driver", "./workflow"},
+	tested:  []string{".", "./engine", "./fleet", "./internal/blob", "./internal/catalogue", "./storage/...", "./workflow"},
+	covered: []string{".", "./engine", "./fleet", "./internal/blob", "./internal/catalogue", "./storage", "./storage/bundle", "./storage/driver", "./storage/mirror", "./workflow"},
 }
 
 const withoutAzurite = "/azurite$"
