@@ -43,13 +43,33 @@ func (v *Vault) openDay(ctx context.Context, keys keys, seen time.Time, look fun
 		if i == 1 {
 			return look()
 		}
-		ref := catalogueOf(keys.container)
-		err := v.client.Delete(ctx, ref, blob.Always)
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return nil
-		}
-		return blobError("remove catalogue", ref, certain(err))
+		return v.removeCatalogue(ctx, keys.container)
 	})
+}
+
+// removeCatalogue removes the catalogue of a day. A change that takes effect beside a catalogue is never seen in
+// it, so no single response that there is none counts. Most days that change have none, so removeCatalogue asks
+// for it at the same time.
+func (v *Vault) removeCatalogue(ctx context.Context, container string) error {
+	ref := catalogueOf(container)
+	for range confirmations {
+		var absent [2]bool
+		err := v.parallel(len(absent), func(i int) (err error) {
+			if i == 0 {
+				err = v.client.Delete(ctx, ref, blob.Always)
+			} else {
+				_, err = v.client.Head(ctx, ref)
+			}
+			if absent[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); absent[i] {
+				return nil
+			}
+			return blobError("remove catalogue", ref, certain(err))
+		})
+		if err != nil || !absent[0] || absent[1] {
+			return err
+		}
+	}
+	return vaultError("remove catalogue", ref, "%w: the service contradicts itself: the catalogue can be read, and can't be removed because it is absent", storage.ErrUnavailable)
 }
 
 // noLook is the look of a change that neither a hold nor an expiry forbids.
@@ -73,8 +93,8 @@ func (v *Vault) lookForHold(ctx context.Context, container string) error {
 	ref := blob.Ref{Container: container}
 	c, err := v.client.HeadContainer(ctx, container)
 	switch {
-	case blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return nil // the plan is gone, too
+	case blob.Is(err, blob.Absent, blob.AbsentContainer): // the plan was there a moment ago
+		return vaultError(doing, ref, "%w: the day was dropped, or the service contradicts itself: call again", storage.ErrUnavailable)
 	case err != nil:
 		return blobError(doing, ref, err)
 	case c.Lease == blob.LeasedForever:

@@ -54,15 +54,15 @@ func changes() map[string]change {
 	return map[string]change{
 		"Create": {
 			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return oldPlan() },
-			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 3, 2,
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 4, 2,
 		},
 		"Delete": {
 			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
-			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }, 3, 2,
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }, 4, 2,
 		},
 		"UpdatePlan": {
 			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
-			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) }, 1, 1,
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) }, 2, 1,
 		},
 	}
 }

@@ -181,6 +181,57 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// TestChangesBelieveNoFalse404 answers what each change of a closed day asks beside its commit with 404, once and
+// then always. No change shows beside a catalogue, and nothing is deleted in a day that is held.
+func TestChangesBelieveNoFalse404(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, c := range changes() {
+		for _, effect := range absences[:2] {
+			for _, lasting := range []bool{false, true} {
+				lie := func(rule *emulator.Rule) *emulator.Rule {
+					if !lasting {
+						rule.Nth(1)
+					}
+					return rule.Do(effect)
+				}
+				what := fmt.Sprintf("%s, %v, lasting %v", name, effect, lasting)
+				for _, op := range []emulator.Op{emulator.DeleteBlob, emulator.HeadBlob} {
+					inBubble(t, fmt.Sprintf("%s, %v", what, op), func(t *testing.T, server *emulator.Server) {
+						v := onEmulator(t, server)
+						plan := c.prepare(t, v)
+						server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
+						_, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+						must(t, err)
+						shown := shownIn(server)
+						rule := lie(emulator.On(op).Path("catalogue"))
+						err = c.do(t.Context(), faulty(t, server, rule), plan)
+						if rule.Fired() == 0 || err != nil && !errors.Is(err, storage.ErrUnavailable) {
+							t.Errorf("%d false responses, %v", rule.Fired(), err)
+						}
+						if _, there := contents(server)[oldContainer()+"/catalogue"]; there && shown != shownIn(server) {
+							t.Errorf("the change shows, and the catalogue is there: %v", err)
+						}
+					})
+				}
+				if name != "Delete" {
+					continue
+				}
+				inBubble(t, what+", hold", func(t *testing.T, server *emulator.Server) {
+					v := onEmulator(t, server)
+					plan := c.prepare(t, v)
+					must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
+					rule := lie(emulator.On(emulator.GetContainerProperties))
+					err := c.do(t.Context(), faulty(t, server, rule), plan)
+					if rule.Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrHeld) {
+						t.Errorf("%d false responses, %v", rule.Fired(), err)
+					}
+					same(t, v, plan)
+				})
+			}
+		}
+	}
+}
+
 // TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal. The blobs that
 // lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {

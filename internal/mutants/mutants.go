@@ -418,6 +418,8 @@ var mutants = []mutant{
 	{"engine: an action begins before its state is stored", "engine/action.go", "workflow.Attempt{Start: now})\n\tif err := r.write(a); err != nil {", "workflow.Attempt{Start: now})\n\tif err := error(nil); err != nil {", "TestKilledAtEveryWrite|TestOrder"},
 	{"engine: a stop is not stored", "engine/plan.go", "if err := r.write(r.plan); err != nil {", "if err := error(nil); err != nil {", "TestStop"},
 	{"closed day: the catalogue stays", "closedday.go", "\tif !passed(keys.date(), seen) {\n\t\treturn nil\n\t}\n\treturn v.parallel", "\tif passed(keys.date(), seen) || true {\n\t\treturn nil\n\t}\n\treturn v.parallel", "TestChangesOfClosedDays"},
+	{"closed day: a single 404 for a catalogue is believed", "closedday.go", "!absent[0] || absent[1]", "!absent[0] || absent[0]", "TestChangesBelieveNoFalse404"},
+	{"hold: a 404 for the container is believed", "closedday.go", "blob.AbsentContainer): // the plan was there a moment ago", "blob.AbsentContainer):\n\t\treturn nil", "TestChangesBelieveNoFalse404"},
 	{"closed day: an update of a final plan is like any other", "updater.go", "changes := was.Final()", "changes := was.Final() && false", "TestChangesOfClosedDays"},
 	{"closed day: a restored entry is no change", "repair.go", "if !passed(d.keys.date(), d.object.Seen) {", "if true {", "TestRestoredEntryInAClosedDay"},
 	{"closed day: a recent change marker is removed", "recovery.go", "if recent(&m, m.Seen, grace) {", "if recent(&m, m.Seen, -2*grace) {", "TestLeftChangeMarker"},
