@@ -47,13 +47,14 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 }
 
 // CheckRestored returns [storage.ErrInvalid] if the plan can't be restored, with every wrong field: those that
-// [workflow.Validate] finds, nil IDs, and, if reg is not nil, plugins that it lacks and requests and responses
-// that do not fit their plugins. It accepts every plan that Read returns with the same registry.
+// [workflow.Validate] finds, nil IDs, an ID whose time has no date, and, if reg is not nil, plugins that it lacks
+// and requests and responses that do not fit their plugins. It accepts every plan that Read returns with the
+// same registry.
 func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	return invalid(workflow.Validate(plan, HasIDs, knownPlugin(reg)))
+	return invalid(workflow.Validate(plan, HasIDs, hasDate, knownPlugin(reg)))
 }
 
 // Complete fills in what the author of a new plan left out: IDs, PlanIDs, SubmitTime.
@@ -162,6 +163,14 @@ func HasIDs(o workflow.Object, bad func(field, problem string)) {
 func notAhead(o workflow.Object, bad func(field, problem string)) {
 	if id := *o.Header().ID; time.Until(workflow.Time(id)) > storage.MaxAhead {
 		bad("ID", fmt.Sprintf("%s lies more than a day ahead, at %s", id, workflow.Time(id).Format(time.RFC3339)))
+	}
+}
+
+// hasDate is a rule: the time in a plan's ID has a date with a year of four digits. Vaults keep plans by day,
+// and a UUIDv7 may lie beyond the year 9999.
+func hasDate(o workflow.Object, bad func(field, problem string)) {
+	if id := *o.Header().ID; o.Kind() == workflow.KindPlan && workflow.Time(id).Year() > 9999 {
+		bad("ID", fmt.Sprintf("%s lies beyond the year 9999", id))
 	}
 }
 

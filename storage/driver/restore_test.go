@@ -3,6 +3,7 @@ package driver_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -40,6 +41,14 @@ func TestCheckRestored(t *testing.T) {
 		driver.Complete(p)
 		bad.Edit(p)
 		wantField(t, "CheckRestored", bad, driver.CheckRestored(p, plantest.Register()))
+	}
+	for ms, allowed := range map[int64]bool{0: true, 253402300799999: true, 253402300800000: false, 1<<48 - 1: false} {
+		p := plantest.Small()
+		p.ID = workflow.NewV7At(time.UnixMilli(ms))
+		driver.Complete(p)
+		if err := driver.CheckRestored(p, nil); (err == nil) != allowed || err != nil && !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a plan of %v: %v", workflow.Time(p.ID), err)
+		}
 	}
 	if err := driver.CheckRestored(plantest.Full(), nil); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("a plan without IDs: %v", err)
