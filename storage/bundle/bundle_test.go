@@ -308,6 +308,16 @@ func (f *failing) Restore(ctx context.Context, plan *workflow.Plan) error {
 	return f.Target.Restore(ctx, plan)
 }
 
+// TestImportBesideDeletes imports plans that are there, and deleted before they can be compared.
+func TestImportBesideDeletes(t *testing.T) {
+	text := exportOf(t, filled(t, 10), bundle.ExportOptions{})
+	to := &failing{Target: memvault.New(nil), n: 3, err: storage.ErrExists}
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+	if !errors.Is(err, storage.ErrNotFound) || report.Restored != 2 || report.Failed != 8 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 func TestInterruptedImport(t *testing.T) {
 	from, to := filled(t, 30), memvault.New(nil)
 	text := exportOf(t, from, bundle.ExportOptions{})

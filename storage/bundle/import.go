@@ -117,7 +117,7 @@ var errPresent = errors.New("present")
 
 // single reports whether an error of a Restore says nothing about other plans.
 func single(err error) bool {
-	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema} {
+	for _, kind := range []error{storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrCorrupt, storage.ErrSchema, storage.ErrNotFound} {
 		if errors.Is(err, kind) {
 			return true
 		}
