@@ -24,10 +24,11 @@ const (
 // day to the end.
 type filling struct {
 	shape
-	end time.Time
+	end   time.Time
+	ended bool // no plan is Running
 }
 
-func fillingAt(s shape, now time.Time) filling { return filling{s, now.UTC()} }
+func fillingAt(s shape, now time.Time) filling { return filling{shape: s, end: now.UTC()} }
 
 func (f filling) start() time.Time {
 	return f.end.Truncate(24*time.Hour).AddDate(0, 0, 1-f.days)
@@ -56,7 +57,9 @@ func (f filling) group(i int) uuid.UUID {
 	return id
 }
 
-func (f filling) running(i int) bool { return i%(f.plans/runningPlans) == f.plans/runningPlans/2 }
+func (f filling) running(i int) bool {
+	return !f.ended && i%(f.plans/runningPlans) == f.plans/runningPlans/2
+}
 
 // first reports whether plan i is the first of its day.
 func (f filling) first(i int) bool {

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -158,6 +158,45 @@ func (h history) measure(ctx context.Context, progress io.Writer) (rows []recall
 	return rows, nil
 }
 
+// building is what the catalogue of a day takes.
+type building struct {
+	azblob.OperationEnd
+	azblob.CataloguedDay
+	heap int64 // bytes at the peak, above those before
+}
+
+// build stores the entries and objects of the newest day in an emulator, and builds the catalogue.
+func (h history) build(ctx context.Context) (b building, err error) {
+	midnight := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
+	f := filling{shape: shape{h.newest, 1}, end: midnight.Add(24*time.Hour - time.Millisecond), ended: true}
+	server := emulator.New(emulator.WithoutLog())
+	if err := f.fillServer(ctx, server, vaultName); err != nil {
+		return b, err
+	}
+	m := newMeter(server.Transport())
+	m.heap = newHeapPeak(heapEvery)
+	v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), nil, azblob.WithTransport(m),
+		azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+			return ctx, func(e azblob.OperationEnd) { b.OperationEnd = e }
+		}}))
+	if err != nil {
+		return b, err
+	}
+	defer v.Close(ctx)
+	report, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
+	if err != nil {
+		return b, err
+	}
+	if len(report.Built) != 1 || report.Built[0].Plans != int64(h.newest) {
+		return b, fmt.Errorf("a day of %d plans: %+v", h.newest, report)
+	}
+	b.CataloguedDay, b.heap = report.Built[0], m.heap.above()
+	if most := 40 + h.newest/2500; b.Requests > most {
+		return b, fmt.Errorf("over budget: a catalogue of %d plans takes %d requests; %d are the budget", h.newest, b.Requests, most)
+	}
+	return b, nil
+}
+
 // budget returns an error for each operation that takes more than two requests a day and one for the containers,
 // or more than twelve round trips.
 func (h history) budget(rows []recalled) (over []string) {
@@ -191,7 +230,13 @@ func recall(ctx context.Context, cfg config, stdout io.Writer) error {
 		return err
 	}
 	if over := h.budget(rows); len(over) > 0 {
-		return fmt.Errorf("over budget: %s", slices.Concat(over))
+		return fmt.Errorf("over budget: %s", strings.Join(over, "; "))
 	}
-	return nil
+	b, err := h.build(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "Catalogue of a day of %d plans, which the emulator has whole: %d requests, %d round trips, %.1f MB received; the catalogue has %.1f MB; the heap grew by %.0f MB at most\n",
+		b.Plans, b.Requests, b.RoundTrips, float64(b.BytesReceived)/1e6, float64(b.Bytes)/1e6, float64(b.heap)/1e6)
+	return err
 }

@@ -18,4 +18,8 @@ func TestHistoryKeepsItsBudgets(t *testing.T) {
 	for _, r := range rows {
 		t.Logf("%+v", r)
 	}
+	b, err := history{newest: 5_000}.build(t.Context())
+	if err != nil || b.Bytes == 0 || b.heap > 64<<20 {
+		t.Errorf("%+v, %v", b, err)
+	}
 }
