@@ -426,3 +426,57 @@ func TestUpdatesOfFinalPlansBesideEachOther(t *testing.T) {
 		sound(t, v)
 	})
 }
+
+// TestSlowChangeOfAClosedDay stops an update of a final plan for longer than its grace period, between its marker and
+// its commit. It does not commit: Recovery has removed the marker, and the day has a catalogue again.
+func TestSlowChangeOfAClosedDay(t *testing.T) {
+	inBubble(t, "update", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		build(t, v)
+		slow := with(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.DeleteBlob && r.Blob == "catalogue"
+		}, func() { time.Sleep(pastGrace) })
+		if err := slow.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("the slow update: %v", err)
+		}
+		equalListings(t, server)
+		must(t, v.Recovery(t.Context()))
+		build(t, v)
+		equalListings(t, server)
+		sound(t, v)
+	})
+}
+
+// TestCreateInADayMadeAnew drops a day between the marker of a Create and its look for an expiry, and makes the day
+// anew. The Create commits nothing, since its marker is gone, also if another Create of the ID has written one.
+func TestCreateInADayMadeAnew(t *testing.T) {
+	for _, rival := range []bool{false, true} {
+		inBubble(t, fmt.Sprintf("rival %t", rival), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			plan := oldPlan()
+			marker := "open/" + plan.ID.String()
+			late := with(t, server, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob && r.Blob == "open/dropping" }, func() {
+				server.RemoveContainer(oldContainer())
+				must(t, v.Create(t.Context(), oldOf(plan)))
+				if rival {
+					server.Put(oldContainer(), marker, nil, map[string]string{"writeid": "rival", "grace": "10m0s"})
+				}
+			})
+			if err := late.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("the late Create: %v", err)
+			}
+			for b := range server.Blobs(oldContainer()) {
+				if strings.Contains(b.Name, plan.ID.String()) && !(rival && b.Name == marker) {
+					t.Errorf("%s is left", b.Name)
+				}
+			}
+			if _, there := server.Blob(oldContainer(), marker); there != rival {
+				t.Errorf("there is a marker: %t", there)
+			}
+			time.Sleep(pastGrace)
+			must(t, v.Recovery(t.Context()))
+			sound(t, v)
+		})
+	}
+}
