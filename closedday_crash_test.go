@@ -15,29 +15,30 @@ import (
 // closedDays are the calls on a closed day. If the day has a catalogue, a change must remove it.
 func closedDays() []scenario {
 	type do = func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error
-	// of makes a call on a day with a final plan, or without one. If catalogued is set, the day has a catalogue.
-	of := func(name string, without, catalogued bool, after func(before *workflow.Plan) *workflow.Plan, done error, do do) scenario {
+	type prepare = func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
+	// of makes a call on a closed day with a final plan, after some others. Without before there is no plan then.
+	of := func(name string, prepare prepare, before, after func(*workflow.Plan) *workflow.Plan, done error, do do) scenario {
 		return scenario{name, func(t *testing.T, w world, shape shape) func() *call {
 			plan, _ := final(t, w, shape())
-			before := plan
 			time.Sleep(untilClosed)
-			v := w.vault(t)
-			if without {
-				if err := v.Delete(t.Context(), plan.ID); err != nil {
-					t.Fatal(err)
-				}
-				before = nil
-			}
-			if catalogued {
-				build(t, v)
-			}
+			prepare(t, w.vault(t), plan)
 			return func() *call {
 				mine := *plan
-				c := &call{plan: plan, before: before, after: after(plan), done: done, blocked: storage.ErrConflict}
+				c := &call{plan: plan, before: before(plan), after: after(plan), done: done, blocked: storage.ErrConflict}
 				c.do = func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return do(ctx, v, &mine) }
 				return c
 			}
 		}}
+	}
+	nothing := func(*testing.T, *azblob.Vault, *workflow.Plan) {}
+	catalogued := func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) { build(t, v) }
+	emptied := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		must(t, v.Delete(t.Context(), plan.ID))
+		build(t, v)
+	}
+	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		build(t, v)
+		must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
 	}
 	same := func(p *workflow.Plan) *workflow.Plan { return p }
 	gone := func(*workflow.Plan) *workflow.Plan { return nil }
@@ -50,10 +51,6 @@ func closedDays() []scenario {
 		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
 		return err
 	}
-	day := func(p *workflow.Plan) time.Time {
-		sec, nsec := p.ID.Time().UnixTime()
-		return time.Unix(sec, nsec).UTC().Truncate(24 * time.Hour)
-	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
 		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
 		if err == nil && report.Dropped() != 1 {
@@ -62,15 +59,21 @@ func closedDays() []scenario {
 		return err
 	}
 	return []scenario{
-		of("Catalogue", false, false, same, nil, catalogue),
-		of("Restore", true, true, same, storage.ErrExists, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Restore(ctx, p) }),
-		of("update of a final plan", false, true, later, storage.ErrConflict, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			p2 := later(p)
-			return v.UpdatePlan(ctx, p2)
+		of("Catalogue", nothing, same, same, nil, catalogue),
+		of("Restore", emptied, gone, same, storage.ErrExists, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.Restore(ctx, p)
 		}),
-		of("Delete", false, true, gone, storage.ErrNotFound, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }),
-		of("Hold", false, true, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Hold(ctx, day(p)) }),
-		of("Expire", false, true, gone, errNoDay, expire),
+		of("update of a final plan", catalogued, same, later, storage.ErrConflict, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.UpdatePlan(ctx, later(p))
+		}),
+		of("Delete", catalogued, same, gone, storage.ErrNotFound, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }),
+		of("Hold", catalogued, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.Hold(ctx, workflow.Time(p.ID))
+		}),
+		of("Release", held, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return v.Release(ctx, workflow.Time(p.ID))
+		}),
+		of("Expire", catalogued, same, gone, errNoDay, expire),
 	}
 }
 
@@ -109,6 +112,35 @@ func TestCrashAgainOnAClosedDay(t *testing.T) {
 				t.Error("the call again had no effect")
 			}
 			settled(t, v)
+			build(t, v)
+			equalListings(t, w.server)
+		})
+	})
+}
+
+// TestCrashInThoroughRecoveryOfAClosedDay crashes a Recovery that restores a lost entry of a day whose catalogue lacks
+// the plan.
+func TestCrashInThoroughRecoveryOfAClosedDay(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+		return err
+	}
+	headless := scenario{"thorough Recovery", func(t *testing.T, w world, shape shape) func() *call {
+		plan, _ := final(t, w, shape())
+		time.Sleep(untilClosed)
+		behead(w.server, plan)
+		build(t, w.vault(t))
+		return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
+	}}
+	everywhere(t, plainWorld, []scenario{headless}, smallOnly, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w world, c *call, _ error) {
+			equalListings(t, w.server)
+			v := w.vault(t)
+			time.Sleep(pastGrace)
+			must(t, recovery(t.Context(), t, v))
+			equalListings(t, w.server)
+			c.judge(t, w, nil)
 			build(t, v)
 			equalListings(t, w.server)
 		})

@@ -342,9 +342,12 @@ func (s space) begin(t *testing.T, server *emulator.Server) *run {
 
 // rest waits until every actor has reached its next request or its end.
 func (r *run) rest() {
-	for range 100 {
-		// A wait between two tries is shorter than this.
+	for n := range 100 {
+		// A wait between two tries is shorter than the first pause. A Hold that waits for others takes seconds.
 		time.Sleep(2 * time.Millisecond)
+		if n > 20 {
+			time.Sleep(patienceOfHold / 20)
+		}
 		synctest.Wait()
 		ready := true
 		for _, a := range r.actors {
