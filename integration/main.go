@@ -1,6 +1,6 @@
 // Command integration plays a story on an Azure Blob service and checks at each step that the vault keeps its
 // promises: whole lives of plans, a conflict of two writers, a crash in the middle of a write, recovery,
-// listings. Then it runs the conformance suite, storage/storagetest. The long cases of the suite need -all;
+// what is done with finished plans, listings. Then it runs the conformance suite, storage/storagetest. The long cases of the suite need -all;
 // the last lines say how many were left out. Only flags choose an account; environment variables don't.
 //
 //	go run ./integration                    against the emulator, in this process, within 20 seconds

@@ -74,13 +74,18 @@ const shortGrace = 8 * time.Second
 
 // open opens a vault of a new process.
 func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
+	return s.openAt(ctx, s.cfg.prefix, opts...)
+}
+
+// openAt opens a vault of a new process under another prefix.
+func (s *stage) openAt(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
 	all := []azblob.Option{
 		azblob.WithTransport(s.transport),
 		azblob.WithGracePeriod(shortGrace),
 		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
 		azblob.WithObserver(azblob.Observer{Request: s.note}),
 	}
-	return s.dial(ctx, s.cfg.prefix, append(all, opts...)...)
+	return s.dial(ctx, prefix, append(all, opts...)...)
 }
 
 // note records a request, and the container that it made or may have made.

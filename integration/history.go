@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/bundle"
+	"github.com/planvault/azblob/storage/mirror"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+const (
+	oldDays  = 2
+	daysAgo  = 30
+	onOldDay = 3 // plans of each old day
+)
+
+// history shows what is done with finished plans, in two vaults of its own.
+func history(ctx context.Context, s *stage) (err error) {
+	var h past
+	for _, v := range []**azblob.Vault{&h.vault, &h.copy} {
+		if *v, err = s.openAt(ctx, fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1))); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, (*v).Close(context.WithoutCancel(ctx))) }()
+	}
+	h.day = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -daysAgo)
+	// A container that is held can't be deleted when the run ends.
+	defer func() { _ = h.vault.Release(context.WithoutCancel(ctx), h.day) }()
+	return s.acts(
+		call{fmt.Sprintf("Restore %d finished plans on each of %d days, %d days ago", onOldDay, oldDays, daysAgo), func() error { return h.restore(ctx) }},
+		call{"Fork the first of them; Create", func() error { return h.fork(ctx) }},
+		call{"List and Count", func() error { return h.listed(ctx, h.vault) }},
+		call{"Export, and Import into another prefix", func() error { return h.exported(ctx) }},
+		call{"Mirror finds nothing to copy", func() error { return h.mirrored(ctx, mirror.Report{Unchanged: int64(len(h.plans))}) }},
+		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
+		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
+		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Hold(ctx, h.day), h.vault.Hold(ctx, h.day)) }},
+		call{"Delete, Purge and Expire leave the day alone", func() error { return h.held(ctx) }},
+		call{"Release it, twice", func() error { return errors.Join(h.vault.Release(ctx, h.day), h.vault.Release(ctx, h.day)) }},
+		call{"Purge a plan of the day", func() error { return h.purge(ctx) }},
+		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
+		call{"Mirror deletes it from the copy", func() error {
+			return h.mirrored(ctx, mirror.Report{Unchanged: int64(len(h.plans)), Deleted: 1})
+		}},
+		call{"The copy lists the same", func() error { return h.listed(ctx, h.copy) }},
+		call{"Build the catalogue of that day again", func() error { return h.catalogued(ctx, 1) }},
+		call{"Check", func() error { return h.sound(ctx) }},
+		call{"Expire the old days", func() error { return h.expire(ctx) }},
+		call{"The fork alone is left", func() error { return h.listed(ctx, h.vault) }},
+		call{"Delete the fork", func() error { return h.vault.Delete(ctx, h.plans[0].ID) }},
+	)
+}
+
+// past is what the step works on.
+type past struct {
+	vault, copy *azblob.Vault
+	day         time.Time        // the older one
+	plans       []*workflow.Plan // as they must be listed
+}
+
+// restore stores plans of old days. They are final.
+func (h *past) restore(ctx context.Context) error {
+	for i := range oldDays * onOldDay {
+		p := plantest.Small()
+		p.ID = idAt(h.day.AddDate(0, 0, i/onOldDay).Add(time.Duration(i%onOldDay) * time.Hour))
+		p.Name = fmt.Sprintf("old %d", i)
+		// A Create in the copy gives the sub-objects their IDs.
+		if err := h.copy.Create(ctx, p); err != nil {
+			return err
+		}
+		if err := h.copy.Delete(ctx, p.ID); err != nil {
+			return err
+		}
+		start(p)
+		for _, o := range workflow.Parts(p) {
+			start(o)
+		}
+		plantest.Finish(p)
+		p.State.Status, p.Reason = workflow.Stopped, workflow.StopRequested
+		if err := h.vault.Restore(ctx, p); err != nil {
+			return err
+		}
+		h.plans = append([]*workflow.Plan{p}, h.plans...)
+	}
+	last := h.plans[len(h.plans)-1]
+	return errors.Join(is(h.vault.Restore(ctx, last), storage.ErrExists), reads(ctx, h.vault, last))
+}
+
+func (h *past) fork(ctx context.Context) error {
+	from := h.plans[len(h.plans)-1]
+	p, err := workflow.Fork(from)
+	if err != nil {
+		return err
+	}
+	if err := h.vault.Create(ctx, p); err != nil {
+		return err
+	}
+	if p.ForkedFrom != from.ID {
+		return fmt.Errorf("it is forked from %s, want %s", p.ForkedFrom, from.ID)
+	}
+	h.plans = append([]*workflow.Plan{p}, h.plans...)
+	return reads(ctx, h.vault, p)
+}
+
+// listed checks List, Count and each plan.
+func (h *past) listed(ctx context.Context, v *azblob.Vault) error {
+	all, err := v.List(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if err := sameList(all, h.plans); err != nil {
+		return err
+	}
+	if n, err := v.Count(ctx, storage.Filters{}); err != nil || n != int64(len(h.plans)) {
+		return fmt.Errorf("Count: %d, %w, want %d", n, err, len(h.plans))
+	}
+	for _, p := range h.plans {
+		if err := reads(ctx, v, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *past) exported(ctx context.Context) error {
+	var text bytes.Buffer
+	if _, err := bundle.Export(ctx, h.vault, &text, bundle.ExportOptions{}); err != nil {
+		return err
+	}
+	report, err := bundle.Import(ctx, h.copy, &text, bundle.ImportOptions{})
+	if err == nil && report.Restored != int64(len(h.plans)) {
+		err = fmt.Errorf("%d plans are restored, want %d", report.Restored, len(h.plans))
+	}
+	return errors.Join(err, h.listed(ctx, h.copy))
+}
+
+func (h *past) mirrored(ctx context.Context, want mirror.Report) error {
+	got, err := mirror.Run(ctx, h.vault, h.copy, mirror.Options{Delete: true})
+	if err == nil && (got.Unchanged != want.Unchanged || got.Copied != 0 || got.Deleted != want.Deleted) {
+		err = fmt.Errorf("it reports %+v", got)
+	}
+	return err
+}
+
+// catalogued builds the catalogues of a number of days.
+func (h *past) catalogued(ctx context.Context, days int) error {
+	report, err := h.vault.Catalogue(ctx, azblob.CatalogueOptions{})
+	if err == nil && len(report.Built) != days {
+		err = fmt.Errorf("it reports %+v, want %d days", report, days)
+	}
+	return err
+}
+
+func (h *past) held(ctx context.Context) error {
+	held, err := h.vault.Holds(ctx)
+	if err == nil && (len(held) != 1 || !held[0].Equal(h.day)) {
+		err = fmt.Errorf("Holds has %v, want %v", held, h.day)
+	}
+	if err != nil {
+		return err
+	}
+	last := h.plans[len(h.plans)-1]
+	err = is(h.vault.Delete(ctx, last.ID), storage.ErrHeld)
+	purged, purgeErr := storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{last.ID}}})
+	if purgeErr == nil && purged.Held != 1 {
+		purgeErr = fmt.Errorf("Purge reports %+v", purged)
+	}
+	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: (daysAgo - 1) * 24 * time.Hour})
+	if expireErr == nil && (len(expired.Days) != 1 || expired.Days[0].Result != azblob.DayHeld) {
+		expireErr = fmt.Errorf("Expire reports %+v", expired)
+	}
+	return errors.Join(err, purgeErr, expireErr, h.listed(ctx, h.vault))
+}
+
+// purge removes the oldest plan.
+func (h *past) purge(ctx context.Context) error {
+	last := len(h.plans) - 1
+	report, err := storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{h.plans[last].ID}}})
+	if err == nil && report.Deleted != 1 {
+		err = fmt.Errorf("it reports %+v", report)
+	}
+	h.plans = h.plans[:last]
+	return err
+}
+
+func (h *past) expire(ctx context.Context) error {
+	report, err := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 24 * time.Hour})
+	if err == nil && report.Dropped() != oldDays {
+		err = fmt.Errorf("it reports %+v, want %d days", report, oldDays)
+	}
+	h.plans = h.plans[:1]
+	return err
+}
+
+// sound checks that Check finds no problem in either vault.
+func (h *past) sound(ctx context.Context) error {
+	for _, v := range []*azblob.Vault{h.vault, h.copy} {
+		r, err := v.Check(ctx, azblob.CheckOptions{})
+		if err == nil && (len(r.Problems) > 0 || r.Plans != len(h.plans)) {
+			err = fmt.Errorf("it finds %s and %s: %v", count(r.Plans, "plan"), count(len(r.Problems), "problem"), r.Problems)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
