@@ -222,9 +222,9 @@ func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 		}
 		return err
 	}
-	yesterday := plantest.Small()
-	yesterday.ID = workflow.NewV7At(time.Now().Add(-24 * time.Hour))
-	cell(v.Create(t.Context(), yesterday))
+	tomorrow := plantest.Small() // a change of a day that has passed needs more rights
+	tomorrow.ID = workflow.NewV7At(time.Now().Add(24 * time.Hour))
+	cell(v.Create(t.Context(), tomorrow))
 	cell(v.Create(t.Context(), plantest.Small()))
 	_, err := v.Read(t.Context(), plan.ID)
 	if err == nil {
