@@ -90,10 +90,10 @@
 //
 // For N sub-objects, Create takes N+3 requests, an update 1, an update to a final status 3, Exists 1, and
 // Delete 5 + ⌈N/256⌉. Read takes 2, and up to N+2 while the plan is Running; for a large plan as many as
-// sub-objects have changed. A change of a day that has passed takes up to three more. Search by ID takes 2 for each ID. The newest ten plans take two to five requests,
-// however many plans there are, and more if they are spread over several days. A search for open plans, and
-// Recovery, take one for each day, and one or two for each open plan or one for hundreds of them, if they are
-// close together. docs/protocol.md has the table.
+// sub-objects have changed. A change of a day that has passed takes up to three more. Search by ID takes 2
+// for each ID. The newest ten plans take two to five requests, however many plans there are, and more if they
+// are spread over several days. A search for open plans, and Recovery, take one for each day, and one or two
+// for each open plan or one for hundreds of them, if they are close together. docs/protocol.md has the table.
 //
 // # Limits
 //
