@@ -178,7 +178,7 @@ func TestCrashInMirror(t *testing.T) {
 	})
 	options := mirror.Options{Delete: true, Concurrency: 1}
 	for _, crash := range crashes {
-		for n, done := 1, false; !done; n += efforttest.Pick(5, 2, 1) {
+		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 2, 1) {
 			t.Run(fmt.Sprintf("%v at %d", crash, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(time.Until(at))
