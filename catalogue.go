@@ -262,6 +262,10 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		return nil, 0, err
 	}
 	for b, err := range c.v.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
+		if blob.Is(err, blob.AbsentContainer) {
+			c.skip(d, "it was dropped meanwhile")
+			return nil, 0, nil
+		}
 		if err != nil {
 			return nil, 0, err
 		}

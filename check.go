@@ -289,6 +289,9 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		return err
 	}
 	for b, err := range v.dayPlans(ctx, d, directories(), stray) {
+		if blob.Is(err, blob.AbsentContainer) {
+			break // the day was dropped
+		}
 		if err != nil {
 			return err
 		}

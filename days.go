@@ -137,7 +137,7 @@ func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
 }
 
 // dayPlans yields all plans of a day with their blobs in some directories. It merges the listings of the
-// directories, each of which is sorted by plan. An error is the last element.
+// directories, each of which is sorted by plan. An error is the last element, also that the container is absent.
 func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		var listings []*listing
@@ -209,7 +209,7 @@ const isDropping = "the day is being dropped"
 // named lists a directory of a day. Blobs that no vault writes there are strays.
 func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
 	return func(yield func(namedItem, error) bool) {
-		for item, err := range v.listPrefix(ctx, "list", blob.Ref{Container: d.container, Name: dir}, true) {
+		for item, err := range v.listPresent(ctx, "list", blob.Ref{Container: d.container, Name: dir}, true) {
 			name, ok := parseName(item.Name)
 			switch {
 			case err != nil:

@@ -232,6 +232,48 @@ func TestChangesBelieveNoFalse404(t *testing.T) {
 	}
 }
 
+// TestNoDayLooksEmptyBecauseOfAFalse404 answers the listings of a closed day with 404. Expire drops no open plan,
+// Hold does not overlook a Delete, and no catalogue lacks a plan.
+func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
+	const listing = emulator.ListBlobs
+	inBubble(t, "Expire", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, oldPlan())
+		rule := emulator.On(listing).Nth(1).Do(absences[1])
+		report, err := faulty(t, server, rule).Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+		if rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
+			t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
+		}
+		same(t, v, plan)
+		must(t, v.Create(t.Context(), oldOf(plan)))
+	})
+	inBubble(t, "Hold", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		rule := emulator.On(listing).Nth(1).Do(absences[1])
+		if err := faulty(t, server, rule).Hold(t.Context(), workflow.Time(plan.ID)); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("%d false responses, %v", rule.Fired(), err)
+		}
+	})
+	inBubble(t, "Catalogue", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		for nth := 1; nth <= 2; nth++ { // open/, plans/
+			rule := emulator.On(listing).Nth(nth).Do(absences[1])
+			report, err := faulty(t, server, rule).Catalogue(t.Context(), azblob.CatalogueOptions{})
+			if rule.Fired() != 1 || err != nil || len(report.Built) != 0 || len(report.Skipped) != 1 {
+				t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
+			}
+		}
+		_, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+		must(t, err)
+		if found, err := storage.Collect(onEmulator(t, server).List(t.Context(), 0)); err != nil || len(found) != 1 || found[0].ID != plan.ID {
+			t.Errorf("List: %v, %v", found, err)
+		}
+	})
+}
+
 // TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal. The blobs that
 // lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {

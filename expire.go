@@ -201,7 +201,7 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 	}
 	x.result.Open, x.result.Plans = 0, nil
 	var last uuid.UUID
-	for item, err := range x.v.listPrefix(ctx, "look for open plans", blob.Ref{Container: x.day.container, Name: dir}, false) {
+	for item, err := range x.v.listPresent(ctx, "look for open plans", blob.Ref{Container: x.day.container, Name: dir}, false) {
 		switch {
 		case err != nil:
 			return "", err

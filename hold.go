@@ -154,7 +154,7 @@ func (v *Vault) awaitDeletes(ctx context.Context, container string) error {
 	ref := blob.Ref{Container: container, Name: openDir}
 	for wait := awaitDelete; ; wait = min(2*wait, longestAwait) {
 		waiting := ""
-		for item, err := range v.listPrefix(ctx, "look for deletes", ref, false) {
+		for item, err := range v.listPresent(ctx, "look for deletes", ref, false) {
 			if err != nil {
 				return err
 			}

@@ -89,12 +89,25 @@ func (b planBlobs) all() []*blob.Item {
 	return slices.DeleteFunc(items, func(item *blob.Item) bool { return item == nil })
 }
 
-// listPrefix yields the blobs of a container whose names begin with ref's. A container that does not exist
-// has none. An error is the last element.
+// listPrefix is listPresent for a container that may have been dropped, which has no blobs.
 func (v *Vault) listPrefix(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
+	return func(yield func(blob.Item, error) bool) {
+		for item, err := range v.listPresent(ctx, doing, ref, metadata) {
+			if blob.Is(err, blob.AbsentContainer) || !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container
+// is absent, that is ErrUnavailable: a single response must not make a day look empty to whoever drops, holds or
+// catalogues it. An error is the last element.
+func (v *Vault) listPresent(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
 	return func(yield func(blob.Item, error) bool) {
 		for page, err := range v.client.List(ctx, ref.Container, blob.ListOptions{Prefix: ref.Name, Metadata: metadata}) {
 			if blob.Is(err, blob.AbsentContainer) {
+				yield(blob.Item{}, vaultError(doing, ref, "%w: the day was dropped, or the service contradicts itself: call again: %w", storage.ErrUnavailable, err))
 				return
 			}
 			if err != nil {

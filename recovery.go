@@ -214,6 +214,9 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 				return
 			}
 			for b, err := range r.v.dayPlans(ctx, d, directories(), stray) {
+				if blob.Is(err, blob.AbsentContainer) {
+					break // the day was dropped
+				}
 				if !yield(b, err) {
 					return
 				}

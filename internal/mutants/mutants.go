@@ -420,6 +420,7 @@ var mutants = []mutant{
 	{"engine: a stop is not stored", "engine/plan.go", "if err := r.write(r.plan); err != nil {", "if err := error(nil); err != nil {", "TestStop"},
 	{"closed day: the catalogue stays", "closedday.go", "\tif !passed(keys.date(), seen) {\n\t\treturn nil\n\t}\n\treturn v.parallel", "\tif passed(keys.date(), seen) || true {\n\t\treturn nil\n\t}\n\treturn v.parallel", "TestChangesOfClosedDays"},
 	{"closed day: a single 404 for a catalogue is believed", "closedday.go", "!absent[0] || absent[1]", "!absent[0] || absent[0]", "TestChangesBelieveNoFalse404"},
+	{"closed day: it looks empty after a 404", "planblobs.go", "if blob.Is(err, blob.AbsentContainer) {\n\t\t\t\tyield(", "if blob.Is(err, blob.AbsentContainer) {\n\t\t\t\tfunc(blob.Item, error) {}(", "TestNoDayLooks"},
 	{"hold: a 404 for the container is believed", "closedday.go", "blob.AbsentContainer): // the plan was there a moment ago", "blob.AbsentContainer):\n\t\treturn nil", "TestChangesBelieveNoFalse404"},
 	{"closed day: an update of a final plan is like any other", "updater.go", "changes := was.Final()", "changes := was.Final() && false", "TestChangesOfClosedDays"},
 	{"closed day: a restored entry is no change", "repair.go", "if !passed(d.keys.date(), d.object.Seen) {", "if true {", "TestRestoredEntryInAClosedDay"},
