@@ -56,7 +56,9 @@ type PurgeReport struct {
 //
 // Purge takes one Search and a Delete for each plan, and keeps nothing else: what is removed is the progress, so
 // it can be interrupted at any time and called again, from anywhere. It may run beside engines and beside other
-// purges. A final plan stays final, so no plan begins to run between the Search and the Delete.
+// purges. A final plan stays final, so no plan begins to run between the Search and the Delete. But Purge deletes
+// by ID: if somebody else deletes a plan and creates or restores another one with its ID meanwhile, Purge may
+// remove that.
 //
 // A plan whose day is held is skipped, with all others of that day, and reported. That is no error. Other
 // failures end up in the error, and the other plans are still removed, unless the failure is ErrDenied or

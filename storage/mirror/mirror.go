@@ -42,7 +42,8 @@ type Options struct {
 	// is the one in the plan's ID. The zero time is no bound. Default: all plans.
 	After, Before time.Time
 	// Delete removes plans from the copy that the source does not have. Run asks the source for each of them
-	// by its ID, and removes nothing after the source's listing has failed anywhere. Default: they stay.
+	// by its ID, and removes nothing after the source's listing has failed anywhere. A plan whose day is held in
+	// the copy stays, and is one of the failed. Default: they stay.
 	Delete bool
 	// Deep reads each plan at both sides and compares all of it. Default: a plan that is NotStarted or final and
 	// has the same listing at both sides is taken to be the same.
