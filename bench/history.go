@@ -175,9 +175,10 @@ func (h history) build(ctx context.Context) (b building, err error) {
 	}
 	m := newMeter(server.Transport())
 	m.heap = newHeapPeak(heapEvery)
+	var last azblob.OperationEnd
 	v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), nil, azblob.WithTransport(m),
 		azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
-			return ctx, func(e azblob.OperationEnd) { b.OperationEnd = e }
+			return ctx, func(e azblob.OperationEnd) { last = e }
 		}}))
 	if err != nil {
 		return b, err
@@ -190,7 +191,7 @@ func (h history) build(ctx context.Context) (b building, err error) {
 	if len(report.Built) != 1 || report.Built[0].Plans != int64(h.newest) {
 		return b, fmt.Errorf("a day of %d plans: %+v", h.newest, report)
 	}
-	b.CataloguedDay, b.heap = report.Built[0], m.heap.above()
+	b.OperationEnd, b.CataloguedDay, b.heap = last, report.Built[0], m.heap.above()
 	if most := 40 + h.newest/2500; b.Requests > most {
 		return b, fmt.Errorf("over budget: a catalogue of %d plans takes %d requests; %d are the budget", h.newest, b.Requests, most)
 	}
