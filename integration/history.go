@@ -121,7 +121,7 @@ func (h *past) listed(ctx context.Context, v *azblob.Vault) error {
 		return err
 	}
 	if n, err := v.Count(ctx, storage.Filters{}); err != nil || n != int64(len(h.plans)) {
-		return fmt.Errorf("Count: %d, %w, want %d", n, err, len(h.plans))
+		return fmt.Errorf("a count of all: %d, %w, want %d", n, err, len(h.plans))
 	}
 	for _, p := range h.plans {
 		if err := reads(ctx, v, p); err != nil {
@@ -163,7 +163,7 @@ func (h *past) catalogued(ctx context.Context, days int) error {
 func (h *past) held(ctx context.Context) error {
 	held, err := h.vault.Holds(ctx)
 	if err == nil && (len(held) != 1 || !held[0].Equal(h.day)) {
-		err = fmt.Errorf("Holds has %v, want %v", held, h.day)
+		err = fmt.Errorf("the holds are %v, want %v", held, h.day)
 	}
 	if err != nil {
 		return err
@@ -172,11 +172,11 @@ func (h *past) held(ctx context.Context) error {
 	err = is(h.vault.Delete(ctx, last.ID), storage.ErrHeld)
 	purged, purgeErr := storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{last.ID}}})
 	if purgeErr == nil && purged.Held != 1 {
-		purgeErr = fmt.Errorf("Purge reports %+v", purged)
+		purgeErr = fmt.Errorf("the report of Purge is %+v", purged)
 	}
 	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: (daysAgo - 1) * 24 * time.Hour})
 	if expireErr == nil && (len(expired.Days) != 1 || expired.Days[0].Result != azblob.DayHeld) {
-		expireErr = fmt.Errorf("Expire reports %+v", expired)
+		expireErr = fmt.Errorf("the report of Expire is %+v", expired)
 	}
 	return errors.Join(err, purgeErr, expireErr, h.listed(ctx, h.vault))
 }

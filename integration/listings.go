@@ -115,7 +115,7 @@ func (s *stage) searchedAndCounted(ctx context.Context) error {
 		}
 		want := int64(len(chosen(plans, f)))
 		if n, err := s.vault.Count(ctx, f); n != want || err != nil {
-			return fmt.Errorf("Count %+v: %d, %w, want %d", f, n, err, want)
+			return fmt.Errorf("a Count of %+v: %d, %w, want %d", f, n, err, want)
 		}
 	}
 	return nil

@@ -141,7 +141,12 @@ func ofService(req *http.Request) bool { return parameter(req, "restype") == "se
 
 // ranged reports whether a request asks for a part of a blob. The SDK writes the name of the header in lower case.
 func ranged(req *http.Request) bool {
-	return len(req.Header["x-ms-range"])+len(req.Header["Range"]) > 0
+	for name := range req.Header {
+		if strings.EqualFold(name, "x-ms-range") || strings.EqualFold(name, "range") {
+			return true
+		}
+	}
+	return false
 }
 
 // lists reports whether a request asks for a page of a listing.
