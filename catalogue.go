@@ -64,8 +64,9 @@ type SkippedDay struct {
 //
 // It asks for the catalogue of each day with one request, and builds one with four and one for 2,500 plans,
 // newest day first. The last request sets the container's metadata, by which listings know where to look for a
-// catalogue. An identity without the right to do so builds catalogues that nobody reads. It holds one catalogue in memory, which takes about 40 bytes for each plan. If a day can't be
-// built, it goes on with the others; the error joins those of all days, and the report is complete.
+// catalogue. An identity without the right to do so builds catalogues that nobody reads. Catalogue works on one
+// day at a time, and takes about 100 bytes of memory for each of its plans. If a day can't be built, it goes on
+// with the others; the error joins those of all days, and the report is complete.
 func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
 	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
 		c := cataloguing{v: v, opts: o}
@@ -88,13 +89,6 @@ const (
 	stateBuilt       = "built"
 )
 
-// closedAfter is how long after its beginning a day is closed. The day after it is not closed: answers of the
-// service come from many machines, whose dates may be apart.
-const closedAfter = 48 * time.Hour
-
-// closedAt reports whether the day is closed at a time.
-func (d day) closedAt(t time.Time) bool { return !t.Before(d.date.Add(closedAfter)) }
-
 // cataloguing is a Catalogue that is running.
 type cataloguing struct {
 	v      *Vault
@@ -108,7 +102,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	days = slices.DeleteFunc(days, func(d day) bool { return !d.closedAt(time.Now()) })
+	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, time.Now()) })
 	c.report.Closed = len(days)
 	found := make([]blob.Properties, len(days)) // without an ETag: there is no blob
 	errs := make([]error, len(days))
@@ -119,6 +113,9 @@ func (c *cataloguing) run(ctx context.Context) error {
 		return nil
 	})
 	for i, d := range days {
+		if c.opts.Verify && errs[i] == nil && ctx.Err() == nil && found[i].Metadata[metaState] == stateBuilt {
+			found[i], errs[i] = c.verify(ctx, d, found[i]) // one at a time: it takes memory
+		}
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(append(errs, ctx.Err())...)
@@ -137,25 +134,28 @@ func (c *cataloguing) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// look looks at the catalogue of a day. A catalogue that should be built anew is returned as a placeholder.
+// look looks at the blob of a day's catalogue.
 func (c *cataloguing) look(ctx context.Context, d day) (blob.Properties, error) {
 	ref := catalogueOf(d.container)
 	p, err := c.v.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return blob.Properties{}, nil
 	}
-	if err == nil && c.opts.Verify && p.Metadata[metaState] == stateBuilt {
-		err = c.v.verifyCatalogue(ctx, d, p.ETag)
-		switch damage := (*catalogue.Damage)(nil); {
-		case errors.As(err, &damage):
-			return blob.Properties{ETag: p.ETag}, nil
-		case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer):
-			return blob.Properties{}, nil // removed meanwhile
-		case errors.Is(err, catalogue.ErrSchema):
-			return p, nil
-		}
-	}
 	return p, blobError("look at catalogue", ref, err)
+}
+
+// verify reads a catalogue. It returns one that should be built anew as a placeholder.
+func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (blob.Properties, error) {
+	err := c.v.verifyCatalogue(ctx, d, p.ETag)
+	switch damage := (*catalogue.Damage)(nil); {
+	case errors.As(err, &damage):
+		return blob.Properties{ETag: p.ETag}, nil
+	case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer):
+		return blob.Properties{}, nil // removed meanwhile
+	case errors.Is(err, catalogue.ErrSchema):
+		return p, nil
+	}
+	return p, blobError("verify catalogue", catalogueOf(d.container), err)
 }
 
 func (c *cataloguing) skip(d day, reason string, args ...any) {
@@ -241,7 +241,7 @@ func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error
 			return true, nil
 		case err != nil:
 			return true, blobError("list markers", blob.Ref{Container: d.container, Name: openDir}, err)
-		case !d.closedAt(page.Seen):
+		case !closed(d.date, page.Seen):
 			c.skip(d, "it is not closed by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
 			return true, nil
 		}

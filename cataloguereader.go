@@ -68,7 +68,7 @@ func (u *uncatalogued) has(container string, now time.Time) bool {
 // mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The hint and the local clock
 // decide what to ask for, and not what is found.
 func (v *Vault) mayBeCatalogued(d day, now time.Time) bool {
-	return d.marked && d.hinted && d.closedAt(now) && !v.uncatalogued.has(d.container, now)
+	return d.marked && d.hinted && closed(d.date, now) && !v.uncatalogued.has(d.container, now)
 }
 
 // hasCatalogue asks whether a day has a catalogue. Then all of its plans are final.

@@ -23,12 +23,13 @@ func passed(date, seen time.Time) bool {
 	return seen.IsZero() || !seen.Before(date.AddDate(0, 0, 1))
 }
 
-// closed reports whether a day is closed at a time of the service: the day after it has passed, too. The
-// service's answers come from many machines, so one change may be dated before midnight and a later one after
-// it. But a change that finds its day young commits within the grace period, long before the day is closed.
-func closed(date, seen time.Time) bool {
-	return !seen.IsZero() && !seen.Before(date.AddDate(0, 0, 2))
-}
+// closedAfter is how long after its beginning a day is closed: the day after it has passed, too. The service's
+// answers come from many machines, so one change may be dated before midnight and a later one after it. But a
+// change that finds its day young commits within the grace period, long before the day is closed.
+const closedAfter = 48 * time.Hour
+
+// closed reports whether a day is closed at a time of the service. At an unknown time it is not.
+func closed(date, seen time.Time) bool { return !seen.IsZero() && !seen.Before(date.Add(closedAfter)) }
 
 // date returns the start of the plan's day.
 func (k keys) date() time.Time { return workflow.Time(k.plan).UTC().Truncate(24 * time.Hour) }
@@ -106,19 +107,35 @@ func (v *Vault) lookForHold(ctx context.Context, container string) error {
 }
 
 // lookForExpiry returns ErrConflict if a day is being dropped. What an Expire left that did not finish is
-// removed.
+// removed. An Expire that is at work shows in its mark and in its lease, so no single response that there is none
+// counts. An identity that can't see leases relies on the mark.
 func (v *Vault) lookForExpiry(ctx context.Context, container string) error {
 	const doing = "look for expiry"
 	ref := droppingOf(container)
-	p, err := v.client.Head(ctx, ref)
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return nil
-	}
-	if err != nil {
+	etag, leased := "", false
+	err := v.parallel(2, func(i int) error {
+		if i == 1 {
+			c, err := v.client.HeadContainer(ctx, container)
+			if blob.IsForbidden(err) || blob.Is(err, blob.Absent, blob.AbsentContainer) {
+				return nil
+			}
+			leased = c.Lease == blob.LeasedForATime
+			return blobError(doing, blob.Ref{Container: container}, err)
+		}
+		p, err := v.client.Head(ctx, ref)
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil
+		}
+		etag = p.ETag
 		return blobError(doing, ref, err)
-	}
-	if over, err := v.clearDropping(ctx, container, p.ETag); err != nil || over {
+	})
+	if err != nil || etag == "" && !leased {
 		return err
+	}
+	if etag != "" && !leased {
+		if over, err := v.clearDropping(ctx, container, etag); err != nil || over {
+			return err
+		}
 	}
 	return vaultError(doing, ref, "%w: the day is being dropped: call again in a minute", storage.ErrConflict)
 }

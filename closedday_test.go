@@ -54,7 +54,7 @@ func changes() map[string]change {
 	return map[string]change{
 		"Create": {
 			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return oldPlan() },
-			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 4, 2,
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 5, 2,
 		},
 		"Delete": {
 			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },

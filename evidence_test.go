@@ -274,6 +274,28 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 	})
 }
 
+// TestCreateSeesAnExpiry creates a plan in a day of which an Expire may still be about to remove the container.
+// A false 404 for the mark of the expiry does not hide it.
+func TestCreateSeesAnExpiry(t *testing.T) {
+	for _, effect := range absences[:2] {
+		inBubble(t, fmt.Sprint(effect), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			finished(t, v, oldPlan())
+			dies(t, server, emulator.On(emulator.DeleteContainer), func(v *azblob.Vault) {
+				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+			})
+			rule := emulator.On(emulator.HeadBlob).Path("open/dropping").Do(effect)
+			plan := oldPlan()
+			if err := faulty(t, server, rule).Create(t.Context(), plan); rule.Fired() == 0 || !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("%d false responses, %v", rule.Fired(), err)
+			}
+			time.Sleep(2 * time.Minute) // the lease is over
+			must(t, v.Create(t.Context(), plan))
+			sound(t, v)
+		})
+	}
+}
+
 // TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal. The blobs that
 // lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {
