@@ -12,7 +12,7 @@
 //
 // Each call of a method of the vault is a span, a child of the span in the context of the call. Each HTTP
 // request is a child of the span of its call, with the times at which it was sent and answered. Retries,
-// conflicts and repairs are events of the span of the call.
+// conflicts, repairs and damaged catalogues are events of the span of the call.
 //
 // Spans have IDs of plans and names of blobs. They have no URL, no body and no header.
 //

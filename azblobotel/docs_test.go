@@ -36,6 +36,7 @@ func emitted(t *testing.T) map[string]instrument {
 	vault.Retry(ctx, azblob.RetryEvent{Name: "get", Err: failure})
 	vault.Conflict(ctx, azblob.ConflictEvent{Operation: op})
 	vault.Repair(ctx, azblob.RepairEvent{})
+	vault.Damage(ctx, azblob.DamageEvent{Operation: op})
 	node, err := azblobotel.NewFleet(r.opts...)
 	must(t, err)
 	node.Heartbeat(ctx, fleet.HeartbeatEvent{Err: failure})

@@ -29,17 +29,18 @@ func New(opts ...Option) (azblob.Observer, error) {
 		retries:    i.counter("azblob.retries", "{retry}", "Tries of requests that failed and were tried again."),
 		conflicts:  i.counter("azblob.conflicts", "{conflict}", "Writes that met a version that their caller did not know."),
 		repairs:    i.counter("azblob.repairs", "{plan}", "Plans that Recovery repaired, found in need of repair, or could not repair."),
+		damages:    i.counter("azblob.damages", "{catalogue}", "Catalogues that listings found damaged."),
 	}
-	return azblob.Observer{OperationStart: v.start, Request: v.request, Retry: v.retry, Conflict: v.conflict, Repair: v.repair}, errors.Join(i.errs...)
+	return azblob.Observer{OperationStart: v.start, Request: v.request, Retry: v.retry, Conflict: v.conflict, Repair: v.repair, Damage: v.damage}, errors.Join(i.errs...)
 }
 
 // vault is the observer of vaults.
 type vault struct {
 	options
-	spans                       trace.Tracer
-	operations, requests        metric.Float64Histogram
-	io                          metric.Int64Counter
-	retries, conflicts, repairs metric.Int64Counter
+	spans                                trace.Tracer
+	operations, requests                 metric.Float64Histogram
+	io                                   metric.Int64Counter
+	retries, conflicts, repairs, damages metric.Int64Counter
 }
 
 // start begins the span of an operation.
@@ -136,4 +137,9 @@ func (v *vault) repair(ctx context.Context, e azblob.RepairEvent) {
 	v.repairs.Add(ctx, 1, v.with(keyRepair.String(result)))
 	trace.SpanFromContext(ctx).AddEvent("azblob.repair", trace.WithAttributes(
 		keyRepair.String(result), keyPlan.String(e.ID.String()), keyFound.String(e.Found), keyDid.String(e.Did)))
+}
+
+func (v *vault) damage(ctx context.Context, e azblob.DamageEvent) {
+	v.damages.Add(ctx, 1, v.with(semconv.DBOperationName(e.Operation.Name)))
+	trace.SpanFromContext(ctx).AddEvent("azblob.damage", trace.WithAttributes(keyBlob.String(e.Blob)))
 }

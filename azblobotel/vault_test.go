@@ -279,6 +279,20 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
+func TestDamages(t *testing.T) {
+	r := newRig(t)
+	o, err := azblobotel.New(r.opts...)
+	must(t, err)
+	op := azblob.Operation{Name: "Search"}
+	ctx, end := o.OperationStart(t.Context(), op)
+	o.Damage(ctx, azblob.DamageEvent{Operation: op, Blob: "prod-2026-01-02/catalogue", Err: storage.ErrCorrupt})
+	end(azblob.OperationEnd{Operation: op})
+	r.wantMeasured("azblob.damages", "{db.operation.name=Search} 1")
+	if events := r.find("Search").Events; len(events) != 1 || events[0].Name != "azblob.damage" {
+		t.Errorf("the events are %v", events)
+	}
+}
+
 // TestRetryCauses uses errors of the vault itself: an answer, and a connection that breaks.
 func TestRetryCauses(t *testing.T) {
 	for want, effect := range map[string]emulator.Effect{
