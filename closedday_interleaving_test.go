@@ -218,7 +218,7 @@ func closedSpaces() []space {
 				r.returned("releaser", storage.ErrNotFound)
 			}
 			expired := has("expirer") || has("one") && strings.Contains(s.name, "expir")
-			if has("deleter") && r.returned("deleter", storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict) && there != nil {
+			if has("deleter") && r.returned("deleter", storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict, storage.ErrUnavailable) && there != nil {
 				r.Error("the deleter returned nil, and the plan is there")
 			}
 			if has("updater") && r.returned("updater", storage.ErrNotFound) && there != later {
