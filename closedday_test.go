@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,16 +230,24 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 // beside is a gate that runs something before one request of a transport takes effect.
 type beside struct {
 	match func(r emulator.Request) bool
-	run   func()
+	mu    sync.Mutex
+	run   func() // nil once it has run
 }
 
 func (b *beside) Enter(_ context.Context, r emulator.Request) error {
-	if b.run != nil && b.match(r) {
-		run := b.run
-		b.run = nil
+	if run := b.take(r); run != nil {
 		run()
 	}
 	return nil
+}
+
+func (b *beside) take(r emulator.Request) (run func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.run != nil && b.match(r) {
+		run, b.run = b.run, nil
+	}
+	return run
 }
 
 func (b *beside) Leave(emulator.Request) {}
@@ -252,7 +261,7 @@ func theNth(n int) func(emulator.Request) bool {
 func with(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
 	t.Helper()
 	transport := server.Transport()
-	transport.SetGate(&beside{match, run})
+	transport.SetGate(&beside{match: match, run: run})
 	return onEmulator(t, server, azblob.WithTransport(transport))
 }
 

@@ -423,8 +423,12 @@ func TestCompletionAgain(t *testing.T) {
 							v := faulty(t, server, emulator.On().Nth(n).Do(effect))
 							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 							defer cancel()
-							if err := v.UpdatePlan(ctx, plan); !errors.Is(err, storage.ErrUnknown) {
-								t.Fatalf("got %v, want ErrUnknown", err)
+							want := storage.ErrUnknown
+							if final && n == 1 { // the marker of the change
+								want = storage.ErrUnavailable
+							}
+							if err := v.UpdatePlan(ctx, plan); !errors.Is(err, want) {
+								t.Fatalf("got %v, want %v", err, want)
 							}
 							if asGiven {
 								plan.State.ETag = etag
@@ -442,6 +446,9 @@ func TestCompletionAgain(t *testing.T) {
 								same(t, healthy, plan)
 							}
 							time.Sleep(pastGrace)
+							if final { // the marker of a change that did not finish
+								must(t, healthy.Recovery(t.Context()))
+							}
 							sound(t, healthy)
 						})
 					}
