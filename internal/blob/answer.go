@@ -123,7 +123,9 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	case status != success(req):
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req))
 	default:
-		needed = append(needed, "X-Ms-Version")
+		if !hints(req) {
+			needed = append(needed, "X-Ms-Version")
+		}
 		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
 			needed = append(needed, "ETag", "Last-Modified")
 		}
@@ -138,6 +140,12 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 
 // ofService reports whether a request asks for properties of the service.
 func ofService(req *http.Request) bool { return parameter(req, "restype") == "service" }
+
+// hints reports whether a request sets the metadata of a container. Azurite omits x-ms-version from its answer.
+// Nothing depends on who answers, because the vault keeps no more than hints there.
+func hints(req *http.Request) bool {
+	return parameter(req, "restype") == "container" && parameter(req, "comp") == "metadata"
+}
 
 // ranged reports whether a request asks for a part of a blob. The SDK writes the name of the header in lower case.
 func ranged(req *http.Request) bool {

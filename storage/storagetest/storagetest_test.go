@@ -531,7 +531,9 @@ func (m *mortal) Search(ctx context.Context, f storage.Filters) (results, error)
 }
 
 func (m *mortal) Count(ctx context.Context, f storage.Filters) (n int64, err error) {
-	err = m.do(ctx, "Count", uuid.Nil, func() (err error) { n, err = m.Vault.Count(ctx, f); return err })
+	if err = m.do(ctx, "Count", uuid.Nil, func() (err error) { n, err = m.Vault.Count(ctx, f); return err }); err != nil {
+		n = 0 // the answer was lost
+	}
 	return n, err
 }
 
