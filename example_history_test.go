@@ -264,14 +264,20 @@ func Example_runAgain() {
 	// release 1 was Failed: what is left of it runs again
 }
 
-func Example_backUp() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
-	defer vault.Close(ctx)
+// tempDir makes a folder for an example, which has no T.TempDir.
+func tempDir() string {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
 	}
+	return dir
+}
+
+func Example_backUp() {
+	ctx := context.Background()
+	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
+	defer vault.Close(ctx)
+	dir := tempDir()
 	defer os.RemoveAll(dir)
 	if err := backUp(ctx, vault, filepath.Join(dir, "backup")); err != nil {
 		fmt.Println(err)
@@ -284,10 +290,7 @@ func Example_restoreBackup() {
 	ctx := context.Background()
 	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
 	defer vault.Close(ctx)
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir := tempDir()
 	defer os.RemoveAll(dir)
 	file, err := os.Create(filepath.Join(dir, "backup"))
 	if err != nil {

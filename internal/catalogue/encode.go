@@ -353,7 +353,7 @@ func (b *builder) encode() []byte {
 func (b *builder) uvarint(col int, v uint64) { b.col[col] = binary.AppendUvarint(b.col[col], v) }
 func (b *builder) varint(col int, v int64)   { b.col[col] = binary.AppendVarint(b.col[col], v) }
 
-// plan encodes a plan that is so many milliseconds older than the one before.
+// plan encodes a plan. age is how many milliseconds older it is than the plan before it.
 func (b *builder) plan(p Plan, age uint64) {
 	var flags byte
 	if p.NameCut {

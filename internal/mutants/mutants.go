@@ -257,7 +257,7 @@ var mutants = []mutant{
 	{"catalogue: the hint replaces other metadata", "catalogue.go", "hinted := maps.Clone(d.metadata)", "hinted := maps.Clone(map[string]string{metaLayout: \"1\"})", "TestHints"},
 	{"catalogue: a catalogue without a hint stays so", "catalogue.go", "c.report.Present++\n\t\t\terrs[i] = c.hint(ctx, d)", "c.report.Present++", "TestHints"},
 	{"catalogue: a refused hint is a failure", "catalogue.go", "blob.Is(err, blob.AbsentContainer), blob.IsForbidden(err):", "blob.Is(err, blob.AbsentContainer):", "TestHints"},
-	{"catalogue: nobody is told of damage", "cataloguereader.go", "errors.As(err, &damage) && v.observer", "!errors.As(err, &damage) && v.observer", "TestUnusable"},
+	{"catalogue: damage is not reported", "cataloguereader.go", "errors.As(err, &damage) && v.observer", "!errors.As(err, &damage) && v.observer", "TestUnusable"},
 	{"prefix: days of another prefix", "key.go", "return day, err == nil && p.day(day) == container", "return day, err == nil || strings.HasPrefix(container, string(p))", "TestCreateOnly|ParseDay"},
 	{"schema: an older document is read as it is", "schema.go", "for _, next := range f[d.Schema-1:] {", "for _, next := range f[len(f):] {", "TestNewProgramUpgrades"},
 	{"schema: the metadata must have the newest", "check.go", "if version, err := strconv.Atoi(got); name == metaSchema &&", "if version, err := strconv.Atoi(got); false && name == metaSchema &&", "TestNewProgramUpgrades"},

@@ -170,7 +170,7 @@ func (r *record) damaged(text string, args ...any) error {
 // open checks a record and returns its content.
 func (r *record) open(d *zstd.Decoder) ([]byte, error) {
 	if sum := r.sum(); sum != [sha256.Size]byte(r.header[sumAt:]) {
-		return nil, r.damaged("the SHA-256 of the record is not the one that was written")
+		return nil, r.damaged("the SHA-256 of the record does not match")
 	}
 	content, err := d.DecodeAll(r.content, make([]byte, 0, r.size())) // no longer than that, whatever is in it
 	if err != nil {

@@ -284,7 +284,7 @@ func (r *reader) next() (*record, error) {
 	}
 	if rec.check() != binary.BigEndian.Uint32(rec.header[checkAt:]) {
 		rec.header = [headerSize]byte{} // nothing in it can be believed
-		return nil, rec.damaged("the checksum of the record's header is not the one that was written")
+		return nil, rec.damaged("the checksum of the record's header does not match")
 	}
 	if rec.size() > maxSize || rec.stored() > maxSize {
 		return nil, rec.damaged("it says that it has %d bytes, and %d compressed: at most %d are allowed", rec.size(), rec.stored(), maxSize)
