@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -24,7 +25,7 @@ const concurrency = 256
 const pageSize = 5000
 
 // listInReads is the price of a page of a listing, in reads.
-var listInReads = int(prices[azblob.ClassList] / prices[azblob.ClassRead])
+var listInReads = int(price.Of(azblob.ClassList) / price.Of(azblob.ClassRead))
 
 // subject is what an operation works on.
 type subject struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -223,9 +224,9 @@ func recall(ctx context.Context, cfg config, stdout io.Writer) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "operation\tplans\trequests\tround trips\tMB\t$\tlistings\t$ of listings\t")
 	for _, r := range rows {
-		reads := tally{azblob.ClassRead: r.requests - 1, azblob.ClassList: 1}
-		lists := tally{azblob.ClassList: r.lists + 1}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.5f\t%d\t%.5f\t\n", r.name, r.found, r.requests, r.trips, float64(r.received)/1e6, reads.price()/1e4, r.lists, lists.price()/1e4)
+		reads := price.Tally{azblob.ClassRead: r.requests - 1, azblob.ClassList: 1}
+		lists := price.Tally{azblob.ClassList: r.lists + 1}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.5f\t%d\t%.5f\t\n", r.name, r.found, r.requests, r.trips, float64(r.received)/1e6, reads.Dollars(), r.lists, lists.Dollars())
 	}
 	if err := w.Flush(); err != nil {
 		return err

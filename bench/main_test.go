@@ -165,22 +165,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestPrices compares prices with docs/operating.md.
-func TestPrices(t *testing.T) {
-	for _, c := range []struct {
-		tally tally
-		want  float64
-	}{
-		{tally{azblob.ClassWrite: 6}, 0.33},
-		{tally{azblob.ClassList: 2, azblob.ClassRead: 10, azblob.ClassOther: 5}, 2*0.055 + 15*0.0044},
-		{tally{azblob.ClassDelete: 1000}, 0},
-	} {
-		if got := c.tally.price(); got < c.want-1e-9 || got > c.want+1e-9 {
-			t.Errorf("%v: %v, not %v", c.tally, got, c.want)
-		}
-	}
-}
-
 // TestBudgets compares the formulas with the figures of the design.
 func TestBudgets(t *testing.T) {
 	want := map[string]budget{

@@ -10,17 +10,18 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // result is the measurement of one row.
 type result struct {
-	Row        string `json:"row"`
-	SubObjects int    `json:"subObjects,omitzero"`
-	Plans      int    `json:"plans,omitzero"`
-	Days       int    `json:"days,omitzero"`
-	Requests   tally  `json:"requests"`
-	Total      int    `json:"total"`
+	Row        string      `json:"row"`
+	SubObjects int         `json:"subObjects,omitzero"`
+	Plans      int         `json:"plans,omitzero"`
+	Days       int         `json:"days,omitzero"`
+	Requests   price.Tally `json:"requests"`
+	Total      int         `json:"total"`
 	// RoundTrips is nil if it was measured in real time, or over a period.
 	RoundTrips *int  `json:"roundTrips,omitempty"`
 	Sent       int64 `json:"sent"` // bytes of bodies, like Received
@@ -42,7 +43,7 @@ type result struct {
 func newResult(r row, n measured) result {
 	res := result{
 		Row: r.String(), Plans: r.vault.plans, Days: r.vault.days,
-		Requests: n.requests, Total: n.requests.total(), Price: n.requests.price(),
+		Requests: n.requests, Total: n.requests.Total(), Price: 10_000 * n.requests.Dollars(),
 		Sent: n.sent, Received: n.received, Period: r.period,
 	}
 	s := subject{vault: r.vault, period: r.period}

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
 )
 
 // meter sends requests, and counts what its observer sees of them.
@@ -34,14 +35,14 @@ type meter struct {
 
 // measured is what was sent and received.
 type measured struct {
-	requests       tally
+	requests       price.Tally
 	sent, received int64 // bytes of bodies
 }
 
 var _ policy.Transporter = (*meter)(nil)
 
 func newMeter(next policy.Transporter) *meter {
-	return &meter{next: next, n: measured{requests: tally{}}}
+	return &meter{next: next, n: measured{requests: price.Tally{}}}
 }
 
 // observer returns the observer of the vault that is measured. It would itself allocate, so there is none while
@@ -101,7 +102,7 @@ func (m *meter) send(req *http.Request) (*http.Response, error) {
 func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.n, m.mallocs = measured{requests: tally{}}, 0
+	m.n, m.mallocs = measured{requests: price.Tally{}}, 0
 }
 
 // end returns the counts since reset.

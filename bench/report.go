@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/planvault/azblob/internal/price"
 )
 
 // report prints each row as soon as it is measured.
@@ -36,7 +38,7 @@ func (p *people) row(r result) error {
 		p.begun = true
 		var head strings.Builder
 		fmt.Fprintf(&head, "%-46s", "operation")
-		for _, c := range classes {
+		for _, c := range price.Classes {
 			fmt.Fprintf(&head, " %6s", c)
 		}
 		fmt.Fprintf(&head, " %15s %13s %9s %9s %9s %9s\n", "requests/budget", "trips/budget", "sent", "received", "allocs", "$/10,000")
@@ -46,7 +48,7 @@ func (p *people) row(r result) error {
 	}
 	var line strings.Builder
 	fmt.Fprintf(&line, "%-46s", r.Row)
-	for _, c := range classes {
+	for _, c := range price.Classes {
 		fmt.Fprintf(&line, " %6s", count0(r.Requests[c]))
 	}
 	trips := "-"

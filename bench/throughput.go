@@ -172,7 +172,7 @@ func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error
 	}
 	err = g.Wait()
 	return throughput{
-		Load: l.name, Operations: done.Load(), Requests: m.end().requests.total(),
+		Load: l.name, Operations: done.Load(), Requests: m.end().requests.Total(),
 		Took: time.Since(started), Allocations: allocations() - before,
 	}, err
 }
