@@ -11,6 +11,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// Updating reports whether golden files are being rewritten, for tests that compare them by other means.
+func Updating() bool { return *update }
+
 // Equal reports an error if got differs from the golden file at path, which is relative to the directory of
 // the test. The message shows the first line that differs. With the flag -update, Equal writes the file
 // instead.

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+)
+
+// meter counts what vaults send and receive.
+type meter struct {
+	mu            sync.Mutex
+	requests      price.Tally
+	roundTrips    int
+	sentBytes     int64
+	receivedBytes int64
+	askedToSlow   int // answers with which the service asked for fewer requests
+}
+
+// observer returns the observer with which the meter counts.
+func (m *meter) observer() azblob.Observer {
+	return azblob.Observer{
+		OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+			return ctx, func(e azblob.OperationEnd) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.roundTrips += e.RoundTrips
+			}
+		},
+		Request: func(_ context.Context, e azblob.RequestEvent) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.requests[e.Class]++
+			m.sentBytes += e.BytesSent
+			m.receivedBytes += e.BytesReceived
+			if e.Status == 503 || e.Status == 429 {
+				m.askedToSlow++
+			}
+		},
+	}
+}
+
+// sent returns the number of requests so far.
+func (m *meter) sent() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.requests.Total()
+}
+
+// String says in a line what was sent, and what it costs.
+func (m *meter) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var classes []string
+	for _, c := range price.Classes {
+		if n := m.requests[c]; n > 0 {
+			classes = append(classes, fmt.Sprintf("%s %s", count(n), c))
+		}
+	}
+	kinds := ""
+	if len(classes) > 0 {
+		kinds = " (" + strings.Join(classes, ", ") + ")"
+	}
+	return fmt.Sprintf("cost: %s%s, %s, %s sent, %s received, %s", plural(m.requests.Total(), "request"), kinds,
+		plural(m.roundTrips, "round trip"), byteSize(m.sentBytes), byteSize(m.receivedBytes), dollars(m.requests.Dollars()))
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// selection is the flags that select plans.
+type selection struct {
+	statuses                                             []string
+	groups                                               []string
+	name, contains                                       string
+	createdAfter, createdBefore, endedAfter, endedBefore moment
+}
+
+// addFlags adds the flags that select plans.
+func (s *selection) addFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&s.statuses, "status", nil, "plans of these `STATUSES`: notstarted, running, completed, failed, stopped; open and final stand for several")
+	flags.StringSliceVar(&s.groups, "group", nil, "plans of these groups, by `ID`")
+	flags.StringVar(&s.name, "name", "", "plans whose name begins with `TEXT`")
+	flags.StringVar(&s.contains, "contains", "", "plans whose name contains `TEXT`")
+	flags.Var(&s.createdAfter, "created-after", "plans created after `TIME`: 2026-11-21, 2026-11-21T03:00:00Z, or an age such as 36h or 7d")
+	flags.Var(&s.createdBefore, "created-before", "plans created before `TIME`")
+	flags.Var(&s.endedAfter, "ended-after", "final plans that ended after `TIME`")
+	flags.Var(&s.endedBefore, "ended-before", "final plans that ended before `TIME`")
+}
+
+// filters returns the filters of the flags. Ages count from now.
+func (s *selection) filters(now time.Time) (storage.Filters, error) {
+	f := storage.Filters{
+		NamePrefix: s.name, NameContains: s.contains,
+		After: s.createdAfter.from(now), Before: s.createdBefore.from(now),
+		EndedAfter: s.endedAfter.from(now), EndedBefore: s.endedBefore.from(now),
+	}
+	for _, text := range s.statuses {
+		statuses, err := parseStatuses(text)
+		if err != nil {
+			return f, err
+		}
+		f.ByStatus = append(f.ByStatus, statuses...)
+	}
+	for _, text := range s.groups {
+		id, err := parseID("group", text)
+		if err != nil {
+			return f, err
+		}
+		f.ByGroupIDs = append(f.ByGroupIDs, id)
+	}
+	return f, nil
+}
+
+// parseID parses the ID of a plan or a group.
+func parseID(of, text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != len(uuid.Nil.String()) {
+		return uuid.Nil, usageError("%q is no ID of a %s: IDs look like 0198c0de-0000-7000-8000-000000000001", printable(text, 50), of)
+	}
+	return id, nil
+}
+
+// parseStatuses parses a status, or a word for several.
+func parseStatuses(text string) ([]workflow.Status, error) {
+	switch strings.ToLower(text) {
+	case "notstarted":
+		return []workflow.Status{workflow.NotStarted}, nil
+	case "running":
+		return []workflow.Status{workflow.Running}, nil
+	case "completed":
+		return []workflow.Status{workflow.Completed}, nil
+	case "failed":
+		return []workflow.Status{workflow.Failed}, nil
+	case "stopped":
+		return []workflow.Status{workflow.Stopped}, nil
+	case "open":
+		return []workflow.Status{workflow.NotStarted, workflow.Running}, nil
+	case "final":
+		return []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}, nil
+	}
+	return nil, usageError("%q is no status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
+}
+
+// moment is a time in a flag, or an age. The zero moment is not set.
+type moment struct {
+	text string
+	at   time.Time
+	age  time.Duration
+}
+
+func (m *moment) String() string { return m.text }
+func (m *moment) Type() string   { return "time" }
+
+func (m *moment) Set(text string) error {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			*m = moment{text: text, at: at}
+			return nil
+		}
+	}
+	age, err := parseAge(text)
+	if err != nil {
+		return fmt.Errorf("%q is no time: give 2026-11-21, 2026-11-21T03:00:00Z (UTC), or an age such as 36h or 7d", text)
+	}
+	*m = moment{text: text, age: age}
+	return nil
+}
+
+// from returns the time if now is now, or the zero time if the flag is not set.
+func (m *moment) from(now time.Time) time.Time {
+	if m.age > 0 {
+		return now.Add(-m.age)
+	}
+	return m.at
+}
+
+// age is a duration in a flag. Unlike time.Duration it has days.
+type age time.Duration
+
+func (g *age) String() string { return span(time.Duration(*g)) }
+func (g *age) Type() string   { return "age" }
+
+func (g *age) Set(text string) error {
+	d, err := parseAge(text)
+	*g = age(d)
+	return err
+}
+
+// parseAge parses a positive duration such as 90s, 15m, 36h, 7d or 2w.
+func parseAge(text string) (time.Duration, error) {
+	unit := time.Duration(0)
+	switch {
+	case strings.HasSuffix(text, "d"):
+		unit = 24 * time.Hour
+	case strings.HasSuffix(text, "w"):
+		unit = 7 * 24 * time.Hour
+	}
+	var d time.Duration
+	var err error
+	if unit > 0 {
+		var n int64
+		if n, err = strconv.ParseInt(text[:len(text)-1], 10, 64); n > int64(100*365*24*time.Hour/unit) {
+			return 0, fmt.Errorf("%q is longer than a hundred years", text)
+		}
+		d = time.Duration(n) * unit
+	} else {
+		d, err = time.ParseDuration(text)
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no age: give a number and a unit, such as 90s, 15m, 36h, 7d or 2w", text)
+	}
+	return d, nil
+}

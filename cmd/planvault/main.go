@@ -1,0 +1,28 @@
+// Command planvault shows what a vault holds, and keeps it in order: which plans are stuck, who owns them, whether
+// anything is lost, what it costs. `planvault help` lists its commands.
+//
+// No command takes a lock. Each is safe beside engines, and beside itself.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, process{
+		stdin:        os.Stdin,
+		stdout:       os.Stdout,
+		stderr:       os.Stderr,
+		getenv:       os.Getenv,
+		interactive:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		stdoutIsTerm: term.IsTerminal(int(os.Stdout.Fd())),
+		stderrIsTerm: term.IsTerminal(int(os.Stderr.Fd())),
+	}, os.Args[1:]))
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"iter"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// planRow is a plan in a list.
+type planRow struct {
+	ID        uuid.UUID  `json:"id"`
+	Group     *uuid.UUID `json:"group,omitempty"`
+	Status    string     `json:"status"`
+	Submitted time.Time  `json:"submitted"`
+	Started   time.Time  `json:"started,omitzero"`
+	Ended     time.Time  `json:"ended,omitzero"`
+	Owner     *uuid.UUID `json:"owner,omitempty"`
+	Epoch     int64      `json:"epoch,omitempty"`
+	Name      string     `json:"name"`
+	Descr     string     `json:"descr,omitempty"`
+}
+
+func planRowOf(r storage.ListResult) planRow {
+	return planRow{
+		ID: r.ID, Group: known(r.GroupID), Status: r.State.Status.String(),
+		Submitted: r.SubmitTime.UTC(), Started: r.State.Start.UTC(), Ended: r.State.End.UTC(),
+		Owner: known(r.Owner), Epoch: r.Epoch, Name: r.Name, Descr: r.Descr,
+	}
+}
+
+// known returns nil for an ID that is not set.
+func known(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+func planColumns() []column[planRow] {
+	return []column[planRow]{
+		{title: "PLAN", text: func(r planRow) string { return r.ID.String() }},
+		{title: "STATUS", text: func(r planRow) string { return r.Status }},
+		{title: "SUBMITTED", text: func(r planRow) string { return stamp(r.Submitted) }},
+		{title: "TOOK", text: func(r planRow) string { return took(r.Started, r.Ended) }, right: true},
+		{title: "NAME", text: func(r planRow) string { return printable(r.Name, 60) }},
+	}
+}
+
+// took returns how long something took, or "-" if it has not ended.
+func took(start, end time.Time) string {
+	if start.IsZero() || end.IsZero() {
+		return "-"
+	}
+	return span(end.Sub(start))
+}
+
+// page is the flags of a page of a listing.
+type page struct {
+	limit int
+	after string
+	all   bool
+}
+
+func (p *page) addFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&p.limit, "limit", 50, "plans on a page, a `NUMBER`")
+	flags.StringVar(&p.after, "page", "", "the page after the plan with this `ID`, the last of the page before")
+	flags.BoolVar(&p.all, "all", false, "all plans, without pages")
+}
+
+// bound bounds filters to the page.
+func (p *page) bound(f *storage.Filters) (err error) {
+	if p.after != "" {
+		if f.BeforeID, err = parseID("plan", p.after); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.all:
+		return nil
+	case p.limit <= 0:
+		return usageError("--limit must be positive; --all lists all plans")
+	}
+	f.Limit = p.limit
+	return nil
+}
+
+// search yields the plans that filters select. Filters without any selection are a List.
+func search(ctx context.Context, r storage.Reader, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	if reflect.DeepEqual(f, storage.Filters{Limit: f.Limit}) {
+		return r.List(ctx, f.Limit)
+	}
+	return r.Search(ctx, f)
+}

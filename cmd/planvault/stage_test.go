@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// stage is an account with a vault, on which tests run the tool in this process.
+type stage struct {
+	server *emulator.Server
+	vault  *azblob.Vault
+	env    map[string]string
+}
+
+const prefix = "test"
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s, err := openStage(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// openStage returns a stage whose profiles are in a folder.
+func openStage(ctx context.Context, dir string) (*stage, error) {
+	server := emulator.New()
+	v, err := azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+	return &stage{server: server, vault: v, env: map[string]string{
+		"PLANVAULT_CONNECTION_STRING": server.ConnectionString(),
+		"PLANVAULT_PREFIX":            prefix,
+		"PLANVAULT_PROFILES":          filepath.Join(dir, "profiles.json"),
+	}}, err
+}
+
+// result is what a run of the tool printed, and its exit code.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs the tool with arguments, as in a pipe.
+func (s *stage) run(ctx context.Context, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, s.process(&stdout, &stderr), args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (s *stage) process(stdout, stderr *bytes.Buffer) process {
+	return process{
+		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
+		getenv:  func(name string) string { return s.env[name] },
+		options: []azblob.Option{azblob.WithTransport(s.server.Transport())},
+	}
+}
+
+// store stores a plan of a status under an ID. It was submitted at the time in the ID, began a second later, and took
+// a minute if it is final.
+func (s *stage) store(ctx context.Context, id uuid.UUID, status workflow.Status, name string) (*workflow.Plan, error) {
+	p := planOf(id, status, name)
+	return p, s.vault.Restore(ctx, p)
+}
+
+// planOf returns such a plan. The IDs of its sub-objects are those that follow id.
+func planOf(id uuid.UUID, status workflow.Status, name string) *workflow.Plan {
+	p := plantest.Sized(1, 1, 2)
+	p.Name, p.SubmitTime = name, workflow.Time(id)
+	next := id
+	for o := range workflow.Walk(p) {
+		h := o.Header()
+		*h.ID, *h.PlanID, h.State.Status = next, id, status
+		next[len(next)-1]++
+		if status != workflow.NotStarted {
+			h.State.Start = p.SubmitTime.Add(time.Second)
+		}
+		if status.Final() {
+			h.State.End = p.SubmitTime.Add(61 * time.Second)
+		}
+	}
+	return p
+}
