@@ -43,7 +43,7 @@ func (o Options) complete() (Options, error) {
 		o.Interval = 10 * time.Second
 	}
 	if o.TTL == 0 {
-		o.TTL = max(30*time.Second, beats*o.Interval)
+		o.TTL = max(defaultTTL, beats*o.Interval)
 	}
 	var errs []error
 	if o.Interval < resolution {
@@ -60,6 +60,9 @@ func (o Options) complete() (Options, error) {
 	}
 	return o, nil
 }
+
+// defaultTTL is the TTL of a member whose options and record do not say it.
+const defaultTTL = 30 * time.Second
 
 // beats is the least number of intervals in a TTL.
 const beats = 3

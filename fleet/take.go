@@ -139,12 +139,15 @@ func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
 // which has one of its own.
 const maxAtOnce = 256
 
-// atOnce calls do for all elements, many at a time. After an error it begins no more, waits for those in
+// atOnce calls do for all elements, many at a time.
+func atOnce[T any](all []T, do func(T) error) error { return atMost(maxAtOnce, all, do) }
+
+// atMost calls do for all elements, at most n at a time. After an error it begins no more, waits for those in
 // progress, and returns the first error.
-func atOnce[T any](all []T, do func(T) error) error {
+func atMost[T any](n int, all []T, do func(T) error) error {
 	var (
 		wg    sync.WaitGroup
-		slots = make(chan struct{}, maxAtOnce)
+		slots = make(chan struct{}, n)
 		first = make(chan error, 1)
 	)
 	for _, each := range all {

@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// fleetFacts is what the explanation of a plan needs to know besides the plan and its owner.
+type fleetFacts struct {
+	now    time.Time
+	older  time.Duration
+	alive  int           // how many members are alive
+	within time.Duration // how soon they take the plans of a dead member
+}
+
+// explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
+func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck bool, why string) {
+	late := f.since(p.Progress) > f.older
+	switch {
+	case p.Err != nil:
+		return unreadableBecause(p.Err)
+	case p.State.Status == workflow.NotStarted:
+		return Waiting, late, f.whyWaiting(p, late)
+	case p.OwnerState == OwnerNone && p.Epoch == 0:
+		return Unclaimed, late || asked(p), f.whyUnclaimed(p, late)
+	case p.OwnerState != OwnerAlive:
+		return Orphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
+	case asked(p):
+		late = f.since(p.StopRequested) > f.older
+		return Stopping, late, f.whyStopping(p, *owner, late)
+	}
+	waits := p.Read && len(p.Running) == 0 && p.delay > 0 && f.since(p.Progress) <= f.older+p.delay
+	return Working, late && !waits, f.whyWorking(p, *owner, late, waits)
+}
+
+func asked(p OpenPlan) bool { return !p.StopRequested.IsZero() }
+
+// unreadableBecause explains a plan that could not be read.
+func unreadableBecause(err error) (Condition, bool, string) {
+	switch {
+	case errors.Is(err, storage.ErrSchema):
+		return Unreadable, true, fmt.Sprintf("It can't be read by this program, and perhaps by no engine: %v. Update the programs.", err)
+	case unreadable(err):
+		return Unreadable, true, fmt.Sprintf("It is damaged, so no engine runs it: %v. Check the plan, and repair it.", err)
+	}
+	return Unknown, false, fmt.Sprintf("Nothing is known of it, because reading it failed: %v. Try again.", err)
+}
+
+func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
+	why := fmt.Sprintf("It has not begun since it was created %s ago", f.ago(p.Progress))
+	switch {
+	case f.alive == 0:
+		why += ", and no node is alive to claim it. Start an engine."
+	case late:
+		why += fmt.Sprintf(", although %s: they may be full, or lack its plugins. Read their logs, or start another node.", f.nodes())
+	default:
+		why += fmt.Sprintf(", and %s to claim it.", f.nodes())
+	}
+	return why + f.stops(p, " It was asked to stop %s ago, and stops as soon as a node claims it.")
+}
+
+func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
+	why := "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."
+	switch {
+	case asked(p):
+		return why + f.stops(p, " It was asked to stop %s ago, but such an engine does not see stop requests. Stop it in that engine.")
+	case late:
+		return why + fmt.Sprintf(" Nothing has been stored for %s.%s If the engine has died, start it again.", f.ago(p.Progress), f.runs(p))
+	}
+	return why
+}
+
+func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) string {
+	why := "It has no owner"
+	switch p.OwnerState {
+	case OwnerGone:
+		why = fmt.Sprintf("Its owner, node %s, has left the fleet or died", p.Owner)
+	case OwnerSilent:
+		why = fmt.Sprintf("Its owner, %s, has been silent for %s, longer than its TTL of %s", owner.called(), short(owner.Silence), short(ttlOf(owner.Member)))
+	}
+	switch {
+	case f.alive == 0:
+		why += ", and no node is alive to take it. Start an engine: it takes the plan."
+	case late:
+		why += fmt.Sprintf(", and nobody has taken it, although %s. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.", f.nodes())
+	default:
+		why += fmt.Sprintf(". %s, and it is usually taken within %s.", f.nodes(), short(f.within))
+	}
+	return why + f.stops(p, " It was asked to stop %s ago, and stops as soon as a node takes it.")
+}
+
+func (f fleetFacts) whyStopping(p OpenPlan, owner MemberState, late bool) string {
+	why := fmt.Sprintf("It was asked to stop %s ago, and its owner, %s, is alive (heartbeat %s ago)", f.ago(p.StopRequested), owner.called(), short(owner.Silence))
+	if !late {
+		return why + ". It stops when its running actions have ended."
+	}
+	return why + ", but it has not stopped." + f.runs(p) + " The plugin may ignore the end of its context, or the node hangs: restart the node, or evict it."
+}
+
+func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) string {
+	why := fmt.Sprintf("Its owner, %s, is alive (heartbeat %s ago)", owner.called(), short(owner.Silence))
+	switch {
+	case waits:
+		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay of %s.", f.ago(p.Progress), short(p.delay))
+	case !late:
+		return why + "." + f.runs(p) + f.ahead(p)
+	}
+	why += fmt.Sprintf(", but nothing has been stored for %s.", f.ago(p.Progress)) + f.runs(p)
+	if len(p.Running) == 0 {
+		return why + " Nothing runs, so the node may hang: restart it, or evict it."
+	}
+	return why + " Look at the plugin. If it hangs, stop the plan, or evict the node."
+}
+
+// runs says what has run longest.
+func (f fleetFacts) runs(p OpenPlan) string {
+	if len(p.Running) == 0 {
+		return ""
+	}
+	a := p.Running[0]
+	text := fmt.Sprintf(" Action %s has been running for %s", cut(a.Path), f.ago(a.Since))
+	if a.Attempts > 1 {
+		text += fmt.Sprintf(", in its attempt %d", a.Attempts)
+	}
+	if a.Timeout > 0 {
+		text += fmt.Sprintf(", with a timeout of %s", short(a.Timeout))
+	}
+	if more := len(p.Running) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text + "."
+}
+
+// stops fills in the age of a stop request, if there is one.
+func (f fleetFacts) stops(p OpenPlan, text string) string {
+	if !asked(p) {
+		return ""
+	}
+	return fmt.Sprintf(text, f.ago(p.StopRequested))
+}
+
+// ahead warns of an engine whose clock is ahead of the store's, because its progress looks too recent.
+func (f fleetFacts) ahead(p OpenPlan) string {
+	if by := p.Progress.Sub(f.now); by > clockSkew {
+		return fmt.Sprintf(" Its engine's clock is %s ahead of the store's, so ages are not exact.", short(by))
+	}
+	return ""
+}
+
+// clockSkew is how far clocks differ before anybody should hear of it.
+const clockSkew = time.Minute
+
+// nodes says how many members are alive.
+func (f fleetFacts) nodes() string {
+	if f.alive == 1 {
+		return "1 node is alive"
+	}
+	return fmt.Sprintf("%d nodes are alive", f.alive)
+}
+
+// called is what people call a member.
+func (m MemberState) called() string {
+	if m.Name == "" {
+		return "node " + m.ID.String()
+	}
+	return fmt.Sprintf("node %s (%s)", cut(m.Name), m.ID)
+}
+
+// since returns the time since t by the store's clock. It is not negative.
+func (f fleetFacts) since(t time.Time) time.Duration { return max(0, f.now.Sub(t)) }
+
+func (f fleetFacts) ago(t time.Time) string { return short(f.since(t)) }
+
+// short returns a duration with one or two units, such as 45s, 15m or 3h20m.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Minute:
+		d = d.Round(time.Second)
+	case d < 100*time.Hour:
+		d = d.Round(time.Minute)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// mostName is the length to which names are cut in explanations.
+const mostName = 120
+
+// cut shortens a name for people.
+func cut(name string) string {
+	if runes := []rune(name); len(runes) > mostName {
+		return string(runes[:mostName-1]) + "…"
+	}
+	return name
+}

@@ -1,0 +1,320 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// InspectStore is what [Inspect] needs of a vault. Inspect never writes.
+type InspectStore interface {
+	storage.Reader
+	// Roster is that of [storage.Members].
+	Roster(ctx context.Context) (storage.Roster, error)
+}
+
+// InspectOptions are the settings of [Inspect]. Zero fields have their defaults.
+type InspectOptions struct {
+	// Older is how long a plan may go without progress before it is stuck. Running plans that were created more
+	// recently are not read. Default: 15m.
+	Older time.Duration
+	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
+	Plans []uuid.UUID
+}
+
+// Inspection says who works on a vault, and what is stuck.
+type Inspection struct {
+	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
+	// are by the clocks of their engines.
+	Now time.Time
+	// Members are the records of the fleet, in the order of their IDs, which is that in which they joined.
+	Members []MemberState
+	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
+	Plans []OpenPlan
+}
+
+// Alive returns the number of members that are alive.
+func (i Inspection) Alive() (n int) {
+	for _, m := range i.Members {
+		if m.Alive {
+			n++
+		}
+	}
+	return n
+}
+
+// MemberState is a member, and what its record shows.
+type MemberState struct {
+	storage.Member
+	// Silence is the time since the last heartbeat. It is not negative.
+	Silence time.Duration
+	// Alive reports whether the silence is not longer than the TTL. The other nodes remove the record of a dead
+	// member and take its plans.
+	Alive bool
+	// Plans is the number of open plans that the member owns, among those that were looked at.
+	Plans int
+}
+
+// OwnerState says what the roster shows of a plan's owner.
+type OwnerState string
+
+// The states of an owner.
+const (
+	// OwnerNone: the plan has no owner. It is NotStarted, or an engine without a fleet began it.
+	OwnerNone OwnerState = "none"
+	// OwnerAlive: the owner has renewed its record within its TTL.
+	OwnerAlive OwnerState = "alive"
+	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
+	OwnerSilent OwnerState = "silent"
+	// OwnerGone: the owner has no record. It left or died, and any node takes the plan.
+	OwnerGone OwnerState = "gone"
+)
+
+// Condition says how an open plan is doing.
+type Condition string
+
+// The conditions of a plan. A plan in any of the first five is stuck if it is so for longer than
+// InspectOptions.Older, and an orphan as soon as no node is alive.
+const (
+	// Working: the owner is alive. Such a plan is stuck when nothing has been stored for long.
+	Working Condition = "working"
+	// Stopping: the owner is alive, and the plan was asked to stop.
+	Stopping Condition = "stopping"
+	// Waiting: the plan is NotStarted and waits for an engine.
+	Waiting Condition = "waiting"
+	// Orphaned: the owner is gone or silent.
+	Orphaned Condition = "orphaned"
+	// Unclaimed: the plan has no owner and the epoch 0. An engine without a fleet began it, and nothing shows
+	// whether that is alive. Such a plan is also stuck if it was asked to stop, because nobody obeys.
+	Unclaimed Condition = "unclaimed"
+	// Unreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
+	Unreadable Condition = "unreadable"
+	// Unknown: reading the plan failed for a reason that may pass.
+	Unknown Condition = "unknown"
+)
+
+// OpenPlan is a plan that is not final.
+type OpenPlan struct {
+	// ListResult has the plan's ID alone if the plan can't be read.
+	storage.ListResult
+	OwnerState OwnerState
+	// Read reports whether the plan was read. Running, Done and Actions are known only then.
+	Read bool
+	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
+	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
+	Progress time.Time
+	// Running are the actions that are Running, longest first, without those of continuous checks.
+	Running []RunningAction
+	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
+	Done, Actions int
+	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
+	StopRequested time.Time
+	Condition     Condition
+	// Stuck reports whether somebody should look at the plan.
+	Stuck bool
+	// Why says in a sentence or two why the plan is stuck or is not, what this was concluded from, and what to do.
+	// It may contain names that authors and engines chose.
+	Why string
+	// Err is the error of a plan that can't be read.
+	Err error
+
+	delay time.Duration // the longest delay of what is Running
+}
+
+// RunningAction is an action that is Running.
+type RunningAction struct {
+	// Path has the names of the action and of what is around it, separated by slashes, such as
+	// "europe/canary/restart". What has no name is called by its kind and number, such as "block 2".
+	Path string
+	// Since is when the action started.
+	Since time.Time
+	// Attempts is the number of attempts, including the present one.
+	Attempts int
+	// Timeout is that of an attempt, 0 if the engine's default applies.
+	Timeout time.Duration
+}
+
+// Doing says in a few words what runs, such as "europe/canary/restart and 2 more". It is empty if nothing is
+// known to run.
+func (p OpenPlan) Doing() string {
+	switch n := len(p.Running); n {
+	case 0:
+		return ""
+	case 1:
+		return p.Running[0].Path
+	default:
+		return fmt.Sprintf("%s and %d more", p.Running[0].Path, n-1)
+	}
+}
+
+// Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
+// engines.
+//
+// Inspect costs a Roster, a Search for open plans, and a Read of each Running plan that was created longer than
+// Options.Older ago. The cost follows the number of open plans, and not that of final ones.
+//
+// A plan that can't be read has an Err, and the others follow. If the roster or the search fails, or ctx ends,
+// Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;
+// otherwise those of Roster and Search.
+func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspection, error) {
+	if o.Older < 0 {
+		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
+	}
+	o.Older = cmp.Or(o.Older, 15*time.Minute)
+	roster, err := store.Roster(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	i := &inspector{store: store, o: o, Inspection: Inspection{Now: roster.Now}}
+	i.meet(roster)
+	err = i.search(ctx)
+	if err == nil {
+		err = i.read(ctx)
+	}
+	i.conclude()
+	return i.Inspection, err
+}
+
+// inspector makes an inspection.
+type inspector struct {
+	Inspection
+	store InspectStore
+	o     InspectOptions
+	stops map[uuid.UUID]time.Time
+}
+
+// meet notes the members and the stop requests.
+func (i *inspector) meet(r storage.Roster) {
+	for _, m := range r.Members {
+		silence := max(0, r.Now.Sub(m.Renewed))
+		i.Members = append(i.Members, MemberState{Member: m, Silence: silence, Alive: silence <= ttlOf(m)})
+	}
+	i.stops = map[uuid.UUID]time.Time{}
+	for _, s := range r.Stops {
+		i.stops[s.Plan] = s.Requested
+	}
+}
+
+// ttlOf returns the TTL of a member, or the default if its record does not say it.
+func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
+
+// search finds the open plans.
+func (i *inspector) search(ctx context.Context) error {
+	if i.o.Plans != nil && len(i.o.Plans) == 0 {
+		return nil // Filters would select all plans
+	}
+	found, err := i.store.Search(ctx, storage.Filters{ByIDs: i.o.Plans, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	if err != nil {
+		return err
+	}
+	for f := range found {
+		id := planOf(f.Err)
+		switch {
+		case f.Err == nil:
+			i.Plans = append(i.Plans, OpenPlan{ListResult: f.Result})
+		case id == uuid.Nil:
+			return f.Err
+		default:
+			i.Plans = append(i.Plans, OpenPlan{ListResult: storage.ListResult{ID: id}, Err: f.Err})
+		}
+	}
+	return nil
+}
+
+// maxReads bounds the plans that an inspection reads at once.
+const maxReads = 8
+
+// read reads the plans whose progress must be known, and drops those that have ended meanwhile.
+func (i *inspector) read(ctx context.Context) error {
+	var old []*OpenPlan
+	for n := range i.Plans {
+		if p := &i.Plans[n]; p.Err == nil && p.State.Status == workflow.Running && i.Now.Sub(workflow.Time(p.ID)) > i.o.Older {
+			old = append(old, p)
+		}
+	}
+	err := atMost(maxReads, old, func(p *OpenPlan) error {
+		plan, err := i.store.Read(ctx, p.ID)
+		if ctx.Err() != nil {
+			return cmp.Or(err, context.Cause(ctx))
+		}
+		if p.Err = err; err == nil {
+			p.note(plan)
+		}
+		return nil
+	})
+	i.Plans = slices.DeleteFunc(i.Plans, func(p OpenPlan) bool {
+		return p.State.Status.Final() || errors.Is(p.Err, storage.ErrNotFound)
+	})
+	return err
+}
+
+// conclude says how the plans are doing, and puts them in order.
+func (i *inspector) conclude() {
+	members := map[uuid.UUID]*MemberState{}
+	for n := range i.Members {
+		members[i.Members[n].ID] = &i.Members[n]
+	}
+	f := fleetFacts{now: i.Now, older: i.o.Older, alive: i.Alive(), within: i.takenWithin()}
+	for n := range i.Plans {
+		p := &i.Plans[n]
+		if p.Progress.IsZero() {
+			p.Progress = firstProgress(p.ListResult)
+		}
+		p.StopRequested = i.stops[p.ID]
+		owner := members[p.Owner]
+		if owner != nil {
+			owner.Plans++
+		}
+		p.OwnerState = ownerState(p.Owner, owner)
+		p.Condition, p.Stuck, p.Why = f.explain(*p, owner)
+	}
+	slices.SortStableFunc(i.Plans, func(a, b OpenPlan) int {
+		if a.Stuck != b.Stuck {
+			if a.Stuck {
+				return -1
+			}
+			return 1
+		}
+		return a.Progress.Compare(b.Progress)
+	})
+}
+
+// takenWithin returns the time within which the live nodes take the plans of a dead member.
+func (i *inspector) takenWithin() time.Duration {
+	longest := time.Duration(0)
+	for _, m := range i.Members {
+		longest = max(longest, ttlOf(m.Member))
+	}
+	return longest + longest/2 // of the TTL, at most a third is the Interval; see docs/fleet.md
+}
+
+// ownerState says what the roster shows of an owner. member is nil if the owner has no record.
+func ownerState(owner uuid.UUID, member *MemberState) OwnerState {
+	switch {
+	case owner == uuid.Nil:
+		return OwnerNone
+	case member == nil:
+		return OwnerGone
+	case member.Alive:
+		return OwnerAlive
+	}
+	return OwnerSilent
+}
+
+// firstProgress returns the latest time that a listing shows of a plan.
+func firstProgress(r storage.ListResult) time.Time {
+	return latest(workflow.Time(r.ID), r.SubmitTime, r.State.Start)
+}
+
+func latest(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, time.Time.Compare).UTC()
+}
