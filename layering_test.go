@@ -109,6 +109,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"engine", "plugins"},
 		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
+		"cmd/planvault/report":    {"plugins", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "integration", "bench", "examples", "cmd"}

@@ -1,0 +1,175 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Node is an object of a plan as people see it. Its texts are those of the plan: a display escapes them.
+type Node struct {
+	// Object is the object itself.
+	Object workflow.Object
+	// Role says what the object is to the plan, such as "block", "pre checks" or "on failure".
+	Role string
+	// Name is the author's name, which may be empty.
+	Name   string
+	Status workflow.Status
+	// Span is from the start of the object to its end.
+	Span Span
+	// CarriedOver says that the object was final before its plan was forked from another one.
+	CarriedOver bool
+	// Harmless says that a failure of the object is no failure of the plan: bypass checks just did not apply.
+	Harmless bool
+	// Attempts are those of an action, oldest first.
+	Attempts []Attempt
+	// Children are in the order in which they run.
+	Children []*Node
+	// Actions counts the actions below the node, or the node itself, by status. Statuses that do not exist are
+	// left out.
+	Actions map[workflow.Status]int
+}
+
+// Attempt is one run of an action.
+type Attempt struct {
+	Number  int // from 1
+	Outcome Outcome
+	Span    Span
+	Err     *plugins.Error
+	Resp    any
+}
+
+// Outcome is how an attempt ended.
+type Outcome int
+
+// The outcomes of attempts.
+const (
+	Succeeded Outcome = iota
+	Failed
+	InProgress
+	Interrupted // the process that ran it died, or lost the plan
+)
+
+// String returns the name of the outcome.
+func (o Outcome) String() string {
+	return [...]string{"succeeded", "failed", "running", "interrupted"}[o]
+}
+
+// NewOutline returns the tree of a plan. What is running has run up to now. A nil plan is an empty one.
+func NewOutline(p *workflow.Plan, now time.Time) *Node {
+	if p == nil {
+		p = new(workflow.Plan)
+	}
+	nodes := map[workflow.Object]*Node{}
+	for o, parent := range workflow.Walk(p) {
+		n := newNode(o, p, now)
+		nodes[o] = n
+		if above := nodes[parent]; above != nil {
+			n.Role = roleOf(o, parent)
+			n.Harmless = above.Harmless || n.Role == checksRoles[0]
+			above.Children = append(above.Children, n)
+		}
+	}
+	root := nodes[p]
+	root.settle()
+	return root
+}
+
+func newNode(o workflow.Object, p *workflow.Plan, now time.Time) *Node {
+	s := o.Header().State
+	n := &Node{Object: o, Role: o.Kind().String(), Name: nameOf(o), Status: s.Status}
+	n.Span = Span{Start: s.Start, End: s.End}
+	if s.Status == workflow.Running && !p.State.Status.Final() {
+		n.Span = Span{Start: s.Start, End: now, Open: true}
+	}
+	n.CarriedOver = o != workflow.Object(p) && p.ForkedFrom != [16]byte{} && s.Status.Final() && !s.End.IsZero() &&
+		s.End.Before(workflow.Time(p.ID))
+	if a, ok := o.(*workflow.Action); ok {
+		for i := range a.Attempts {
+			n.Attempts = append(n.Attempts, newAttempt(a.Attempts, i, n.Span.Open, now))
+		}
+	}
+	return n
+}
+
+// newAttempt describes the attempt i. A crash leaves an attempt without an end, so only the last attempt of an
+// action that is running is in progress.
+func newAttempt(all []workflow.Attempt, i int, running bool, now time.Time) Attempt {
+	t := all[i]
+	a := Attempt{Number: i + 1, Span: Span{Start: t.Start, End: t.End}, Err: t.Err, Resp: t.Resp}
+	switch {
+	case t.Err != nil:
+		a.Outcome = Failed
+	case !t.End.IsZero():
+		a.Outcome = Succeeded
+	case running && i == len(all)-1:
+		a.Outcome = InProgress
+		a.Span = Span{Start: t.Start, End: now, Open: true}
+	default:
+		a.Outcome = Interrupted
+	}
+	return a
+}
+
+// settle puts the children of a node in the order in which they run, and counts the actions.
+func (n *Node) settle() {
+	n.Actions = map[workflow.Status]int{}
+	if n.Object.Kind() == workflow.KindAction && n.Status.Valid() {
+		n.Actions[n.Status]++
+	}
+	slices.SortStableFunc(n.Children, func(a, b *Node) int { return a.turn() - b.turn() })
+	for _, c := range n.Children {
+		c.settle()
+		for status, count := range c.Actions {
+			n.Actions[status] += count
+		}
+	}
+}
+
+// turn orders the children of a plan or block by when they run: post checks and deferred checks run after the
+// work, and deferred actions last.
+func (n *Node) turn() int {
+	switch {
+	case n.Object.Kind() == workflow.KindDeferredActions:
+		return 2
+	case n.Role == checksRoles[3] || n.Role == checksRoles[4]:
+		return 1
+	}
+	return 0
+}
+
+// checksRoles are the roles of the checks, in the order of [workflow.ChecksOf].
+var checksRoles = [...]string{"bypass checks", "pre checks", "continuous checks", "post checks", "deferred checks"}
+
+func roleOf(o, parent workflow.Object) string {
+	for i, c := range workflow.ChecksOf(parent) {
+		if *c != nil && workflow.Object(*c) == o {
+			return checksRoles[i]
+		}
+	}
+	switch o := o.(type) {
+	case *workflow.DeferredActions:
+		return "deferred actions"
+	case *workflow.DeferBatch:
+		return map[workflow.When]string{workflow.OnSuccess: "on success", workflow.OnFailure: "on failure", workflow.Always: "always"}[o.When]
+	}
+	return o.Kind().String()
+}
+
+func nameOf(o workflow.Object) string {
+	switch o := o.(type) {
+	case *workflow.Plan:
+		return o.Name
+	case *workflow.Block:
+		return o.Name
+	case *workflow.Sequence:
+		return o.Name
+	case *workflow.Action:
+		return o.Name
+	case *workflow.DeferBatch:
+		return o.Name
+	}
+	return ""
+}

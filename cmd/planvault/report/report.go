@@ -1,0 +1,79 @@
+// Package report shows a plan to people: [Write] makes a self-contained HTML page of it, and [NewOutline] the
+// tree that the page and other displays draw. The plan may hold anything, and may come from any vault.
+package report
+
+import (
+	"bufio"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// Options say how [Write] shows a plan. The zero value makes a page that stands alone.
+type Options struct {
+	// Now is the time up to which the page draws what is running. Default: time.Now().
+	Now time.Time
+	// Nav are links above the page, such as back to a list of plans. Default: none.
+	Nav []Link
+	// PlanURL returns the address of another plan's page, for the plan that this one was forked from. Default: the
+	// page has the plan's ID without a link.
+	PlanURL func(id uuid.UUID) string
+	// Script is the address of a script that a server adds, on its own origin, to keep the page of an open plan
+	// fresh. Default: the page has no script and allows none.
+	Script string
+}
+
+// Link is a link of a page.
+type Link struct{ Text, URL string }
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// Policy returns the Content-Security-Policy of a page that [Write] makes with these options. The page states it
+// in a meta element, too.
+func Policy(o Options) string {
+	sum := sha256.Sum256([]byte(pageCSS))
+	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'"
+	if o.Script != "" {
+		policy += "; script-src 'self'; connect-src 'self'"
+	}
+	return policy
+}
+
+// Write writes a plan as one HTML page that needs no script and loads nothing. The plan needs no particular
+// content: whatever is missing or absurd is shown as such. Write only fails when w does.
+func Write(w io.Writer, plan *workflow.Plan, o Options) error {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	buffered := bufio.NewWriter(w)
+	if err := pageTemplate.Execute(buffered, newPage(plan, o)); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// page is what the template shows.
+type page struct {
+	CSS    template.CSS
+	Policy string
+	Script string
+	Nav    []Link
+	Plan   *Node
+}
+
+func newPage(plan *workflow.Plan, o Options) page {
+	return page{CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Plan: NewOutline(plan, o.Now)}
+}
