@@ -123,7 +123,7 @@ func (f fleetFacts) runs(p OpenPlan) string {
 		return ""
 	}
 	a := p.Running[0]
-	text := fmt.Sprintf(" Action %s has been running for %s", cut(a.Path), f.ago(a.Since))
+	text := fmt.Sprintf(" Action %s has been running for %s", a.Path, f.ago(a.Since))
 	if a.Attempts > 1 {
 		text += fmt.Sprintf(", in its attempt %d", a.Attempts)
 	}
@@ -197,13 +197,16 @@ func short(d time.Duration) string {
 	return text
 }
 
-// mostName is the length to which names are cut in explanations.
+// mostName is the number of characters to which names are cut.
 const mostName = 120
 
 // cut shortens a name for people.
 func cut(name string) string {
-	if runes := []rune(name); len(runes) > mostName {
-		return string(runes[:mostName-1]) + "…"
+	n := 0
+	for end := range name {
+		if n++; n > mostName {
+			return name[:end] + "…"
+		}
 	}
 	return name
 }

@@ -82,16 +82,16 @@ const (
 // Condition says how an open plan is doing.
 type Condition string
 
-// The conditions of a plan. A plan in any of the first five is stuck if it is so for longer than
-// InspectOptions.Older, and an orphan as soon as no node is alive.
+// The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
+// for longer than InspectOptions.Older.
 const (
-	// Working: the owner is alive. Such a plan is stuck when nothing has been stored for long.
+	// Working: the owner is alive. A delay that the author gave to what is Running does not make a plan stuck.
 	Working Condition = "working"
 	// Stopping: the owner is alive, and the plan was asked to stop.
 	Stopping Condition = "stopping"
 	// Waiting: the plan is NotStarted and waits for an engine.
 	Waiting Condition = "waiting"
-	// Orphaned: the owner is gone or silent.
+	// Orphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
 	Orphaned Condition = "orphaned"
 	// Unclaimed: the plan has no owner and the epoch 0. An engine without a fleet began it, and nothing shows
 	// whether that is alive. Such a plan is also stuck if it was asked to stop, because nobody obeys.
@@ -133,7 +133,8 @@ type OpenPlan struct {
 // RunningAction is an action that is Running.
 type RunningAction struct {
 	// Path has the names of the action and of what is around it, separated by slashes, such as
-	// "europe/canary/restart". What has no name is called by its kind and number, such as "block 2".
+	// "europe/canary/restart". What has no name is called by its kind and number, such as "block 2". Each name is
+	// cut to 120 characters.
 	Path string
 	// Since is when the action started.
 	Since time.Time
@@ -174,8 +175,10 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 	if err != nil {
 		return Inspection{}, err
 	}
-	i := &inspector{store: store, o: o, Inspection: Inspection{Now: roster.Now}}
-	i.meet(roster)
+	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), stops: map[uuid.UUID]time.Time{}}
+	for _, s := range roster.Stops {
+		i.stops[s.Plan] = s.Requested
+	}
 	err = i.search(ctx)
 	if err == nil {
 		err = i.read(ctx)
@@ -192,16 +195,14 @@ type inspector struct {
 	stops map[uuid.UUID]time.Time
 }
 
-// meet notes the members and the stop requests.
-func (i *inspector) meet(r storage.Roster) {
+// inspectRoster returns an inspection of the members alone.
+func inspectRoster(r storage.Roster) Inspection {
+	i := Inspection{Now: r.Now}
 	for _, m := range r.Members {
 		silence := max(0, r.Now.Sub(m.Renewed))
 		i.Members = append(i.Members, MemberState{Member: m, Silence: silence, Alive: silence <= ttlOf(m)})
 	}
-	i.stops = map[uuid.UUID]time.Time{}
-	for _, s := range r.Stops {
-		i.stops[s.Plan] = s.Requested
-	}
+	return i
 }
 
 // ttlOf returns the TTL of a member, or the default if its record does not say it.
@@ -209,9 +210,6 @@ func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
 
 // search finds the open plans.
 func (i *inspector) search(ctx context.Context) error {
-	if i.o.Plans != nil && len(i.o.Plans) == 0 {
-		return nil // Filters would select all plans
-	}
 	found, err := i.store.Search(ctx, storage.Filters{ByIDs: i.o.Plans, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {
 		return err
@@ -277,15 +275,18 @@ func (i *inspector) conclude() {
 		p.OwnerState = ownerState(p.Owner, owner)
 		p.Condition, p.Stuck, p.Why = f.explain(*p, owner)
 	}
-	slices.SortStableFunc(i.Plans, func(a, b OpenPlan) int {
-		if a.Stuck != b.Stuck {
-			if a.Stuck {
-				return -1
-			}
-			return 1
+	slices.SortFunc(i.Plans, stuckFirst)
+}
+
+// stuckFirst compares plans in the order of an inspection.
+func stuckFirst(a, b OpenPlan) int {
+	if a.Stuck != b.Stuck {
+		if a.Stuck {
+			return -1
 		}
-		return a.Progress.Compare(b.Progress)
-	})
+		return 1
+	}
+	return cmp.Or(a.Progress.Compare(b.Progress), driver.NewestFirst(b.ID, a.ID))
 }
 
 // takenWithin returns the time within which the live nodes take the plans of a dead member.

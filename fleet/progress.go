@@ -12,10 +12,10 @@ import (
 func (p *OpenPlan) note(plan *workflow.Plan) {
 	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.ListResult), plan.State.Start, plan.RuntimeUpdate)
-	paths := paths{}
+	places := places{}
 	for o, parent := range workflow.Walk(plan) {
-		path, counts := paths.add(o, parent)
-		if !counts {
+		here := places.add(o, parent)
+		if parent == nil || here.cont {
 			continue
 		}
 		s := o.Header().State
@@ -24,13 +24,13 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 			p.delay = max(p.delay, delayOf(o))
 		}
 		if a, ok := o.(*workflow.Action); ok {
-			p.noteAction(a, path)
+			p.noteAction(a, here)
 		}
 	}
 	slices.SortStableFunc(p.Running, func(a, b RunningAction) int { return a.Since.Compare(b.Since) })
 }
 
-func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
+func (p *OpenPlan) noteAction(a *workflow.Action, here *place) {
 	p.Actions++
 	for _, t := range a.Attempts {
 		p.Progress = latest(p.Progress, t.Start, t.End)
@@ -39,7 +39,7 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 	case a.State.Status.Final():
 		p.Done++
 	case a.State.Status == workflow.Running:
-		p.Running = append(p.Running, RunningAction{Path: path, Since: a.State.Start, Attempts: len(a.Attempts), Timeout: a.Timeout})
+		p.Running = append(p.Running, RunningAction{Path: here.path(), Since: a.State.Start, Attempts: len(a.Attempts), Timeout: a.Timeout})
 	}
 }
 
@@ -54,33 +54,46 @@ func delayOf(o workflow.Object) time.Duration {
 	return 0
 }
 
-// paths has the paths of the objects of a plan.
-type paths map[workflow.Object]*place
+// places has the places of the objects of a plan.
+type places map[workflow.Object]*place
 
 // place is where an object is in its plan.
 type place struct {
-	path  string
-	kinds map[workflow.Kind]int // the children so far
-	cont  bool                  // whether it belongs to continuous checks
+	object workflow.Object
+	above  *place                // nil for the plan
+	below  map[workflow.Kind]int // the children so far
+	nth    int                   // its number among the siblings of its kind
+	cont   bool                  // whether it belongs to continuous checks
 }
 
-// add returns the path of an object after those of its parents, and whether it counts as progress.
-func (p paths) add(o, parent workflow.Object) (path string, counts bool) {
-	here := &place{kinds: map[workflow.Kind]int{}}
-	p[o] = here
-	above := p[parent]
-	if above == nil {
-		return "", false // the plan itself
-	}
-	above.kinds[o.Kind()]++
-	here.path, here.cont = nameOf(o, parent, above.kinds[o.Kind()]), above.cont
-	if above.path != "" {
-		here.path = above.path + "/" + here.path
+// add notes an object after its parent.
+func (p places) add(o, parent workflow.Object) *place {
+	here := &place{object: o, above: p[parent]}
+	if here.above != nil {
+		here.nth, here.cont = here.above.count(o.Kind()), here.above.cont
 	}
 	if checks := workflow.ChecksOf(parent); checks != nil && workflow.Object(*checks[2]) == o {
 		here.cont = true
 	}
-	return here.path, !here.cont
+	p[o] = here
+	return here
+}
+
+func (p *place) count(k workflow.Kind) (nth int) {
+	if p.below == nil {
+		p.below = map[workflow.Kind]int{}
+	}
+	p.below[k]++
+	return p.below[k]
+}
+
+// path returns the path of a sub-object, as RunningAction has it.
+func (p *place) path() string {
+	name := cut(nameOf(p.object, p.above.object, p.nth))
+	if p.above.above == nil {
+		return name
+	}
+	return p.above.path() + "/" + name
 }
 
 // checksNames are the names of checks, in the order of [workflow.ChecksOf].

@@ -1,0 +1,212 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestExplain has each condition of a plan, stuck and not, with the whole text.
+func TestExplain(t *testing.T) {
+	owner := uuid.MustParse("0193a5c0-0000-7000-8000-000000000001")
+	ago := func(d time.Duration) time.Time { return epoch0.Add(-d) }
+	plan := func(status workflow.Status, progress time.Duration, change ...func(*OpenPlan)) OpenPlan {
+		p := OpenPlan{Progress: ago(progress), OwnerState: OwnerAlive}
+		p.State.Status, p.Owner, p.Epoch = status, owner, 2
+		for _, c := range change {
+			c(&p)
+		}
+		return p
+	}
+	state := func(s OwnerState) func(*OpenPlan) { return func(p *OpenPlan) { p.OwnerState = s } }
+	unclaimed := func(p *OpenPlan) { p.Owner, p.Epoch, p.OwnerState = uuid.Nil, 0, OwnerNone }
+	ownerless := func(p *OpenPlan) { p.Owner, p.OwnerState = uuid.Nil, OwnerNone }
+	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
+	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
+	runs := func(n int) func(*OpenPlan) {
+		return func(p *OpenPlan) {
+			p.Read = true
+			for range n {
+				p.Running = append(p.Running, RunningAction{Path: "eu/one/restart", Since: ago(50 * time.Minute), Attempts: n, Timeout: time.Duration(n-1) * time.Hour})
+			}
+		}
+	}
+	delay := func(d time.Duration) func(*OpenPlan) {
+		return func(p *OpenPlan) { p.Read, p.delay = true, d }
+	}
+	const young, old = 3 * time.Minute, 20 * time.Minute
+	const node = "node host-7 (0193a5c0-0000-7000-8000-000000000001)"
+	for _, test := range []struct {
+		name  string
+		plan  OpenPlan
+		alive int
+		c     Condition
+		stuck bool
+		why   string
+	}{
+		{
+			"works", plan(workflow.Running, young, runs(1)), 2, Working, false,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu/one/restart has been running for 50m.",
+		},
+		{"works, not read", plan(workflow.Running, young), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
+		{
+			"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago). Its engine's clock is 5m ahead of the store's, so ages are not exact.",
+		},
+		{
+			"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, Working, false,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago).",
+		},
+		{
+			"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour)), 2, Working, false,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago). Nothing runs, and nothing has been stored for 20m, but its author gave it a delay of 1h.",
+		},
+		{
+			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour), runs(1)), 2, Working, true,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, stop the plan, or evict the node.",
+		},
+		{
+			"makes no progress", plan(workflow.Running, old, runs(3)), 2, Working, true,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, stop the plan, or evict the node.",
+		},
+		{
+			"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it.",
+		},
+		{
+			"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false,
+			"It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended.",
+		},
+		{
+			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,
+			"It was asked to stop 20m ago, and its owner, " + node + ", is alive (heartbeat 4s ago), but it has not stopped. Action eu/one/restart has been running for 50m. The plugin may ignore the end of its context, or the node hangs: restart the node, or evict it.",
+		},
+		{"waits to be claimed", plan(workflow.NotStarted, young), 2, Waiting, false, "It has not begun since it was created 3m ago, and 2 nodes are alive to claim it."},
+		{
+			"waits to be claimed for long", plan(workflow.NotStarted, old), 1, Waiting, true,
+			"It has not begun since it was created 20m ago, although 1 node is alive: they may be full, or lack its plugins. Read their logs, or start another node.",
+		},
+		{
+			"waits for an engine", plan(workflow.NotStarted, young, stop(time.Second)), 0, Waiting, false,
+			"It has not begun since it was created 3m ago, and no node is alive to claim it. Start an engine. It was asked to stop 1s ago, and stops as soon as a node claims it.",
+		},
+		{
+			"waits for an engine for long", plan(workflow.NotStarted, old), 0, Waiting, true,
+			"It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine.",
+		},
+		{"has no claim", plan(workflow.Running, young, unclaimed), 2, Unclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
+		{
+			"has no claim and makes no progress", plan(workflow.Running, old, unclaimed, runs(1)), 2, Unclaimed, true,
+			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. Nothing has been stored for 20m. Action eu/one/restart has been running for 50m. If the engine has died, start it again.",
+		},
+		{
+			"has no claim and is to stop", plan(workflow.Running, young, unclaimed, stop(young)), 2, Unclaimed, true,
+			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. It was asked to stop 3m ago, but such an engine does not see stop requests. Stop it in that engine.",
+		},
+		{
+			"of an owner that is gone", plan(workflow.Running, young, state(OwnerGone)), 3, Orphaned, false,
+			"Its owner, node " + owner.String() + ", has left the fleet or died. 3 nodes are alive, and it is usually taken within 45s.",
+		},
+		{
+			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerGone)), 3, Orphaned, true,
+			"Its owner, node " + owner.String() + ", has left the fleet or died, and nobody has taken it, although 3 nodes are alive. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.",
+		},
+		{
+			"of an owner that is gone, without nodes", plan(workflow.Running, young, state(OwnerGone), stop(young)), 0, Orphaned, true,
+			"Its owner, node " + owner.String() + ", has left the fleet or died, and no node is alive to take it. Start an engine: it takes the plan. It was asked to stop 3m ago, and stops as soon as a node takes it.",
+		},
+		{
+			"of an owner that is silent", plan(workflow.Running, young, state(OwnerSilent)), 1, Orphaned, false,
+			"Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s. 1 node is alive, and it is usually taken within 45s.",
+		},
+		{
+			"of an owner that is silent, without nodes", plan(workflow.Running, young, state(OwnerSilent)), 0, Orphaned, true,
+			"Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s, and no node is alive to take it. Start an engine: it takes the plan.",
+		},
+		{
+			"of an epoch without an owner", plan(workflow.Running, young, ownerless), 1, Orphaned, false,
+			"It has no owner. 1 node is alive, and it is usually taken within 45s.",
+		},
+		{"is damaged", plan(workflow.Running, 0, fails(storage.ErrCorrupt)), 1, Unreadable, true, "It is damaged, so no engine runs it: corrupt. Check the plan, and repair it."},
+		{"is newer", plan(workflow.Running, 0, fails(storage.ErrSchema)), 1, Unreadable, true, "It can't be read by this program, and perhaps by no engine: not understood. Update the programs."},
+		{"can't be read now", plan(workflow.Running, old, fails(storage.ErrUnavailable)), 1, Unknown, false, "Nothing is known of it, because reading it failed: unavailable. Try again."},
+	} {
+		f := fleetFacts{now: epoch0, older: 15 * time.Minute, alive: test.alive, within: 45 * time.Second}
+		m := &MemberState{Member: storage.Member{ID: owner, Name: "host-7", TTL: 3 * time.Second}, Silence: 4 * time.Second}
+		if test.plan.OwnerState == OwnerGone || test.plan.OwnerState == OwnerNone {
+			m = nil
+		}
+		c, stuck, why := f.explain(test.plan, m)
+		if c != test.c || stuck != test.stuck || why != test.why {
+			t.Errorf("a plan that %s is %s, stuck: %t\n%s\nwant %s, %t\n%s", test.name, c, stuck, why, test.c, test.stuck, test.why)
+		}
+	}
+}
+
+// TestExplainEverything explains every combination of facts: the text has whole sentences, and a plan that nobody
+// can bring to its end is stuck.
+func TestExplainEverything(t *testing.T) {
+	n := 0
+	for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running} {
+		for _, state := range []OwnerState{OwnerNone, OwnerAlive, OwnerSilent, OwnerGone} {
+			for bits := range 1 << 7 {
+				is := func(bit int) bool { return bits>>bit&1 != 0 }
+				p := OpenPlan{OwnerState: state, Read: is(0), Progress: epoch0}
+				p.State.Status = status
+				f := fleetFacts{now: epoch0.Add(time.Minute), older: 15 * time.Minute}
+				late := is(1)
+				if late {
+					f.now = epoch0.Add(time.Hour)
+				}
+				if is(2) {
+					p.StopRequested = epoch0
+				}
+				if is(3) {
+					p.Epoch = 1
+				}
+				if is(4) {
+					f.alive = 1
+				}
+				if p.Read && is(5) {
+					p.Running = []RunningAction{{Path: "a", Since: epoch0}}
+				}
+				if is(6) {
+					p.Err = storage.ErrUnavailable
+				}
+				owner := &MemberState{}
+				if state == OwnerNone || state == OwnerGone {
+					owner = nil
+				}
+				c, stuck, why := f.explain(p, owner)
+				what := fmt.Sprintf("%s, owner %s, bits %07b: %s, stuck %t: %s", status, state, bits, c, stuck, why)
+				if !strings.HasSuffix(why, ".") || strings.Contains(why, "  ") || strings.Contains(why, "%!") || strings.Contains(why, "..") {
+					t.Errorf("the text of %s", what)
+				}
+				if p.Err == nil && (c == Orphaned && f.alive == 0 || late) != stuck && !(c == Unclaimed && is(2)) {
+					t.Errorf("late is %t, but %s", late, what)
+				}
+				n++
+			}
+		}
+	}
+	if n != 1024 {
+		t.Errorf("%d combinations", n)
+	}
+}
+
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1500 * time.Microsecond: "2ms", 45*time.Second + 400*time.Millisecond: "45s", 90 * time.Second: "1m30s", 2 * time.Minute: "2m",
+		20*time.Minute + 10*time.Second: "20m", 10 * time.Hour: "10h", 3*time.Hour + 20*time.Minute: "3h20m", 120 * time.Hour: "5d",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+func inspect(t testing.TB, store fleet.InspectStore, o fleet.InspectOptions) fleet.Inspection {
+	t.Helper()
+	i, err := fleet.Inspect(t.Context(), store, o)
+	must(t, err)
+	return i
+}
+
+// TestInspect has a plan in each condition beside a fleet of a live, a silent and a departed node.
+func TestInspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p, silent := open(store), open(store)
+		claimed := func(n *fleet.Node) *workflow.Plan {
+			plan := create(t, p, 3)
+			time.Sleep(time.Millisecond) // the order of the IDs
+			must(t, n.Claim(t.Context(), plan))
+			return plan
+		}
+		// The TTL keeps others from removing the record of the silent node before an hour has passed.
+		mute, gone := join(t, silent, fleet.Options{Name: "mute", TTL: time.Hour}), join(t, p, fleet.Options{})
+		silently, orphaned := claimed(mute), claimed(gone)
+		silent.kill()
+		time.Sleep(15 * time.Second)
+		leave(t, gone)
+		time.Sleep(time.Hour)
+		unclaimed := create(t, p, 1)
+		must(t, moves(t.Context(), p, unclaimed, workflow.Running))
+		time.Sleep(time.Millisecond)
+		waits := create(t, p, 1)
+		time.Sleep(time.Minute)
+		n := join(t, open(store), fleet.Options{Name: "host", TTL: 2 * time.Hour})
+		works, stopping, final := claimed(n), claimed(n), claimed(n)
+		must(t, finish(t.Context(), p, final))
+		must(t, fleet.Stop(t.Context(), p, stopping.ID))
+		must(t, fleet.Stop(t.Context(), p, final.ID))
+
+		i := inspect(t, p, fleet.InspectOptions{})
+		if !i.Now.Equal(time.Now()) || i.Alive() != 1 || len(i.Members) != 2 {
+			t.Errorf("at %s: %+v", i.Now, i.Members)
+		}
+		for _, m := range i.Members {
+			wantPlans, wantAlive, silence := 1, false, time.Hour+75*time.Second
+			if m.Name == "host" {
+				wantPlans, wantAlive, silence = 2, true, 0
+			}
+			if m.Plans != wantPlans || m.Alive != wantAlive || m.Silence.Truncate(time.Second) != silence {
+				t.Errorf("member %+v", m)
+			}
+		}
+		type state struct {
+			id    uuid.UUID
+			owner fleet.OwnerState
+			c     fleet.Condition
+			stuck bool
+		}
+		got := []state{}
+		for _, p := range i.Plans {
+			got = append(got, state{p.ID, p.OwnerState, p.Condition, p.Stuck})
+			if asked := p.ID == stopping.ID; asked != p.StopRequested.Equal(i.Now) {
+				t.Errorf("plan %s was asked to stop at %s", p.ID, p.StopRequested)
+			}
+		}
+		want := []state{
+			{silently.ID, fleet.OwnerSilent, fleet.Orphaned, true},
+			{orphaned.ID, fleet.OwnerGone, fleet.Orphaned, true},
+			{unclaimed.ID, fleet.OwnerNone, fleet.Unclaimed, false},
+			{waits.ID, fleet.OwnerNone, fleet.Waiting, false},
+			{works.ID, fleet.OwnerAlive, fleet.Working, false},
+			{stopping.ID, fleet.OwnerAlive, fleet.Stopping, false},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the plans are %v, want %v", got, want)
+		}
+		if some := inspect(t, p, fleet.InspectOptions{Plans: []uuid.UUID{final.ID, works.ID, workflow.NewV7()}}); len(some.Plans) != 1 || some.Plans[0].ID != works.ID {
+			t.Errorf("the chosen plans are %v", some.Plans)
+		}
+		if young := inspect(t, p, fleet.InspectOptions{Older: 2 * time.Hour}); young.Plans[0].Stuck {
+			t.Errorf("the first plan is stuck: %+v", young.Plans[0])
+		}
+		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{Older: -1}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a negative age returned %v", err)
+		}
+	})
+}
+
+// TestInspectProgress: progress is the latest time in the plan, except in continuous checks, which go on beside an
+// action that hangs.
+func TestInspectProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		n := join(t, p, fleet.Options{})
+		plan := plantest.Full()
+		plan.Blocks[0].Name, plan.Blocks[0].Sequences[0].Name, plan.Blocks[0].Sequences[0].Actions[0].Name = "eu", "", strings.Repeat("x", 100_000)
+		must(t, p.Create(t.Context(), plan))
+		must(t, n.Claim(t.Context(), plan))
+		a, check := plan.Blocks[0].Sequences[0].Actions[0], plan.Blocks[0].ContChecks.Actions[0]
+		time.Sleep(5 * time.Minute)
+		began := time.Now().UTC()
+		a.State.Start, a.Attempts = began, []workflow.Attempt{{Start: began}}
+		must(t, moves(t.Context(), p, a, workflow.Running))
+		time.Sleep(16 * time.Minute)
+		check.State.Start, check.Attempts = time.Now().UTC(), []workflow.Attempt{{Start: time.Now().UTC()}}
+		must(t, moves(t.Context(), p, check, workflow.Running))
+
+		i := inspect(t, p, fleet.InspectOptions{})
+		got := i.Plans[0]
+		if want := "eu/sequence 1/" + strings.Repeat("x", 120) + "…"; got.Doing() != want || len(got.Running) != 1 {
+			t.Errorf("it is doing %q", got.Doing())
+		}
+		if r := got.Running[0]; !r.Since.Equal(began) || r.Attempts != 1 || r.Timeout != a.Timeout {
+			t.Errorf("it runs %+v", r)
+		}
+		if !got.Progress.Equal(began) || !got.Stuck || !got.Read || got.Done != 0 {
+			t.Errorf("the plan is %+v", got)
+		}
+		second := plan.Blocks[0].PreChecks.Actions[0]
+		second.Attempts = []workflow.Attempt{{Start: began.Add(time.Minute), End: began.Add(2 * time.Minute)}}
+		must(t, moves(t.Context(), p, second, workflow.Completed))
+		plan.DeferredActions.Batches[0].Actions[0].State.Start = began.Add(time.Minute)
+		must(t, moves(t.Context(), p, plan.DeferredActions.Batches[0].Actions[0], workflow.Running))
+		got = inspect(t, p, fleet.InspectOptions{}).Plans[0]
+		if got.Done != 1 || !strings.HasSuffix(got.Doing(), "… and 1 more") || !got.Progress.Equal(began.Add(2*time.Minute)) {
+			t.Errorf("the plan is %+v", got)
+		}
+		count := len(actions(plan)) - len(plan.ContChecks.Actions)
+		for _, b := range plan.Blocks {
+			if b.ContChecks != nil {
+				count -= len(b.ContChecks.Actions)
+			}
+		}
+		if got.Actions != count {
+			t.Errorf("%d actions of %d count", got.Actions, count)
+		}
+		if idle := (fleet.OpenPlan{}).Doing(); idle != "" {
+			t.Errorf("a plan that was not read is doing %q", idle)
+		}
+	})
+}
+
+// TestInspectErrors: a plan that can't be read hides no other, plans that end meanwhile are left out, and a roster
+// or a search that fails is an error.
+func TestInspectErrors(t *testing.T) {
+	for _, where := range []string{"Search", "Read"} {
+		for err, stuck := range map[error]bool{storage.ErrCorrupt: true, storage.ErrSchema: true, storage.ErrUnavailable: false} {
+			synctest.Test(t, func(t *testing.T) {
+				p := open(memvault.NewStore())
+				before, damaged, after := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
+				time.Sleep(time.Hour)
+				i := inspect(t, &damagedPlan{process: p, id: damaged.ID, where: where, err: err}, fleet.InspectOptions{})
+				if len(i.Plans) != 3 {
+					t.Fatalf("%v in %s: %d plans", err, where, len(i.Plans))
+				}
+				for _, got := range i.Plans {
+					bad := got.ID == damaged.ID
+					if errors.Is(got.Err, err) != bad || got.Stuck != (!bad || stuck) || got.Why == "" || !bad && got.ID != before.ID && got.ID != after.ID {
+						t.Errorf("%v in %s: %+v", err, where, got)
+					}
+				}
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open(memvault.NewStore())
+		ends, deleted, stays := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
+		time.Sleep(time.Hour)
+		var once sync.Once
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "Read" {
+				once.Do(func() {
+					must(t, moves(t.Context(), p.store, ends, workflow.Completed))
+					must(t, p.store.Delete(t.Context(), deleted.ID))
+				})
+			}
+			return do()
+		})
+		if i := inspect(t, p, fleet.InspectOptions{}); len(i.Plans) != 1 || i.Plans[0].ID != stays.ID {
+			t.Errorf("the plans are %+v", i.Plans)
+		}
+		p.on(nil)
+		for _, op := range []string{"Roster", "Search"} {
+			if _, err := fleet.Inspect(t.Context(), failing(p, op, unavailable), fleet.InspectOptions{}); !errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("without a %s, Inspect returned %v", op, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		p.on(func(_ context.Context, op string, do func() error) error {
+			if op == "Read" {
+				cancel()
+			}
+			return do()
+		})
+		if i, err := fleet.Inspect(ctx, p, fleet.InspectOptions{}); !errors.Is(err, context.Canceled) || len(i.Plans) != 1 {
+			t.Errorf("a cancelled Inspect returned %v, %v", i, err)
+		}
+	})
+}
+
+// TestCostOfInspect counts the requests: they follow the open plans, and not the final ones.
+func TestCostOfInspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		v, _ := azure(t, server)
+		join(t, v, fleet.Options{})
+		orphan(t, v, plantest.Sized(1, 1, 3))
+		time.Sleep(time.Hour)
+		for range 3 {
+			orphan(t, v, plantest.Sized(1, 1, 3))
+		}
+		cost := func() (requests int, writes int) {
+			server.ResetRequests()
+			if i := inspect(t, v, fleet.InspectOptions{}); len(i.Plans) != 4 {
+				t.Errorf("%d plans", len(i.Plans))
+			}
+			for _, r := range server.Requests() {
+				if requests++; r.Method != "GET" && r.Method != "HEAD" {
+					writes++
+				}
+			}
+			return requests, writes
+		}
+		before, writes := cost()
+		for range 30 {
+			must(t, finish(t.Context(), v, orphan(t, v, plantest.Small())))
+		}
+		after, _ := cost()
+		// A roster, two listings of days and markers, a HEAD for each open plan, and a Read of the old one:
+		// 2 and 5 sub-objects.
+		if before != after || before > 1+2+2*4+2+5 || writes > 0 {
+			t.Errorf("%d requests, %d of them writes; beside 30 final plans %d", before, writes, after)
+		}
+	})
+}
