@@ -1,0 +1,210 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// HandOverOptions are the settings of [HandOver].
+type HandOverOptions struct {
+	// Name is the name of the node that HandOver joins as. Default: empty.
+	Name string
+	// TakeUnclaimed hands over a plan without an owner and with the epoch 0. An engine without a fleet began it,
+	// and nothing shows whether that engine is alive. Set it when that engine does not run any more. Default:
+	// false.
+	TakeUnclaimed bool
+}
+
+// Handover is what [HandOver] did.
+type Handover struct {
+	// From is the former owner.
+	From uuid.UUID
+	// Epoch is the epoch of the fence. A node that takes the plan has a higher one.
+	Epoch int64
+	// Status is Running, or a final status if the plan ended meanwhile.
+	Status workflow.Status
+	// Live are the members that were alive when HandOver joined them. If there are none, the plan waits for the
+	// next engine that joins.
+	Live []storage.Member
+}
+
+// HandOver fences a running plan from an owner that is no longer alive, and leaves the plan to the live nodes.
+// They take it when they look at the members next. It is for operators: nodes take the plans of an owner that
+// they see die, but find those of an owner that was gone before within an hour only, and leave them alone while
+// they are full.
+//
+// HandOver joins the fleet as a node, takes the plan, and leaves, so it is safe beside nodes and beside itself.
+// It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it has been
+// removed, up to a TTL and an interval. It stays until the live nodes have seen it: half of their longest TTL, 15
+// seconds with the default options.
+//
+// If ctx ends, or HandOver fails or dies, the plan may be half fenced, and its owner is then the node of
+// HandOver. The live nodes take such a plan when that node's record is older than its TTL.
+//
+// Errors: [ErrOwned] if the owner is alive, see [Evict], if another node has taken the plan meanwhile, or if the
+// plan was begun by an engine without a fleet and TakeUnclaimed is not set or no node is alive to take it;
+// [storage.ErrInvalid] if the plan is not Running; otherwise those of [Join], [Node.Take] and [Node.Leave].
+func HandOver(ctx context.Context, store Store, plan uuid.UUID, o HandOverOptions) (Handover, error) {
+	h, err := handOver(ctx, store, plan, o)
+	if err != nil {
+		err = fmt.Errorf("hand over plan %s: %w", plan, err)
+	}
+	return h, err
+}
+
+func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions) (h Handover, err error) {
+	found, err := running(ctx, store, id)
+	if err != nil {
+		return h, err
+	}
+	roster, err := store.Roster(ctx)
+	if err != nil {
+		return h, err
+	}
+	i := inspectRoster(roster)
+	owner, err := i.mayHandOver(found, o.TakeUnclaimed)
+	if err != nil {
+		return h, err
+	}
+	h.From, h.Live = found.Owner, i.live()
+	interval := intervalOf(h.Live)
+	n, err := Join(ctx, store, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
+	if err != nil {
+		return h, err
+	}
+	defer func() {
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), interval)
+		defer cancel()
+		if left := n.Leave(leaving); err == nil {
+			err = left
+		}
+	}()
+	if owner != nil {
+		if err := n.outlive(ctx, *owner); err != nil {
+			return h, err
+		}
+	}
+	plan, err := n.Take(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	h.Epoch, h.Status = plan.Epoch, plan.State.Status
+	seen := n.since.Add(interval + interval/2) // even if a look fails once
+	if !h.Status.Final() && !sleep.For(ctx, time.Until(seen)) {
+		return h, fmt.Errorf("the plan is fenced, and nodes take it when the record of node %s expires: %w", n.id, context.Cause(ctx))
+	}
+	return h, nil
+}
+
+// running returns a plan if it is Running.
+func running(ctx context.Context, store storage.Reader, id uuid.UUID) (storage.ListResult, error) {
+	found, err := storage.Collect(store.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
+	switch {
+	case err != nil:
+		return storage.ListResult{}, err
+	case len(found) == 0:
+		return storage.ListResult{}, storage.ErrNotFound
+	case found[0].State.Status != workflow.Running:
+		return storage.ListResult{}, driver.Invalid("State.Status", "is %s: only a Running plan has an owner", found[0].State.Status)
+	}
+	return found[0], nil
+}
+
+// mayHandOver returns an error unless the owner of a running plan is no longer alive. It returns the owner if its
+// record is yet to be removed.
+func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner *MemberState, err error) {
+	switch {
+	case p.Owner == uuid.Nil && p.Epoch == 0 && !takeUnclaimed:
+		return nil, fmt.Errorf("%w: an engine without a fleet began it", ErrOwned)
+	case p.Owner == uuid.Nil && p.Epoch == 0 && i.Alive() == 0:
+		return nil, fmt.Errorf("%w: an engine without a fleet began it, and no node is alive to take it; start that engine again", ErrOwned)
+	}
+	for _, m := range i.Members {
+		switch {
+		case m.ID != p.Owner:
+		case m.Alive:
+			return nil, fmt.Errorf("%w: %s, whose last heartbeat was %s ago", ErrOwned, m.called(), short(m.Silence))
+		default:
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// live returns the members that are alive.
+func (i Inspection) live() (live []storage.Member) {
+	for _, m := range i.Members {
+		if m.Alive {
+			live = append(live, m.Member)
+		}
+	}
+	return live
+}
+
+// intervalOf returns an interval within which each of the members looks at the others.
+func intervalOf(members []storage.Member) time.Duration {
+	if len(members) == 0 {
+		return defaultTTL / beats
+	}
+	longest := beats * resolution
+	for _, m := range members {
+		longest = max(longest, ttlOf(m))
+	}
+	return longest / beats
+}
+
+// outlive waits until the record of a silent member is removed. It returns ErrOwned if the member renews it.
+func (n *Node) outlive(ctx context.Context, silent MemberState) error {
+	ctx, cancel := n.bind(ctx)
+	defer cancel()
+	for {
+		members, _, _, changed := n.snapshot()
+		if _, there := members[silent.ID]; !there {
+			return nil
+		}
+		m, err := n.store.FindMember(ctx, silent.ID)
+		switch {
+		case err == nil && m.Version != silent.Version:
+			return fmt.Errorf("%w: %s, which was silent, has renewed its record", ErrOwned, silent.called())
+		case err != nil && !errors.Is(err, storage.ErrNotFound) && !transient(err):
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Evict removes the record of a member although it may be alive, for a process whose heartbeats continue but whose
+// work does not. The member learns at its next heartbeat that it is fenced, and lets go of all its plans. The other
+// nodes take them over, and the store refuses what it writes afterwards. Its process may join again as a new
+// node, and an engine does so after its running actions have ended. Actions that were running run again.
+//
+// Evict returns nil if the record is gone. It repeats a removal whose outcome is unknown until ctx ends. Errors:
+// [storage.ErrNotFound] if there is no such member; otherwise those of FindMember and RemoveMember.
+func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
+	for {
+		m, err := store.FindMember(ctx, member)
+		if err != nil {
+			return fmt.Errorf("evict node %s: %w", member, err)
+		}
+		err = settle(ctx, func() error { return store.RemoveMember(ctx, member, m.Version) })
+		switch {
+		case err == nil, overtaken(err) && !conflicted(err):
+			return nil
+		case !conflicted(err) || ctx.Err() != nil:
+			return fmt.Errorf("evict node %s: %w", member, err)
+		} // else it has renewed its record meanwhile
+	}
+}

@@ -1,0 +1,342 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// members returns the IDs of the members of a store.
+func members(t testing.TB, store storage.Members) (ids []uuid.UUID) {
+	t.Helper()
+	r, err := store.Roster(t.Context())
+	must(t, err)
+	for _, m := range r.Members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// refused fails the test unless every update by the former owner of a plan is refused.
+func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
+	t.Helper()
+	for _, o := range append(workflow.Parts(former), former) {
+		if err := storage.Update(t.Context(), v, o); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("an update of the %s by the former owner returned %v", o.Kind(), err)
+		}
+	}
+}
+
+// TestHandOver hands over a plan that live nodes have not noticed. It is fenced at once, and a live node takes it
+// when HandOver has left.
+func TestHandOver(t *testing.T) {
+	for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			p := open(store)
+			n := join(t, p, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
+			found := plans(t.Context(), t, n)
+			time.Sleep(time.Minute) // after the node's search of all days
+			plan := orphan(t, p, plantest.Full())
+			from := plan.Owner
+			time.Sleep(10 * time.Minute)
+			if now := read(t, p, plan.ID); now.Owner != from {
+				t.Fatal("the node has found the plan by itself")
+			}
+			began := time.Now()
+			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{Name: "operator"})
+			must(t, err)
+			if took := time.Since(began); took != ttl/2 {
+				t.Errorf("with a TTL of %v it took %v", ttl, took)
+			}
+			if h.From != from || h.Epoch != 2 || h.Status != workflow.Running || len(h.Live) != 1 || h.Live[0].ID != n.ID() {
+				t.Errorf("%+v", h)
+			}
+			refused(t, p, plan)
+			taken := within(t, found, ttl)
+			if taken.ID != plan.ID || taken.Epoch != 3 || taken.Owner != n.ID() {
+				t.Errorf("plan %s has epoch %d of %s", taken.ID, taken.Epoch, taken.Owner)
+			}
+			if ids := members(t, p); !slices.Equal(ids, []uuid.UUID{n.ID()}) {
+				t.Errorf("the members are %v", ids)
+			}
+			before := plantest.Clone(plan)
+			before.Owner, before.Epoch = taken.Owner, taken.Epoch
+			if diff := plantest.Diff(before, taken); diff != "" {
+				t.Errorf("the plan has changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestHandOverOfASilentOwner waits until the owner is dead, with and without others who bury it.
+func TestHandOverOfASilentOwner(t *testing.T) {
+	for _, nodes := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			p, dying := open(store), open(store)
+			n := join(t, dying, fleet.Options{})
+			plan := create(t, p, 2)
+			must(t, n.Claim(t.Context(), plan))
+			dying.kill()
+			time.Sleep(31 * time.Second)
+			for range nodes {
+				join(t, p, fleet.Options{})
+			}
+			began := time.Now()
+			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{})
+			must(t, err)
+			if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if h.From != n.ID() || h.Epoch != 2 || len(h.Live) != nodes {
+				t.Errorf("%+v", h)
+			}
+			refused(t, p, plan)
+			// The next engine finds an owner that is gone, and need not watch for a TTL.
+			if nodes == 0 {
+				if ids := members(t, p); len(ids) != 0 {
+					t.Errorf("the members are %v", ids)
+				}
+				must(t, finish(t.Context(), p, within(t, plans(t.Context(), t, join(t, p, fleet.Options{})), time.Second)))
+			}
+		})
+	}
+}
+
+func TestHandOverFails(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		o    fleet.HandOverOptions
+		plan func(t *testing.T, p *process, another func() *process) uuid.UUID
+		want error
+		text string
+	}{
+		{"of a live node", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			plan := create(t, p, 1)
+			must(t, join(t, p, fleet.Options{Name: "other"}).Claim(t.Context(), plan))
+			return plan.ID
+		}, fleet.ErrOwned, "node other ("},
+		{"of an engine without claims", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			join(t, p, fleet.Options{})
+			plan := create(t, p, 1)
+			must(t, moves(t.Context(), p, plan, workflow.Running))
+			return plan.ID
+		}, fleet.ErrOwned, "an engine without a fleet began it"},
+		{"of an engine without claims, for nobody", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			plan := create(t, p, 1)
+			must(t, moves(t.Context(), p, plan, workflow.Running))
+			return plan.ID
+		}, fleet.ErrOwned, "no node is alive to take it"},
+		{"that has not begun", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID { return create(t, p, 1).ID }, storage.ErrInvalid, "is NotStarted"},
+		{"that is final", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			plan := orphan(t, p, plantest.Small())
+			must(t, finish(t.Context(), p, plan))
+			return plan.ID
+		}, storage.ErrInvalid, "is Completed"},
+		{"that does not exist", fleet.HandOverOptions{}, func(*testing.T, *process, func() *process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
+		{"that another node takes meanwhile", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			plan, n := orphan(t, p, plantest.Small()), join(t, another(), fleet.Options{})
+			beforeFirst(p, "AddMember", func() { must(t, second(n.Take(t.Context(), plan.ID))) })
+			return plan.ID
+		}, fleet.ErrOwned, "another member works on the plan"},
+		{"of a silent node that wakes up", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+			sleeper := another()
+			plan := create(t, p, 1)
+			must(t, join(t, sleeper, fleet.Options{}).Claim(t.Context(), plan))
+			sleeper.freeze()
+			time.Sleep(time.Minute)
+			beforeFirst(p, "AddMember", sleeper.thaw)
+			return plan.ID
+		}, fleet.ErrOwned, "has renewed its record"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memvault.NewStore()
+				p := open(store)
+				id := test.plan(t, p, func() *process { return open(store) })
+				_, err := fleet.HandOver(t.Context(), p, id, test.o)
+				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), id.String()) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("HandOver returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+// beforeFirst does something before the first call of an operation.
+func beforeFirst(p *process, op string, before func()) {
+	p.on(func(_ context.Context, called string, do func() error) error {
+		if called == op {
+			p.on(nil)
+			before()
+		}
+		return do()
+	})
+}
+
+// TestHandOverIsCut: HandOver returns as soon as its context ends, and leaves a record that expires: a live node
+// takes the plan then.
+func TestHandOverIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
+		time.Sleep(time.Minute)
+		plan := orphan(t, p, plantest.Small())
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		h, err := fleet.HandOver(ctx, p, plan.ID, fleet.HandOverOptions{})
+		if !errors.Is(err, context.DeadlineExceeded) || h.Epoch != 2 || time.Since(began) != 2*time.Second {
+			t.Errorf("after %v: %+v, %v", time.Since(began), h, err)
+		}
+		refused(t, p, plan)
+		within(t, found, time.Minute)
+	})
+}
+
+// TestEvict removes a member that is alive. It lets go of its plans within its interval, others take them, and the
+// store refuses what it writes.
+func TestEvict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memvault.NewStore()
+		p := open(store)
+		hung := join(t, p, fleet.Options{})
+		var owned []*workflow.Plan
+		for range 2 {
+			plan := create(t, p, 2)
+			must(t, hung.Claim(t.Context(), plan))
+			owned = append(owned, plan)
+		}
+		work, _ := hung.Work(owned[0].ID)
+		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
+		time.Sleep(15 * time.Second)
+		// A heartbeat comes between the look at the record and its removal.
+		operator, renewed := open(store), 0
+		operator.on(func(_ context.Context, op string, do func() error) error {
+			if op == "RemoveMember" {
+				if renewed++; renewed <= 2 {
+					time.Sleep(11 * time.Second)
+				}
+				if renewed == 3 {
+					return errors.Join(do(), unknown(op)) // the answer is lost
+				}
+			}
+			return do()
+		})
+		must(t, fleet.Evict(t.Context(), operator, hung.ID()))
+		if renewed != 4 {
+			t.Errorf("%d tries", renewed)
+		}
+		for range owned {
+			within(t, found, 12*time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		if !errors.Is(context.Cause(work), fleet.ErrFenced) || !errors.Is(context.Cause(hung.Context()), fleet.ErrFenced) {
+			t.Errorf("the work ended with %v, the node with %v", context.Cause(work), context.Cause(hung.Context()))
+		}
+		for _, plan := range owned {
+			refused(t, p, plan)
+		}
+		if err := fleet.Evict(t.Context(), operator, hung.ID()); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("a second Evict returned %v", err)
+		}
+		if err := fleet.Evict(t.Context(), failing(operator, "RemoveMember", unavailable), members(t, p)[0]); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("an Evict without the store returned %v", err)
+		}
+	})
+}
+
+// TestHandOverAtEachRequest lets an operator meet a fault at each request of an eviction and a handover, beside a
+// live engine: a crash before or after the request takes effect, or a lost answer. After a crash, another
+// operator does the same again. The plan is Completed, no Completed action runs again, and the former owner's
+// writes are refused.
+func TestHandOverAtEachRequest(t *testing.T) {
+	effects := []emulator.Effect{emulator.Crash().Applied(), emulator.Crash(), emulator.LostAnswer(), emulator.LostRequest(), emulator.Answer(503, "ServerBusy")}
+	for _, effect := range effects[:efforttest.Pick(1, 1, 5)] {
+		nth := 1
+		for more := true; more; nth++ {
+			synctest.Test(t, func(t *testing.T) { more = handOverWith(t, effect, nth) })
+		}
+		if nth < 12 {
+			t.Errorf("%v at %d requests alone", effect, nth)
+		}
+	}
+}
+
+// handOverWith evicts a node that hangs and hands its plan over while the nth request meets a fault. It reports
+// whether there was such a request.
+func handOverWith(t *testing.T, effect emulator.Effect, nth int) bool {
+	server := emulator.New()
+	hanging, _ := azure(t, server)
+	hung := join(t, hanging, fleet.Options{Name: "hung"})
+	plan := create(t, hanging, 3)
+	must(t, hung.Claim(t.Context(), plan))
+	must(t, moves(t.Context(), hanging, actions(plan)[0], workflow.Completed))
+	must(t, moves(t.Context(), hanging, actions(plan)[1], workflow.Running))
+
+	live, _ := azure(t, server)
+	log := newLog()
+	log.completes(actions(plan)[0].ID)
+	var engine sync.WaitGroup
+	engine.Go(func() { log.engine(t, live) })
+	t.Cleanup(engine.Wait) // before the vault is closed
+	time.Sleep(15 * time.Second)
+
+	v, transport := azure(t, server)
+	transport.Inject(emulator.On().Nth(nth).Do(effect))
+	server.ResetRequests()
+	must(t, unless(operate(t, v, hung.ID(), plan.ID), transport.Crashed()))
+	met := slices.ContainsFunc(server.Requests(), func(r emulator.Request) bool { return r.Fault != "" }) || transport.Crashed()
+	if transport.Crashed() {
+		again, _ := azure(t, server)
+		must(t, operate(t, again, hung.ID(), plan.ID))
+	}
+	time.Sleep(time.Minute)
+	refused(t, hanging, plan)
+	if now := read(t, live, plan.ID); now.State.Status != workflow.Completed || now.Epoch < 2 || log.again > 0 {
+		t.Errorf("%v at request %d: the plan is %s in epoch %d; %d actions ran again", effect, nth, now.State.Status, now.Epoch, log.again)
+	}
+	checked(t, live)
+	return met
+}
+
+// unless returns an error, or nil after a crash.
+func unless(err error, crashed bool) error {
+	if crashed {
+		return nil
+	}
+	return err
+}
+
+// operate does what an operator does with a node that hangs and its plan, as often as it takes. It is no error
+// that somebody else has done it.
+func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := fleet.Evict(ctx, v, node); err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	_, err := fleet.HandOver(ctx, v, plan, fleet.HandOverOptions{})
+	if errors.Is(err, fleet.ErrOwned) || errors.Is(err, storage.ErrInvalid) {
+		return nil // a live node has taken it, or has ended it
+	}
+	return err
+}
