@@ -86,3 +86,21 @@ func ExampleAcceptStale() {
 		fmt.Println("the account is unavailable; these plans are as of", stale.Synced())
 	}
 }
+
+// A report of an account says what is known about it, and why other things are not.
+func ExampleVault_Account() {
+	ctx := context.Background()
+	vault := openExample(ctx, account())
+	defer vault.Close(ctx)
+
+	report, err := vault.Account(ctx)
+	check(err)
+	fmt.Printf("%v, %v, hierarchical namespace: %v\n", report.Kind, report.SKU, report.Hierarchical)
+	if !report.Versioning.Known {
+		fmt.Println("versioning:", report.Versioning.Why)
+	}
+
+	// Output:
+	// StorageV2, Standard_LRS, hierarchical namespace: false
+	// versioning: not found: the newest day has no blob to look at
+}

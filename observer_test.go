@@ -156,6 +156,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Hold(ctx, oldDay()) }},
 		{"Holds", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Holds(ctx); return err }},
 		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Release(ctx, oldDay()) }},
+		{"Account", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Account(ctx); return err }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Ping(ctx, PingWrites()); return err }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},

@@ -197,12 +197,17 @@ func (s *secondary) lastSync(ctx context.Context) time.Time {
 	if fresh {
 		return synced
 	}
-	synced, err := s.vault.client.LastSync(blob.WithPatience(blob.Once(ctx), syncPatience))
+	r, err := s.replication(ctx)
 	if err != nil {
-		synced = time.Time{} // the login may not ask; the reads are no worse for that
+		r.Synced = time.Time{} // the login may not ask; the reads are no worse for that
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.synced = now, synced
-	return synced
+	s.asked, s.synced = now, r.Synced
+	return r.Synced
+}
+
+// replication asks the secondary how far it is behind. It does not wait long for a secondary that is away.
+func (s *secondary) replication(ctx context.Context) (blob.Replication, error) {
+	return s.vault.client.Replication(blob.WithPatience(blob.Once(ctx), syncPatience))
 }

@@ -120,18 +120,28 @@ func (ct *container) describe(a *answer) {
 	a.header.Set("Last-Modified", stamp(ct.modified))
 }
 
-// accountInfo answers as an account of the current kind does.
+// accountInfo answers as an account of the current kind does. With a secondary, it is one with read access to that.
 func (s *Server) accountInfo(*call) *answer {
 	a := newAnswer(http.StatusOK)
-	a.header.Set("X-Ms-Sku-Name", "Standard_LRS")
+	sku := "Standard_LRS"
+	if s.second != nil {
+		sku = "Standard_RAGRS"
+	}
+	a.header.Set("X-Ms-Sku-Name", sku)
 	a.header.Set("X-Ms-Account-Kind", "StorageV2")
 	a.header.Set("X-Ms-Is-Hns-Enabled", strconv.FormatBool(s.hierarchical))
 	return a
 }
 
+// serviceProperties answers with what the data plane tells, which is neither versioning nor the soft delete of
+// containers: https://github.com/Azure/azure-sdk-for-net/issues/21774
 func (s *Server) serviceProperties(*call) *answer {
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
-	a.body = []byte(xmlProlog + "<StorageServiceProperties><Cors/><DeleteRetentionPolicy><Enabled>false</Enabled></DeleteRetentionPolicy></StorageServiceProperties>")
+	policy := "<Enabled>false</Enabled>"
+	if s.softDelete {
+		policy = "<Enabled>true</Enabled><Days>" + strconv.Itoa(softDeleteDays) + "</Days>"
+	}
+	a.body = []byte(xmlProlog + "<StorageServiceProperties><Cors/><DeleteRetentionPolicy>" + policy + "</DeleteRetentionPolicy></StorageServiceProperties>")
 	return a
 }

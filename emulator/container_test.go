@@ -163,13 +163,28 @@ func TestListContainers(t *testing.T) {
 }
 
 func TestAccount(t *testing.T) {
-	s := emulator.New()
-	c := newClient(t, s.Transport()).ServiceClient()
-	info, err := c.GetAccountInfo(t.Context(), nil)
-	if err != nil || *info.AccountKind != service.AccountKind("StorageV2") {
-		t.Errorf("account is %v, %v", info, err)
-	}
-	if _, err := c.GetProperties(t.Context(), nil); err != nil {
-		t.Error(err)
+	for _, kept := range []bool{false, true} {
+		var opts []emulator.Option
+		sku := service.SKUName("Standard_LRS")
+		if kept {
+			opts = append(opts, emulator.WithSoftDelete())
+		}
+		s := emulator.New(opts...)
+		if kept {
+			s.Replicate()
+			sku = "Standard_RAGRS"
+		}
+		c := newClient(t, s.Transport()).ServiceClient()
+		info, err := c.GetAccountInfo(t.Context(), nil)
+		if err != nil || *info.AccountKind != service.AccountKind("StorageV2") || *info.SKUName != sku {
+			t.Errorf("account is %v, %v", info, err)
+		}
+		properties, err := c.GetProperties(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := properties.DeleteRetentionPolicy; *p.Enabled != kept || kept && *p.Days != 7 {
+			t.Errorf("deleted blobs: %+v", p)
+		}
 	}
 }

@@ -15,7 +15,7 @@
 //
 // Containers: create, delete, properties, metadata, list. Block blobs: put, get (with ranges), head, delete,
 // metadata, list (flat and by delimiter, with prefix, marker and startFrom). Conditions work on every blob
-// operation. Batches can delete blobs. Account information is supported.
+// operation. Batches can delete blobs. Account information and service properties can be read.
 // [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
 // [Server.Archive] and [Server.SetPolicy] protect blobs.
 //

@@ -14,8 +14,12 @@ import (
 // https://learn.microsoft.com/azure/storage/blobs/versioning-overview
 func WithVersioning() Option { return func(s *Server) { s.versioning = true } }
 
+// softDeleteDays is for how many days an account with soft delete says that it keeps blobs.
+const softDeleteDays = 7
+
 // WithSoftDelete keeps blobs that are overwritten or deleted, and containers that are deleted. Overwritten
-// blobs are not kept on an account with a hierarchical namespace. See [Server.Kept].
+// blobs are not kept on an account with a hierarchical namespace. The account says that it keeps them for seven
+// days. See [Server.Kept].
 // https://learn.microsoft.com/azure/storage/blobs/soft-delete-blob-overview,
 // https://learn.microsoft.com/azure/storage/blobs/soft-delete-container-overview
 func WithSoftDelete() Option { return func(s *Server) { s.softDelete = true } }

@@ -18,6 +18,8 @@ type need struct {
 	resource   string // resource type of an account's signature
 	permission string // permission of a signature
 	write      bool   // the role of a reader is not enough
+	// action is what a role must allow if the data roles don't allow the request.
+	action string
 }
 
 func needOf(req *http.Request) need {
@@ -25,21 +27,23 @@ func needOf(req *http.Request) need {
 	ofContainer := q.Get("restype") == "container"
 	switch comp := q.Get("comp"); {
 	case comp == "batch", req.Method == http.MethodDelete:
-		return need{"o", "d", true}
+		return need{"o", "d", true, ""}
 	case comp == "list" && ofContainer:
-		return need{"c", "l", false}
+		return need{"c", "l", false, ""}
 	case comp == "list":
-		return need{"s", "l", false}
+		return need{"s", "l", false, ""}
 	case q.Get("restype") == "service":
-		return need{"s", "r", false}
+		return need{"s", "r", false, "Microsoft.Storage/storageAccounts/blobServices/read"}
+	case q.Get("restype") == "account":
+		return need{"s", "r", false, "Microsoft.Storage/storageAccounts/blobServices/getInfo/action"}
 	case ofContainer && req.Method == http.MethodPut:
-		return need{"c", "c", true}
+		return need{"c", "c", true, ""}
 	case ofContainer:
-		return need{"c", "r", false}
+		return need{"c", "r", false, ""}
 	case req.Method == http.MethodPut:
-		return need{"o", "w", true}
+		return need{"o", "w", true, ""}
 	}
-	return need{"o", "r", false}
+	return need{"o", "r", false, ""}
 }
 
 // loginRemedy says what is wrong with the login of a refused request, as far as the request and the answer
@@ -63,6 +67,9 @@ func loginRemedy(answer *azcore.ResponseError) string {
 func tokenRemedy(code bloberror.Code, n need, detail string) string {
 	switch code {
 	case bloberror.AuthorizationPermissionMismatch:
+		if n.action != "" {
+			return "the data roles don't allow this: ask with the account's key, or give the identity a role with the action " + n.action + ", such as Storage Account Contributor"
+		}
 		if n.write {
 			return "give the identity the role Storage Blob Data Contributor on the account"
 		}

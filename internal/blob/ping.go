@@ -63,18 +63,6 @@ func (c *Client) contact(ctx context.Context, call call, try func(context.Contex
 	return Contact{Server: resp.Header.Get("Server"), Seen: at}, err
 }
 
-// LastSync returns the Last-Sync-Time of a secondary, up to which it has all writes.
-func (c *Client) LastSync(ctx context.Context) (at time.Time, err error) {
-	err = c.do(ctx, call{op: "get service stats"}, func(ctx context.Context) error {
-		resp, err := c.service.GetStatistics(ctx, nil)
-		if err == nil && resp.GeoReplication != nil {
-			at = deref(resp.GeoReplication.LastSyncTime)
-		}
-		return err
-	})
-	return at, err
-}
-
 // networkError is a failure below HTTP, with what to check.
 type networkError struct {
 	error

@@ -1,0 +1,70 @@
+package blob
+
+import (
+	"context"
+	"time"
+)
+
+// AccountInfo is what the service says about the account itself. A field is empty if the answer does not tell.
+type AccountInfo struct {
+	Kind         string // such as StorageV2
+	SKU          string // such as Standard_LRS
+	Hierarchical *bool  // whether the account has a hierarchical namespace
+}
+
+// AccountInfo asks for the kind, the redundancy and the namespace of the account.
+func (c *Client) AccountInfo(ctx context.Context) (info AccountInfo, err error) {
+	err = c.do(ctx, call{op: "get account info"}, func(ctx context.Context) error {
+		resp, err := c.service.GetAccountInfo(ctx, nil)
+		info = AccountInfo{string(deref(resp.AccountKind)), string(deref(resp.SKUName)), resp.IsHierarchicalNamespaceEnabled}
+		return err
+	})
+	return info, err
+}
+
+// SoftDelete asks for how many days the account keeps deleted blobs: 0 if it does not keep them. told is false if
+// the answer does not say. The service does not tell it of containers.
+func (c *Client) SoftDelete(ctx context.Context) (days int, told bool, err error) {
+	err = c.do(ctx, call{op: "get service properties"}, func(ctx context.Context) error {
+		days, told = 0, false
+		resp, err := c.service.GetProperties(ctx, nil)
+		if err != nil || resp.DeleteRetentionPolicy == nil || resp.DeleteRetentionPolicy.Enabled == nil {
+			return err
+		}
+		if told = true; *resp.DeleteRetentionPolicy.Enabled {
+			days = int(deref(resp.DeleteRetentionPolicy.Days))
+		}
+		return nil
+	})
+	return days, told, err
+}
+
+// Replication is what the secondary of an account says about its replication.
+type Replication struct {
+	Status string    // live, bootstrap or unavailable
+	Synced time.Time // the Last-Sync-Time: the secondary has all writes before it; zero if there is none yet
+}
+
+// Replication asks the secondary for the state of its replication.
+func (c *Client) Replication(ctx context.Context) (r Replication, err error) {
+	err = c.do(ctx, call{op: "get service stats"}, func(ctx context.Context) error {
+		resp, err := c.service.GetStatistics(ctx, nil)
+		if err == nil && resp.GeoReplication != nil {
+			r = Replication{string(deref(resp.GeoReplication.Status)), deref(resp.GeoReplication.LastSyncTime)}
+		}
+		return err
+	})
+	return r, err
+}
+
+// VersionID returns the ID of a blob's current version, or "" if the account did not keep versions when the
+// blob was written.
+func (c *Client) VersionID(ctx context.Context, ref Ref) (id string, err error) {
+	client := c.container(ref).NewBlobClient(ref.Name)
+	err = c.do(ctx, call{op: "head", ref: ref}, func(ctx context.Context) error {
+		resp, err := client.GetProperties(ctx, nil)
+		id = deref(resp.VersionID)
+		return err
+	})
+	return id, err
+}
