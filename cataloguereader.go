@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Listings read a closed day by its catalogue. The first read has the directory, and all of most catalogues.
@@ -303,10 +305,7 @@ func (c *catalogued) counts() bool {
 func (c *catalogued) plans(ctx context.Context) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		if c.counts() {
-			n, err := c.count(ctx)
-			if n > 0 || err != nil {
-				yield(candidate{planBlobs: planBlobs{keys: keys{c.container, c.from}}, stands: n}, err)
-			}
+			c.numbers(ctx, yield)
 			return
 		}
 		for len(c.left) > 0 {
@@ -369,13 +368,30 @@ func (c *catalogued) chosen(m catalogue.Match, data []byte) (plans []catalogue.P
 	return plans, nil
 }
 
-// count returns the number of plans that the filters choose. It reads the blocks of which the directory can't
+// numbers yields a candidate for each status, which stands for the plans of that status that the filters choose.
+func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) bool) {
+	n, err := c.count(ctx)
+	if err != nil {
+		yield(candidate{}, err)
+		return
+	}
+	for _, status := range slices.Sorted(maps.Keys(n)) {
+		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.from}}, stands: n[status]}
+		p.result.State.Status = status
+		if n[status] > 0 && !yield(p, nil) {
+			return
+		}
+	}
+}
+
+// count returns the numbers of plans that the filters choose. It reads the blocks of which the directory can't
 // tell.
-func (c *catalogued) count(ctx context.Context) (n int64, err error) {
+func (c *catalogued) count(ctx context.Context) (map[workflow.Status]int64, error) {
+	n := map[workflow.Status]int64{}
 	var unsure []catalogue.Match
 	for _, m := range c.left {
 		if m.Exact {
-			n += int64(m.Wanted)
+			n[m.Status] += int64(m.Wanted)
 		} else {
 			unsure = append(unsure, m)
 		}
@@ -384,14 +400,14 @@ func (c *catalogued) count(ctx context.Context) (n int64, err error) {
 		some := unsure[:min(len(unsure), 16)] // about two megabytes
 		data, err := c.readBlocks(ctx, some)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		for i, m := range some {
 			chosen, err := c.chosen(m, data[i])
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			n += int64(len(chosen))
+			n[m.Status] += int64(len(chosen))
 		}
 		unsure = unsure[len(some):]
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -24,6 +23,9 @@ type CheckOptions struct {
 	// After and Before select the days (UTC) that have any time after After and before Before. A zero time is
 	// no bound.
 	After, Before time.Time
+	// Progress is called after each day, newest first, with what was found until then and the number of days that
+	// are left. It must not change the report. It may be nil.
+	Progress func(report CheckReport, left int)
 }
 
 // CheckReport is what [Vault.Check] found.
@@ -97,20 +99,20 @@ func (p Problem) String() string {
 // before.
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = v.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
-		if !o.After.IsZero() && !o.Before.IsZero() && !o.After.Before(o.Before) {
-			return driver.Invalid("CheckOptions.After", "%v is not before Before, %v", o.After.Format(time.RFC3339Nano), o.Before.Format(time.RFC3339Nano))
+		if err := checkDays("CheckOptions.After", o.After, o.Before); err != nil {
+			return err
 		}
-		days, err := v.days(ctx)
+		days, err := v.selectDays(ctx, o.After, o.Before)
 		if err != nil {
 			return err
 		}
-		for _, d := range days {
-			if _, ok := stretch(d, storage.Filters{After: o.After, Before: o.Before}); !ok {
-				continue
-			}
+		for i, d := range days {
 			report.Days++
 			if err := v.checkDay(ctx, d, &report); err != nil {
 				return err
+			}
+			if o.Progress != nil {
+				o.Progress(report, len(days)-i-1)
 			}
 		}
 		return v.checkRecords(ctx, &report)

@@ -41,3 +41,24 @@ func ExampleVault_Catalogue() {
 	// built, plans: 1
 	// skipped: 1 blobs say that plans are open
 }
+
+// The numbers of plans by day, newest day first, and what it takes to store them.
+func ExampleVault_Stats() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	vault := openExample(ctx, account())
+	defer vault.Close(ctx)
+	for _, age := range []int{5, 4, 4} {
+		check(vault.Create(ctx, &workflow.Plan{Name: "release", ID: workflow.NewV7At(time.Now().AddDate(0, 0, -age))}))
+	}
+
+	days, err := vault.Stats(ctx, azblob.StatsOptions{Bytes: true})
+	check(err)
+	for day := range days {
+		check(day.Err)
+		fmt.Println(day.Result.Total(), "plans, not started:", day.Result.Plans[workflow.NotStarted], "blobs:", day.Result.Blobs)
+	}
+	// Output:
+	// 2 plans, not started: 2 blobs: 6
+	// 1 plans, not started: 1 blobs: 3
+}

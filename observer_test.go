@@ -113,6 +113,16 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return drain(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
 		}},
 		{"Count", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Count(ctx, storage.Filters{}); return err }},
+		{"Stats", "", false, func(ctx context.Context, v *Vault) error {
+			days, err := v.Stats(ctx, StatsOptions{Bytes: true})
+			if err != nil {
+				return err
+			}
+			for found := range days {
+				err = errors.Join(err, found.Err)
+			}
+			return err
+		}},
 		{"UpdatePlan", "", true, func(ctx context.Context, v *Vault) error {
 			plan.State.Status, plan.State.Start = workflow.Running, time.Now()
 			return v.UpdatePlan(ctx, plan)

@@ -34,7 +34,7 @@ type candidate struct {
 	truncated bool  // name and description are too long for metadata: the entry has them whole
 	undecided bool  // the filters ask for what the name has after its beginning
 	err       error // why the plan can't be read
-	stands    int64 // in a Count: how many plans of a day it stands for, all that are left; 0 for one plan
+	stands    int64 // where results are not wanted: how many plans of a day and a status it stands for; 0 for one plan
 }
 
 // reading is what was read of a window.

@@ -190,17 +190,17 @@ type Stream[T any] struct {
 	Err    error
 }
 
-// Collect returns the results of a listing in a slice. It takes what List and Search return:
+// Collect returns the results of a listing in a slice. It takes what List, Search and other listings return:
 //
 //	running, err := storage.Collect(vault.Search(ctx, filters))
 //
 // If any element is an error, Collect returns the results of the others, and all errors joined: the results
 // are then incomplete.
-func Collect(results iter.Seq[Stream[ListResult]], err error) ([]ListResult, error) {
+func Collect[T any](results iter.Seq[Stream[T]], err error) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []ListResult
+	var all []T
 	var errs []error
 	for r := range results {
 		if r.Err != nil {

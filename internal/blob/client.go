@@ -422,6 +422,7 @@ func (c *Client) SetContainerMetadata(ctx context.Context, name string, metadata
 type Item struct {
 	Name string
 	Properties
+	Size int64 // of the body, in bytes; only List sets it
 }
 
 // Page is one page of a listing.

@@ -184,7 +184,7 @@ func (d *pageDecoder) blob() (item Item, marks marks) {
 			d.blobName(&item.Name)
 		case "Properties":
 			for d.child() {
-				d.property(&item.Properties, &marks)
+				d.property(&item, &marks)
 			}
 		case "Metadata":
 			if d.metadataOf != nil && item.Name != "" && !d.metadataOf(item.Name) {
@@ -248,14 +248,16 @@ func (d *pageDecoder) mark(m *marks) {
 }
 
 // property reads a child of a blob's Properties.
-func (d *pageDecoder) property(p *Properties, m *marks) {
+func (d *pageDecoder) property(item *Item, m *marks) {
 	switch string(d.name) {
 	case "Etag":
-		d.once("ETag", &p.ETag, string(bytes.Trim(d.content(), `"`)))
+		d.once("ETag", &item.ETag, string(bytes.Trim(d.content(), `"`)))
 	case "Last-Modified":
 		if text := d.content(); len(text) > 0 {
-			p.LastModified = d.time(text)
+			item.LastModified = d.time(text)
 		}
+	case "Content-Length":
+		item.Size = d.size(d.content())
 	default:
 		d.mark(m)
 	}
@@ -272,6 +274,18 @@ func (d *pageDecoder) time(text []byte) time.Time {
 	}
 	d.modified, d.at = string(text), at
 	return at
+}
+
+// size parses the size of a blob. An empty text is 0.
+func (d *pageDecoder) size(text []byte) (n int64) {
+	for _, c := range text {
+		if c < '0' || c > '9' || n > MaxBody<<20 {
+			d.fail("read Content-Length: %q is no size", text)
+			return 0
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
 }
 
 // pairs adds the content of a Metadata element, with names in lower case.

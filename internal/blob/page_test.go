@@ -42,7 +42,7 @@ const groupsPage = `<EnumerationResults><Delimiter>-</Delimiter><Blobs><BlobPref
 func TestReadPage(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	one := func(name string, metadata map[string]string) listing {
-		return listing{next: "2!bmV4dA", blobs: []Item{{name, Properties{ETag: "0x8D1", LastModified: at, Metadata: metadata}}}}
+		return listing{next: "2!bmV4dA", blobs: []Item{{name, Properties{ETag: "0x8D1", LastModified: at, Metadata: metadata}, 2}}}
 	}
 	const name = "<Name>n</Name>"
 	for _, test := range []struct {
@@ -64,16 +64,16 @@ func TestReadPage(t *testing.T) {
 		{"encrypted metadata", page(blobNamed(name, `<Metadata Encrypted="true"><a>b</a></Metadata>`)), one("n", map[string]string{"a": "b"})},
 		{"what is new", page("<New>n</New>" + blobNamed("<New><Name>x</Name></New>"+name, "<Tags><TagSet/></Tags>")), one("n", nil)},
 		{"a directory", page("<Blob><Name>d</Name><Properties><ResourceType>directory</ResourceType></Properties></Blob>" +
-			"<Blob><Name>n</Name><Properties><ResourceType>file</ResourceType><Etag>0x8D1</Etag><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
+			"<Blob><Name>n</Name><Properties><ResourceType>file</ResourceType><Etag>0x8D1</Etag><Content-Length>2</Content-Length><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
 		{"a snapshot", page(blobNamed(name, "<Snapshot>2026-11-20T08:30:00.1234567Z</Snapshot>") + blobNamed(name, "<Snapshot/>")), one("n", nil)},
 		{"versions", page(blobNamed(name, "<VersionId>2026-11-19T08:30:00.1234567Z</VersionId>") +
 			blobNamed(name, "<VersionId>2026-11-20T08:30:00.1234567Z</VersionId><IsCurrentVersion>true</IsCurrentVersion>")), one("n", nil)},
 		{"a deleted blob", page(blobNamed(name, "<Deleted>true</Deleted>") + blobNamed(name, "<Deleted>false</Deleted>")), one("n", nil)},
 		{"an unknown type and tier", page(blobNamed(name, "") + "<Blob><Name>o</Name><Properties><Etag>0x8D1</Etag><Last-Modified>" + modified +
 			"</Last-Modified><BlobType>NewBlob</BlobType><AccessTier>Frozen</AccessTier></Properties></Blob>"), listing{next: "2!bmV4dA", blobs: []Item{
-			{"n", Properties{ETag: "0x8D1", LastModified: at}}, {"o", Properties{ETag: "0x8D1", LastModified: at}},
+			{"n", Properties{ETag: "0x8D1", LastModified: at}, 2}, {"o", Properties{ETag: "0x8D1", LastModified: at}, 0},
 		}}},
-		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x8D1\"</Etag><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
+		{"quotes around an ETag", page("<Blob><Name>n</Name><Properties><Etag>\"0x8D1\"</Etag><Content-Length>2</Content-Length><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), one("n", nil)},
 		{"an empty page that is not the last", page(""), listing{next: "2!bmV4dA"}},
 		{"an empty list", "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", listing{}},
 		{"groups", groupsPage, listing{groups: []string{"plans/0190-", "a\xffb"}}},
@@ -111,6 +111,8 @@ func TestReadPageRefuses(t *testing.T) {
 		{"a name in pieces", page("<Blob><Name>a<b>c</b></Name><Properties/></Blob>"), "unexpected <b> in <Name>"},
 		{"a bad escape", page(blobNamed(`<Name Encoded="true">%zz</Name>`, "")), "%zz"},
 		{"a bad mark of encoding", page(blobNamed(`<Name Encoded="perhaps">n</Name>`, "")), "perhaps"},
+		{"a bad size", page("<Blob><Name>n</Name><Properties><Content-Length>-2</Content-Length></Properties></Blob>"), "Content-Length"},
+		{"a size that overflows", page("<Blob><Name>n</Name><Properties><Content-Length>99999999999999999999</Content-Length></Properties></Blob>"), "Content-Length"},
 		{"a bad time", page("<Blob><Name>n</Name><Properties><Last-Modified>today</Last-Modified></Properties></Blob>"), "Last-Modified"},
 		{"an entity that nobody knows", page(blobNamed("<Name>&nbsp;</Name>", "")), "entity"},
 		{"a byte that is no text", page(blobNamed("<Name>\xff</Name>", "")), "UTF-8"},
@@ -262,10 +264,11 @@ func FuzzReadPage(f *testing.F) {
 				}
 				var etag *azcore.ETag
 				var modified *time.Time
+				var size int64
 				if item.Properties != nil {
-					etag, modified = item.Properties.ETag, item.Properties.LastModified
+					etag, modified, size = item.Properties.ETag, item.Properties.LastModified, deref(item.Properties.ContentLength)
 				}
-				want.blobs = append(want.blobs, Item{deref(item.Name), properties(etag, modified, nil, item.Metadata)})
+				want.blobs = append(want.blobs, Item{deref(item.Name), properties(etag, modified, nil, item.Metadata), size})
 			}
 		}
 		if groups.Segment != nil {

@@ -1,0 +1,194 @@
+package azblob
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// StatsOptions are the options of [Vault.Stats].
+type StatsOptions struct {
+	// After and Before select the days (UTC) that have any time after After and before Before, each as a whole. A
+	// zero time is no bound.
+	After, Before time.Time
+	// Bytes also counts the blobs of each day and their bytes. The service has no such sum, so every blob is
+	// listed, 5,000 to a request.
+	Bytes bool
+}
+
+// DayStats is what is stored in a day.
+type DayStats struct {
+	// Day is the start of the day, in UTC. Left is the number of selected days that follow.
+	Day  time.Time
+	Left int
+	// Held says that the day is held ([Vault.Hold]).
+	Held bool
+	// Plans are the numbers of plans by status. Statuses without plans are absent.
+	Plans map[workflow.Status]int64
+	// Unreadable is the number of plans whose metadata can't be read, so that their status is unknown.
+	Unreadable int64
+	// Blobs and Bytes are the number and the total size of all blobs in the day's container, strays and markers
+	// included, and earlier versions and deleted blobs not. They are of [StatsOptions.Bytes] alone.
+	Blobs, Bytes int64
+}
+
+// Total returns the number of plans, whatever their status.
+func (d DayStats) Total() (n int64) {
+	for _, of := range d.Plans {
+		n += of
+	}
+	return n + d.Unreadable
+}
+
+// Stats yields how many plans of each status each day has, newest day first, also days without plans. It reads closed
+// days by their catalogues, mostly with one request each, and lists the plans of the others, 2,500 to a request. It
+// reads ahead, and memory does not grow with the vault.
+//
+// The numbers of a day are those of about the time when it is yielded. Changes made meanwhile may or may not count.
+//
+// Stats itself returns ErrInvalid or ErrClosed. Every other error is the last element, for example because the
+// service failed or ctx ended: a day is whole or absent. No request is sent before the sequence is ranged over, and
+// each range over it counts anew. Breaking out of the loop cancels the requests under way.
+func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
+	if err := checkDays("StatsOptions.After", o.After, o.Before); err != nil {
+		return nil, v.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
+	}
+	end, err := v.begin()
+	if err != nil {
+		return nil, v.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
+	}
+	end()
+	return func(yield func(storage.Stream[DayStats]) bool) {
+		ended := false
+		err := v.call(ctx, "Stats", uuid.Nil, func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			for day, err := range v.stats(ctx, o) {
+				if err != nil {
+					return opError("Stats", uuid.Nil, err)
+				}
+				if ended = !yield(storage.Stream[DayStats]{Result: day}); ended {
+					return nil
+				}
+			}
+			return nil
+		})
+		if err != nil && !ended {
+			yield(storage.Stream[DayStats]{Err: err})
+		}
+	}, nil
+}
+
+// checkDays checks bounds that select days.
+func checkDays(name string, after, before time.Time) error {
+	if !after.IsZero() && !before.IsZero() && !after.Before(before) {
+		return driver.Invalid(name, "%v is not before Before, %v", after.Format(time.RFC3339Nano), before.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// selectDays returns the vault's days that have any time between two bounds, newest first.
+func (v *Vault) selectDays(ctx context.Context, after, before time.Time) ([]day, error) {
+	days, err := v.days(ctx)
+	return slices.DeleteFunc(days, func(d day) bool {
+		_, ok := stretch(d, storage.Filters{After: after, Before: before})
+		return !ok
+	}), err
+}
+
+// sizedAtOnce is how many days are sized at the same time. Each has a page of a listing in memory, about a megabyte.
+const sizedAtOnce = 16
+
+// stats yields the selected days. An error is the last element.
+func (v *Vault) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, error] {
+	return func(yield func(DayStats, error) bool) {
+		days, err := v.selectDays(ctx, o.After, o.Before)
+		if err != nil {
+			yield(DayStats{}, err)
+			return
+		}
+		next, stop := iter.Pull2(v.countDays(ctx, days))
+		defer stop()
+		left := len(days)
+		for some := range slices.Chunk(days, sizedAtOnce) {
+			sizes := make([]size, len(some))
+			if o.Bytes {
+				err = v.parallel(len(some), func(i int) (err error) {
+					sizes[i], err = v.sizeOf(ctx, some[i])
+					return err
+				})
+			}
+			for _, size := range sizes {
+				day, countErr, _ := next()
+				if err = cmp.Or(err, countErr, ctx.Err()); err != nil { // an incomplete count must not pass for one
+					yield(DayStats{}, err)
+					return
+				}
+				left--
+				day.Left, day.Blobs, day.Bytes = left, size.blobs, size.bytes
+				if !yield(day, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// countDays yields the numbers of plans in days, which are sorted newest first: one element for each day, or an error
+// as the last one.
+func (v *Vault) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, error] {
+	return func(yield func(DayStats, error) bool) {
+		s := v.newScan(v.plans(storage.Filters{}), blob.MaxPage)
+		s.history = &history{v: v}
+		next, stop := iter.Pull2(s.run(ctx, stretches(days, storage.Filters{})))
+		defer stop()
+		p, err, more := next()
+		for _, d := range days {
+			counted := DayStats{Day: d.date, Held: d.lease == blob.LeasedForever, Plans: map[workflow.Status]int64{}}
+			for more && err == nil && p.keys.container == d.container {
+				counted.add(p)
+				p, err, more = next()
+			}
+			if err != nil { // it may be of this day or of a later one
+				yield(DayStats{}, err)
+				return
+			}
+			if !yield(counted, nil) {
+				return
+			}
+		}
+	}
+}
+
+// add counts the plans that a candidate stands for.
+func (d *DayStats) add(p candidate) {
+	if p.err != nil {
+		d.Unreadable++
+	} else {
+		d.Plans[p.result.State.Status] += max(1, p.stands)
+	}
+}
+
+// size is how much is stored in a day.
+type size struct{ blobs, bytes int64 }
+
+// sizeOf lists all blobs of a day.
+func (v *Vault) sizeOf(ctx context.Context, d day) (s size, err error) {
+	for item, err := range v.listPrefix(ctx, "list", blob.Ref{Container: d.container}, false) {
+		if err != nil {
+			return size{}, err
+		}
+		s.blobs++
+		s.bytes += item.Size
+	}
+	return s, nil
+}
