@@ -21,15 +21,15 @@ func (c change) String() string {
 	return fmt.Sprintf("%s: %s, about %s, %s", c.doing, c.what, plural(c.requests.Total(), "request"), dollars(c.requests.Dollars()))
 }
 
-// confirm says what a bulk change is about to do, and returns nil if it may: with --yes, or when somebody at the terminal
-// agrees.
+// confirm says what a bulk change is about to do, and in which vault, and returns nil if it may: with --yes, or when
+// somebody at the terminal agrees.
 func (a *app) confirm(ctx context.Context, c change) error {
-	fmt.Fprintln(a.stderr, c)
+	fmt.Fprintf(a.stderr, "%s, in %s\n", c, strings.Join(a.places, " and "))
 	if a.yes {
 		return nil
 	}
 	if !a.interactive {
-		return usageError("nothing was changed; give --yes to make the change")
+		return usageError("%s: nothing was changed; give --yes to make the change", c.doing)
 	}
 	fmt.Fprint(a.stderr, "Go on? [y/N] ")
 	answer := make(chan string, 1)
@@ -39,7 +39,8 @@ func (a *app) confirm(ctx context.Context, c change) error {
 	}()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		fmt.Fprintln(a.stderr) // the terminal echoes ^C behind the question
+		return fmt.Errorf("%s: nothing was changed: %w", c.doing, ctx.Err())
 	case text := <-answer:
 		if text == "y" || text == "yes" {
 			return nil

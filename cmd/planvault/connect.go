@@ -25,35 +25,37 @@ type connection struct {
 // addFlags adds the flags of a connection. All of them begin with kind.
 func (c *connection) addFlags(flags *pflag.FlagSet, kind string) {
 	c.kind = kind
-	flags.StringVar(&c.Endpoint, kind+"endpoint", "", "blob endpoint `URL`, such as https://account.blob.core.windows.net; a URL with a shared access signature logs in with that, any other with the identity of the environment (azidentity)")
-	flags.StringVar(&c.ConnectionString, kind+"connection-string", "", "connection string `TEXT` of the account, or UseDevelopmentStorage=true for an emulator on this machine")
-	flags.StringVar(&c.Prefix, kind+"prefix", "", "`NAME` of the vault: what its containers' names begin with")
-	flags.StringVar(&c.profile, kind+"profile", "", "take what the flags leave out from the profile `NAME`, which planvault profile keeps")
+	flags.StringVar(&c.Endpoint, kind+"endpoint", "", "`URL` of the account: https://account.blob.core.windows.net")
+	flags.StringVar(&c.ConnectionString, kind+"connection-string", "", "connection string of the account (`TEXT`), or UseDevelopmentStorage=true for an emulator here")
+	flags.StringVar(&c.Prefix, kind+"prefix", "", "`NAME` of the vault, with which its containers begin")
+	flags.StringVar(&c.profile, kind+"profile", "", "`NAME` of a profile that has what the flags leave out (planvault help connect)")
 }
 
 // resolve returns the connection that flags, profile and environment name. Flags come before the profile that
-// --profile names, the environment before the profile "default".
+// --profile names, that before the environment, and the environment before the profile "default". A second vault, that
+// of --to-..., has no default: a command that copies must not copy a vault to itself.
 func (a *app) resolve(c connection) (connection, error) {
-	profiles, err := a.readProfiles()
-	if err != nil {
-		return c, err
+	name := c.profile
+	if name == "" {
+		name = a.getenv(c.variable("PROFILE"))
 	}
-	chosen := c.profile
-	if chosen == "" && c.kind == "" {
-		chosen = a.getenv("PLANVAULT_PROFILE")
-	}
-	if chosen != "" {
-		p, ok := profiles[chosen]
-		if !ok {
-			return c, usageError("there is no profile %q in %s; planvault profile list shows them", chosen, a.profilePath())
+	if name != "" {
+		p, err := a.profileNamed(name)
+		if err != nil {
+			return c, err
 		}
 		c = c.fill(p)
 	}
-	if c.kind == "" {
-		c = c.fill(a.environment()).fill(profiles["default"])
+	c = c.fill(a.environment(c))
+	if c.kind == "" && !c.complete() {
+		profiles, err := a.readProfiles()
+		if err != nil {
+			return c, err
+		}
+		c = c.fill(profiles[defaultProfile])
 	}
 	switch {
-	case c.Endpoint == "" && c.ConnectionString == "":
+	case !c.hasAccount():
 		return c, usageError("no account: give --%sendpoint or --%sconnection-string, or a profile (planvault help connect)", c.kind, c.kind)
 	case c.Prefix == "":
 		return c, usageError("no vault: give --%sprefix, the name with which the vault's containers begin", c.kind)
@@ -63,18 +65,31 @@ func (a *app) resolve(c connection) (connection, error) {
 	return c, nil
 }
 
-// environment returns the connection of the environment.
-func (a *app) environment() connection {
-	c := connection{Endpoint: a.getenv("PLANVAULT_ENDPOINT"), ConnectionString: a.getenv("PLANVAULT_CONNECTION_STRING"), Prefix: a.getenv("PLANVAULT_PREFIX")}
-	if c.Endpoint == "" && c.ConnectionString == "" {
-		c.ConnectionString = a.getenv("AZURE_STORAGE_CONNECTION_STRING")
-	}
-	return c
+// variable returns the name of an environment variable of the connection, such as PLANVAULT_TO_ENDPOINT.
+func (c connection) variable(what string) string {
+	return "PLANVAULT_" + strings.ToUpper(strings.ReplaceAll(c.kind, "-", "_")) + what
 }
+
+// environment returns the connection of the environment of the same kind as c.
+func (a *app) environment(c connection) connection {
+	e := connection{
+		Endpoint:         a.getenv(c.variable("ENDPOINT")),
+		ConnectionString: a.getenv(c.variable("CONNECTION_STRING")),
+		Prefix:           a.getenv(c.variable("PREFIX")),
+	}
+	if c.kind == "" && !e.hasAccount() {
+		e.ConnectionString = a.getenv("AZURE_STORAGE_CONNECTION_STRING")
+	}
+	return e
+}
+
+func (c connection) hasAccount() bool { return c.Endpoint != "" || c.ConnectionString != "" }
+
+func (c connection) complete() bool { return c.hasAccount() && c.Prefix != "" }
 
 // fill returns the connection with what it lacks from another one. An account is taken as a whole.
 func (c connection) fill(from connection) connection {
-	if c.Endpoint == "" && c.ConnectionString == "" {
+	if !c.hasAccount() {
 		c.Endpoint, c.ConnectionString = from.Endpoint, from.ConnectionString
 	}
 	if c.Prefix == "" {
@@ -93,7 +108,7 @@ func (a *app) open(ctx context.Context, c connection) (*azblob.Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.vaults = append(a.vaults, v)
+	a.vaults, a.places = append(a.vaults, v), append(a.places, c.String())
 	return v, nil
 }
 

@@ -15,46 +15,65 @@ import (
 
 // selection is the flags that select plans.
 type selection struct {
-	statuses                                             []string
-	groups                                               []string
+	statuses                                             statusList
+	groups                                               groupList
 	name, contains                                       string
 	createdAfter, createdBefore, endedAfter, endedBefore moment
 }
 
 // addFlags adds the flags that select plans.
 func (s *selection) addFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&s.statuses, "status", nil, "plans of these `STATUSES`: notstarted, running, completed, failed, stopped; open and final stand for several")
-	flags.StringSliceVar(&s.groups, "group", nil, "plans of these groups, by `ID`")
+	flags.Var(&s.statuses, "status", "plans of these `STATUSES`: notstarted, running (both are open), completed, failed, stopped (all are final)")
+	flags.Var(&s.groups, "group", "plans of the groups with these `IDS`")
 	flags.StringVar(&s.name, "name", "", "plans whose name begins with `TEXT`")
 	flags.StringVar(&s.contains, "contains", "", "plans whose name contains `TEXT`")
-	flags.Var(&s.createdAfter, "created-after", "plans created after `TIME`: 2026-11-21, 2026-11-21T03:00:00Z, or an age such as 36h or 7d")
+	flags.Var(&s.createdAfter, "created-after", "plans created after `TIME`: 2026-11-21, 2026-11-21T03:00Z, or an age: 36h, 7d")
 	flags.Var(&s.createdBefore, "created-before", "plans created before `TIME`")
 	flags.Var(&s.endedAfter, "ended-after", "final plans that ended after `TIME`")
 	flags.Var(&s.endedBefore, "ended-before", "final plans that ended before `TIME`")
 }
 
 // filters returns the filters of the flags. Ages count from now.
-func (s *selection) filters(now time.Time) (storage.Filters, error) {
-	f := storage.Filters{
-		NamePrefix: s.name, NameContains: s.contains,
+func (s *selection) filters(now time.Time) storage.Filters {
+	return storage.Filters{
+		ByStatus: s.statuses, ByGroupIDs: s.groups, NamePrefix: s.name, NameContains: s.contains,
 		After: s.createdAfter.from(now), Before: s.createdBefore.from(now),
 		EndedAfter: s.endedAfter.from(now), EndedBefore: s.endedBefore.from(now),
 	}
-	for _, text := range s.statuses {
-		statuses, err := parseStatuses(text)
+}
+
+// statusList is statuses in a flag, with commas between them.
+type statusList []workflow.Status
+
+func (l *statusList) String() string { return "" }
+func (l *statusList) Type() string   { return "statuses" }
+
+func (l *statusList) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		statuses, err := parseStatuses(word)
 		if err != nil {
-			return f, err
+			return err
 		}
-		f.ByStatus = append(f.ByStatus, statuses...)
+		*l = append(*l, statuses...)
 	}
-	for _, text := range s.groups {
-		id, err := parseID("group", text)
+	return nil
+}
+
+// groupList is IDs of groups in a flag, with commas between them.
+type groupList []uuid.UUID
+
+func (l *groupList) String() string { return "" }
+func (l *groupList) Type() string   { return "ids" }
+
+func (l *groupList) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		id, err := parseID("group", word)
 		if err != nil {
-			return f, err
+			return err
 		}
-		f.ByGroupIDs = append(f.ByGroupIDs, id)
+		*l = append(*l, id)
 	}
-	return f, nil
+	return nil
 }
 
 // parseID parses the ID of a plan or a group.
@@ -98,7 +117,7 @@ func (m *moment) String() string { return m.text }
 func (m *moment) Type() string   { return "time" }
 
 func (m *moment) Set(text string) error {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
 			*m = moment{text: text, at: at}
 			return nil

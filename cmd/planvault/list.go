@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,17 +21,13 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List plans, newest first",
 		Long: `List shows the newest plans. Flags select some of them; --page goes on after the last plan of
-a page. A page of 50 takes 3 to 5 requests, however many plans there are.`,
+a page. A page of 50 usually takes 3 or 4 requests, however many plans there are.`,
 		Example: `  planvault list
   planvault list --status failed --created-after 24h
   planvault list --page 0198c0de-0000-7000-8000-000000000001`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f, err := s.filters(time.Now())
-			if err != nil {
-				return err
-			}
-			return a.list(c.Context(), f, p)
+			return a.list(c.Context(), s.filters(time.Now()), p)
 		},
 	}
 	s.addFlags(c.Flags())
@@ -51,25 +48,45 @@ func (a *app) list(ctx context.Context, f storage.Filters, p page) error {
 	if err != nil {
 		return err
 	}
+	return a.printPlans(found, f.Limit)
+}
+
+// printPlans prints plans as they come. It names those that can't be read on stderr, and counts them in its error.
+func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int) error {
 	t := newTable(a, planColumns()...)
-	var errs []error
+	p := a.progress("list", "plan", 0)
+	defer p.end()
 	var last uuid.UUID
-	n := 0
+	var printed, unread int64
 	for r := range found {
-		if r.Err != nil {
-			errs = append(errs, r.Err)
+		switch {
+		case ofPlan(r.Err):
+			a.complain(r.Err)
+			unread++
 			continue
+		case r.Err != nil:
+			return errors.Join(t.end(), r.Err)
 		}
 		if err := t.add(planRowOf(r.Result)); err != nil {
 			return err
 		}
-		n, last = n+1, r.Result.ID
+		printed, last = printed+1, r.Result.ID
+		p.at(printed)
 	}
 	if err := t.end(); err != nil {
 		return err
 	}
-	if n == f.Limit && n > 0 && a.stderrIsTerm {
+	if printed == int64(limit) && printed > 0 && a.stderrIsTerm {
 		fmt.Fprintf(a.stderr, "The next page: --page %s\n", last)
 	}
-	return errors.Join(errs...)
+	if unread > 0 {
+		return fmt.Errorf("%s can't be read; planvault check names the damage", plural(unread, "plan"))
+	}
+	return nil
+}
+
+// ofPlan reports whether an error of a listing is that of a single plan, so that others follow.
+func ofPlan(err error) bool {
+	var e *storage.Error
+	return errors.As(err, &e) && e.Plan != uuid.Nil
 }

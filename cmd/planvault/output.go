@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -42,8 +45,22 @@ func (a *app) print(value any, text func(w io.Writer)) error {
 	} else {
 		text(&b)
 	}
-	_, err := a.stdout.Write(b.Bytes())
-	return err
+	return a.write(b.Bytes())
+}
+
+// errEnough is the error of a command whose reader has closed the pipe: head has seen enough. Nothing failed.
+var errEnough = &exitError{code: exitDone}
+
+// write writes results.
+func (a *app) write(b []byte) error {
+	_, err := a.stdout.Write(b)
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return errEnough
+	case err != nil:
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
 }
 
 // writeJSON writes a value as one line of JSON.
@@ -106,7 +123,7 @@ func (t *table[T]) end() error {
 	widths := make([]int, len(t.columns))
 	for _, row := range t.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], textWidth(cell))
 		}
 	}
 	var b strings.Builder
@@ -114,14 +131,13 @@ func (t *table[T]) end() error {
 		writeRow(&b, row, widths, t.columns)
 	}
 	t.rows = t.rows[:0]
-	_, err := io.WriteString(t.a.stdout, b.String())
-	return err
+	return t.a.write([]byte(b.String()))
 }
 
 func writeRow[T any](b *strings.Builder, row []string, widths []int, columns []column[T]) {
 	var line strings.Builder
 	for i, cell := range row {
-		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		pad := strings.Repeat(" ", widths[i]-textWidth(cell))
 		if i > 0 {
 			line.WriteString("  ")
 		}
@@ -135,27 +151,78 @@ func writeRow[T any](b *strings.Builder, row []string, widths []int, columns []c
 }
 
 // printable returns a text without anything that could change a terminal: control characters, and those that change
-// the direction of what follows, are escaped. It is cut after a number of characters; 0 is no limit.
+// the direction of what follows, are escaped. It is cut after a number of columns; 0 is no limit.
 func printable(text string, most int) string {
 	var b strings.Builder
-	n := 0
-	for rest := text; rest != ""; n++ {
-		if most > 0 && n == most {
-			return b.String() + "…"
-		}
+	columns := 0
+	for rest := text; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
+		shown := rest[:size]
 		switch {
 		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, rest[0])
-		case r == ' ' || unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
+			shown = fmt.Sprintf(`\x%02x`, rest[0])
+		case !unicode.IsPrint(r):
+			shown = strings.Trim(strconv.QuoteRune(r), "'")
 		}
+		columns += max(1, textWidth(shown)) // a thousand accents on a letter are cut, too
+		if most > 0 && columns > most {
+			return b.String() + "…"
+		}
+		b.WriteString(shown)
 		rest = rest[size:]
 	}
 	return b.String()
+}
+
+// textWidth returns how many columns of a terminal a printable text takes.
+func textWidth(text string) (columns int) {
+	for _, r := range text {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case unicode.Is(wide, r):
+			columns += 2
+		default:
+			columns++
+		}
+	}
+	return columns
+}
+
+// wide are the characters that take two columns: those that Unicode's East Asian Width has as W or F.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x1100, 0x115f, 1},
+		{0x231a, 0x231b, 1},
+		{0x23e9, 0x23ec, 1},
+		{0x2614, 0x2615, 1},
+		{0x26a1, 0x26aa, 9},
+		{0x2705, 0x270a, 5},
+		{0x2728, 0x274c, 36},
+		{0x2b50, 0x2b55, 5},
+		{0x2e80, 0x303e, 1},
+		{0x3041, 0x4dbf, 1},
+		{0x4e00, 0xa4cf, 1},
+		{0xa960, 0xa97c, 1},
+		{0xac00, 0xd7a3, 1},
+		{0xf900, 0xfaff, 1},
+		{0xfe10, 0xfe19, 1},
+		{0xfe30, 0xfe6f, 1},
+		{0xff01, 0xff60, 1},
+		{0xffe0, 0xffe6, 1},
+	},
+	R32: []unicode.Range32{{0x16fe0, 0x18cff, 1}, {0x1aff0, 0x1b2ff, 1}, {0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
+}
+
+// utc returns a time in UTC for JSON, which has the years 0 to 9999 only. Stored data may hold others.
+func utc(t time.Time) time.Time {
+	t = t.UTC()
+	switch first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC); {
+	case t.Before(first):
+		return first
+	case t.After(last):
+		return last
+	}
+	return t
 }
 
 // stamp returns a time for a table.
@@ -219,10 +286,11 @@ func byteSize(n int64) string {
 // dollars returns a price with enough digits to tell it from nothing.
 func dollars(d float64) string {
 	switch {
-	case d >= 1:
-		return fmt.Sprintf("$%.2f", d)
 	case d == 0:
 		return "$0"
+	case d >= 0.995:
+		return fmt.Sprintf("$%.2f", d)
 	}
-	return fmt.Sprintf("$%.2g", d)
+	digits := 1 - int(math.Floor(math.Log10(d))) // two of them count
+	return fmt.Sprintf("$%.*f", digits, d)
 }

@@ -29,7 +29,7 @@ type planRow struct {
 func planRowOf(r storage.ListResult) planRow {
 	return planRow{
 		ID: r.ID, Group: known(r.GroupID), Status: r.State.Status.String(),
-		Submitted: r.SubmitTime.UTC(), Started: r.State.Start.UTC(), Ended: r.State.End.UTC(),
+		Submitted: utc(r.SubmitTime), Started: utc(r.State.Start), Ended: utc(r.State.End),
 		Owner: known(r.Owner), Epoch: r.Epoch, Name: r.Name, Descr: r.Descr,
 	}
 }
@@ -65,12 +65,14 @@ type page struct {
 	limit int
 	after string
 	all   bool
+	flags *pflag.FlagSet
 }
 
 func (p *page) addFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&p.limit, "limit", 50, "plans on a page, a `NUMBER`")
-	flags.StringVar(&p.after, "page", "", "the page after the plan with this `ID`, the last of the page before")
-	flags.BoolVar(&p.all, "all", false, "all plans, without pages")
+	p.flags = flags
+	flags.IntVar(&p.limit, "limit", 50, "`NUMBER` of plans on a page")
+	flags.StringVar(&p.after, "page", "", "go on after the plan with this `ID`, the last one of the page before")
+	flags.BoolVar(&p.all, "all", false, "all plans, on one page")
 }
 
 // bound bounds filters to the page.
@@ -81,6 +83,8 @@ func (p *page) bound(f *storage.Filters) (err error) {
 		}
 	}
 	switch {
+	case p.all && p.flags.Changed("limit"):
+		return usageError("--all and --limit exclude each other")
 	case p.all:
 		return nil
 	case p.limit <= 0:

@@ -10,6 +10,22 @@ import (
 	"path/filepath"
 )
 
+// defaultProfile is the name of the profile that no flag needs to name.
+const defaultProfile = "default"
+
+// profileNamed returns a profile that must exist.
+func (a *app) profileNamed(name string) (connection, error) {
+	profiles, err := a.readProfiles()
+	if err != nil {
+		return connection{}, err
+	}
+	p, ok := profiles[name]
+	if !ok {
+		return p, usageError("there is no profile %q in %s; planvault profile list shows them", name, a.profilePath())
+	}
+	return p, nil
+}
+
 // profilePath returns the name of the file of profiles.
 func (a *app) profilePath() string {
 	if path := a.getenv("PLANVAULT_PROFILES"); path != "" {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +39,10 @@ type app struct {
 
 	meter   meter
 	vaults  []*azblob.Vault
-	running bool // the arguments are right, and the command has begun
+	places  []string // where the vaults are
+	screen  screen
+	reached atomic.Pointer[progress] // how far the command has come
+	running atomic.Bool              // the arguments are right, and the command has begun
 }
 
 // The exit codes.
@@ -77,33 +83,79 @@ var errMore = &exitError{code: exitMore}
 
 // run runs the tool with arguments and returns its exit code.
 func run(ctx context.Context, p process, args []string) int {
-	a := &app{process: p, output: outputTable, meter: meter{requests: price.Tally{}}}
-	root := a.rootCommand()
-	root.SetArgs(args)
-	root.SetIn(p.stdin)
-	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
-	err := root.ExecuteContext(ctx)
-	a.close(ctx)
-	if a.cost && a.running {
-		fmt.Fprintln(p.stderr, a.meter.String())
+	a := newApp(p)
+	err := a.execute(ctx, args)
+	a.screen.erase()
+	if a.cost && a.running.Load() {
+		fmt.Fprintln(a.stderr, a.meter.String())
 	}
 	code := a.exitCode(ctx, err)
 	a.explain(code, err)
 	return code
 }
 
+// newApp returns a run of the tool that has not begun.
+func newApp(p process) *app {
+	a := &app{process: p, output: outputTable, meter: meter{requests: price.Tally{}}}
+	if p.stderrIsTerm {
+		a.screen.w = p.stderr
+		a.stderr = a.screen.above(p.stderr)
+		if p.stdoutIsTerm {
+			a.stdout = a.screen.above(p.stdout)
+		}
+	}
+	return a
+}
+
+// patience is how long an interrupted command may take to return.
+const patience = 2 * time.Second
+
+// execute runs the command that the arguments name. An interrupted command that does not return is left alone: it waits
+// for something that no context ends, such as a pipe that nobody reads.
+func (a *app) execute(ctx context.Context, args []string) error {
+	if form := a.getenv("PLANVAULT_OUTPUT"); form != "" {
+		if err := a.output.Set(form); err != nil {
+			return usageError("PLANVAULT_OUTPUT: %w", err)
+		}
+	}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	ended := make(chan error, 1)
+	go func() {
+		err := root.ExecuteContext(ctx)
+		a.close(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		return ctx.Err()
+	}
+}
+
 // exitCode returns the exit code of an error.
 func (a *app) exitCode(ctx context.Context, err error) int {
 	var exit *exitError
+	said := errors.As(err, &exit)
 	switch {
 	case err == nil:
 		return exitDone
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && (!said || errors.Is(err, context.Canceled)):
 		return exitInterrupted
-	case errors.As(err, &exit):
+	case said:
 		return exit.code
-	case !a.running, errors.Is(err, storage.ErrInvalid) && a.meter.sent() == 0:
+	case !a.running.Load(), errors.Is(err, storage.ErrInvalid) && a.meter.sent() == 0:
 		return exitUsage
 	case errors.Is(err, storage.ErrNotFound):
 		return exitFound
@@ -111,19 +163,34 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// explain prints an error, in one line for each error that was joined.
+// explain prints why the run did not end as it should.
 func (a *app) explain(code int, err error) {
 	var exit *exitError
-	if err == nil || errors.As(err, &exit) && exit.err == nil {
-		return
+	switch {
+	case code == exitInterrupted:
+		if p := a.reached.Load(); p != nil {
+			a.complain(fmt.Errorf("interrupted: %s", p))
+		} else {
+			a.complain(fmt.Errorf("interrupted: %w", err))
+		}
+	case err == nil, errors.As(err, &exit) && exit.err == nil:
+	default:
+		a.complain(err)
+		if code == exitUsage && !a.running.Load() {
+			fmt.Fprintln(a.stderr, "Run planvault help, or the command with --help.")
+		}
 	}
-	if code == exitInterrupted {
-		fmt.Fprintln(a.stderr, "planvault: interrupted:", err)
-		return
-	}
-	fmt.Fprintln(a.stderr, "planvault:", err)
-	if code == exitUsage && !a.running {
-		fmt.Fprintln(a.stderr, "Run planvault help, or the command with --help.")
+}
+
+// secrets are the values that an argument in the wrong place could bring into an error.
+var secrets = regexp.MustCompile(`(?i)(\b(?:sig|AccountKey|SharedAccessSignature)=)[^\s;&"']+`)
+
+// complain prints an error on stderr. It prints each error that was joined on a line of its own.
+func (a *app) complain(err error) {
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(secrets.ReplaceAllString(line, "${1}…")); line != "" {
+			fmt.Fprintln(a.stderr, "planvault:", printable(line, 0))
+		}
 	}
 }
 
@@ -141,25 +208,24 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "planvault",
 		Short: "Show the plans of a vault, and keep the vault in order",
-		Long: `planvault shows what is in a vault of workflow plans on Azure Blob Storage: which plans are
+		Long: `Planvault shows what is in a vault of workflow plans on Azure Blob Storage: which plans are
 stuck, who owns them, whether anything is lost, and what it costs. It also repairs, removes,
 copies and keeps plans.
 
-No command takes a lock: each is safe beside engines, and beside itself.
-
-To try it without an account:
-
-    planvault emulator &
-    planvault list --connection-string UseDevelopmentStorage=true --prefix engine`,
+No command takes a lock: each is safe beside engines, and beside itself.`,
+		Example: `  planvault emulator --sample                 # a vault to look at; it says what to run next
+  planvault stuck --endpoint https://account.blob.core.windows.net --prefix my-cluster
+  planvault list --status failed --created-after 24h --profile prod`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	flags := root.PersistentFlags()
 	a.connection.addFlags(flags, "")
-	flags.Var(&a.output, "output", "write results as `FORM`: table, or json (an object a line)")
-	flags.BoolVar(&a.yes, "yes", false, "make bulk changes without asking")
-	flags.BoolVar(&a.cost, "cost", false, "print at the end how many requests were sent, and their price")
+	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")
+	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
+	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
 	root.AddGroup(
 		&cobra.Group{ID: groupLook, Title: "Look at plans:"},
 		&cobra.Group{ID: groupPlan, Title: "Change one plan:"},
@@ -183,6 +249,9 @@ To try it without an account:
 	return root
 }
 
+// helpWidth is how many columns help takes.
+const helpWidth = 100
+
 // The groups of commands in the help.
 const (
 	groupLook    = "look"
@@ -195,7 +264,7 @@ const (
 func (a *app) noteStart(c *cobra.Command) {
 	if act := c.RunE; act != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			a.running = true
+			a.running.Store(true)
 			return act(c, args)
 		}
 	}

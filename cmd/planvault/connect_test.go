@@ -1,0 +1,104 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestResolve checks where a connection comes from.
+func TestResolve(t *testing.T) {
+	const profiles = `{
+		"default": {"endpoint": "https://default", "prefix": "default"},
+		"prod":    {"connectionString": "prod", "prefix": "prod"},
+		"account": {"endpoint": "https://account"}
+	}`
+	path := t.TempDir() + "/profiles.json"
+	if err := os.WriteFile(path, []byte(profiles), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(pairs ...string) map[string]string {
+		m := map[string]string{"PLANVAULT_PROFILES": path}
+		for _, p := range pairs {
+			name, value, _ := strings.Cut(p, "=")
+			m[name] = value
+		}
+		return m
+	}
+	flags := connection{Endpoint: "https://flag", Prefix: "flag"}
+	for name, c := range map[string]struct {
+		flags connection
+		env   map[string]string
+		want  connection
+		err   string
+	}{
+		"default":                 {connection{}, env(), connection{Endpoint: "https://default", Prefix: "default"}, ""},
+		"flags":                   {flags, env("PLANVAULT_PREFIX=env"), flags, ""},
+		"flag of the account":     {connection{ConnectionString: "x"}, env(), connection{ConnectionString: "x", Prefix: "default"}, ""},
+		"profile":                 {connection{profile: "prod"}, env("PLANVAULT_ENDPOINT=https://env"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
+		"profile and flag":        {connection{profile: "prod", Prefix: "flag"}, env(), connection{ConnectionString: "prod", Prefix: "flag"}, ""},
+		"profile of environment":  {connection{}, env("PLANVAULT_PROFILE=prod"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
+		"incomplete profile":      {connection{profile: "account"}, env("PLANVAULT_PREFIX=env"), connection{Endpoint: "https://account", Prefix: "env"}, ""},
+		"environment":             {connection{}, env("PLANVAULT_ENDPOINT=https://env", "PLANVAULT_PREFIX=env"), connection{Endpoint: "https://env", Prefix: "env"}, ""},
+		"environment of the CLI":  {connection{}, env("AZURE_STORAGE_CONNECTION_STRING=az"), connection{ConnectionString: "az", Prefix: "default"}, ""},
+		"no profile of the name":  {connection{profile: "nobody"}, env(), connection{}, `no profile "nobody"`},
+		"no profiles needed":      {flags, env("PLANVAULT_PROFILES=" + t.TempDir()), flags, ""},
+		"profiles can't be read":  {connection{}, env("PLANVAULT_PROFILES=" + t.TempDir()), connection{}, "read the profiles"},
+		"nothing":                 {connection{}, env("PLANVAULT_PROFILES=none"), connection{}, "no account: give --endpoint"},
+		"no prefix":               {connection{Endpoint: "x"}, env("PLANVAULT_PROFILES=none"), connection{}, "no vault: give --prefix"},
+		"both":                    {connection{Endpoint: "x", ConnectionString: "y", Prefix: "z"}, env(), connection{}, "exclude each other"},
+		"second has no default":   {connection{kind: "to-"}, env("PLANVAULT_ENDPOINT=https://env"), connection{}, "no account: give --to-endpoint"},
+		"environment of a second": {connection{kind: "to-", Prefix: "p"}, env("PLANVAULT_TO_ENDPOINT=https://to"), connection{Endpoint: "https://to", Prefix: "p"}, ""},
+		"profile of a second":     {connection{kind: "to-", profile: "prod"}, env("PLANVAULT_PROFILE=default"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
+	} {
+		a := newApp(process{getenv: func(name string) string { return c.env[name] }, stderr: io.Discard})
+		got, err := a.resolve(c.flags)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		c.want.kind, c.want.profile = c.flags.kind, c.flags.profile
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestErrorsShowNoSecrets gives secrets where they don't belong.
+func TestErrorsShowNoSecrets(t *testing.T) {
+	const secret = "c2VjcmV0c2VjcmV0"
+	s := newStage(t)
+	for _, args := range [][]string{
+		{"list", "--endpoint", "https://account.blob.core.windows.net/container/x?sv=1&sig=" + secret},
+		{"list", "--endpoint", "https://account.blob.core.windows.net:port?sig=" + secret},
+		{"list", "--endpoint", "://?sig=" + secret},
+		{"list", "--connection-string", "AccountName=a;AccountKey=" + secret + ";BlobEndpoint=://"},
+		{"list", "--connection-string", "AccountName=a;AccountKey=" + secret + "%%%"},
+		{"list", "--connection-string", "SharedAccessSignature=sv=1&sig=" + secret},
+		{"AccountName=a;AccountKey=" + secret},
+		{"list", "https://account.blob.core.windows.net/?sig=" + secret},
+		{"list", "--cost", "--endpoint", "https://127.0.0.1:1/?sv=1&sig=" + secret, "--connection-string", "AccountKey=" + secret},
+	} {
+		if r := s.run(t.Context(), args...); r.code != exitUsage || r.stderr == "" || strings.Contains(r.stderr+r.stdout, secret) {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	for want, c := range map[string]connection{
+		"https://a.blob.core.windows.net, prefix p":         {Endpoint: "https://a.blob.core.windows.net/", Prefix: "p"},
+		"https://b.blob.core.windows.net, prefix p":         {Endpoint: "https://b.blob.core.windows.net?sv=1&sig=x", Prefix: "p"},
+		"https://c.blob.core.chinacloudapi.cn, prefix p":    {ConnectionString: "AccountName=c;AccountKey=x;EndpointSuffix=core.chinacloudapi.cn", Prefix: "p"},
+		"https://d.blob.core.windows.net, prefix p":         {ConnectionString: "AccountName=d;AccountKey=x", Prefix: "p"},
+		"http://127.0.0.1:10000/devstoreaccount1, prefix p": {ConnectionString: "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;AccountKey=x", Prefix: "p"},
+		"the emulator on this machine, prefix p":            {ConnectionString: "UseDevelopmentStorage=true", Prefix: "p"},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// planID returns the ID of a plan that was created n minutes after some day has begun.
+func planID(n int) uuid.UUID {
+	at := time.Date(2025, 10, 20, 0, n, 0, 0, time.UTC)
+	id := uuid.UUID{6: 0x70, 8: 0x80, 14: byte(n)}
+	for i := range 6 {
+		id[i] = byte(at.UnixMilli() >> (40 - 8*i))
+	}
+	return id
+}
+
+func TestFilters(t *testing.T) {
+	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	group := uuid.MustParse("0198c0de-0000-7000-8000-000000000001")
+	for args, want := range map[string]storage.Filters{
+		"":                                  {},
+		"--status failed":                   {ByStatus: []workflow.Status{workflow.Failed}},
+		"--status OPEN,Stopped":             {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
+		"--status final --status completed": {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
+		"--group " + group.String():         {ByGroupIDs: []uuid.UUID{group}},
+		"--name a --contains b":             {NamePrefix: "a", NameContains: "b"},
+		"--created-after 2026-11-20 --created-before 2026-11-20T01:00Z": {After: day, Before: day.Add(time.Hour)},
+		"--created-after 27h --ended-after 2w":                          {After: day, EndedAfter: now.AddDate(0, 0, -14)},
+		"--ended-before 2026-11-20T01:00:00+01:00":                      {EndedBefore: day},
+	} {
+		var s selection
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.addFlags(flags)
+		if err := flags.Parse(strings.Fields(args)); err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		got := s.filters(now)
+		for _, at := range []*time.Time{&got.After, &got.Before, &got.EndedAfter, &got.EndedBefore} {
+			*at = at.UTC()
+		}
+		for _, at := range []*time.Time{&want.After, &want.Before, &want.EndedAfter, &want.EndedBefore} {
+			*at = at.UTC()
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, not %+v", args, got, want)
+		}
+	}
+}
+
+func TestWrongFilters(t *testing.T) {
+	s := newStage(t)
+	for _, args := range []string{
+		"--status broken", "--status=", "--group 1", "--group {0198c0de-0000-7000-8000-000000000001}", "--created-after yesterday",
+		"--created-after -5h", "--created-after 0s", "--created-before 2026-13-01", "--limit -1", "--limit x", "--page 1", "--all --limit 5",
+		"--created-after 40000d", "surplus",
+	} {
+		r := s.run(t.Context(), slices.Concat([]string{"list", "--cost"}, strings.Fields(args))...)
+		if r.code != exitUsage || strings.Contains(r.stderr, "cost: ") && !strings.Contains(r.stderr, "cost: 0 requests") || !strings.Contains(r.stderr, "planvault: ") {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+func TestParseAge(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "15m": 15 * time.Minute, "1h30m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "36500d": 36500 * 24 * time.Hour,
+		"": 0, "d": 0, "w": 0, "-1d": 0, "0d": 0, "1.5d": 0, "36501d": 0, "9999999999999999999d": 0, "300y": 0, "1": 0, "2540400h1ns": 2540400*time.Hour + 1,
+	} {
+		if got, err := parseAge(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+func FuzzParseAge(f *testing.F) {
+	f.Add("7d")
+	f.Add("1h30m")
+	f.Fuzz(func(t *testing.T, text string) {
+		if d, err := parseAge(text); (err == nil) != (d > 0) {
+			t.Errorf("%q: %v, %v", text, d, err)
+		}
+	})
+}

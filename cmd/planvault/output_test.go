@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+func TestTable(t *testing.T) {
+	type row struct {
+		Name string `json:"name"`
+		N    int    `json:"n"`
+	}
+	rows := []row{{"a", 1}, {"日本語", 1000}, {"e\u0301", 30}}
+	print := func(form outputForm) string {
+		var b bytes.Buffer
+		a := newApp(process{stdout: &b})
+		a.output = form
+		table := newTable(
+			a,
+			column[row]{title: "NAME", text: func(r row) string { return r.Name }},
+			column[row]{title: "N", text: func(r row) string { return count(r.N) }, right: true},
+			column[row]{title: "", text: func(row) string { return "" }},
+		)
+		for _, r := range rows {
+			if err := table.add(r); err != nil {
+				t.Fatal(err)
+			}
+			if lines := strings.Count(b.String(), "\n"); form == outputJSON && lines == 0 {
+				t.Error("an object is not written at once")
+			}
+		}
+		if err := table.end(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got, want := print(outputTable), "NAME        N\na           1\n日本語  1,000\ne\u0301          30\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got, want := print(outputJSON), "{\"name\":\"a\",\"n\":1}\n{\"name\":\"日本語\",\"n\":1000}\n{\"name\":\"e\u0301\",\"n\":30}\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestLongTable checks that a table does not wait for its last row, and has its titles once.
+func TestLongTable(t *testing.T) {
+	var b bytes.Buffer
+	table := newTable(newApp(process{stdout: &b}), column[int]{title: "N", text: func(n int) string { return count(n) }})
+	for n := range maxRows + 1 {
+		if err := table.add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Count(b.String(), "\n"); lines != maxRows+1 {
+		t.Errorf("%d lines before the end", lines)
+	}
+	if err := table.end(); err != nil || strings.Count(b.String(), "N\n") != 1 || !strings.HasSuffix(b.String(), "\n1,000\n") {
+		t.Errorf("%v: it ends with %q", err, b.String()[b.Len()-20:])
+	}
+}
+
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestClosedPipe checks that a reader such as head may close the pipe.
+func TestClosedPipe(t *testing.T) {
+	s := newStage(t)
+	if _, err := s.store(t.Context(), planID(1), workflow.Running, "plan"); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"table", "json"} {
+		var stderr bytes.Buffer
+		p := s.process(nil, &stderr)
+		p.stdout = closedPipe{}
+		if code := run(t.Context(), p, []string{"list", "--output", form}); code != exitDone || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, %s", form, code, stderr.String())
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"nightly report", 0, "nightly report"},
+		{"a\x1b[31mred\n\ttab", 0, `a\x1b[31mred\n\ttab`},
+		{"abc\u202edef", 0, `abc\u202edef`},
+		{"bad \xff byte", 0, `bad \xff byte`},
+		{"zero\u200bwidth\ufeff", 0, `zero\u200bwidth\ufeff`},
+		{"日本語", 4, "日本…"},
+		{"日本語", 5, "日本…"},
+		{"日本語", 6, "日本語"},
+		{"abcdef", 3, "abc…"},
+		{"a" + strings.Repeat("\u0301", 1000), 3, "a\u0301\u0301…"},
+		{"quote ' and \\", 0, "quote ' and \\"},
+	} {
+		if got := printable(c.text, c.most); got != c.want {
+			t.Errorf("%q, %d: %q, not %q", c.text, c.most, got, c.want)
+		}
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("a\x1b[31m\u202e\xff日e\u0301", 5)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		got := printable(text, most)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q became %q", text, got)
+		}
+		if most > 0 && textWidth(got) > most+1 {
+			t.Errorf("%q takes %d columns, not %d", got, textWidth(got), most)
+		}
+		if most <= 0 && printable(got, 0) != got {
+			t.Errorf("%q changes again", got)
+		}
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{count(0), "0"},
+		{count(999), "999"},
+		{count(-1000), "-1,000"},
+		{count(int64(1234567)), "1,234,567"},
+		{plural(1, "plan"), "1 plan"},
+		{plural(2000, "plan"), "2,000 plans"},
+		{plural(0, "plan"), "0 plans"},
+		{byteSize(0), "0 B"},
+		{byteSize(999), "999 B"},
+		{byteSize(1000), "1.0 kB"},
+		{byteSize(123456), "123 kB"},
+		{byteSize(5e15), "5.0 PB"},
+		{dollars(0), "$0"},
+		{dollars(0.00000044), "$0.00000044"},
+		{dollars(0.0055), "$0.0055"},
+		{dollars(0.5), "$0.50"},
+		{dollars(0.996), "$1.00"},
+		{dollars(1234.5), "$1234.50"},
+		{span(0), "0ms"},
+		{span(999 * time.Millisecond), "999ms"},
+		{span(59 * time.Second), "59s"},
+		{span(61 * time.Second), "1m01s"},
+		{span(25 * time.Hour), "25h00m"},
+		{span(49 * time.Hour), "2d01h"},
+		{span(-time.Minute), "-1m00s"},
+		{stamp(time.Time{}), "-"},
+		{stamp(time.Date(2026, 11, 21, 4, 0, 0, 9, time.FixedZone("", 3600))), "2026-11-21 03:00:00Z"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, not %q", c.got, c.want)
+		}
+	}
+}
+
+// TestTimesInJSON checks that no stored time breaks JSON.
+func TestTimesInJSON(t *testing.T) {
+	for _, at := range []time.Time{
+		{},
+		time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600)),
+		time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 23*3600)),
+		time.UnixMilli(1<<48 - 1),
+	} {
+		if text, err := json.Marshal(utc(at)); err != nil || !strings.HasSuffix(string(text), `Z"`) {
+			t.Errorf("%v: %s, %v", at, text, err)
+		}
+	}
+}
+
+func TestOutputForm(t *testing.T) {
+	s := newStage(t)
+	for args, want := range map[string]int{"json": exitDone, "table": exitDone, "yaml": exitUsage, "": exitUsage} {
+		if r := s.run(t.Context(), "list", "--output="+args); r.code != want {
+			t.Errorf("--output=%s: %+v", args, r)
+		}
+	}
+	s.env["PLANVAULT_OUTPUT"] = "xml"
+	if r := s.run(t.Context(), "list"); r.code != exitUsage || !strings.Contains(r.stderr, "PLANVAULT_OUTPUT") {
+		t.Errorf("%+v", r)
+	}
+	s.env["PLANVAULT_OUTPUT"] = "json"
+	if _, err := s.store(t.Context(), planID(1), workflow.Running, "plan"); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.run(t.Context(), "list"); r.code != exitDone || !strings.HasPrefix(r.stdout, "{") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+)
+
+func TestProgressOnTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var terminal bytes.Buffer
+		a := newApp(process{stdout: &terminal, stderr: &terminal, stdoutIsTerm: true, stderrIsTerm: true})
+		p := a.progress("purge", "plan", 5000).then("run the command again to go on")
+		p.at(1)
+		p.at(2) // too soon to draw
+		time.Sleep(10 * time.Second)
+		p.at(1000)
+		io.WriteString(a.stdout, "a result\n")
+		p.end()
+		if got, want := terminal.String(), "\r\x1b[Kpurge: 1 of 5,000 plans"+
+			"\r\x1b[Kpurge: 1,000 of 5,000 plans, 100/s, 40s left"+
+			"\r\x1b[Ka result\n"; got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if got, want := p.String(), "purge: 1,000 of 5,000 plans; run the command again to go on"; got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	})
+}
+
+func TestProgressInPipe(t *testing.T) {
+	var b bytes.Buffer
+	p := newApp(process{stdout: &b, stderr: &b}).progress("list", "plan", 0)
+	p.at(1)
+	p.end()
+	if b.Len() > 0 || p.String() != "list: 1 plan" {
+		t.Errorf("%q, %q", b.String(), p)
+	}
+}
+
+// TestInterrupt interrupts a listing at a request that is not answered.
+func TestInterrupt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.server.Inject(emulator.On(emulator.ListContainers).Do(emulator.Silence()))
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, interrupt)
+		began := time.Now()
+		r := s.run(ctx, "list")
+		if r.code != exitInterrupted || r.stderr != "planvault: interrupted: list: 0 plans\n" || time.Since(began) != 3*time.Second {
+			t.Errorf("after %v: %+v", time.Since(began), r)
+		}
+	})
+}
+
+// TestInterruptOfBlockedWrite interrupts a command whose results nobody reads.
+func TestInterruptOfBlockedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		if _, err := s.store(t.Context(), planID(1), workflow.Running, "plan"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, interrupt)
+		read, blocked := io.Pipe()
+		defer read.Close()
+		var stderr bytes.Buffer
+		p := s.process(nil, &stderr)
+		p.stdout = blocked
+		began := time.Now()
+		if code := run(ctx, p, []string{"list"}); code != exitInterrupted || time.Since(began) != time.Minute+patience || !strings.Contains(stderr.String(), "list: 1 plan") {
+			t.Errorf("exit code %d after %v: %s", code, time.Since(began), stderr.String())
+		}
+	})
+}
