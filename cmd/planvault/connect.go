@@ -116,7 +116,7 @@ func (c connection) dial(ctx context.Context, options []azblob.Option) (*azblob.
 	if c.ConnectionString != "" {
 		return azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
 	}
-	if u, err := url.Parse(c.Endpoint); err == nil && u.Query().Has("sig") {
+	if c.hasSignature() {
 		return azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, nil, options...)
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
@@ -127,22 +127,49 @@ func (c connection) dial(ctx context.Context, options []azblob.Option) (*azblob.
 }
 
 // String names the vault without any secret.
-func (c connection) String() string {
+func (c connection) String() string { return c.account() + ", prefix " + c.Prefix }
+
+// account names the account without any secret.
+func (c connection) account() string {
 	if c.Endpoint != "" {
 		endpoint, _, _ := strings.Cut(c.Endpoint, "?")
-		return strings.TrimSuffix(endpoint, "/") + ", prefix " + c.Prefix
+		return strings.TrimSuffix(endpoint, "/")
 	}
-	fields := map[string]string{"EndpointSuffix": "core.windows.net"}
+	fields := c.fields()
+	switch {
+	case fields["usedevelopmentstorage"] != "":
+		return "the emulator on this machine"
+	case fields["blobendpoint"] != "":
+		return fields["blobendpoint"]
+	case fields["endpointsuffix"] == "":
+		fields["endpointsuffix"] = "core.windows.net"
+	}
+	return "https://" + fields["accountname"] + ".blob." + fields["endpointsuffix"]
+}
+
+// login says how the connection logs in.
+func (c connection) login() string {
+	switch {
+	case c.hasSignature(), c.fields()["sharedaccesssignature"] != "":
+		return "shared access signature"
+	case c.Endpoint != "":
+		return "identity of the environment"
+	}
+	return "account key"
+}
+
+// hasSignature reports whether the endpoint has a shared access signature.
+func (c connection) hasSignature() bool {
+	u, err := url.Parse(c.Endpoint)
+	return err == nil && u.Query().Has("sig")
+}
+
+// fields returns the fields of the connection string. Upper and lower case in their names are the same.
+func (c connection) fields() map[string]string {
+	fields := map[string]string{}
 	for field := range strings.SplitSeq(c.ConnectionString, ";") {
 		name, value, _ := strings.Cut(field, "=")
-		fields[strings.TrimSpace(name)] = value
+		fields[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
 	}
-	where := fields["BlobEndpoint"]
-	switch {
-	case fields["UseDevelopmentStorage"] != "":
-		where = "the emulator on this machine"
-	case where == "":
-		where = "https://" + fields["AccountName"] + ".blob." + fields["EndpointSuffix"]
-	}
-	return where + ", prefix " + c.Prefix
+	return fields
 }

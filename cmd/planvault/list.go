@@ -60,7 +60,7 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	var printed, unread int64
 	for r := range found {
 		switch {
-		case ofPlan(r.Err):
+		case planOfError(r.Err) != uuid.Nil:
 			a.complain(r.Err)
 			unread++
 			continue
@@ -85,8 +85,10 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	return nil
 }
 
-// ofPlan reports whether an error of a listing is that of a single plan, so that others follow.
-func ofPlan(err error) bool {
-	var e *storage.Error
-	return errors.As(err, &e) && e.Plan != uuid.Nil
+// planOfError returns the plan that an error of a listing is about. Others follow it, if there is one.
+func planOfError(err error) uuid.UUID {
+	if e := (*storage.Error)(nil); errors.As(err, &e) {
+		return e.Plan
+	}
+	return uuid.Nil
 }

@@ -96,8 +96,14 @@ func (p *page) bound(f *storage.Filters) (err error) {
 
 // search yields the plans that filters select. Filters without any selection are a List.
 func search(ctx context.Context, r storage.Reader, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if reflect.DeepEqual(f, storage.Filters{Limit: f.Limit}) {
+	if f.BeforeID == uuid.Nil && selectsAll(f) {
 		return r.List(ctx, f.Limit)
 	}
 	return r.Search(ctx, f)
+}
+
+// selectsAll reports whether filters select all plans, on some page.
+func selectsAll(f storage.Filters) bool {
+	f.Limit, f.BeforeID = 0, uuid.Nil
+	return reflect.DeepEqual(f, storage.Filters{})
 }

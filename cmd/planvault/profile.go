@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
 )
 
 // defaultProfile is the name of the profile that no flag needs to name.
@@ -61,4 +66,172 @@ func (a *app) readProfiles() (map[string]connection, error) {
 		return nil, usageError("the profiles in %s can't be read: %w", path, err)
 	}
 	return profiles, nil
+}
+
+// profileCommand lists and changes profiles.
+func (a *app) profileCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "profile",
+		Short: "Keep connections under names",
+		Long: `A profile is a vault under a name: the account, how to log in, and the prefix. --profile NAME uses
+it. The profile "default" is used when flags and environment don't name a vault.`,
+		Example: `  planvault profile set prod --endpoint https://account.blob.core.windows.net --prefix my-cluster
+  planvault profile list
+  planvault list --profile prod`,
+	}
+	c.AddCommand(
+		&cobra.Command{
+			Use:   "list",
+			Short: "List the profiles",
+			Long:  `List shows the profiles without their secrets, and the file that has them on a terminal.`,
+			Example: `  planvault profile list
+
+  PROFILE  ACCOUNT                                PREFIX      LOGIN
+  default  the emulator on this machine           test        account key
+  prod     https://account.blob.core.windows.net  my-cluster  identity of the environment`,
+			Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return a.listProfiles() },
+		},
+		&cobra.Command{
+			Use:   "set NAME",
+			Short: "Store a profile",
+			Long: `Set stores what --endpoint or --connection-string and --prefix say, or else the environment, under a
+name, in place of what was there. The file can be read by its owner alone; a connection string in it
+is as secret as the account. Set sends no request: planvault doctor --profile NAME tries the
+connection.`,
+			Example: `  planvault profile set prod --endpoint https://account.blob.core.windows.net --prefix my-cluster
+  PLANVAULT_CONNECTION_STRING=... planvault profile set staging --prefix my-cluster`,
+			Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error { return a.setProfile(c.Context(), args[0]) },
+		},
+		&cobra.Command{
+			Use:               "remove NAME",
+			Short:             "Remove a profile",
+			Long:              `Remove forgets a profile. It does not touch the vault.`,
+			Example:           "  planvault profile remove staging",
+			Args:              cobra.ExactArgs(1),
+			ValidArgsFunction: a.completeProfiles,
+			RunE:              func(_ *cobra.Command, args []string) error { return a.removeProfile(args[0]) },
+		},
+	)
+	return c
+}
+
+// profileRow is a profile in a list.
+type profileRow struct {
+	Name    string `json:"name"`
+	Account string `json:"account"`
+	Prefix  string `json:"prefix,omitempty"`
+	Login   string `json:"login"`
+}
+
+func (a *app) listProfiles() error {
+	profiles, err := a.readProfiles()
+	if err != nil {
+		return err
+	}
+	t := newTable(
+		a,
+		column[profileRow]{title: "PROFILE", text: func(r profileRow) string { return printable(r.Name, 40) }},
+		column[profileRow]{title: "ACCOUNT", text: func(r profileRow) string { return printable(r.Account, 80) }},
+		column[profileRow]{title: "PREFIX", text: func(r profileRow) string { return printable(r.Prefix, 60) }},
+		column[profileRow]{title: "LOGIN", text: func(r profileRow) string { return r.Login }},
+	)
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		if err := t.add(profileRow{name, p.account(), p.Prefix, p.login()}); err != nil {
+			return err
+		}
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	if a.stderrIsTerm {
+		fmt.Fprintf(a.stderr, "The profiles are in %s.\n", a.profilePath())
+	}
+	return nil
+}
+
+// setProfile stores what flags and environment say as a profile.
+func (a *app) setProfile(ctx context.Context, name string) error {
+	if name == "" || printable(name, 0) != name {
+		return usageError("%q is no name of a profile", name)
+	}
+	c := a.connection
+	if !c.hasAccount() {
+		c = c.fill(a.environment(c))
+	}
+	if !c.hasAccount() {
+		return usageError("profile set: no account: give --endpoint or --connection-string")
+	}
+	if c.Endpoint != "" && c.ConnectionString != "" {
+		return usageError("profile set: --endpoint and --connection-string exclude each other")
+	}
+	if c.Prefix != "" { // a profile may be of an account alone
+		v, err := c.dial(ctx, a.options)
+		if err != nil {
+			return err
+		}
+		_ = v.Close(ctx)
+	}
+	return a.changeProfiles(func(profiles map[string]connection) error {
+		profiles[name] = c
+		return nil
+	})
+}
+
+func (a *app) removeProfile(name string) error {
+	return a.changeProfiles(func(profiles map[string]connection) error {
+		if _, ok := profiles[name]; !ok {
+			return &exitError{exitFound, fmt.Errorf("there is no profile %q in %s", name, a.profilePath())}
+		}
+		delete(profiles, name)
+		return nil
+	})
+}
+
+// changeProfiles changes the file of profiles. Whoever reads it finds all of the old one or all of the new one.
+func (a *app) changeProfiles(change func(map[string]connection) error) error {
+	profiles, err := a.readProfiles()
+	if err != nil {
+		return err
+	}
+	if profiles == nil {
+		profiles = map[string]connection{}
+	}
+	if err := change(profiles); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(profiles, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := a.profilePath()
+	if path == "" {
+		return errors.New("write the profiles: there is no home folder; PLANVAULT_PROFILES names a file")
+	}
+	if err := replaceFile(path, append(text, '\n')); err != nil {
+		return fmt.Errorf("write the profiles: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file that its owner alone can read, in place of what was there.
+func replaceFile(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".planvault-*") // its mode is 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }

@@ -231,14 +231,23 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 		&cobra.Group{ID: groupPlan, Title: "Change one plan:"},
 		&cobra.Group{ID: groupVault, Title: "Keep the vault in order:"},
 		&cobra.Group{ID: groupHistory, Title: "History:"},
+		&cobra.Group{ID: groupTool, Title: "The tool:"},
 	)
+	root.SetHelpCommandGroupID(groupTool)
+	root.SetCompletionCommandGroupID(groupTool)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook: {
+			a.countCommand(),
 			a.listCommand(),
+			a.searchCommand(),
 		},
 		groupPlan:    {},
 		groupVault:   {},
 		groupHistory: {},
+		groupTool: {
+			a.profileCommand(),
+			a.versionCommand(),
+		},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -246,6 +255,9 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 			root.AddCommand(c)
 		}
 	}
+	root.AddCommand(topics()...)
+	refuseUnknownTopics(root)
+	a.addCompletion(root)
 	return root
 }
 
@@ -258,18 +270,40 @@ const (
 	groupPlan    = "plan"
 	groupVault   = "vault"
 	groupHistory = "history"
+	groupTool    = "tool"
 )
 
-// noteStart lets a command, and those below it, note that it has begun.
+// noteStart lets a command, and those below it, note that it has begun. A command that has others below it and does
+// nothing by itself shows its help.
 func (a *app) noteStart(c *cobra.Command) {
 	if act := c.RunE; act != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			a.running.Store(true)
 			return act(c, args)
 		}
+	} else {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError("unknown command %q for %q", args[0], c.CommandPath())
+			}
+			return c.Help()
+		}
 	}
 	for _, below := range c.Commands() {
 		a.noteStart(below)
+	}
+}
+
+// refuseUnknownTopics makes help about a command that does not exist an error. Cobra says it on stdout.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := root.Find(args)
+				return err
+			}
+		}
 	}
 }
 

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// searchCommand finds plans by ID, or by what the flags select.
+func (a *app) searchCommand() *cobra.Command {
+	var s selection
+	var p page
+	c := &cobra.Command{
+		Use:   "search [ID...]",
+		Short: "Find plans by ID, status, group, name or time",
+		Long: `Search finds plans, newest first: those with the IDs in its arguments, or those that its flags
+select, or both. It is list for scripts: it wants a selection, and a plan that is not found is an
+error. It names each of them on stderr and ends with exit code 4; so it does if flags select
+nothing.
+
+Plans by ID take 2 requests each. Open plans take a request for each day of the vault and 1 or 2
+for each plan. All other searches list the days between --created-after and --created-before: a
+day of a million plans is 400 requests, or 1 to 4 with a catalogue. Give the times if you know them.`,
+		Example: `  planvault search 0198c0de-0000-7000-8000-000000000001
+  planvault search --status open --created-after 7d
+  planvault search --name 'nightly ' --status failed --created-after 24h --output json | jq -r .id`,
+		RunE: func(c *cobra.Command, args []string) error {
+			f := s.filters(time.Now())
+			for _, text := range args {
+				id, err := parseID("plan", text)
+				if err != nil {
+					return err
+				}
+				f.ByIDs = append(f.ByIDs, id)
+			}
+			if selectsAll(f) {
+				return usageError("search needs an ID or a flag that selects plans; planvault list shows all")
+			}
+			return a.search(c.Context(), f, p)
+		},
+	}
+	s.addFlags(c.Flags())
+	p.addFlags(c.Flags())
+	return c
+}
+
+// search prints the plans that filters select. It fails if it finds none, or lacks one of the IDs.
+func (a *app) search(ctx context.Context, f storage.Filters, p page) error {
+	if err := p.bound(&f); err != nil {
+		return err
+	}
+	if !p.flags.Changed("limit") && len(f.ByIDs) > 0 {
+		f.Limit = 0 // all that were asked for
+	}
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := search(ctx, v, f)
+	if err != nil {
+		return err
+	}
+	missing, any := slices.Clone(f.ByIDs), false
+	if err := a.printPlans(seen(found, func(r storage.Stream[storage.ListResult]) {
+		any = true
+		missing = slices.DeleteFunc(missing, func(id uuid.UUID) bool { return id == r.Result.ID || id == planOfError(r.Err) })
+	}), f.Limit); err != nil {
+		return err
+	}
+	return a.notFound(missing, any)
+}
+
+// notFound says which plans a search did not find. A plan that was asked for twice is named once.
+func (a *app) notFound(missing []uuid.UUID, any bool) error {
+	slices.SortFunc(missing, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })
+	for _, id := range slices.Compact(missing) {
+		a.complain(fmt.Errorf("plan %s: not found, or not of that selection", id))
+	}
+	switch {
+	case len(missing) > 0:
+		return errFound
+	case !any:
+		return &exitError{exitFound, fmt.Errorf("search: no plan is like that")}
+	}
+	return nil
+}
+
+// seen calls a function for each element before it is yielded.
+func seen[T any](list iter.Seq[T], look func(T)) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for e := range list {
+			if look(e); !yield(e) {
+				return
+			}
+		}
+	}
+}
