@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,9 @@ type InspectOptions struct {
 	Older time.Duration
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID
+	// Progress is called after each Read with the number of plans read and of those to read, one call at a time.
+	// Default: none.
+	Progress func(read, of int)
 }
 
 // Inspection says who works on a vault, and what is stuck.
@@ -239,6 +243,8 @@ func (i *inspector) read(ctx context.Context) error {
 			old = append(old, p)
 		}
 	}
+	var mu sync.Mutex
+	read := 0
 	err := atMost(maxReads, old, func(p *OpenPlan) error {
 		plan, err := i.store.Read(ctx, p.ID)
 		if ctx.Err() != nil {
@@ -246,6 +252,11 @@ func (i *inspector) read(ctx context.Context) error {
 		}
 		if p.Err = err; err == nil {
 			p.note(plan)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if read++; i.o.Progress != nil {
+			i.o.Progress(read, len(old))
 		}
 		return nil
 	})

@@ -195,8 +195,12 @@ func TestInspectErrors(t *testing.T) {
 			}
 			return do()
 		})
-		if i := inspect(t, p, fleet.InspectOptions{}); len(i.Plans) != 1 || i.Plans[0].ID != stays.ID {
+		var read []int
+		if i := inspect(t, p, fleet.InspectOptions{Progress: func(n, of int) { read = append(read, n, of) }}); len(i.Plans) != 1 || i.Plans[0].ID != stays.ID {
 			t.Errorf("the plans are %+v", i.Plans)
+		}
+		if !slices.Equal(read, []int{1, 3, 2, 3, 3, 3}) {
+			t.Errorf("the progress was %v", read)
 		}
 		p.on(nil)
 		for _, op := range []string{"Roster", "Search"} {
