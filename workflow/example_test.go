@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // deploy returns a plan as an author builds it.
@@ -143,4 +144,17 @@ func ExamplePlan_MarshalJSON() {
 	//     }
 	//   ]
 	// }
+}
+
+// A plan that Completed is run again as a whole.
+func ExampleForkFromStart() {
+	done := deploy()
+	plantest.Finish(done)
+	again, err := workflow.ForkFromStart(done)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(again.Name, "is", again.State.Status, "and forked from the other:", again.ForkedFrom == done.ID)
+	// Output: deploy is NotStarted and forked from the other: true
 }

@@ -36,26 +36,59 @@ func Fork(p *Plan) (*Plan, error) {
 	if s := p.State.Status; s != Failed && s != Stopped {
 		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a plan that is Failed or Stopped can be forked"}
 	}
+	f := p.fork()
+	for o, kept := range CarriedOver(f) {
+		f.adopt(o)
+		switch s := o.Header().State; {
+		case !kept:
+			startOver(o)
+		case s.Status == Running:
+			s.Status = Stopped // it was left when what it belongs to completed
+		}
+	}
+	return f, nil
+}
+
+// ForkFromStart returns a new plan that does all of a final plan again: nothing is carried over, and everything is
+// NotStarted. Otherwise it is like [Fork]. The error is a [*FieldError] if p is not final.
+func ForkFromStart(p *Plan) (*Plan, error) {
+	if p == nil {
+		return nil, &FieldError{"Plan", "is nil"}
+	}
+	if s := p.State.Status; !s.Final() {
+		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a final plan can be forked from its start"}
+	}
+	f := p.fork()
+	for o := range Walk(f) {
+		f.adopt(o)
+		startOver(o)
+	}
+	return f, nil
+}
+
+// fork returns a copy of a plan that is to become a fork.
+func (p *Plan) fork() *Plan {
 	f := p.copy()
 	f.ForkedFrom = p.ID
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
-	for o, kept := range CarriedOver(f) {
-		h := o.Header()
-		*h.ID = NewV7()
-		*h.PlanID = f.ID
-		h.State.ETag = ""
-		switch {
-		case !kept:
-			h.State.Reset()
-			if a, ok := o.(*Action); ok {
-				a.Attempts = nil
-			}
-		case h.State.Status == Running:
-			h.State.Status = Stopped // it was left when what it belongs to completed
-		}
+	return f
+}
+
+// adopt makes an object a new one of the plan p, which is adopted first.
+func (p *Plan) adopt(o Object) {
+	h := o.Header()
+	*h.ID = NewV7()
+	*h.PlanID = p.ID
+	h.State.ETag = ""
+}
+
+// startOver makes an object NotStarted.
+func startOver(o Object) {
+	o.Header().State.Reset()
+	if a, ok := o.(*Action); ok {
+		a.Attempts = nil
 	}
-	return f, nil
 }
 
 // CarriedOver yields every object of a plan, in the order of [Walk], and whether [Fork] carries it over. In a
