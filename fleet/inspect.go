@@ -136,9 +136,7 @@ type OpenPlan struct {
 
 // RunningAction is an action that is Running.
 type RunningAction struct {
-	// Path has the names of the action and of what is around it, separated by slashes, such as
-	// "europe/canary/restart". What has no name is called by its kind and number, such as "block 2". Each name is
-	// cut to 120 characters.
+	// Path is that of [workflow.Paths], such as "europe/canary/restart".
 	Path string
 	// Since is when the action started.
 	Since time.Time
@@ -260,6 +258,11 @@ func (i *inspector) read(ctx context.Context) error {
 		}
 		return nil
 	})
+	for _, p := range old {
+		if err != nil && !p.Read && p.Err == nil {
+			p.Err = err // ctx has ended
+		}
+	}
 	i.Plans = slices.DeleteFunc(i.Plans, func(p OpenPlan) bool {
 		return p.State.Status.Final() || errors.Is(p.Err, storage.ErrNotFound)
 	})

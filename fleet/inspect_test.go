@@ -215,7 +215,7 @@ func TestInspectErrors(t *testing.T) {
 			}
 			return do()
 		})
-		if i, err := fleet.Inspect(ctx, p, fleet.InspectOptions{}); !errors.Is(err, context.Canceled) || len(i.Plans) != 1 {
+		if i, err := fleet.Inspect(ctx, p, fleet.InspectOptions{}); !errors.Is(err, context.Canceled) || len(i.Plans) != 1 || i.Plans[0].Stuck {
 			t.Errorf("a cancelled Inspect returned %v, %v", i, err)
 		}
 	})
