@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// forkCommand runs a plan again, as a new one.
+func (a *app) forkCommand() *cobra.Command {
+	var fromFailure, fromStart, dryRun bool
+	c := &cobra.Command{
+		Use:   "fork ID",
+		Short: "Run a plan again as a new plan, from its failure or from its start",
+		Long: `Fork makes a new plan from a final one, stores it, and prints its ID. An engine then runs it like any
+new plan. The old plan stays as it is. The new one names it as the plan that it was forked from.
+
+--from-failure takes a plan that is Failed or Stopped. Completed blocks, sequences and actions are
+carried over with their results and do not run again. The rest of each failed sequence runs again,
+beginning with the action that failed. Continuous and deferred checks run again, and so do deferred
+actions: if those of the old plan undid some of its work, use --from-start.
+
+--from-start takes any final plan and runs all of it again.
+
+All IDs are new. An action that was interrupted and runs again has another idempotency key, so its
+plugin must find out what the first run did.
+
+--dry-run prints what would run again, and stores nothing. A fork of N sub-objects takes a read of the
+plan, of one or two requests, and N + 4 writes.`,
+		Example: `  planvault fork 0198c0de-5a00-7000-8000-000000000001 --from-failure
+  0198c1aa-7c00-7000-9c41-5d3b8a0f6e21
+
+  planvault fork 0198c0de-5a00-7000-8000-000000000001 --from-failure --dry-run
+  2 of 14 actions run again:
+  europe/canary/restart
+  europe/canary/verify`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := parseID("plan", args[0])
+			if err != nil {
+				return err
+			}
+			make := workflow.Fork
+			if fromStart {
+				make = workflow.ForkFromStart
+			}
+			return a.fork(c.Context(), id, make, dryRun)
+		},
+	}
+	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
+	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print which actions would run again, and store nothing")
+	c.MarkFlagsOneRequired("from-failure", "from-start")
+	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
+	return c
+}
+
+// forked is the report of fork.
+type forked struct {
+	ID          *uuid.UUID `json:"id,omitempty"` // none in a dry run
+	ForkedFrom  uuid.UUID  `json:"forkedFrom"`
+	CarriedOver int        `json:"carriedOverActions"`
+	Actions     int        `json:"actions"`
+	Again       []string   `json:"again,omitempty"` // in a dry run
+}
+
+// fork makes a plan from a final one and stores it.
+func (a *app) fork(ctx context.Context, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), dryRun bool) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := v.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	f, err := from(plan)
+	if err != nil {
+		return fmt.Errorf("fork plan %s: %w", id, err)
+	}
+	report := forked{ForkedFrom: id}
+	for o, path := range workflow.Paths(f) {
+		if _, ok := o.(*workflow.Action); !ok {
+			continue
+		}
+		report.Actions++
+		if o.Header().State.Status == workflow.NotStarted {
+			report.Again = append(report.Again, path)
+		}
+	}
+	report.CarriedOver = report.Actions - len(report.Again)
+	if dryRun {
+		return a.print(report, report.write)
+	}
+	report.ID, report.Again = &f.ID, nil
+	if err := create(ctx, v, f); err != nil {
+		return fmt.Errorf("fork plan %s: %w", id, err)
+	}
+	if err := a.print(report, report.write); err != nil {
+		return err
+	}
+	a.remark("%d of %s were carried over. An engine runs the others.", report.CarriedOver, plural(report.Actions, "action"))
+	return nil
+}
+
+// write writes the ID of the fork, or what a fork would run again.
+func (f forked) write(w io.Writer) {
+	if f.ID != nil {
+		fmt.Fprintln(w, f.ID)
+		return
+	}
+	fmt.Fprintf(w, "%d of %s run again:\n", len(f.Again), plural(f.Actions, "action"))
+	for _, path := range f.Again {
+		fmt.Fprintln(w, printable(path, 0))
+	}
+}
+
+// tries is how often a call with an unknown outcome is made.
+const tries = 3
+
+// create stores a plan. The vault recognises the same plan if an earlier try took effect without an answer.
+func create(ctx context.Context, v storage.Creator, plan *workflow.Plan) (err error) {
+	for range tries {
+		if err = v.Create(ctx, plan); err == nil || !errors.Is(err, storage.ErrUnknown) || ctx.Err() != nil {
+			break
+		}
+	}
+	if errors.Is(err, storage.ErrUnknown) {
+		return fmt.Errorf("%w; look whether plan %s exists before you fork again", err, plan.ID)
+	}
+	return err
+}

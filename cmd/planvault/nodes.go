@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/fleet"
+)
+
+// nodesCommand shows the members of the fleet.
+func (a *app) nodesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "Show the nodes of the fleet, alive and dead, and how many plans each owns",
+		Long: `Nodes shows the processes that share the vault as a fleet, in the order in which they joined.
+
+A node is alive if it has renewed its record within its TTL, by the clock of the store. A silent one
+has not: the live nodes remove its record and take its plans within a minute or so. One that is gone
+has no record any more, but open plans still name it as their owner; planvault stuck says what
+becomes of them. Engines without a fleet don't appear here.
+
+PLANS is the number of open plans that the node owns. Nodes costs a request for the members, two or
+three that search for open plans, and one for each open plan. It writes nothing.`,
+		Example: `  planvault nodes
+  NODE                                  NAME    STATE   HEARTBEAT  TTL  STARTED               PLANS
+  0198c0d0-0000-7000-8000-00000000000a  host-3  silent      1m12s  30s  2026-11-21 22:10:04Z      1
+  0198c0d0-0000-7000-8000-00000000000b  host-7  alive          4s  30s  2026-11-21 22:11:31Z     14`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.nodes(c.Context()) },
+	}
+}
+
+// nodes prints the members, and owners that are none any more.
+func (a *app) nodes(ctx context.Context) error {
+	i, err := a.inspect(ctx, fleet.InspectOptions{Older: unread})
+	if err != nil {
+		return err
+	}
+	t := newTable(a, nodeColumns()...)
+	for _, r := range nodeRows(i) {
+		if err := t.add(r); err != nil {
+			return err
+		}
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
+	return nil
+}
+
+// nodeRow is a node in the output of nodes.
+type nodeRow struct {
+	ID               uuid.UUID `json:"id"`
+	Name             string    `json:"name,omitempty"`
+	State            string    `json:"state"`
+	HeartbeatSeconds *float64  `json:"heartbeatSeconds,omitempty"`
+	Renewed          time.Time `json:"renewed,omitzero"`
+	TTLSeconds       float64   `json:"ttlSeconds,omitempty"`
+	Started          time.Time `json:"started,omitzero"`
+	Plans            int       `json:"plans"`
+}
+
+// nodeRows returns the members and the owners that are gone, in the order of their IDs.
+func nodeRows(i fleet.Inspection) (rows []nodeRow) {
+	for _, m := range i.Members {
+		silence, state := m.Silence.Seconds(), fleet.OwnerSilent
+		if m.Alive {
+			state = fleet.OwnerAlive
+		}
+		rows = append(rows, nodeRow{m.ID, m.Name, string(state), &silence, m.Renewed.UTC(), m.TTL.Seconds(), m.Started.UTC(), m.Plans})
+	}
+	gone := map[uuid.UUID]int{}
+	for _, p := range i.Plans {
+		if p.OwnerState == fleet.OwnerGone {
+			gone[p.Owner]++
+		}
+	}
+	for id, plans := range gone {
+		rows = append(rows, nodeRow{ID: id, State: string(fleet.OwnerGone), Plans: plans})
+	}
+	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	return rows
+}
+
+func nodeColumns() []column[nodeRow] {
+	return []column[nodeRow]{
+		{title: "NODE", text: func(r nodeRow) string { return r.ID.String() }},
+		{title: "NAME", text: func(r nodeRow) string { return orDash(printable(r.Name, 40)) }},
+		{title: "STATE", text: func(r nodeRow) string { return r.State }},
+		{title: "HEARTBEAT", text: func(r nodeRow) string {
+			if r.HeartbeatSeconds == nil {
+				return "-"
+			}
+			return seconds(*r.HeartbeatSeconds)
+		}, right: true},
+		{title: "TTL", text: func(r nodeRow) string {
+			if r.TTLSeconds == 0 {
+				return "-"
+			}
+			return seconds(r.TTLSeconds)
+		}, right: true},
+		{title: "STARTED", text: func(r nodeRow) string { return stamp(r.Started) }},
+		{title: "PLANS", text: func(r nodeRow) string { return count(r.Plans) }, right: true},
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+)
+
+// stopCommand asks the owner of a plan to stop it.
+func (a *app) stopCommand() *cobra.Command {
+	wait := false
+	c := &cobra.Command{
+		Use:   "stop ID",
+		Short: "Ask the owner of a plan to stop it",
+		Long: `Stop stores a request to stop a plan. The owner sees it within its interval, 10 seconds by default.
+It ends the contexts of the running actions, begins no others, and stores the plan as Stopped. Whoever
+claims the plan or takes it over later obeys too. Nothing is fenced: a plugin that ignores the end of
+its context runs on until it returns.
+
+Stop says who is going to obey. An engine without a fleet does not look at stop requests; stop the
+plan in that engine. The exit code is 4 if nobody is there to obey. The request is stored even so.
+
+A stopped plan can be run again from where it stopped: planvault fork ID --from-failure.
+
+Stop takes 4 to 6 requests. --wait looks at the plan each two seconds until it is final.`,
+		Example: `  planvault stop 0198c0de-5a00-7000-8000-000000000001
+  It was asked to stop 0s ago, and its owner, node host-7 (0198c0d0-0000-7000-8000-00000000000b), is
+  alive (heartbeat 4s ago). It stops when its running actions have ended.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := parseID("plan", args[0])
+			if err != nil {
+				return err
+			}
+			return a.stop(c.Context(), id, wait)
+		},
+	}
+	c.Flags().BoolVar(&wait, "wait", false, "wait until the plan is final")
+	return c
+}
+
+// stopped is the report of stop.
+type stopped struct {
+	ID        uuid.UUID  `json:"id"`
+	Status    string     `json:"status"`
+	Requested bool       `json:"requested"`
+	Obeyed    bool       `json:"obeyed"` // the plan is final, or somebody is there to obey
+	Owner     *uuid.UUID `json:"owner,omitempty"`
+	Message   string     `json:"message"`
+}
+
+// stop asks for a plan to be stopped, and says who will obey.
+func (a *app) stop(ctx context.Context, id uuid.UUID, wait bool) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := lookUp(ctx, v, id)
+	if err != nil {
+		return err
+	}
+	if p.State.Status.Final() {
+		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Obeyed: true, Message: "The plan is " + p.State.Status.String() + " already. Nothing was changed."})
+	}
+	if err := fleet.Stop(ctx, v, id); err != nil {
+		return err
+	}
+	if wait {
+		a.remark("The request is stored. Waiting until the plan is final; an interrupt ends the wait, and the request stays.")
+		if p, err = a.await(ctx, v, id, func(p storage.ListResult) bool { return p.State.Status.Final() }); err != nil {
+			return fmt.Errorf("the request to stop is stored, but the plan is not known to be final: %w", err)
+		}
+		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Requested: true, Obeyed: true, Message: "The plan is " + p.State.Status.String() + "."})
+	}
+	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: unread, Plans: []uuid.UUID{id}})
+	if err != nil {
+		return fmt.Errorf("the request to stop is stored, but who obeys is not known: %w", err)
+	}
+	return a.printStopped(stoppedOf(id, i))
+}
+
+// stoppedOf returns the report about a plan that was asked to stop just before an inspection of it.
+func stoppedOf(id uuid.UUID, i fleet.Inspection) stopped {
+	if len(i.Plans) == 0 {
+		return stopped{ID: id, Requested: true, Obeyed: true, Message: "The plan has just ended, or was deleted."}
+	}
+	p := i.Plans[0]
+	return stopped{
+		ID: id, Status: p.State.Status.String(), Requested: true, Owner: known(p.Owner), Message: p.Why,
+		Obeyed: p.Condition != fleet.Unclaimed && i.Alive() > 0,
+	}
+}
+
+func (a *app) printStopped(s stopped) error {
+	err := a.print(s, func(w io.Writer) { fmt.Fprintln(w, printable(s.Message, 0)) })
+	if err == nil && !s.Obeyed {
+		return errFound
+	}
+	return err
+}
+
+// lookUp returns what a listing shows of a plan.
+func lookUp(ctx context.Context, v storage.Reader, id uuid.UUID) (storage.ListResult, error) {
+	found, err := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
+	switch {
+	case err != nil:
+		return storage.ListResult{}, err
+	case len(found) == 0:
+		return storage.ListResult{}, fmt.Errorf("plan %s: %w", id, storage.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// glance is the time between two looks at a plan that is waited for.
+const glance = 2 * time.Second
+
+// await looks at a plan until it is as wanted.
+func (a *app) await(ctx context.Context, v *azblob.Vault, id uuid.UUID, wanted func(storage.ListResult) bool) (storage.ListResult, error) {
+	for {
+		p, err := lookUp(ctx, v, id)
+		if err != nil || wanted(p) {
+			return p, err
+		}
+		if !sleep.For(ctx, glance) {
+			return p, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/workflow"
+)
+
+// stuckCommand shows what is stuck.
+func (a *app) stuckCommand() *cobra.Command {
+	older := age(15 * time.Minute)
+	all := false
+	c := &cobra.Command{
+		Use:   "stuck",
+		Short: "Show open plans that make no progress, and why",
+		Long: `Stuck answers the first question of the night: which plans make no progress, who owns them, and
+what to do. It looks at the open plans and at the members of the fleet, and writes nothing.
+
+A plan is stuck if
+
+  - its owner is alive, but nothing has been stored in the plan for longer than --older,
+  - its owner is gone or silent, and no node is alive to take it, or none has for --older,
+  - it has not begun for --older,
+  - it was asked to stop and has not stopped for --older, or its engine does not see stop requests,
+  - or it can't be read.
+
+HEARTBEAT is the time since its owner renewed its record, by the clock of the store; "gone" is an
+owner without a record. PROGRESS is the time since the latest change that is stored in the plan,
+except for continuous checks, by the clock of its engine. Plans with the oldest progress come first.
+
+A request for the members, two or three that search for open plans, and a read of each running plan
+that is older than --older: 2 requests and 1 for each of its sub-objects. Final plans cost nothing.
+
+The exit code is 4 if a plan is stuck, and 0 if none is.`,
+		Example: `  planvault stuck
+  PLAN                                  OWNER   HEARTBEAT  PROGRESS  DOING                    NAME
+  0198c0de-5a00-7000-8000-000000000001  host-7         4s    52m10s  europe/canary/restart    rollout 2.4
+  0198c0df-1200-7000-8000-000000000007  host-3       gone     1h12m  asia/all/install         rollout 2.4
+
+  0198c0de-5a00-7000-8000-000000000001: Its owner, node host-7 (0198c0d0-…), is alive (heartbeat 4s
+  ago), but nothing has been stored for 52m. Action europe/canary/restart has been running for 52m, in
+  its attempt 2. Look at the plugin. If it hangs, stop the plan, or evict the node.
+  …
+
+  planvault stuck --older 2h --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.stuck(c.Context(), time.Duration(older), all) },
+	}
+	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
+	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
+	return c
+}
+
+// stuck prints the plans that are stuck, or all open plans.
+func (a *app) stuck(ctx context.Context, older time.Duration, all bool) error {
+	i, err := a.inspect(ctx, fleet.InspectOptions{Older: older})
+	errs := []error{err}
+	rows, stuck := []openRow{}, 0
+	for _, p := range i.Plans {
+		if err == nil && p.Condition == fleet.Unknown {
+			errs = append(errs, p.Err)
+		}
+		if p.Stuck {
+			stuck++
+		}
+		if all || p.Stuck {
+			rows = append(rows, openRowOf(p, i))
+		}
+	}
+	if err := a.printOpen(rows, all); err != nil {
+		return err
+	}
+	switch err := errors.Join(errs...); {
+	case err != nil:
+		return err
+	case stuck > 0:
+		return errFound
+	}
+	a.remark("Nothing is stuck: %s, %s.", plural(len(i.Plans), "open plan"), alive(i))
+	return nil
+}
+
+// inspect inspects the vault, with progress.
+func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspection, error) {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return fleet.Inspection{}, err
+	}
+	var p *progress
+	o.Progress = func(read, of int) {
+		if p == nil {
+			p = a.progress("read", "plan", int64(of))
+		}
+		p.at(int64(read))
+	}
+	i, err := fleet.Inspect(ctx, v, o)
+	if p != nil {
+		p.end()
+	}
+	return i, err
+}
+
+// unread is an age that no plan has: an inspection reads none.
+const unread = time.Duration(math.MaxInt64)
+
+// remark tells people at a terminal something that is no result.
+func (a *app) remark(format string, args ...any) {
+	if a.stderrIsTerm {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
+
+// alive says how many nodes are alive.
+func alive(i fleet.Inspection) string {
+	if n := i.Alive(); n != 1 {
+		return count(n) + " nodes are alive"
+	}
+	return "1 node is alive"
+}
+
+// openRow is an open plan in the output of stuck.
+type openRow struct {
+	ID               uuid.UUID    `json:"id"`
+	Group            *uuid.UUID   `json:"group,omitempty"`
+	Name             string       `json:"name"`
+	Status           string       `json:"status,omitempty"`
+	Condition        string       `json:"condition"`
+	Stuck            bool         `json:"stuck"`
+	Why              string       `json:"why"`
+	Owner            *uuid.UUID   `json:"owner,omitempty"`
+	OwnerName        string       `json:"ownerName,omitempty"`
+	OwnerState       string       `json:"ownerState"`
+	HeartbeatSeconds *float64     `json:"heartbeatSeconds,omitempty"`
+	Epoch            int64        `json:"epoch"`
+	Progress         time.Time    `json:"progress"`
+	IdleSeconds      float64      `json:"idleSeconds"`
+	Running          []runningRow `json:"running,omitempty"`
+	More             int          `json:"moreRunning,omitempty"`
+	Done             int          `json:"doneActions,omitempty"`
+	Actions          int          `json:"actions,omitempty"`
+	StopRequested    time.Time    `json:"stopRequested,omitzero"`
+	Error            string       `json:"error,omitempty"`
+
+	doing string
+}
+
+type runningRow struct {
+	Path     string    `json:"path"`
+	Since    time.Time `json:"since,omitzero"`
+	Attempts int       `json:"attempts"`
+}
+
+// mostRunning is how many running actions a row has.
+const mostRunning = 100
+
+func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
+	r := openRow{
+		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Why: p.Why,
+		Owner: known(p.Owner), OwnerState: string(p.OwnerState), Epoch: p.Epoch,
+		Progress: p.Progress.UTC(), IdleSeconds: max(0, i.Now.Sub(p.Progress)).Seconds(),
+		Done: p.Done, Actions: p.Actions, StopRequested: p.StopRequested.UTC(), doing: p.Doing(),
+	}
+	if p.Condition != fleet.Unreadable || p.State.Status != workflow.NotStarted {
+		r.Status = p.State.Status.String()
+	}
+	if p.Err != nil {
+		r.Error = p.Err.Error()
+	}
+	for n, action := range p.Running {
+		if n == mostRunning {
+			r.More = len(p.Running) - n
+			break
+		}
+		r.Running = append(r.Running, runningRow{action.Path, action.Since.UTC(), action.Attempts})
+	}
+	if m := memberOf(i, p.Owner); m != nil {
+		seconds := m.Silence.Seconds()
+		r.OwnerName, r.HeartbeatSeconds = m.Name, &seconds
+	}
+	return r
+}
+
+// memberOf returns a member of the fleet, or nil.
+func memberOf(i fleet.Inspection, id uuid.UUID) *fleet.MemberState {
+	for n := range i.Members {
+		if i.Members[n].ID == id {
+			return &i.Members[n]
+		}
+	}
+	return nil
+}
+
+func openColumns(all bool) []column[openRow] {
+	columns := []column[openRow]{
+		{title: "PLAN", text: func(r openRow) string { return r.ID.String() }},
+		{title: "OWNER", text: openRow.owner},
+		{title: "HEARTBEAT", text: openRow.heartbeat, right: true},
+		{title: "PROGRESS", text: func(r openRow) string { return seconds(r.IdleSeconds) }, right: true},
+		{title: "DOING", text: func(r openRow) string { return orDash(printable(r.doing, 40)) }},
+		{title: "NAME", text: func(r openRow) string { return printable(r.Name, 40) }},
+	}
+	if all {
+		condition := column[openRow]{title: "CONDITION", text: openRow.condition}
+		columns = append(columns[:1:1], append([]column[openRow]{condition}, columns[1:]...)...)
+	}
+	return columns
+}
+
+func (r openRow) condition() string {
+	if r.Stuck {
+		return r.Condition + ", stuck"
+	}
+	return r.Condition
+}
+
+// owner returns the name of the owner, or its ID.
+func (r openRow) owner() string {
+	switch {
+	case r.OwnerName != "":
+		return printable(r.OwnerName, 24)
+	case r.Owner != nil:
+		return r.Owner.String()
+	}
+	return "-"
+}
+
+func (r openRow) heartbeat() string {
+	switch {
+	case r.HeartbeatSeconds != nil:
+		return seconds(*r.HeartbeatSeconds)
+	case r.OwnerState == string(fleet.OwnerGone):
+		return "gone"
+	}
+	return "-"
+}
+
+// seconds returns a number of seconds for people.
+func seconds(s float64) string {
+	return span(time.Duration(s * float64(time.Second)).Truncate(time.Second))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// printOpen prints open plans as a table, and below it why each is stuck or how it is doing.
+func (a *app) printOpen(rows []openRow, all bool) error {
+	t := newTable(a, openColumns(all)...)
+	for _, r := range rows {
+		if err := t.add(r); err != nil {
+			return err
+		}
+	}
+	if err := t.end(); err != nil || a.output == outputJSON {
+		return err
+	}
+	for _, r := range rows {
+		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", r.ID, printable(r.Why, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
