@@ -110,6 +110,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"examples/engine/plugins": {"engine", "plugins"},
 		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
 		"cmd/planvault/report":    {"plugins", "workflow"},
+		"cmd/planvault/sample":    {"plugins", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "integration", "bench", "examples", "cmd"}

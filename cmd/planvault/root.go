@@ -251,6 +251,7 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 		groupVault:   {},
 		groupHistory: {},
 		groupTool: {
+			a.emulatorCommand(),
 			a.profileCommand(),
 			a.versionCommand(),
 		},
