@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/planvault/azblob/plugins"
@@ -27,9 +29,10 @@ type Node struct {
 	Attempts []Attempt
 	// Children are in the order in which they run.
 	Children []*Node
-	// Actions counts the actions below the node, or the node itself, by status. Statuses that do not exist are
-	// left out.
-	Actions map[workflow.Status]int
+	// Actions counts the actions below the node, or the node itself, by status. NotApplied counts those of bypass
+	// checks that did not apply, which Actions leaves out.
+	Actions    map[workflow.Status]int
+	NotApplied int
 }
 
 // Attempt is one run of an action.
@@ -113,10 +116,67 @@ func newAttempt(all []workflow.Attempt, i int, running bool, now time.Time) Atte
 	return a
 }
 
+// Troubled reports whether an action at or below the node failed or was stopped, in a way that matters to the plan.
+func (n *Node) Troubled() bool {
+	if n.Harmless || n.CarriedOver {
+		return false
+	}
+	if n.Object.Kind() == workflow.KindAction {
+		return n.Status == workflow.Failed || n.Status == workflow.Stopped
+	}
+	return slices.ContainsFunc(n.Children, (*Node).Troubled)
+}
+
+// DidNotApply reports whether the node is a bypass check, or a group of them, that failed. The plan goes on then.
+func (n *Node) DidNotApply() bool { return n.Harmless && n.Status == workflow.Failed }
+
+// latest returns the time until which the attempt i may have run if its end is unknown: the start of the next one,
+// or the end of the action.
+func (n *Node) latest(i int) time.Time {
+	if i+1 < len(n.Attempts) {
+		return n.Attempts[i+1].Span.Start
+	}
+	return n.Span.End
+}
+
+// LastError returns the error of the last attempt that failed, with its causes, or "".
+func (n *Node) LastError() string {
+	for _, a := range slices.Backward(n.Attempts) {
+		if a.Err != nil {
+			return strings.Join(Causes(a.Err), ": ")
+		}
+	}
+	return ""
+}
+
+// Progress says how many of the actions below the node are final.
+func (n *Node) Progress() string {
+	final, all := n.NotApplied, n.NotApplied
+	for status, count := range n.Actions {
+		all += count
+		if status.Final() {
+			final += count
+		}
+	}
+	switch {
+	case all == 0:
+		return "no actions"
+	case final == all && all == 1:
+		return "1 action"
+	case final == all:
+		return fmt.Sprintf("%d actions", all)
+	}
+	return fmt.Sprintf("%d of %d actions", final, all)
+}
+
 // settle puts the children of a node in the order in which they run, and counts the actions.
 func (n *Node) settle() {
 	n.Actions = map[workflow.Status]int{}
-	if n.Object.Kind() == workflow.KindAction && n.Status.Valid() {
+	switch {
+	case n.Object.Kind() != workflow.KindAction:
+	case n.DidNotApply():
+		n.NotApplied++
+	default:
 		n.Actions[n.Status]++
 	}
 	slices.SortStableFunc(n.Children, func(a, b *Node) int { return a.turn() - b.turn() })
@@ -125,6 +185,7 @@ func (n *Node) settle() {
 		for status, count := range c.Actions {
 			n.Actions[status] += count
 		}
+		n.NotApplied += c.NotApplied
 	}
 }
 

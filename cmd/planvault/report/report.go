@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,17 +65,7 @@ func Write(w io.Writer, plan *workflow.Plan, o Options) error {
 	return buffered.Flush()
 }
 
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"pct": percent}).Parse(pageHTML))
 
-// page is what the template shows.
-type page struct {
-	CSS    template.CSS
-	Policy string
-	Script string
-	Nav    []Link
-	Plan   *Node
-}
-
-func newPage(plan *workflow.Plan, o Options) page {
-	return page{CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Plan: NewOutline(plan, o.Now)}
-}
+// percent writes a place on the timeline. A hundredth of a percent is a tenth of a pixel.
+func percent(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) + "%" }
