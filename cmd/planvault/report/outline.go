@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,9 @@ type Node struct {
 	Harmless bool
 	// Attempts are those of an action, oldest first.
 	Attempts []Attempt
-	// Children are in the order in which they run.
+	// Children are in the order in which they run. Parent is nil for the plan.
 	Children []*Node
+	Parent   *Node
 	// Actions counts the actions below the node, or the node itself, by status. NotApplied counts those of bypass
 	// checks that did not apply, which Actions leaves out.
 	Actions    map[workflow.Status]int
@@ -55,11 +57,6 @@ const (
 	Interrupted // the process that ran it died, or lost the plan
 )
 
-// String returns the name of the outcome.
-func (o Outcome) String() string {
-	return [...]string{"succeeded", "failed", "running", "interrupted"}[o]
-}
-
 // NewOutline returns the tree of a plan. What is running has run up to now. A nil plan is an empty one.
 func NewOutline(p *workflow.Plan, now time.Time) *Node {
 	if p == nil {
@@ -72,6 +69,7 @@ func NewOutline(p *workflow.Plan, now time.Time) *Node {
 		if above := nodes[parent]; above != nil {
 			n.Role = roleOf(o, parent)
 			n.Harmless = above.Harmless || n.Role == checksRoles[0]
+			n.Parent = above
 			above.Children = append(above.Children, n)
 		}
 	}
@@ -114,6 +112,23 @@ func newAttempt(all []workflow.Attempt, i int, running bool, now time.Time) Atte
 		a.Outcome = Interrupted
 	}
 	return a
+}
+
+// All yields the node and everything below it, parents first.
+func (n *Node) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) { n.each(yield) }
+}
+
+func (n *Node) each(yield func(*Node) bool) bool {
+	return yield(n) && !slices.ContainsFunc(n.Children, func(c *Node) bool { return !c.each(yield) })
+}
+
+// Path returns the titles from below the plan down to the node, as show makes them.
+func (n *Node) Path(show func(title string) string) string {
+	if n.Parent == nil {
+		return ""
+	}
+	return strings.TrimPrefix(n.Parent.Path(show)+" / "+show(n.Title()), " / ")
 }
 
 // Troubled reports whether an action at or below the node failed or was stopped, in a way that matters to the plan.

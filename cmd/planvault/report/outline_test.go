@@ -63,7 +63,7 @@ func TestAttemptOutcomes(t *testing.T) {
 		}
 		var got []string
 		for _, a := range report.NewOutline(p, began).Children[0].Children[0].Attempts {
-			got = append(got, a.Outcome.String())
+			got = append(got, a.Outcome.Label().Word)
 		}
 		if strings.Join(got, " ") != test.want {
 			t.Errorf("%v, %v: %v, want %s", test.plan, test.action, got, test.want)

@@ -68,7 +68,7 @@ func (s scale) at(t time.Time) float64 {
 // bar is a bar of the timeline: its place and its width in percent, and what it shows.
 type bar struct {
 	X, W    float64
-	Outcome status
+	Outcome Label
 	Text    string
 	// Wide says that the bar can spare a line around it, which keeps it apart from the next.
 	Wide  bool
@@ -122,8 +122,8 @@ func (s scale) bar(a Attempt, latest time.Time) (bar, bool) {
 	if a.Span.Start.IsZero() {
 		return bar{}, false
 	}
-	b := bar{X: s.at(a.Span.Start), Outcome: outcomeOf(a.Outcome), first: a.Number, count: 1}
-	b.Text = fmt.Sprintf("attempt %d: %s", a.Number, a.Outcome)
+	b := bar{X: s.at(a.Span.Start), Outcome: a.Outcome.Label(), first: a.Number, count: 1}
+	b.Text = fmt.Sprintf("attempt %d: %s", a.Number, b.Outcome.Word)
 	if took, ok := a.Span.Took(); ok {
 		latest = a.Span.End
 		b.Text += ", " + Duration(took)

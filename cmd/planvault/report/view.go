@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -24,12 +23,12 @@ type page struct {
 	Made           string
 	Title, Name    string
 	Full           string // the whole name, if Name is shortened
-	Status         status
+	Status         Label
 	Descr, Reason  string
 	Facts          []fact
 	Meta           string
 	Total          int
-	Counts         []count
+	Counts         []part
 	Failures       []problem
 	MoreFailures   int
 	Running        []problem
@@ -38,19 +37,15 @@ type page struct {
 	Children       []*row
 }
 
-// status is a status or an outcome: a symbol and a word, and the class that gives it its colour.
-type status struct{ Class, Mark, Word string }
-
 type fact struct {
 	Name, Value, URL string
 	Mono             bool
 }
 
-// count is how many actions have a status, and its part of the bar that shows them all.
-type count struct {
-	Status status
-	N      int
-	X, W   float64
+// part is the part of a bar that shows a count.
+type part struct {
+	Count
+	X, W float64
 }
 
 // problem is an action that somebody wants to look at.
@@ -64,7 +59,7 @@ type row struct {
 	Anchor, Kind, Role string
 	Level              int // of the heading, or 0
 	Name, Full         string
-	Status             status
+	Status             Label
 	Note               string // what the summary says behind the name
 	Took               string
 	Open               bool
@@ -78,7 +73,7 @@ type row struct {
 
 type attempt struct {
 	Number           int
-	Outcome          status
+	Outcome          Label
 	Start, End, Took string
 	Errors           string
 	Response         *data
@@ -94,14 +89,14 @@ type timeline struct {
 	Day   string
 	Ticks []tick
 	Lanes []*lane
-	Used  []status // the outcomes of the legend
+	Used  []Label // the outcomes of the legend
 }
 
 // lane is a line of the timeline: an action, or a group with its actions below it.
 type lane struct {
 	Anchor, Name, Context string
 	Heading               bool // a block
-	Status                status
+	Status                Label
 	Took                  string
 	Text                  string // for those who don't see the bars
 	Span                  *bar
@@ -127,7 +122,7 @@ type builder struct {
 	next  int // the number of the next anchor
 	rows  map[*Node]*row
 	page  *page
-	used  map[status]bool
+	used  map[Label]bool
 }
 
 func newPage(plan *workflow.Plan, o Options) *page {
@@ -135,7 +130,7 @@ func newPage(plan *workflow.Plan, o Options) *page {
 	p := root.Object.(*workflow.Plan)
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Made: Time(o.Now),
-		Name: line(title(root), maxTitle), Status: statusOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
+		Name: line(root.Title(), maxTitle), Status: labelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
 		Meta: meta(p.Meta),
 	}
 	v.Title = v.Name + " · " + v.Status.Word
@@ -143,26 +138,18 @@ func newPage(plan *workflow.Plan, o Options) *page {
 		v.Full = text(p.Name)
 	}
 	if p.Reason != workflow.NoFailure {
-		v.Reason = words(p.Reason.String())
+		v.Reason = Words(p.Reason)
 	}
-	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[status]bool{}}
-	v.Counts, v.Total = counts(root)
+	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}}
+	v.Counts, v.Total = share(root.Counts())
 	b.total = v.Total
 	b.scale, b.timed = newScale(root, o.Now)
 	for _, c := range root.Children {
 		v.Children = append(v.Children, b.row(c, 3))
 	}
-	b.problems(root, "")
+	b.problems()
 	v.Timeline = b.timeline()
 	return v
-}
-
-// title returns the author's name of an object, or what the object is.
-func title(n *Node) string {
-	if strings.TrimSpace(n.Name) != "" {
-		return n.Name
-	}
-	return n.Role
 }
 
 func meta(m []byte) string {
@@ -210,71 +197,26 @@ func present(facts []fact) []fact {
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }
 
-// words returns a name of the code as words: PreCheckFailed is "pre check failed".
-func words(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && 'A' <= r && r <= 'Z' {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToLower(b.String())
-}
-
-// statusOf describes a status. A status that does not exist keeps its number.
-func statusOf(s workflow.Status) status {
-	switch s {
-	case workflow.NotStarted:
-		return status{"idle", "○", "not started"}
-	case workflow.Running:
-		return status{"run", "▶", "running"}
-	case workflow.Completed:
-		return status{"ok", "✓", "completed"}
-	case workflow.Failed:
-		return status{"bad", "✗", "failed"}
-	case workflow.Stopped:
-		return status{"stop", "■", "stopped"}
-	}
-	return status{"idle", "?", s.String()}
-}
-
-// notApplied is how bypass checks show that failed: the plan goes on.
-var notApplied = status{"idle", "–", "did not apply"}
-
-func outcomeOf(o Outcome) status {
-	class := [...]string{"ok", "bad", "run", "cut"}[o]
-	return status{class, [...]string{"✓", "✗", "▶", "↯"}[o], o.String()}
-}
-
-func counts(root *Node) (list []count, total int) {
-	order := []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Running, workflow.NotStarted}
-	for s := range root.Actions {
-		if !s.Valid() {
-			order = append(order, s)
-		}
-	}
-	for _, s := range order {
-		list = append(list, count{Status: statusOf(s), N: root.Actions[s]})
-	}
-	list = append(list, count{Status: notApplied, N: root.NotApplied})
-	for _, c := range list {
+// share places the counts beside each other on one bar.
+func share(counts []Count) (list []part, total int) {
+	for _, c := range counts {
 		total += c.N
 	}
 	x := 0.0
-	for i := range list {
-		list[i].X, list[i].W = x, 100*float64(list[i].N)/float64(max(total, 1))
-		x += list[i].W
+	for _, c := range counts {
+		p := part{Count: c, X: x, W: 100 * float64(c.N) / float64(total)}
+		list = append(list, p)
+		x += p.W
 	}
-	return slices.DeleteFunc(list, func(c count) bool { return c.N == 0 }), total
+	return list, total
 }
 
 // row describes an object and everything below it. level is that of its heading.
 func (b *builder) row(n *Node, level int) *row {
 	b.next++
 	r := &row{
-		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(title(n), maxTitle),
-		Status: statusOf(n.Status), Facts: facts(n), Descr: text(descr(n.Object)),
+		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title(), maxTitle),
+		Status: n.Label(), Facts: facts(n), Descr: text(descr(n.Object)),
 		Open: b.open(n),
 	}
 	b.rows[n] = r
@@ -287,10 +229,7 @@ func (b *builder) row(n *Node, level int) *row {
 	if d, ok := n.Span.Took(); ok {
 		r.Took = Duration(d)
 	}
-	r.Note = note(n)
-	if n.DidNotApply() {
-		r.Status = notApplied
-	}
+	r.Note = n.Note()
 	if a, ok := n.Object.(*workflow.Action); ok {
 		r.Role = line(a.Plugin, maxTitle)
 		r.Request = newData(a.Req)
@@ -318,23 +257,8 @@ func (b *builder) open(n *Node) bool {
 	return n.Object.Kind() == workflow.KindBlock || b.total <= fewActions || n.Troubled() || n.Status == workflow.Running && n.Actions[workflow.Running] > 0
 }
 
-// note says what is special about an object.
-func note(n *Node) string {
-	var notes []string
-	if n.CarriedOver {
-		notes = append(notes, "carried over")
-	}
-	if k := len(n.Attempts); k > 1 {
-		notes = append(notes, fmt.Sprintf("%d attempts", k))
-	}
-	if n.Object.Kind() != workflow.KindAction {
-		notes = append(notes, n.Progress())
-	}
-	return strings.Join(notes, " · ")
-}
-
 func newAttemptView(a Attempt) attempt {
-	v := attempt{Number: a.Number, Outcome: outcomeOf(a.Outcome), Start: precise(a.Span.Start), Response: newData(a.Resp)}
+	v := attempt{Number: a.Number, Outcome: a.Outcome.Label(), Start: precise(a.Span.Start), Response: newData(a.Resp)}
 	if !a.Span.Open {
 		v.End = strings.TrimPrefix(precise(a.Span.End), date(a.Span.Start))
 	}
@@ -351,24 +275,6 @@ func newData(v any) *data {
 		return nil
 	}
 	return &data{shown, left}
-}
-
-// Causes returns the texts of an error and of those that it wraps, outermost first.
-func Causes(e *plugins.Error) (all []string) {
-	for ; e != nil; e = e.Wrapped {
-		s := e.Message
-		if s == "" {
-			s = "no message"
-		}
-		if e.Code != 0 {
-			s += fmt.Sprintf(" (code %d)", e.Code)
-		}
-		if e.Permanent {
-			s += " (permanent)"
-		}
-		all = append(all, s)
-	}
-	return all
 }
 
 func descr(o workflow.Object) string {
@@ -437,31 +343,25 @@ func key(o workflow.Object) uuid.UUID {
 }
 
 // problems lists the actions that failed and those that run.
-func (b *builder) problems(n *Node, path string) {
-	if n != b.root {
-		path = strings.TrimPrefix(path+" / "+line(title(n), maxTitle), " / ")
-	}
-	if n.Object.Kind() == workflow.KindAction {
-		p := problem{Anchor: b.rows[n].Anchor, Path: path, Note: attemptsOf(n)}
+func (b *builder) problems() {
+	for n := range b.root.All() {
+		p := problem{Text: line(n.LastError(), 400), Note: attemptsOf(n)}
 		switch {
-		case n.Status == workflow.Failed && !n.Harmless && !n.CarriedOver:
-			p.Text = line(n.LastError(), 400)
-			b.page.Failures = b.addTo(b.page.Failures, p, &b.page.MoreFailures)
+		case n.Object.Kind() != workflow.KindAction:
+		case n.Status == workflow.Failed && n.Troubled():
+			b.page.Failures = b.addTo(b.page.Failures, n, p, &b.page.MoreFailures)
 		case n.Status == workflow.Running && n.Span.Open:
-			p.Text = line(n.LastError(), 400)
-			b.page.Running = b.addTo(b.page.Running, p, &b.page.MoreRunning)
+			b.page.Running = b.addTo(b.page.Running, n, p, &b.page.MoreRunning)
 		}
-	}
-	for _, c := range n.Children {
-		b.problems(c, path)
 	}
 }
 
-func (b *builder) addTo(list []problem, p problem, more *int) []problem {
+func (b *builder) addTo(list []problem, n *Node, p problem, more *int) []problem {
 	if len(list) == maxProblems {
 		*more++
 		return list
 	}
+	p.Anchor, p.Path = b.rows[n].Anchor, n.Path(func(name string) string { return line(name, maxTitle) })
 	return append(list, p)
 }
 
@@ -489,7 +389,7 @@ func (b *builder) timeline() *timeline {
 		t.Lanes = append(t.Lanes, b.lanes(c)...)
 	}
 	for _, o := range []Outcome{Succeeded, Failed, InProgress, Interrupted} {
-		if used := outcomeOf(o); b.used[used] {
+		if used := o.Label(); b.used[used] {
 			t.Used = append(t.Used, used)
 		}
 	}
