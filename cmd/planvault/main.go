@@ -25,5 +25,15 @@ func main() {
 		interactive:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 		stdoutIsTerm: term.IsTerminal(int(os.Stdout.Fd())),
 		stderrIsTerm: term.IsTerminal(int(os.Stderr.Fd())),
+		terminalSize: terminalSize,
 	}, os.Args[1:]))
+}
+
+// terminalSize returns the size of the terminal of stdout. A terminal that does not tell has the usual one.
+func terminalSize() (width, height int) {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
 }

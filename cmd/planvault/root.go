@@ -26,6 +26,8 @@ type process struct {
 	interactive bool
 	// stdoutIsTerm and stderrIsTerm say that these are terminals: stdout may have colors, and stderr progress.
 	stdoutIsTerm, stderrIsTerm bool
+	// terminalSize returns how many columns and lines the terminal of stdout has.
+	terminalSize func() (width, height int)
 	// options are those of each vault that is opened.
 	options []azblob.Option
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/google/uuid"
+)
+
+// writeFile writes a file whole or not at all: what write writes goes to a temporary file beside it, which then takes
+// its place. Of what is not a regular file, such as a pipe, nothing is replaced: it is written to. "-" is stdout.
+func (a *app) writeFile(path string, write func(io.Writer) error) error {
+	if path == "-" {
+		return buffered(a.stdout, write)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(buffered(f, write), f.Close())
+	}
+	temporary := fmt.Sprintf("%s.%s.tmp", path, uuid.NewString()[:8])
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(buffered(f, write), f.Close())
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temporary))
+	}
+	return err
+}
+
+func buffered(w io.Writer, write func(io.Writer) error) error {
+	b := bufio.NewWriter(w)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
