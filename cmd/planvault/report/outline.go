@@ -164,7 +164,7 @@ func (n *Node) LastError() string {
 	return ""
 }
 
-// Progress says how many of the actions below the node are final.
+// Progress says how many actions are below the node, and how many of them are final unless that is plain.
 func (n *Node) Progress() string {
 	final, all := n.NotApplied, n.NotApplied
 	for status, count := range n.Actions {
@@ -176,12 +176,12 @@ func (n *Node) Progress() string {
 	switch {
 	case all == 0:
 		return "no actions"
-	case final == all && all == 1:
+	case final < all && n.Status != workflow.NotStarted || final > 0 && final < all:
+		return fmt.Sprintf("%d of %d actions", final, all)
+	case all == 1:
 		return "1 action"
-	case final == all:
-		return fmt.Sprintf("%d actions", all)
 	}
-	return fmt.Sprintf("%d of %d actions", final, all)
+	return fmt.Sprintf("%d actions", all)
 }
 
 // settle puts the children of a node in the order in which they run, and counts the actions.

@@ -72,7 +72,7 @@ func TestStrangePlans(t *testing.T) {
 	}{
 		{"nil", nil, []string{"The plan is empty.", "not started"}, 20},
 		{"empty", new(workflow.Plan), []string{"The plan has no actions."}, 20},
-		{"without times", plantest.Full(), []string{"0 of 1 actions"}, 150},
+		{"without times", plantest.Full(), []string{"not started 1 action"}, 150},
 		{
 			"a name of 100 kB", edge(func(p *workflow.Plan, _ *workflow.Action) { p.Name = strings.Repeat("n", 1e5) }),
 			[]string{strings.Repeat("n", 120) + "…", "Whole name", strings.Repeat("n", 1e5)},
