@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// getCommand prints the JSON of a plan.
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID",
+		Short: "Print a plan as JSON",
+		Long: `Get prints all that the vault has of a plan, as the JSON of package workflow: fields, states,
+attempts, requests and responses. It is indented, or on one line with --output json.
+
+workflow.Unmarshal reads it, and Vault.Restore stores what was read, in this vault or another.
+To run a plan again from a failure, use planvault fork. The JSON has IDs and states, so it is
+no file for a new plan.
+
+It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
+		Example: `  planvault get 0198c0de-0000-7000-8000-000000000001
+  planvault get 0198c0de-0000-7000-8000-000000000001 | jq '.blocks[].sequences[].actions[] | select(.state.status == "Failed")'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := parseID("plan", args[0])
+			if err != nil {
+				return err
+			}
+			return a.get(c.Context(), id)
+		},
+	}
+}
+
+// get prints a plan.
+func (a *app) get(ctx context.Context, id uuid.UUID) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := v.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	text, err := workflow.Marshal(p)
+	var b bytes.Buffer
+	if err == nil {
+		err = json.Compact(&b, text) // requests keep their spaces
+	}
+	if err != nil {
+		return fmt.Errorf("write plan %s as JSON: %w", id, err)
+	}
+	text = b.Bytes()
+	if a.stdoutIsTerm {
+		text = escapeJSON(text)
+	}
+	return a.print(json.RawMessage(text), func(w io.Writer) {
+		var b bytes.Buffer
+		_ = json.Indent(&b, text, "", "  ") // it is JSON: Compact has read it
+		b.WriteByte('\n')
+		_, _ = b.WriteTo(w)
+	})
+}
+
+// escapeJSON returns the same JSON without characters that could change a terminal. They can only be in strings.
+func escapeJSON(text []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+)
+
+// reportCommand writes the page of a plan.
+func (a *app) reportCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:   "report ID",
+		Short: "Write a plan as a web page: tree, timeline, errors",
+		Long: `Report writes one HTML page about a plan: what failed, a timeline with a bar for each attempt,
+and the tree with all errors, requests and responses. The page needs no network and no
+script, so it can be sent to a colleague or kept with an incident. A plan that is open is
+drawn up to now.
+
+Requests and responses may hold secrets. The page has what the plan has.
+
+The file is written whole or not at all, and an older report of that name is replaced. A plan
+of 1,000 actions makes a page of 2 MB.
+
+It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
+		Example: `  planvault report 0198c0de-0000-7000-8000-000000000001 -o plan.html
+  planvault report 0198c0de-0000-7000-8000-000000000001 -o - > plan.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := parseID("plan", args[0])
+			if err != nil {
+				return err
+			}
+			if path == "" {
+				path = id.String() + ".html"
+			}
+			return a.report(c.Context(), id, path)
+		},
+	}
+	c.Flags().StringVarP(&path, "out", "o", "", "write to the `FILE`; - is stdout (default ID.html)")
+	return c
+}
+
+// report writes the page of a plan to a file.
+func (a *app) report(ctx context.Context, id uuid.UUID, path string) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := v.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	err = a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now()}) })
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if a.stderrIsTerm && path != "-" {
+		fmt.Fprintln(a.stderr, "wrote", printable(path, 0))
+	}
+	return nil
+}

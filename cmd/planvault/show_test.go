@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+var shownPlan = uuid.MustParse("019a0000-0000-7000-8000-000000000000")
+
+// stored returns a stage with a plan.
+func stored(t *testing.T, status workflow.Status, name string) (*stage, *workflow.Plan) {
+	t.Helper()
+	s := newStage(t)
+	p, err := s.store(t.Context(), shownPlan, status, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, p
+}
+
+// TestGetCanBeRestored gives what get prints to another vault.
+func TestGetCanBeRestored(t *testing.T) {
+	s, p := stored(t, workflow.Failed, "nightly \u202e\x1b")
+	for _, terminal := range []bool{false, true} {
+		var stdout, stderr bytes.Buffer
+		process := s.process(&stdout, &stderr)
+		process.stdoutIsTerm = terminal
+		if code := run(t.Context(), process, []string{"get", shownPlan.String()}); code != exitDone {
+			t.Fatal(stderr.String())
+		}
+		if strings.Contains(stdout.String(), "\u202e") == terminal {
+			t.Errorf("on a terminal %t: %s", terminal, stdout.String())
+		}
+		var got workflow.Plan
+		if err := workflow.Unmarshal(stdout.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := newStage(t).vault.Restore(t.Context(), &got); err != nil {
+			t.Error(err)
+		}
+		if diff := plantest.Diff(p, &got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestWatch follows a plan in a pipe, to its end.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := stored(t, workflow.Running, "nightly")
+		b := p.Blocks[0]
+		a := b.Sequences[0].Actions[0]
+		go func() {
+			time.Sleep(time.Hour)
+			a.Attempts = []workflow.Attempt{
+				{Start: a.State.Start, End: a.State.Start.Add(time.Second), Err: &plugins.Error{Message: "no \x1b[31mroom"}},
+				{Start: a.State.Start.Add(2 * time.Second)},
+			}
+			update(t, s, a)
+			time.Sleep(time.Hour)
+			a.Attempts[1].End = a.State.Start.Add(time.Minute)
+			end(workflow.Completed, a)
+			update(t, s, a)
+			time.Sleep(time.Hour)
+			end(workflow.Completed, b.Sequences[0].Actions[1], b.Sequences[0], b, p)
+			update(t, s, p)
+		}()
+		r := s.run(t.Context(), "show", shownPlan.String(), "--watch", "--interval", "1m", "--exit-status")
+		_, changes, _ := strings.Cut(r.stdout, "▶ action 1  running\n")
+		want := `2025-10-20 05:03:13Z  running      block 0 / sequence 0 / action 0  ✗ attempt 1 failed after 1.0s: no \x1b[31mroom
+2025-10-20 05:04:12Z  completed    block 0 / sequence 0 / action 0  1m 0s
+2025-10-20 05:04:12Z  completed    nightly  1m 0s
+2025-10-20 05:04:12Z  completed    block 0  1m 0s
+2025-10-20 05:04:12Z  completed    block 0 / sequence 0  1m 0s
+2025-10-20 05:04:12Z  completed    block 0 / sequence 0 / action 1  1m 0s
+`
+		if r.code != exitDone || changes != want || r.stderr != "" {
+			t.Errorf("exit code %d, %s\n%s\nwant\n%s", r.code, r.stderr, changes, want)
+		}
+	})
+}
+
+func end(status workflow.Status, objects ...workflow.Object) {
+	for _, o := range objects {
+		state := o.Header().State
+		state.Status, state.End = status, state.Start.Add(time.Minute)
+	}
+}
+
+func update(t *testing.T, s *stage, o workflow.Object) {
+	t.Helper()
+	if err := storage.Update(t.Context(), s.vault, o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatchOnATerminal checks that the tree is drawn on the second screen, also if an interrupt ends it.
+func TestWatchOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := stored(t, workflow.Running, "nightly")
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(90*time.Second, interrupt)
+		var stdout, stderr bytes.Buffer
+		process := s.process(&stdout, &stderr)
+		process.stdoutIsTerm = true
+		process.terminalSize = func() (int, int) { return 60, 10 }
+		code := run(ctx, process, []string{"show", shownPlan.String(), "--watch", "--interval", "1m"})
+		out := stdout.String()
+		if code != exitInterrupted || !strings.Contains(stderr.String(), "planvault show "+shownPlan.String()+" --watch follows it again") {
+			t.Errorf("exit code %d, %s", code, stderr.String())
+		}
+		if !strings.HasPrefix(out, secondScreen) || !strings.HasSuffix(out, firstScreen) {
+			t.Errorf("the screens are not changed: %q", out)
+		}
+		if n := strings.Count(out, topLeft); n != 2 {
+			t.Errorf("the tree was drawn %d times", n)
+		}
+		for _, drawn := range strings.Split(out, topLeft)[1:] {
+			if lines := strings.Count(drawn, "\n"); lines > 9 {
+				t.Errorf("%d lines on a terminal of 10", lines)
+			}
+		}
+	})
+}
+
+// TestWatchThroughAnOutage checks that show goes on when the store can be reached again, and that it says why it waits.
+func TestWatchThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := stored(t, workflow.Running, "nightly")
+		go func() {
+			time.Sleep(90 * time.Second)
+			s.server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
+			time.Sleep(time.Hour)
+			s.server.ClearFaults()
+			end(workflow.Failed, p)
+			update(t, s, p)
+		}()
+		r := s.run(t.Context(), "show", shownPlan.String(), "--watch", "--interval", "1m", "--exit-status")
+		if r.code != exitFound || !strings.Contains(r.stderr, "unavailable") || !strings.Contains(r.stdout, "failed       nightly") {
+			t.Errorf("exit code %d, %s%s", r.code, r.stderr, r.stdout)
+		}
+	})
+}
+
+// TestShowOfALargePlan checks that what needs no look is folded, and that --all shows everything.
+func TestShowOfALargePlan(t *testing.T) {
+	p := plantest.Sized(3, 10, 10)
+	plantest.Finish(p)
+	for _, o := range []workflow.Object{p, p.Blocks[1], p.Blocks[1].Sequences[4], p.Blocks[1].Sequences[4].Actions[7]} {
+		o.Header().State.Status = workflow.Failed
+	}
+	root := report.NewOutline(p, time.Now())
+	a := &app{process: process{getenv: func(string) string { return "" }}}
+	for all, want := range map[bool]int{false: 1 + 3 + 10 + 10 + 10, true: 1 + 3 + 30 + 300 + 300} { // an error for each action
+		lines := a.newTree(root, all).lines(root)
+		if len(lines) != want {
+			t.Errorf("--all=%t: %d lines, want %d", all, len(lines), want)
+		}
+	}
+}
+
+// TestColors checks when results have colors.
+func TestColors(t *testing.T) {
+	for _, test := range []struct {
+		terminal bool
+		env      string
+		want     bool
+	}{{true, "", true}, {false, "", false}, {true, "NO_COLOR=1", false}, {true, "TERM=dumb", false}, {true, "TERM=xterm", true}} {
+		a := &app{process: process{stdoutIsTerm: test.terminal, getenv: func(name string) string {
+			value, _ := strings.CutPrefix(test.env, name+"=")
+			return strings.Replace(value, test.env, "", 1)
+		}}}
+		if got := a.colors(); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	var body []treeLine
+	for i := range 20 {
+		body = append(body, treeLine{text: fmt.Sprint(i), live: i == 12})
+	}
+	got := strings.Join(fit([]string{"head"}, body, 8), " ")
+	if want := "head  9 10 11 12 13 More lines do not fit. Ctrl-C ends; --all shows all of the tree."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for height := -1; height < 30; height++ {
+		if n := len(fit([]string{"head"}, body, height)); n > max(1, height) {
+			t.Errorf("%d lines in a height of %d", n, height)
+		}
+	}
+}
+
+func TestCutStyled(t *testing.T) {
+	for text, want := range map[string]string{"abc": "abc", "abcd": "abc\x1b[0m", "\x1b[31mабв\x1b[0m": "\x1b[31mабв\x1b[0m", "\x1b[31mабвг\x1b[0m": "\x1b[31mабв\x1b[0m"} {
+		if got := cutStyled(text, 3); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// watch is a look at a plan, or many of them until the plan is final.
+type watch struct {
+	app                     *app
+	vault                   storage.Reader
+	id                      uuid.UUID
+	all, follow, exitStatus bool
+	every                   time.Duration
+}
+
+// run shows the plan and returns it as it was last seen.
+func (w watch) run(ctx context.Context) (*workflow.Plan, error) {
+	p, err := w.vault.Read(ctx, w.id)
+	if err != nil {
+		return nil, err
+	}
+	d := w.display()
+	defer d.end()
+	root := report.NewOutline(p, time.Now())
+	if err := d.first(p, root); err != nil {
+		return p, err
+	}
+	for w.follow && !p.State.Status.Final() {
+		if !sleep.For(ctx, w.every) {
+			return p, fmt.Errorf("plan %s: %s, %s; planvault show %[1]s --watch follows it again (%[4]w)", w.id, root.Label().Word, root.Progress(), ctx.Err())
+		}
+		next, err := w.vault.Read(ctx, w.id)
+		switch {
+		case ctx.Err() != nil:
+			continue // the wait says so
+		case errors.Is(err, storage.ErrUnavailable):
+			d.trouble(err)
+			continue
+		case err != nil:
+			return p, err
+		}
+		before := root
+		p, root = next, report.NewOutline(next, time.Now())
+		if err := d.next(p, before, root); err != nil {
+			return p, err
+		}
+	}
+	return p, d.last(p, root)
+}
+
+// display shows the states of a plan one after the other.
+type display interface {
+	first(p *workflow.Plan, root *report.Node) error
+	next(p *workflow.Plan, before, root *report.Node) error
+	trouble(err error)
+	last(p *workflow.Plan, root *report.Node) error
+	// end is called in any case, after everything else.
+	end()
+}
+
+func (w watch) display() display {
+	switch {
+	case w.app.output == outputJSON:
+		return &jsonLines{w}
+	case w.follow && w.app.stdoutIsTerm:
+		return &fullScreen{watch: w}
+	}
+	return &log{watch: w}
+}
+
+// jsonLines prints an object for each change.
+type jsonLines struct{ watch }
+
+func (j *jsonLines) first(p *workflow.Plan, root *report.Node) error {
+	return j.app.print(summaryOf(p, root), nil)
+}
+
+func (j *jsonLines) next(p *workflow.Plan, before, root *report.Node) error {
+	if len(changes(before, root)) == 0 {
+		return nil
+	}
+	return j.first(p, root)
+}
+
+func (j *jsonLines) trouble(err error)                       { fmt.Fprintln(j.app.stderr, "planvault:", err) }
+func (j *jsonLines) last(*workflow.Plan, *report.Node) error { return nil }
+func (j *jsonLines) end()                                    {}
+
+// log prints the tree, and then each change on a line.
+type log struct{ watch }
+
+func (l *log) first(p *workflow.Plan, root *report.Node) error {
+	return l.app.print(nil, func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
+}
+
+func (l *log) next(_ *workflow.Plan, before, root *report.Node) error {
+	return l.app.print(nil, func(w io.Writer) {
+		t := tree{color: l.app.colors(), all: l.all}
+		for _, c := range changes(before, root) {
+			fmt.Fprintln(w, t.change(c))
+		}
+	})
+}
+
+func (l *log) trouble(err error)                       { fmt.Fprintln(l.app.stderr, "planvault:", err) }
+func (l *log) last(*workflow.Plan, *report.Node) error { return nil }
+func (l *log) end()                                    {}
+
+// fullScreen draws the plan again and again on the second screen of a terminal, and at the end on the first one.
+type fullScreen struct {
+	watch
+	open bool
+}
+
+// The sequences of terminals that a fullScreen uses.
+const (
+	secondScreen = "\x1b[?1049h\x1b[?25l" // without the cursor
+	firstScreen  = "\x1b[?25h\x1b[?1049l"
+	topLeft      = "\x1b[H"
+	restOfLine   = "\x1b[K"
+	restOfScreen = "\x1b[J"
+)
+
+func (s *fullScreen) first(p *workflow.Plan, root *report.Node) error {
+	if p.State.Status.Final() {
+		return nil
+	}
+	s.open = true
+	fmt.Fprint(s.app.stdout, secondScreen)
+	return s.draw(p, root)
+}
+
+func (s *fullScreen) next(p *workflow.Plan, _, root *report.Node) error { return s.draw(p, root) }
+
+func (s *fullScreen) trouble(err error) {
+	fmt.Fprint(s.app.stdout, topLeft, restOfLine, printable(err.Error(), 200))
+}
+
+func (s *fullScreen) draw(p *workflow.Plan, root *report.Node) error {
+	t := s.app.newTree(root, s.all)
+	width, height := s.app.terminalSize()
+	var b strings.Builder
+	b.WriteString(topLeft)
+	head, lines := t.head(p, root), t.lines(root)
+	if !t.all && len(head)+1+len(lines) >= height {
+		t.fold = true
+		lines = t.lines(root)
+	}
+	for _, line := range fit(head, lines, height-1) {
+		b.WriteString(cutStyled(line, width-1) + restOfLine + "\n")
+	}
+	b.WriteString(restOfScreen)
+	_, err := io.WriteString(s.app.stdout, b.String())
+	return err
+}
+
+func (s *fullScreen) last(p *workflow.Plan, root *report.Node) error {
+	s.end()
+	return s.app.print(nil, func(w io.Writer) { s.app.newTree(root, s.all).write(w, p, root) })
+}
+
+func (s *fullScreen) end() {
+	if s.open {
+		fmt.Fprint(s.app.stdout, firstScreen)
+	}
+	s.open = false
+}
+
+// fit returns the lines of a plan that fit a height: the head, and of the tree the lines around the first live one.
+func fit(head []string, body []treeLine, height int) []string {
+	lines := append(head, "")
+	room := max(1, height-len(lines)-1)
+	from, cut := 0, len(body) > room
+	if cut {
+		for i, l := range body {
+			if l.live {
+				from = min(max(0, i-3), len(body)-room)
+				break
+			}
+		}
+		body = body[from : from+room]
+	}
+	for _, l := range body {
+		lines = append(lines, l.text)
+	}
+	if cut {
+		lines = append(lines, "More lines do not fit. Ctrl-C ends; --all shows all of the tree.")
+	}
+	return lines[:min(len(lines), max(1, height))]
+}
+
+// cutStyled cuts a text with colors after a number of characters.
+func cutStyled(s string, most int) string {
+	n, styled := 0, false
+	for i, r := range s {
+		switch {
+		case r == '\x1b':
+			styled = true
+		case styled:
+			styled = r != 'm'
+		default:
+			if n++; n > most {
+				return s[:i] + "\x1b[0m"
+			}
+		}
+	}
+	return s
+}
+
+// changed is what happened to an object between two looks at its plan.
+type changed struct {
+	at   time.Time
+	node *report.Node
+	// attempt is an attempt that failed or was interrupted, while the object stays Running.
+	attempt *report.Attempt
+}
+
+// changes returns what happened between two outlines of a plan, in the order of the tree. Attempts are told apart by
+// their starts, because continuous checks keep only the last ones.
+func changes(before, after *report.Node) (list []changed) {
+	if before.Status != after.Status {
+		at := after.Span.Start
+		if after.Status.Final() {
+			at = after.Span.End
+		}
+		list = append(list, changed{at: at, node: after})
+	} else if n := len(after.Attempts); after.Status == workflow.Running && n > 0 {
+		seen := map[time.Time]report.Outcome{}
+		for _, a := range before.Attempts {
+			seen[a.Span.Start] = a.Outcome
+		}
+		for i, a := range after.Attempts {
+			was, known := seen[a.Span.Start]
+			if (a.Outcome == report.Failed || a.Outcome == report.Interrupted) && (!known || was != a.Outcome) {
+				list = append(list, changed{at: a.Span.End, node: after, attempt: &after.Attempts[i]})
+			}
+		}
+	}
+	for i, c := range after.Children {
+		if i < len(before.Children) { // the shape of a plan never changes
+			list = append(list, changes(before.Children[i], c)...)
+		}
+	}
+	return list
+}
+
+// change returns the line of a change.
+func (t tree) change(c changed) string {
+	label := c.node.Label()
+	path := c.node.Path(t.text)
+	if path == "" {
+		path = t.text(c.node.Title())
+	}
+	text := fmt.Sprintf("%-20s  %-11s  %s", report.Time(c.at), t.paint(label.Color, label.Word), path)
+	switch {
+	case c.attempt != nil:
+		text += "  " + t.attempt(*c.attempt)
+	case c.node.Status.Final():
+		if took, ok := c.node.Span.Took(); ok {
+			text += "  " + report.Duration(took)
+		}
+		if e := c.node.LastError(); e != "" && c.node.Status == workflow.Failed {
+			text += ": " + t.text(e)
+		}
+	}
+	return text
+}
