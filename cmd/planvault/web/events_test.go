@@ -1,0 +1,333 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/workflow"
+)
+
+// event is an event of a stream.
+type event struct {
+	id, name string
+	data     struct {
+		Now   time.Time
+		Title *string
+		Lists map[string]struct {
+			Order []string
+			Rows  map[string]string
+		}
+		Texts map[string]string
+	}
+}
+
+// events returns the events since the last call, without signs of life.
+func (v *viewer) events(t *testing.T) (events []event) {
+	t.Helper()
+	events, _ = v.take(t)
+	return events
+}
+
+// take returns the events since the last call, and the number of signs of life.
+func (v *viewer) take(t *testing.T) (events []event, beats int) {
+	t.Helper()
+	synctest.Wait()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for text := range strings.SplitSeq(string(v.text), "\n\n") {
+		var e event
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+			switch name {
+			case "id":
+				e.id = value
+			case "event":
+				e.name = value
+			case "data":
+				if err := json.Unmarshal([]byte(value), &e.data); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		switch e.name {
+		case "beat":
+			beats++
+		case "change":
+			events = append(events, e)
+		}
+	}
+	v.text = nil
+	return events, beats
+}
+
+const interval = 15 * time.Second
+
+// rows returns the keys of the rows that an event has.
+func (e event) rows(list string) (keys []string) {
+	for key := range e.data.Lists[list].Rows {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (e event) String() string {
+	return fmt.Sprintf("%s %v %d texts", e.id, e.data.Lists, len(e.data.Texts))
+}
+
+func one(t *testing.T, events []event) event {
+	t.Helper()
+	if len(events) != 1 {
+		t.Fatalf("%d events, want 1: %v", len(events), events)
+	}
+	return events[0]
+}
+
+func TestEventsSendChangesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		first := st.add(t, "first", workflow.NotStarted)
+		s := web.New(st, web.Options{})
+		v := watch(t, s, "/events", "")
+
+		all := one(t, v.events(t))
+		if got := all.data.Lists["open"]; !slices.Equal(got.Order, []string{first.ID.String()}) || !strings.Contains(got.Rows[first.ID.String()], "first") {
+			t.Errorf("the first event has %v", got)
+		}
+		if all.data.Texts["counts"] == "" || !all.data.Now.Equal(time.Now()) {
+			t.Errorf("the first event has %v at %v", all.data.Texts, all.data.Now)
+		}
+
+		time.Sleep(4 * interval)
+		if events, beats := v.take(t); len(events) != 0 || beats < 3 {
+			t.Errorf("nothing changed, but there are %d events and %d beats", len(events), beats)
+		}
+
+		second := st.add(t, "second", workflow.NotStarted)
+		time.Sleep(interval)
+		added := one(t, v.events(t))
+		if got := added.rows("open"); !slices.Equal(got, []string{second.ID.String()}) || len(added.data.Lists["open"].Order) != 2 {
+			t.Errorf("the event of a new plan has %v", added)
+		}
+
+		for _, p := range []*workflow.Plan{first, second} {
+			if err := st.Delete(t.Context(), p.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(interval)
+		if got := one(t, v.events(t)).data.Lists["open"]; got.Order == nil || len(got.Order)+len(got.Rows) != 0 {
+			t.Errorf("the event of the last plan's end has %v", got)
+		}
+	})
+}
+
+func TestEventsOfStuckPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		p := st.add(t, "slow", workflow.NotStarted)
+		v := watch(t, web.New(st, web.Options{Older: time.Minute}), "/events", "")
+		v.events(t)
+		time.Sleep(time.Minute + interval)
+		events := v.events(t)
+		moved := events[0]
+		if got := moved.data.Lists["stuck"]; !slices.Equal(got.Order, []string{p.ID.String()}) || !strings.Contains(got.Rows[p.ID.String()], "no node is alive to claim it") {
+			t.Errorf("the event has %v", moved)
+		}
+		if got := moved.data.Lists["open"]; got.Order == nil || len(got.Order) != 0 {
+			t.Errorf("the plan stays among the others: %v", moved)
+		}
+		if moved.data.Title == nil || *moved.data.Title != "(1 stuck) " || !strings.Contains(moved.data.Texts["alarm"], "1 plan is stuck.") {
+			t.Errorf("nothing says that a plan is stuck: %v", moved.data)
+		}
+		if err := st.Delete(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(interval)
+		events = v.events(t)
+		if last := events[len(events)-1]; last.data.Title == nil || *last.data.Title != "" {
+			t.Errorf("the title still says that a plan is stuck: %v", last.data)
+		}
+	})
+}
+
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		st.add(t, "first", workflow.NotStarted)
+		s := web.New(st, web.Options{})
+		v := watch(t, s, "/events", "")
+		id := one(t, v.events(t)).id
+		v.leave()
+		<-v.left
+
+		second := st.add(t, "second", workflow.NotStarted)
+		time.Sleep(interval)
+		for _, c := range []struct {
+			name, url, lastEvent string
+			rows                 int
+		}{
+			{"what the page shows", "/events?from=" + id, "", 1},
+			{"the last event", "/events", id, 1},
+			{"the last event counts more than the page", "/events?from=x", id, 1},
+			{"an event of another server", "/events", "x-1", 2},
+			{"an event that never was", "/events", id + "9", 2},
+			{"nothing", "/events", "", 2},
+		} {
+			v := watch(t, s, c.url, c.lastEvent)
+			e := one(t, v.events(t))
+			if got := e.rows("open"); len(got) != c.rows || !slices.Contains(got, second.ID.String()) {
+				t.Errorf("%s: %v", c.name, e)
+			}
+			v.leave()
+			<-v.left
+		}
+		// Who has seen the latest state gets nothing until something changes.
+		v = watch(t, s, "/events", "")
+		latest := one(t, v.events(t)).id
+		v = watch(t, s, "/events", latest)
+		if events := v.events(t); len(events) != 0 {
+			t.Errorf("%v", events)
+		}
+	})
+}
+
+// TestViewersShareLooks counts what viewers cost: one look in an interval however many they are, and none when
+// nobody watches.
+func TestViewersShareLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		s := web.New(st, web.Options{})
+		const viewers, intervals = 100, 10
+		var all []*viewer
+		for range viewers {
+			all = append(all, watch(t, s, "/events", ""))
+			time.Sleep(interval * intervals / viewers)
+		}
+		synctest.Wait()
+		if got := st.rosters.Load(); got != intervals+1 {
+			t.Errorf("%d viewers cost %d looks in %d intervals", viewers, got, intervals)
+		}
+		for range 20 {
+			get(t, s, "/")
+			get(t, s, "/fleet")
+			get(t, s, "/health")
+		}
+		if got := st.rosters.Load(); got != intervals+1 {
+			t.Errorf("pages cost %d more looks", got-intervals-1)
+		}
+		if got := st.pings.Load(); got != 1 {
+			t.Errorf("20 looks at the health cost %d pings", got)
+		}
+		for _, v := range all {
+			v.leave()
+			<-v.left
+		}
+		time.Sleep(time.Hour)
+		if got := st.rosters.Load(); got != intervals+1 {
+			t.Errorf("an hour without viewers costs %d looks", got-intervals-1)
+		}
+	})
+}
+
+// TestNobodyWaits lets the only viewer leave during a look: the look ends, and counts for nothing.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
+		s := web.New(st, web.Options{})
+		v := watch(t, s, "/events", "")
+		synctest.Wait()
+		v.leave()
+		if err := <-st.ended; err == nil {
+			t.Error("the look goes on although nobody waits for it")
+		}
+		<-v.left
+		st.quick.Store(true)
+		if body := get(t, s, "/").Body.String(); strings.Contains(body, "could not be looked at") {
+			t.Error("a look that nobody waited for is shown as a failure")
+		}
+	})
+}
+
+func TestTooManyViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := web.New(newStore(), web.Options{MaxViewers: 2})
+		first := watch(t, s, "/events", "")
+		watch(t, s, "/events", "")
+		synctest.Wait()
+		if w := get(t, s, "/events"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("the third viewer gets %d", w.Code)
+		}
+		if w := get(t, s, "/"); w.Code != http.StatusOK {
+			t.Errorf("a page is %d", w.Code)
+		}
+		first.leave()
+		<-first.left
+		if v := watch(t, s, "/events", ""); len(v.events(t)) != 1 {
+			t.Error("a viewer who left still takes a place")
+		}
+	})
+}
+
+func TestEventsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		st.add(t, "first", workflow.NotStarted)
+		s := web.New(st, web.Options{})
+		v := watch(t, s, "/events", "")
+		v.events(t)
+		st.fail(errOutage)
+		time.Sleep(5 * interval)
+		e := one(t, v.events(t))
+		if len(e.data.Lists) != 0 || !strings.Contains(e.data.Texts["failure"], "connection refused") {
+			t.Errorf("the event of the outage is %v", e.data)
+		}
+		if body := get(t, s, "/").Body.String(); !strings.Contains(body, "connection refused") || !strings.Contains(body, ">first<") {
+			t.Error("the page shows no outage, or no plans")
+		}
+		st.fail(nil)
+		time.Sleep(interval)
+		if e := one(t, v.events(t)); len(e.data.Lists) != 0 || strings.TrimSpace(e.data.Texts["failure"]) != "" {
+			t.Errorf("the event of the outage's end is %v", e.data)
+		}
+		if body := get(t, s, "/health").Body.String(); strings.Count(body, "connection refused") != 5 {
+			t.Errorf("the health page shows %d failures, want 5", strings.Count(body, "connection refused"))
+		}
+	})
+}
+
+func TestEventsOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		one1 := st.join(t, "one")
+		two := st.join(t, "two")
+		v := watch(t, web.New(st, web.Options{}), "/events", "")
+		if got := one(t, v.events(t)).rows("members"); len(got) != 2 {
+			t.Errorf("the first event has %v", got)
+		}
+		for range 3 {
+			time.Sleep(interval - time.Second)
+			if version, err := st.RenewMember(t.Context(), one1); err != nil {
+				t.Fatal(err)
+			} else {
+				one1.Version = version
+			}
+			time.Sleep(time.Second)
+		}
+		events := v.events(t)
+		last := events[len(events)-1]
+		if got := last.data.Lists["members"]; len(got.Order) != 2 || got.Order[0] != two.ID.String() || !strings.Contains(got.Rows[two.ID.String()], "dead") {
+			t.Errorf("the event of a death is %v", last)
+		}
+		if !strings.Contains(last.data.Texts["alarm"], "1 of 2 nodes dead.") {
+			t.Errorf("the event of a death says %q", last.data.Texts["alarm"])
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// frame is what surrounds every page.
+type frame struct {
+	Vault string
+	Path  string // of the page, for the menu
+	Title string
+	Find  string // what was looked for in the header
+	Now   time.Time
+	Live  string // the event that leads to what the page shows; empty if it does not change
+	Data  any
+}
+
+// part is what a template below a page needs: data, and the time from which ages count.
+type part struct {
+	Now  time.Time
+	Data any
+}
+
+// render answers with a page.
+func (s *Server) render(w http.ResponseWriter, status int, name string, f frame) {
+	f.Vault = s.o.Vault
+	if f.Now.IsZero() {
+		f.Now = time.Now()
+	}
+	var b bytes.Buffer
+	if err := s.pages.ExecuteTemplate(&b, name, f); err != nil {
+		panic(err) // the templates and their data are ours
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // the viewer may have left
+}
+
+// openPage shows the open plans, stuck ones first.
+func (s *Server) openPage(w http.ResponseWriter, r *http.Request) {
+	s.livePage(w, r, "open", "Open plans")
+}
+
+// fleetPage shows the members.
+func (s *Server) fleetPage(w http.ResponseWriter, r *http.Request) {
+	s.livePage(w, r, "fleet", "Fleet")
+}
+
+// livePage shows the latest state, which events keep up to date.
+func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title string) {
+	now, _, err := s.looks.get(r.Context(), struct{}{})
+	if err != nil {
+		return // the viewer has left
+	}
+	s.render(w, http.StatusOK, name, frame{
+		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: s.watch.id(now),
+		Data: liveData{now.stuck, now.open, now.members, now.counts, now.failure, s.o.Interval},
+	})
+}
+
+// liveData is a state for the templates.
+type liveData struct {
+	Stuck, Open []planRow
+	Members     []memberRow
+	Counts      counts
+	Failure     failure
+	Interval    time.Duration
+}
+
+// historyPage searches the plans of all times. A plan's ID in the header's field leads to the plan.
+func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
+	v := r.URL.Query()
+	find := clean(v.Get("find"))
+	if id, err := uuid.Parse(find); err == nil {
+		http.Redirect(w, r, planURL(id), http.StatusSeeOther)
+		return
+	}
+	if find != "" {
+		v.Set("contains", find)
+	}
+	q := parseQuery(v)
+	found, _, err := s.searches.get(r.Context(), q.values().Encode())
+	if r.Context().Err() != nil {
+		return
+	}
+	data := historyData{Query: q, Plans: found.plans, Statuses: statuses}
+	for _, e := range append(found.errs, err) {
+		if e != nil {
+			data.Errors = append(data.Errors, e.Error())
+		}
+	}
+	if n := len(data.Errors); n > maxFailures {
+		data.Errors = append(data.Errors[:maxFailures], fmt.Sprintf("and %d more", n-maxFailures))
+	}
+	if found.more {
+		next := q
+		next.Page = found.plans[len(found.plans)-1].ID.String()
+		data.Older = "/history?" + next.values().Encode()
+	}
+	if q.Page != "" {
+		first := q
+		first.Page = ""
+		data.Newest = "/history?" + first.values().Encode()
+	}
+	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: "History", Find: find, Data: data})
+}
+
+type historyData struct {
+	Query         query
+	Statuses      []workflow.Status
+	Plans         []storage.ListResult
+	Errors        []string
+	Older, Newest string // addresses; empty if there is no such page
+}
+
+// plan answers with the report of a plan, or with its JSON if the address ends with .json.
+func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
+	name, asJSON := strings.CutSuffix(r.PathValue("id"), ".json")
+	id, err := uuid.Parse(name)
+	if err != nil || len(name) != len(id.String()) {
+		s.noPlan(w, http.StatusNotFound, errors.New("this is not the ID of a plan"))
+		return
+	}
+	p, _, err := s.plans.get(r.Context(), id)
+	switch {
+	case r.Context().Err() != nil:
+	case err != nil:
+		s.noPlan(w, statusOf(err), err)
+	case asJSON:
+		download(w, p)
+	default:
+		s.report(w, p)
+	}
+}
+
+func planURL(id uuid.UUID) string { return "/plan/" + id.String() }
+
+// report answers with the page of a plan. The page has a policy of its own, which allows its inline style.
+func (s *Server) report(w http.ResponseWriter, p *workflow.Plan) {
+	o := report.Options{
+		Now: time.Now(), PlanURL: planURL,
+		Nav: []report.Link{
+			{Text: "Open plans", URL: "/"},
+			{Text: "Fleet", URL: "/fleet"},
+			{Text: "History", URL: "/history"},
+			{Text: "Health", URL: "/health"},
+			{Text: "Download JSON", URL: planURL(p.ID) + ".json"},
+		},
+	}
+	var b bytes.Buffer
+	if err := report.Write(&b, p, o); err != nil {
+		s.noPlan(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", report.Policy(o)+"; frame-ancestors 'none'")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes())
+}
+
+// download answers with the JSON of a plan, as a file.
+func download(w http.ResponseWriter, p *workflow.Plan) {
+	body, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": p.ID.String() + ".json"}))
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// noPlan answers with the reason why there is no page of a plan.
+func (s *Server) noPlan(w http.ResponseWriter, status int, err error) {
+	s.render(w, status, "error", frame{Title: "No plan to show", Data: err.Error()})
+}
+
+func (s *Server) noPage(w http.ResponseWriter, _ *http.Request) {
+	s.render(w, http.StatusNotFound, "error", frame{Title: "There is no such page", Data: "Choose a page above, or look for a plan by its ID."})
+}
+
+// statusOf returns the HTTP status that says how a call ended.
+func statusOf(err error) int {
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.Is(err, storage.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, storage.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	case errors.Is(err, storage.ErrUnavailable), errors.Is(err, storage.ErrDenied), errors.Is(err, storage.ErrClosed):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// ping is what a ping found.
+type ping struct {
+	azblob.PingReport
+	At  time.Time
+	Err error
+}
+
+func (s *Server) ping(ctx context.Context, _ struct{}) (ping, error) {
+	report, err := s.store.Ping(ctx)
+	return ping{report, time.Now(), err}, nil
+}
+
+// healthPage shows whether the store answers, and what went wrong lately.
+func (s *Server) healthPage(w http.ResponseWriter, r *http.Request) {
+	p, now, err := s.health(r.Context())
+	if err != nil {
+		return // the viewer has left
+	}
+	data := healthData{
+		Health: newHealth(p, now), Error: errorText(p.Err), Ping: p, Seen: now.seen, Took: now.took, Viewers: s.viewers.Load(), MaxViewers: s.o.MaxViewers,
+		Interval: s.o.Interval, Failures: s.watch.recent(),
+	}
+	s.render(w, http.StatusOK, "health", frame{Path: "/health", Title: "Health", Now: time.Now(), Data: data})
+}
+
+type healthData struct {
+	Health     health
+	Error      string
+	Ping       ping
+	Seen       time.Time
+	Took       time.Duration
+	Viewers    int64
+	MaxViewers int
+	Interval   time.Duration
+	Failures   []failure
+}
+
+// health is the answer of /healthz.
+type health struct {
+	OK             bool    `json:"ok"` // the store answers, and the last look succeeded
+	Error          string  `json:"error,omitempty"`
+	LatencySeconds float64 `json:"latencySeconds"`
+	SkewSeconds    float64 `json:"skewSeconds"`
+	Stuck          int     `json:"stuck"`
+	Open           int     `json:"open"`
+	MembersAlive   int     `json:"membersAlive"`
+	MembersDead    int     `json:"membersDead"`
+}
+
+// healthz answers for machines: 200 if the store answers, and 503 otherwise. Stuck plans are no failure of the
+// store.
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
+	p, now, err := s.health(r.Context())
+	if err != nil {
+		return // the viewer has left
+	}
+	h := newHealth(p, now)
+	w.Header().Set("Content-Type", "application/json")
+	if !h.OK {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(h)
+}
+
+// health pings the store and looks at it. It only fails when ctx ends.
+func (s *Server) health(ctx context.Context) (p ping, now *state, err error) {
+	if p, _, err = s.pings.get(ctx, struct{}{}); err == nil {
+		now, _, err = s.looks.get(ctx, struct{}{})
+	}
+	return p, now, err
+}
+
+func newHealth(p ping, now *state) health {
+	h := health{
+		OK: p.Err == nil && now.failure == failure{}, Error: now.failure.Err,
+		LatencySeconds: p.Latency.Seconds(), SkewSeconds: p.Skew.Seconds(),
+		Stuck: now.counts.Stuck, Open: now.counts.Total(), MembersAlive: now.counts.Alive, MembersDead: now.counts.Dead,
+	}
+	if p.Err != nil {
+		h.Error = p.Err.Error()
+	}
+	return h
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,458 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// addresses returns an address of each kind.
+func addresses(plan uuid.UUID) []string {
+	return []string{
+		"/", "/fleet", "/history", "/health", "/healthz", "/plan/" + plan.String(), "/plan/" + plan.String() + ".json",
+		"/plan/none", "/plan/" + workflow.NewV7().String(), "/none", "/static/style.css", "/static/app.js", "/static/none",
+		"/history?status=Failed&after=2026-01-01", "/history?after=yesterday",
+	}
+}
+
+func TestOnlyReads(t *testing.T) {
+	s := web.New(newStore(), web.Options{})
+	for _, url := range append(addresses(workflow.NewV7()), "/events") {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "PURGE"} {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, url, nil))
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, Allow %q", method, url, w.Code, w.Header().Get("Allow"))
+			}
+		}
+	}
+}
+
+func TestHead(t *testing.T) {
+	st := newStore()
+	server := httptest.NewServer(web.New(st, web.Options{}))
+	defer server.Close()
+	for _, url := range append(addresses(st.add(t, "a", workflow.Failed).ID), "/events") {
+		r, err := server.Client().Head(server.URL + url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if url == "/" || url == "/events" || url == "/healthz" {
+			if r.StatusCode != http.StatusOK {
+				t.Errorf("HEAD %s: %d", url, r.StatusCode)
+			}
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	st := newStore()
+	s := web.New(st, web.Options{})
+	for _, url := range addresses(st.add(t, "a", workflow.Failed).ID) {
+		h := get(t, s, url).Header()
+		policy := h.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: the policy %q lacks %q", url, policy, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
+			t.Errorf("%s: the policy allows too much: %q", url, policy)
+		}
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s is %q", url, name, got)
+			}
+		}
+		if got, static := h.Get("Cache-Control"), strings.HasPrefix(url, "/static/") && url != "/static/none"; got != map[bool]string{true: "no-cache", false: "no-store"}[static] {
+			t.Errorf("%s: Cache-Control is %q", url, got)
+		}
+	}
+}
+
+func TestStaticFilesAreSentOnce(t *testing.T) {
+	s := web.New(newStore(), web.Options{})
+	etag := get(t, s, "/static/style.css").Header().Get("ETag")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/static/style.css", nil)
+	r.Header.Set("If-None-Match", etag)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if etag == "" || w.Code != http.StatusNotModified {
+		t.Errorf("ETag %q: %d", etag, w.Code)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	local := web.New(newStore(), web.Options{Hosts: append(web.LoopbackHosts(), "plans.example.com")})
+	open := web.New(newStore(), web.Options{})
+	for _, c := range []struct {
+		host string
+		ok   bool
+	}{
+		{"localhost", true},
+		{"localhost:8484", true},
+		{"LOCALHOST:1", true},
+		{"localhost.:8484", true},
+		{"127.0.0.1:8484", true},
+		{"127.0.0.1", true},
+		{"[::1]:8484", true},
+		{"[::1]", true},
+		{"plans.example.com", true},
+		{"evil.example", false},
+		{"evil.example:8484", false},
+		{"localhost.evil.example", false},
+		{"127.0.0.1.evil.example", false},
+		{"", false},
+		{"127.0.0.2", false},
+		{"localhost:8484:1", false},
+		{"<script>", false},
+	} {
+		for _, url := range append(addresses(workflow.NewV7()), "/events") {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, url, nil)
+			r.Host = c.host
+			w := httptest.NewRecorder()
+			local.ServeHTTP(w, r)
+			if refused := w.Code == http.StatusMisdirectedRequest; refused == c.ok {
+				t.Errorf("%s of host %q: %d", url, c.host, w.Code)
+			}
+			w = httptest.NewRecorder()
+			open.ServeHTTP(w, r)
+			if w.Code == http.StatusMisdirectedRequest {
+				t.Errorf("a server for all hosts refuses %q", c.host)
+			}
+		}
+	}
+}
+
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</title></textarea></style><b>`, `' onmouseover='alert(1)`,
+	"line\nbreak\r\ttab", "\x00\x1b[31mred\x07", "abc\u202egnp.exe", "\u2066isolate\u2069", "zero\u200bwidth", `{{.Vault}}`, `javascript:alert(1)`,
+	strings.Repeat("x", 100_000), strings.Repeat("\u0301", 500), "",
+}
+
+// TestHostileNames looks for anything in pages and events that a name could have put there.
+func TestHostileNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		var plan uuid.UUID
+		for _, name := range hostile {
+			plan = st.add(t, name, workflow.Running).ID
+			st.join(t, name[:min(len(name), 1000)])
+		}
+		s := web.New(st, web.Options{Vault: hostile[0]})
+		texts := map[string]string{}
+		for _, name := range append(hostile, "2026-13-45") {
+			q := "?find=" + url.QueryEscape(name)
+			for _, field := range []string{"prefix", "contains", "group", "after", "page", "status", "none"} {
+				q2 := "?" + field + "=" + url.QueryEscape(name)
+				texts["/history"+q2] = get(t, s, "/history"+q2).Body.String()
+			}
+			texts["/history"+q] = get(t, s, "/history"+q).Body.String()
+			texts["/plan/"+name] = get(t, s, "/plan/"+url.PathEscape(name)).Body.String()
+		}
+		for _, url := range []string{"/", "/fleet", "/history", "/plan/" + plan.String()} {
+			texts[url] = get(t, s, url).Body.String()
+		}
+		for _, e := range watch(t, s, "/events", "").events(t) {
+			for list, l := range e.data.Lists {
+				for key, row := range l.Rows {
+					texts[list+" "+key] = row
+				}
+			}
+		}
+		for where, text := range texts {
+			where = where[:min(len(where), 80)]
+			for _, tag := range []string{"<script>", "<img", "<b>", "onerror=alert(1)>", "' onmouseover='", `href="javascript:`} {
+				if strings.Contains(text, tag) {
+					t.Errorf("%s has %s", where, tag)
+				}
+			}
+			shown := regexp.MustCompile(`value="[^"]*"`).ReplaceAllString(text, "") // what was typed stays as it was
+			for _, r := range html.UnescapeString(shown) {
+				if r != '\n' && r != ' ' && !unicode.IsPrint(r) {
+					t.Errorf("%s has %U", where, r)
+					break
+				}
+			}
+			if len(text) > 100_000 && !strings.HasPrefix(where, "/plan/") {
+				t.Errorf("%s has %d bytes", where, len(text))
+			}
+		}
+	})
+}
+
+// TestHistoryPages follows the links from page to page.
+func TestHistoryPages(t *testing.T) {
+	st := newStore()
+	var want []string
+	for i := range 120 {
+		p := st.add(t, fmt.Sprintf("plan %d", i), workflow.NotStarted)
+		want = append(want, p.ID.String())
+	}
+	slices.Reverse(want)
+	s := web.New(st, web.Options{})
+	var got []string
+	pages := 0
+	for next := "/history?contains=plan+&status=NotStarted"; next != ""; pages++ {
+		body := get(t, s, next).Body.String()
+		for _, m := range regexp.MustCompile(`<a class="name" href="/plan/([^"]+)"`).FindAllStringSubmatch(body, -1) {
+			got = append(got, m[1])
+		}
+		next = ""
+		if m := regexp.MustCompile(`<a href="([^"]+)" rel="next">`).FindStringSubmatch(body); m != nil {
+			next = html.UnescapeString(m[1])
+		}
+	}
+	if !slices.Equal(got, want) || pages != 3 {
+		t.Errorf("%d pages show %d plans, want 3 and %d, newest first", pages, len(got), len(want))
+	}
+}
+
+func TestHistoryFilters(t *testing.T) {
+	st := newStore()
+	failed := st.add(t, "nightly", workflow.Failed)
+	st.add(t, "nightly", workflow.Completed)
+	st.add(t, "weekly", workflow.Failed)
+	s := web.New(st, web.Options{})
+	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
+	for query, want := range map[string]int{
+		"": 3, "status=Failed": 2, "status=Failed&status=Completed": 3, "prefix=night": 2, "contains=eek": 1,
+		"status=Failed&prefix=night": 1, "status=none": 3, "before=2020-01-01": 0, "after=2020-01-01T03:00": 3,
+		"after=2020-01-01+03:00:00Z": 3, "before=" + tomorrow: 3, "after=" + tomorrow: 0, "ended-after=2020-01-01": 3,
+		"ended-before=" + tomorrow: 3, "group=018f0000-0000-7000-8000-000000000001": 0, "find=week": 1, "none=1": 3,
+		"page=" + failed.ID.String(): 0,
+	} {
+		w := get(t, s, "/history?"+query)
+		if got := strings.Count(w.Body.String(), `<a class="name"`); w.Code != http.StatusOK || got != want {
+			t.Errorf("%q: %d, %d plans, want %d", query, w.Code, got, want)
+		}
+	}
+	for query, want := range map[string]string{
+		"after=yesterday": "Created after", "ended-before=x": "Ended before", "group=x": "Group", "page=x": "Page",
+		"after=2026-01-02&before=2026-01-01": "is not before", "status=Running&ended-after=2026-01-01": "only final plans",
+		"page=6ba7b810-9dad-41d1-80b4-00c04fd430c8": "not a UUIDv7",
+	} {
+		w := get(t, s, "/history?"+query)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%q: %d without %q", query, w.Code, want)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	st := newStore()
+	p := st.add(t, "a", workflow.NotStarted)
+	s := web.New(st, web.Options{})
+	for _, text := range []string{p.ID.String(), " " + strings.ToUpper(p.ID.String()) + "\t"} {
+		w := get(t, s, "/history?find="+url.QueryEscape(text))
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/plan/"+p.ID.String() {
+			t.Errorf("%q: %d to %q", text, w.Code, w.Header().Get("Location"))
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	st := newStore()
+	p := st.add(t, "release 7", workflow.Failed)
+	s := web.New(st, web.Options{})
+	page := get(t, s, "/plan/"+p.ID.String())
+	if page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "release 7") || !strings.Contains(page.Body.String(), `href="/"`) {
+		t.Errorf("the page of a plan: %d %s", page.Code, page.Body)
+	}
+	w := get(t, s, "/plan/"+p.ID.String()+".json")
+	var stored workflow.Plan
+	if err := json.Unmarshal(w.Body.Bytes(), &stored); err != nil || stored.ID != p.ID || stored.Name != p.Name {
+		t.Errorf("the JSON is of plan %s, %v", stored.ID, err)
+	}
+	if got, want := w.Header().Get("Content-Disposition"), "attachment; filename="+p.ID.String()+".json"; got != want {
+		t.Errorf("Content-Disposition is %q, want %q", got, want)
+	}
+	if got := st.reads.Load(); got != 1 {
+		t.Errorf("a plan was read %d times for its page and its JSON", got)
+	}
+	st.fail(&storage.Error{Op: "Read", Err: storage.ErrCorrupt})
+	for url, want := range map[string]int{
+		"/plan/x": http.StatusNotFound, "/plan/" + strings.ReplaceAll(p.ID.String(), "-", ""): http.StatusNotFound,
+		"/plan/" + workflow.NewV7().String(): http.StatusInternalServerError, "/plan/" + p.ID.String() + "/x": http.StatusNotFound,
+	} {
+		if w := get(t, s, url); w.Code != want {
+			t.Errorf("%s: %d, want %d", url, w.Code, want)
+		}
+	}
+	st.fail(nil)
+	if w := get(t, s, "/plan/"+workflow.NewV7().String()); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "not found") {
+		t.Errorf("a plan that does not exist: %d", w.Code)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		st.join(t, "one")
+		st.add(t, "a", workflow.Running)
+		s := web.New(st, web.Options{})
+		check := func(code int, want string) {
+			t.Helper()
+			w := get(t, s, "/healthz")
+			if got := strings.TrimSpace(w.Body.String()); w.Code != code || got != want {
+				t.Errorf("%d %s\nwant %d %s", w.Code, got, code, want)
+			}
+		}
+		check(http.StatusOK, `{"ok":true,"latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersDead":0}`)
+		st.fail(errOutage)
+		time.Sleep(interval + time.Second)
+		check(http.StatusServiceUnavailable, `{"ok":false,"error":"Roster: unavailable: connection refused","latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersDead":0}`)
+		if w := get(t, s, "/health"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "The store does not answer as it should.") {
+			t.Errorf("the health page: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// account returns a server for a vault on an emulator, with 120 final plans of yesterday and three open ones.
+func account(t *testing.T) (*emulator.Server, *azblob.Vault, *web.Server) {
+	t.Helper()
+	server := emulator.New()
+	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })
+	for i := range 123 {
+		p := &workflow.Plan{Name: fmt.Sprintf("plan %d", i)}
+		if err := v.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if i < 3 {
+			continue
+		}
+		for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+			p.State.Status = status
+			if err := v.UpdatePlan(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return server, v, web.New(v, web.Options{})
+}
+
+// TestCost counts the requests of each page.
+func TestCost(t *testing.T) {
+	server, _, s := account(t)
+	for _, c := range []struct {
+		url  string
+		most int
+	}{
+		{"/history", 4},
+		{"/history?prefix=plan", 4},
+		{"/history", 0}, // again at once
+		{"/", 9},        // the roster, the days, the markers, and two for each open plan
+		{"/fleet", 0},
+		{"/health", 1}, // a ping
+		{"/healthz", 0},
+	} {
+		before := len(server.Requests())
+		if w := get(t, s, c.url); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", c.url, w.Code)
+		}
+		if n := len(server.Requests()) - before; n > c.most {
+			t.Errorf("%s took %d requests, want %d at most: %v", c.url, n, c.most, server.Requests()[before:])
+		}
+	}
+}
+
+// TestNoSecrets opens the vault with a signature and lets every request fail in several ways.
+func TestNoSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, _, _ := account(t)
+		host := regexp.MustCompile(`BlobEndpoint=([^;]*)`).FindStringSubmatch(server.ConnectionString())[1]
+		sas := server.AccountSAS(emulator.Permissions{Allowed: "rl"})
+		signature := regexp.MustCompile(`sig=([^&]*)`).FindStringSubmatch(sas)[1]
+		decoded, err := url.QueryUnescape(signature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := azblob.NewFromURL(t.Context(), "test", host+"?"+sas, nil, azblob.WithTransport(server.Transport()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close(context.WithoutCancel(t.Context()))
+		for _, effect := range []emulator.Effect{emulator.Answer(http.StatusForbidden, "AuthenticationFailed"), emulator.Foreign(http.StatusOK, "text/html", "<p>"+sas), emulator.LostRequest()} {
+			server.ClearFaults()
+			server.Inject(emulator.On().Do(effect))
+			s := web.New(v, web.Options{})
+			for _, address := range addresses(workflow.NewV7()) {
+				body := get(t, s, address).Body.String()
+				if strings.Contains(body, signature) || strings.Contains(html.UnescapeString(body), decoded) {
+					t.Errorf("%s shows the signature: %s", address, body)
+				}
+			}
+			if body := get(t, s, "/").Body.String(); !strings.Contains(body, "could not be looked at") {
+				t.Error("the failure is not shown")
+			}
+		}
+	})
+}
+
+// TestServe ends a server with an open stream.
+func TestServe(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- web.New(newStore(), web.Options{}).Serve(ctx, l) }()
+	r, err := http.Get("http://" + l.Addr().String() + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if _, err := r.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := http.Get("http://" + l.Addr().String() + "/"); err == nil {
+		t.Error("the server still answers")
+	}
+}
+
+func TestServeReturnsTheErrorOfItsListener(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := web.New(newStore(), web.Options{}).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}

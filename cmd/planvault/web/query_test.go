@@ -1,0 +1,69 @@
+package web
+
+import (
+	"net/url"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/storage/driver"
+)
+
+// FuzzQuery checks that a form survives as an address, which the links from page to page rely on, and that nothing
+// but times and IDs can be wrong with it.
+func FuzzQuery(f *testing.F) {
+	for _, form := range []string{
+		"", "status=Failed&status=none", "prefix=a&contains=b&group=c", "after=2026-01-01&before=2026-01-01T03:00&ended-after=x",
+		"page=0198c0de-0000-7000-8000-000000000001", "prefix=%ff%00", "prefix=+a+", "%zz", "prefix=%e2%80",
+	} {
+		f.Add(form)
+	}
+	f.Fuzz(func(t *testing.T, form string) {
+		v, _ := url.ParseQuery(form)
+		q := parseQuery(v)
+		address := q.values().Encode()
+		again, err := url.ParseQuery(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parseQuery(again); got.values().Encode() != address || got.Prefix != q.Prefix {
+			t.Errorf("%q became %q and then %q", form, address, got.values().Encode())
+		}
+		filters, err := q.filters()
+		if err == nil {
+			if again, _ := parseQuery(again).filters(); !reflect.DeepEqual(again, filters) {
+				t.Errorf("%q selects %+v, and its address %+v", form, filters, again)
+			}
+			_ = driver.CheckFilters(filters) // must not panic
+		}
+	})
+}
+
+func TestParseTime(t *testing.T) {
+	want := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	for _, text := range []string{"2026-11-22T03:00", "2026-11-22 03:00", "2026-11-22T03:00:00", "2026-11-22 03:00:00Z", "2026-11-22T03:00:00Z", "2026-11-22T04:00:00+01:00"} {
+		if got, err := parseTime(text); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"yesterday", "3", "2026-13-01", "03:00"} {
+		if got, err := parseTime(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+	if got, err := parseTime(""); err != nil || !got.IsZero() {
+		t.Errorf("an empty text is %v, %v", got, err)
+	}
+}
+
+// TestSpan has the durations that the script of the pages must show in the same way.
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 12 * time.Millisecond: "12ms", 59 * time.Second: "59s", time.Minute: "1m00s", 61*time.Minute + 5*time.Second: "1h01m",
+		47*time.Hour + 59*time.Minute: "47h59m", 49 * time.Hour: "2d01h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package web shows a vault to browsers: what is open and stuck, who works on it, what has run, and how each plan
+// stands. It only reads.
+package web
+
+import (
+	"context"
+	"embed"
+	"html/template"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Store is what the pages show. A [azblob.Vault] is a Store.
+type Store interface {
+	fleet.InspectStore
+	Ping(ctx context.Context, opts ...azblob.PingOption) (azblob.PingReport, error)
+}
+
+// Options are the settings of a [Server]. Zero fields have their defaults.
+type Options struct {
+	// Vault names the vault on the pages, such as by its prefix. Everybody who reaches the server sees it.
+	// Default: empty.
+	Vault string
+	// Hosts are the names by which browsers may call the server, without ports. A request for another name is
+	// refused, so that no page of another site can read through a name that it points at this machine. A server
+	// that listens on loopback wants [LoopbackHosts]. Default: nil, which allows all names.
+	Hosts []string
+	// Interval is the time between two looks at the open plans and the members, for all viewers together. Nothing
+	// is asked while nobody watches. Default: 15s.
+	Interval time.Duration
+	// Older is how long a plan may go without progress before it is stuck. Default: that of
+	// [fleet.InspectOptions].
+	Older time.Duration
+	// MaxViewers is how many live pages may be open. Others are told to load again. Default: 200.
+	MaxViewers int
+}
+
+func (o Options) complete() Options {
+	if o.Interval <= 0 {
+		o.Interval = 15 * time.Second
+	}
+	if o.MaxViewers <= 0 {
+		o.MaxViewers = 200
+	}
+	return o
+}
+
+// Server shows a vault. It is an [http.Handler], and has no login: whoever reaches it can read all plans. It is
+// safe for concurrent use.
+//
+// Viewers share what they ask for: whatever their number, the open plans are looked at once in an interval, and
+// the same search, plan or ping is asked for once in a few seconds.
+type Server struct {
+	store   Store
+	o       Options
+	pages   *template.Template
+	handler http.Handler
+	viewers atomic.Int64
+	watch   watch
+
+	looks    *shared[struct{}, *state]
+	pings    *shared[struct{}, ping]
+	searches *shared[string, results]
+	plans    *shared[uuid.UUID, *workflow.Plan]
+}
+
+const (
+	// brief is how long the answer to a search, a ping or a read is used.
+	brief = 5 * time.Second
+	// readLimit is how long a search or a read may take.
+	readLimit = time.Minute
+)
+
+// New returns a server for a store.
+func New(store Store, o Options) *Server {
+	s := &Server{store: store, o: o.complete()}
+	s.watch.begun = strconv.FormatInt(time.Now().UnixNano(), 36)
+	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
+	s.pings = newShared(brief, readLimit, 1, s.ping)
+	s.searches = newShared(brief, readLimit, 64, s.search)
+	s.plans = newShared(brief, readLimit, 8, store.Read)
+	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
+	s.handler = s.guard(s.routes())
+	return s
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", s.openPage)
+	mux.HandleFunc("/fleet", s.fleetPage)
+	mux.HandleFunc("/history", s.historyPage)
+	mux.HandleFunc("/health", s.healthPage)
+	mux.HandleFunc("/healthz", s.healthz)
+	mux.HandleFunc("/plan/{id}", s.plan)
+	mux.HandleFunc("/events", s.events)
+	mux.HandleFunc("/static/{file}", s.static)
+	mux.HandleFunc("/", s.noPage)
+	return mux
+}
+
+// Serve answers requests on a listener until ctx ends. Then it ends live pages at once, gives other requests a few
+// seconds, and returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      readLimit + time.Minute, // live pages set their own
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if server.Shutdown(stop) != nil {
+		_ = server.Close() // whoever still reads has had the time
+	}
+	<-ended
+	return nil
+}
+
+//go:embed pages static
+var files embed.FS

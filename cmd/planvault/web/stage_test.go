@@ -1,0 +1,185 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// store is a vault in memory that counts what a server asks for, and fails when a test says so.
+type store struct {
+	*memvault.Vault
+	rosters, reads, pings atomic.Int64
+
+	mu  sync.Mutex
+	err error
+}
+
+func newStore() *store { return &store{Vault: memvault.New(plantest.Register())} }
+
+// fail makes all later calls return err.
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *store) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *store) Roster(ctx context.Context) (storage.Roster, error) {
+	s.rosters.Add(1)
+	if err := s.failure(); err != nil {
+		return storage.Roster{}, err
+	}
+	return s.Vault.Roster(ctx)
+}
+
+func (s *store) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	s.reads.Add(1)
+	if err := s.failure(); err != nil {
+		return nil, err
+	}
+	return s.Vault.Read(ctx, id)
+}
+
+func (s *store) Ping(context.Context, ...azblob.PingOption) (azblob.PingReport, error) {
+	s.pings.Add(1)
+	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0"}, s.failure()
+}
+
+var errOutage = &storage.Error{Op: "Roster", Err: fmt.Errorf("%w: connection refused", storage.ErrUnavailable)}
+
+// add stores a plan.
+func (s *store) add(t *testing.T, name string, status workflow.Status) *workflow.Plan {
+	t.Helper()
+	p := &workflow.Plan{Name: name}
+	if err := s.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if status == workflow.NotStarted {
+		return p
+	}
+	p.State.Status, p.State.Start = workflow.Running, time.Now()
+	s.update(t, p)
+	if status.Final() {
+		p.State.Status, p.State.End = status, time.Now().Add(time.Minute)
+		s.update(t, p)
+	}
+	return p
+}
+
+func (s *store) update(t *testing.T, p *workflow.Plan) {
+	t.Helper()
+	if err := s.UpdatePlan(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// join adds a member.
+func (s *store) join(t *testing.T, name string) storage.Member {
+	t.Helper()
+	m := storage.Member{ID: workflow.NewV7(), Name: name, Started: time.Now(), TTL: 30 * time.Second}
+	var err error
+	if m.Version, err = s.AddMember(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// get asks for a page.
+func get(t *testing.T, h http.Handler, url string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
+	return w
+}
+
+// viewer is a browser that follows the events.
+type viewer struct {
+	header http.Header
+	leave  context.CancelFunc
+	left   chan struct{}
+
+	mu     sync.Mutex
+	status int
+	text   []byte
+}
+
+// watch opens a stream. It ends with the test at the latest.
+func watch(t *testing.T, s *web.Server, url, lastEvent string) *viewer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	v := &viewer{header: http.Header{}, leave: cancel, left: make(chan struct{})}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if lastEvent != "" {
+		r.Header.Set("Last-Event-ID", lastEvent)
+	}
+	go func() {
+		defer close(v.left)
+		s.ServeHTTP(v, r)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-v.left
+	})
+	return v
+}
+
+func (v *viewer) Header() http.Header { return v.header }
+
+func (v *viewer) WriteHeader(status int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.status = status
+}
+
+func (v *viewer) Write(text []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.text = append(v.text, text...)
+	return len(text), nil
+}
+
+func (v *viewer) Flush() {}
+
+func (v *viewer) SetWriteDeadline(at time.Time) error {
+	if at.Before(time.Now()) {
+		return errors.New("the deadline has passed")
+	}
+	return nil
+}
+
+// slowStore answers no look until it is quick.
+type slowStore struct {
+	*store
+	quick atomic.Bool
+	ended chan error
+}
+
+func (s *slowStore) Roster(ctx context.Context) (storage.Roster, error) {
+	if s.quick.Load() {
+		return s.store.Roster(ctx)
+	}
+	<-ctx.Done()
+	s.ended <- ctx.Err()
+	return storage.Roster{}, ctx.Err()
+}

@@ -1,0 +1,277 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+)
+
+const (
+	// maxPlans is how many open plans a page shows. The stuck ones come first.
+	maxPlans = 500
+	// maxStates is how many states are kept, for viewers who come back and want the changes alone.
+	maxStates = 16
+	// maxFailures is how many failures the health page shows.
+	maxFailures = 10
+	// lookLimit is how long a look may take.
+	lookLimit = 2 * time.Minute
+)
+
+// state is what the live pages show at one time. It does not change.
+type state struct {
+	version     int       // 1 or more; the zero value is what a viewer sees who has seen nothing
+	seen        time.Time // by this machine's clock, when the look ended
+	took        time.Duration
+	now         time.Time // by the store's clock, when the look began
+	stuck, open []planRow
+	members     []memberRow
+	counts      counts
+	failure     failure // the zero value if the last look succeeded
+}
+
+// counts are the figures of a state. They cover all open plans, also those that are not shown.
+type counts struct{ Stuck, Running, Waiting, Hidden, Alive, Dead int }
+
+// failure says since when looks have failed, and why the last one did.
+type failure struct {
+	At  time.Time
+	Err string
+}
+
+// clock returns the time by the store's clock.
+func (s *state) clock() time.Time { return s.now.Add(s.took + time.Since(s.seen)) }
+
+// same reports whether viewers would see no difference between two states.
+func (s *state) same(other *state) bool {
+	return s.counts == other.counts && s.failure == other.failure &&
+		slices.Equal(s.stuck, other.stuck) && slices.Equal(s.open, other.open) && slices.Equal(s.members, other.members)
+}
+
+// planRow is an open plan on a page.
+type planRow struct {
+	ID                    uuid.UUID
+	Name, Status          string
+	Owner                 uuid.UUID
+	OwnerName, OwnerState string
+	Epoch                 int64
+	Created, Progress     time.Time
+	Condition, Why        string
+	Doing                 string
+	Done, Actions         int
+	StopRequested, Stuck  bool
+}
+
+func (r planRow) key() string { return r.ID.String() }
+
+// memberRow is a member of the fleet on a page.
+type memberRow struct {
+	ID               uuid.UUID
+	Name             string
+	Alive            bool
+	Started, Renewed time.Time
+	TTL              time.Duration
+	Plans            int
+}
+
+func (r memberRow) key() string { return r.ID.String() }
+
+// newState makes a state of an inspection.
+func newState(i fleet.Inspection, shown int) *state {
+	s := &state{now: i.Now}
+	names := map[uuid.UUID]string{}
+	for _, m := range i.Members {
+		names[m.ID] = m.Name
+		s.members = append(s.members, newMemberRow(m))
+	}
+	s.counts.Alive = i.Alive()
+	s.counts.Dead = len(i.Members) - s.counts.Alive
+	for n, p := range i.Plans {
+		row := newPlanRow(p, names)
+		s.counts.add(row)
+		switch {
+		case n >= shown:
+			s.counts.Hidden++
+		case p.Stuck:
+			s.stuck = append(s.stuck, row)
+		default:
+			s.open = append(s.open, row)
+		}
+	}
+	s.members = deadFirst(s.members)
+	return s
+}
+
+// deadFirst moves dead members to the front. Others stay in the order in which they joined.
+func deadFirst(members []memberRow) (sorted []memberRow) {
+	for _, alive := range []bool{false, true} {
+		for _, m := range members {
+			if m.Alive == alive {
+				sorted = append(sorted, m)
+			}
+		}
+	}
+	return sorted
+}
+
+// title says how many plans are stuck, in front of a page's title.
+func (c counts) title() string {
+	if c.Stuck == 0 {
+		return ""
+	}
+	return fmt.Sprintf("(%d stuck) ", c.Stuck)
+}
+
+// StuckText says how many plans are stuck.
+func (c counts) StuckText() string {
+	switch c.Stuck {
+	case 0:
+		return "Nothing is stuck."
+	case 1:
+		return "1 plan is stuck."
+	}
+	return fmt.Sprintf("%d plans are stuck.", c.Stuck)
+}
+
+// FleetText says how many nodes are alive.
+func (c counts) FleetText() string {
+	switch {
+	case c.Members() == 0:
+		return "No node is in the fleet."
+	case c.Dead == 0:
+		return "All nodes are alive."
+	}
+	return fmt.Sprintf("%d of %d nodes dead.", c.Dead, c.Members())
+}
+
+// Total is the number of open plans.
+func (c counts) Total() int { return c.Stuck + c.Running + c.Waiting }
+
+// Members is the number of members.
+func (c counts) Members() int { return c.Alive + c.Dead }
+
+func (c *counts) add(r planRow) {
+	switch {
+	case r.Stuck:
+		c.Stuck++
+	case r.Condition == string(fleet.Waiting):
+		c.Waiting++
+	default:
+		c.Running++
+	}
+}
+
+func newMemberRow(m fleet.MemberState) memberRow {
+	return memberRow{
+		ID: m.ID, Name: m.Name, Alive: m.Alive, Started: plain(m.Started), Renewed: plain(m.Renewed),
+		TTL: m.TTL, Plans: m.Plans,
+	}
+}
+
+func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
+	r := planRow{
+		ID: p.ID, Name: p.Name, Status: p.State.Status.String(), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
+		Created: plain(p.SubmitTime), Progress: plain(p.Progress), Condition: string(p.Condition),
+		Doing: p.Doing(), Done: p.Done, Actions: p.Actions, StopRequested: !p.StopRequested.IsZero(), Stuck: p.Stuck,
+	}
+	if p.Err != nil {
+		r.Status = "Unreadable"
+	}
+	if p.Stuck || p.Condition != fleet.Working && p.Condition != fleet.Waiting {
+		r.Why = p.Why // it has ages, so that it changes with each look
+	}
+	return r
+}
+
+// plain returns a time that can be compared with ==.
+func plain(t time.Time) time.Time { return t.UTC().Round(0) }
+
+// watch remembers the latest states and failures.
+type watch struct {
+	begun string // tells the versions of this process from those of others
+
+	mu       sync.Mutex
+	states   []*state // oldest first
+	failures []failure
+}
+
+// last returns the latest state, or nil.
+func (w *watch) last() *state {
+	if len(w.states) == 0 {
+		return nil
+	}
+	return w.states[len(w.states)-1]
+}
+
+// note adds what a look has found and returns the latest state. A look that failed leaves the rows as they were.
+func (w *watch) note(next *state, err error) *state {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.last()
+	if err != nil {
+		f := failure{At: plain(next.seen), Err: err.Error()}
+		w.failures = append(w.failures, f)
+		w.failures = w.failures[max(0, len(w.failures)-maxFailures):]
+		if last != nil {
+			kept := *last
+			next = &kept
+			f.At = cmp.Or(last.failure.At, f.At)
+		}
+		next.failure = f
+	}
+	next.version = 1
+	if last != nil {
+		next.version = last.version + 1
+		if next.same(last) {
+			next.version = last.version
+			w.states = w.states[:len(w.states)-1]
+		}
+	}
+	w.states = append(w.states, next)
+	w.states = w.states[max(0, len(w.states)-maxStates):]
+	return next
+}
+
+// recent returns the latest failures, newest first.
+func (w *watch) recent() []failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failures := slices.Clone(w.failures)
+	slices.Reverse(failures)
+	return failures
+}
+
+// id returns the ID of the event that leads to a state.
+func (w *watch) id(s *state) string { return fmt.Sprintf("%s-%d", w.begun, s.version) }
+
+// find returns the state that an event with this ID led to, or nil.
+func (w *watch) find(id string) *state {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.states, func(s *state) bool { return w.id(s) == id })
+	if i < 0 {
+		return nil
+	}
+	return w.states[i]
+}
+
+// look inspects the vault.
+func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
+	started := time.Now()
+	i, err := fleet.Inspect(ctx, s.store, fleet.InspectOptions{Older: s.o.Older})
+	if ctx.Err() == context.Canceled {
+		return nil, ctx.Err() // nobody waits for it
+	}
+	if i.Now.IsZero() {
+		i.Now = started
+	}
+	next := newState(i, maxPlans)
+	next.seen, next.took = time.Now(), time.Since(started)
+	return s.watch.note(next, err), nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// serve runs web until stop interrupts it. url is what it prints.
+func (s *stage) serve(t *testing.T, args ...string) (url string, stop func() result) {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdout, w := io.Pipe()
+	var stderr bytes.Buffer
+	p := s.process(nil, &stderr)
+	p.stdout = w
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, p, append([]string{"web"}, args...))
+		w.Close()
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err, stderr.String())
+	}
+	return strings.TrimSpace(line), func() result {
+		interrupt()
+		return result{code: <-code, stderr: stderr.String()}
+	}
+}
+
+// TestWeb serves a vault until an interrupt.
+func TestWeb(t *testing.T) {
+	s := newStage(t)
+	if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Running, "nightly"); err != nil {
+		t.Fatal(err)
+	}
+	url, stop := s.serve(t, "--listen", "127.0.0.1:0")
+	get := func(host string) (status int, body string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	if status, body := get(""); status != http.StatusOK || !strings.Contains(body, "nightly") || !strings.Contains(body, prefix) {
+		t.Errorf("%s: %d\n%s", url, status, body)
+	}
+	if status, _ := get("evil.example"); status != http.StatusMisdirectedRequest {
+		t.Errorf("a request for another host is answered with %d", status)
+	}
+	if r := stop(); r.code != exitDone || r.stderr != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestWebWarns listens on all addresses, which is dangerous without a login.
+func TestWebWarns(t *testing.T) {
+	_, stop := newStage(t).serve(t, "--listen", "0.0.0.0:0")
+	if r := stop(); r.code != exitDone || !strings.Contains(r.stderr, "there is no login: everybody who reaches") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWebFlags(t *testing.T) {
+	s := newStage(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"web", "--interval", "10ms"}, exitUsage, "--interval must be 1s or more"},
+		{[]string{"web", "--listen", "nowhere"}, exitFailed, "choose another address with --listen"},
+		{[]string{"web", "extra"}, exitUsage, "extra"},
+	} {
+		if r := s.run(t.Context(), c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+			t.Errorf("%v: %+v", c.args, r)
+		}
+	}
+}
