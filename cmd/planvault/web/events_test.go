@@ -307,6 +307,7 @@ func TestEventsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
 		one1 := st.join(t, "one")
+		time.Sleep(time.Millisecond) // members are in the order of their IDs
 		two := st.join(t, "two")
 		v := watch(t, web.New(st, web.Options{}), "/events", "")
 		if got := one(t, v.events(t)).rows("members"); len(got) != 2 {
