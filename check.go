@@ -72,6 +72,22 @@ const (
 	Stray ProblemKind = "stray"
 )
 
+// repairs say what repairs the problems of each kind.
+var repairs = map[ProblemKind]string{
+	IncompletePlan: "Recover removes it, thoroughly if no marker leads to it",
+	Orphan:         "a thorough Recover removes it",
+	Missing:        "a thorough Recover restores it, unless it is an object: restore that from a backup",
+	Unreadable:     "restore it from a backup, or delete the plan; delete the record of a member or a stop request",
+	Disagreement:   "restore one of the two from a backup, or delete the plan",
+	Unfinalized:    "Recover finishes it, thoroughly if no marker leads to it",
+	Unmarked:       "a thorough Recover restores the marker",
+	LeftMarker:     "Recover removes it",
+	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
+}
+
+// Repair says in a few words what repairs problems of this kind.
+func (k ProblemKind) Repair() string { return repairs[k] }
+
 // Problem is one broken invariant.
 type Problem struct {
 	Kind ProblemKind

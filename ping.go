@@ -27,16 +27,22 @@ type PingReport struct {
 	Server string
 	// Writable says that the login may write. It is false unless [PingWrites] asked.
 	Writable bool
+	// Deletable says that the login may delete. It is false unless [PingDeletes] asked.
+	Deletable bool
 }
 
 // PingOption is a setting of a [Vault.Ping].
 type PingOption func(*pingOptions)
 
-type pingOptions struct{ writes bool }
+type pingOptions struct{ writes, deletes bool }
 
 // PingWrites makes [Vault.Ping] find out whether the login may write, with one more request. Default: it
 // finds out whether the login may read.
 func PingWrites() PingOption { return func(o *pingOptions) { o.writes = true } }
+
+// PingDeletes makes [Vault.Ping] find out whether the login may delete blobs, with one more request. Default: it
+// finds out whether the login may read.
+func PingDeletes() PingOption { return func(o *pingOptions) { o.deletes = true } }
 
 // pingLimit bounds a Ping.
 const pingLimit = 10 * time.Second
@@ -44,14 +50,14 @@ const pingLimit = 10 * time.Second
 // pingName is the name of the blob that a Ping asks for. There is no such blob.
 const pingName = "ping"
 
-// Ping finds out whether the vault can work, with one request, or two with [PingWrites]. It does not try
-// again, and returns within 10 seconds, or when ctx ends. It suits readiness checks, and the first minutes on
-// a new account.
+// Ping finds out whether the vault can work, with one request, and one more for each of [PingWrites] and
+// [PingDeletes]. It does not try again, and returns within 10 seconds, or when ctx ends. It suits readiness
+// checks, and the first minutes on a new account.
 //
 // It reads a blob named ping in the container of today, which need not exist. PingWrites also sends a write
-// of that blob whose condition never holds. The service checks the rights to a request before its condition,
-// so the answer tells whether the login may write, and nothing is stored. Ping does not find out whether the
-// login may create and list containers.
+// of that blob whose condition never holds, and PingDeletes such a delete. The service checks the rights to a
+// request before its condition, so the answer tells whether the login may write or delete, and nothing changes.
+// Ping does not find out whether the login may create and list containers.
 //
 // Errors say what to check. [storage.ErrUnavailable]: the host is unknown, refuses the connection, does not
 // answer, or somebody else answers in the service's place; [storage.ErrDenied]: the certificate is not
@@ -74,20 +80,28 @@ func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport
 		if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return blobError("ping", ref, err)
 		}
-		if !o.writes {
-			return nil
+		err = nil
+		if o.writes {
+			report.Writable, err = v.mayChange(ctx, "ping with a write", ref, v.client.TryWrite)
 		}
-		_, err = v.client.TryWrite(ctx, ref)
-		switch {
-		case err == nil:
-			return vaultError("ping", ref, "%w: a write took effect although its condition did not hold: remove the blob, and check for a proxy that removes headers", storage.ErrUnavailable)
-		case !blob.Is(err, blob.Absent, blob.AbsentContainer, blob.Mismatch):
-			return blobError("ping with a write", ref, err)
+		if o.deletes && err == nil {
+			report.Deletable, err = v.mayChange(ctx, "ping with a delete", ref, v.client.TryDelete)
 		}
-		report.Writable = true
-		return nil
+		return err
 	})
 	return report, err
+}
+
+// mayChange reports whether the login may send a change, which can't take effect.
+func (v *Vault) mayChange(ctx context.Context, doing string, ref blob.Ref, try func(context.Context, blob.Ref) (blob.Contact, error)) (bool, error) {
+	_, err := try(ctx, ref)
+	switch {
+	case err == nil:
+		return false, vaultError(doing, ref, "%w: it took effect although its condition did not hold: remove the blob if it is there, and check for a proxy that removes headers", storage.ErrUnavailable)
+	case !blob.Is(err, blob.Absent, blob.AbsentContainer, blob.Mismatch):
+		return false, blobError(doing, ref, err)
+	}
+	return true, nil
 }
 
 // skew returns how far this machine's clock was ahead of the service's, which said seen in whole seconds,

@@ -24,9 +24,9 @@ func TestPing(t *testing.T) {
 	onServices(t, func(t *testing.T, open func(...azblob.Option) *azblob.Vault) {
 		v := open()
 		for _, exists := range []bool{false, true} {
-			for _, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}} {
+			for _, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites(), azblob.PingDeletes()}} {
 				report, err := v.Ping(t.Context(), opts...)
-				if err != nil || report.Exists != exists || report.Writable != (len(opts) > 0) || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
+				if err != nil || report.Exists != exists || report.Writable != (len(opts) > 0) || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
@@ -200,9 +200,11 @@ func TestPingWithLogins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}} {
+		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}, {azblob.PingDeletes()}} {
 			report, err := v.Ping(t.Context(), opts...)
-			if want[i] == "" && err != nil || want[i] != "" && (!errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), want[i])) || report.Writable != (err == nil && i == 1) {
+			want := want[min(i, 1)]
+			if want == "" && err != nil || want != "" && (!errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), want)) ||
+				report.Writable != (err == nil && i == 1) || report.Deletable != (err == nil && i == 2) {
 				t.Errorf("%q, %d: %+v, %v", role, i, report, err)
 			}
 		}

@@ -52,6 +52,15 @@ func (c *Client) TryWrite(ctx context.Context, ref Ref) (Contact, error) {
 	})
 }
 
+// TryDelete is TryWrite for a delete.
+func (c *Client) TryDelete(ctx context.Context, ref Ref) (Contact, error) {
+	client := c.container(ref).NewBlockBlobClient(ref.Name)
+	return c.contact(ctx, call{op: "delete", ref: ref}, func(ctx context.Context) error {
+		_, err := client.Delete(ctx, &sdk.DeleteOptions{AccessConditions: IfMatch("0x0").sdk()})
+		return err
+	})
+}
+
 // contact sends a request and notes what its answer tells.
 func (c *Client) contact(ctx context.Context, call call, try func(context.Context) error) (Contact, error) {
 	var resp *http.Response
