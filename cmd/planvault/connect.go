@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -99,12 +100,12 @@ func (c connection) fill(from connection) connection {
 }
 
 // open opens a vault without plugins: requests and responses stay as they are stored.
-func (a *app) open(ctx context.Context, c connection) (*azblob.Vault, error) {
+func (a *app) open(ctx context.Context, c connection, options ...azblob.Option) (*azblob.Vault, error) {
 	c, err := a.resolve(c)
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.dial(ctx, append([]azblob.Option{azblob.WithObserver(a.meter.observer())}, a.options...))
+	v, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.meter.observer())}, a.options, options))
 	if err != nil {
 		return nil, err
 	}

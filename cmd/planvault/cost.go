@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -48,6 +49,20 @@ func (m *meter) sent() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.requests.Total()
+}
+
+// slowed returns how many answers so far asked for fewer requests.
+func (m *meter) slowed() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.askedToSlow
+}
+
+// tally returns a copy of what was sent so far.
+func (m *meter) tally() price.Tally {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.requests)
 }
 
 // String says in a line what was sent, and what it costs.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -21,6 +22,8 @@ type stage struct {
 	server *emulator.Server
 	vault  *azblob.Vault
 	env    map[string]string
+	// network, if it is not nil, is in the place of the server's transport.
+	network policy.Transporter
 }
 
 const prefix = "test"
@@ -59,10 +62,14 @@ func (s *stage) run(ctx context.Context, args ...string) result {
 }
 
 func (s *stage) process(stdout, stderr *bytes.Buffer) process {
+	network := s.network
+	if network == nil {
+		network = s.server.Transport()
+	}
 	return process{
 		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		getenv:  func(name string) string { return s.env[name] },
-		options: []azblob.Option{azblob.WithTransport(s.server.Transport())},
+		options: []azblob.Option{azblob.WithTransport(network)},
 	}
 }
 
