@@ -240,21 +240,26 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook: {
 			a.countCommand(),
-			a.listCommand(),
-			a.searchCommand(),
-			a.stuckCommand(),
-			a.nodesCommand(),
-		},
-		groupPlan: {
-			a.stopCommand(),
-			a.forkCommand(),
-			a.takeoverCommand(),
-			a.showCommand(),
 			a.getCommand(),
+			a.listCommand(),
+			a.nodesCommand(),
 			a.reportCommand(),
+			a.searchCommand(),
+			a.showCommand(),
+			a.stuckCommand(),
 			a.webCommand(),
 		},
-		groupVault:   {},
+		groupPlan: {
+			a.forkCommand(),
+			a.stopCommand(),
+			a.takeoverCommand(),
+		},
+		groupVault: {
+			a.checkCommand(),
+			a.doctorCommand(),
+			a.recoverCommand(),
+			a.statsCommand(),
+		},
 		groupHistory: {},
 		groupTool: {
 			a.emulatorCommand(),
@@ -320,7 +325,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// vault opens the vault that flags, profile and environment name. It is closed when the run ends.
-func (a *app) vault(ctx context.Context) (*azblob.Vault, error) {
-	return a.open(ctx, a.connection)
+// vault opens the vault that flags, profile and environment name, with further options of the command. It is closed
+// when the run ends.
+func (a *app) vault(ctx context.Context, options ...azblob.Option) (*azblob.Vault, error) {
+	return a.open(ctx, a.connection, options...)
 }

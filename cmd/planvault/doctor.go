@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+)
+
+// examination is a run of planvault doctor.
+type examination struct {
+	a         *app
+	v         *azblob.Vault
+	readOnly  bool
+	probes    int
+	secondary string
+	table     *table[finding]
+	bad       bool // a problem was found
+}
+
+// finding is what one check found.
+type finding struct {
+	Check   string `json:"check"`
+	Result  string `json:"result"`
+	Finding string `json:"finding"`
+	Advice  string `json:"advice,omitempty"`
+}
+
+// The results of checks. A fact is unknown if the login may not ask for it, or the service does not tell it.
+const (
+	resultOK      = "ok"
+	resultWarning = "warning"
+	resultProblem = "problem"
+	resultUnknown = "unknown"
+)
+
+// doctorCommand finds out what is wrong with the account, the login and this machine.
+func (a *app) doctorCommand() *cobra.Command {
+	x := examination{a: a}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with the account, the login or this machine",
+		Long: `Doctor asks the account, and says what it found: ok, a warning, a problem, or unknown, and what to do.
+
+  reach           whether the service answers, and how fast
+  clock           how far this machine's clock is off; the service refuses requests from 15 minutes on
+  read, write,    what the login may do, and the role or permission that it lacks. Nothing is
+  delete, list    written: the write and the delete have conditions that never hold
+  busy            how many of some cheap requests (--probes) the service refused because it is busy
+  kind, namespace what kind of account it is
+  soft delete,    what the account keeps of blobs that are overwritten or deleted; all of it is billed
+  versioning
+  redundancy,     how many copies there are, and how far the readable secondary lags behind
+  last sync
+
+It does not find out whether the login may create containers. The kind, soft delete, redundancy and
+last sync take the account's key, or a role such as Storage Account Contributor: the data roles are
+not enough, so that these facts are often unknown, which is no problem.
+
+It takes about 20 requests and those of --probes, less than $0.001. No check takes longer than 10
+seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.`,
+		Example: `  planvault doctor
+  planvault doctor --read-only --probes 500`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
+	}
+	c.Flags().BoolVar(&x.readOnly, "read-only", false, "the login needs no rights to write and delete")
+	c.Flags().IntVar(&x.probes, "probes", 50, "send this `NUMBER` of cheap requests to see how busy the service is")
+	c.Flags().StringVar(&x.secondary, "secondary", "", "endpoint `URL` of the account's readable secondary, if it is not that of the account with -secondary")
+	return c
+}
+
+// checkLimit bounds each check.
+const checkLimit = 10 * time.Second
+
+// run makes all checks, and prints what was found, also if it is interrupted.
+func (x *examination) run(ctx context.Context) error {
+	if x.probes < 0 {
+		return usageError("--probes must not be negative")
+	}
+	v, err := x.a.vault(ctx, azblob.WithSecondary(x.secondary))
+	if errors.Is(err, storage.ErrInvalid) && x.secondary == "" { // the endpoint does not say where the secondary is
+		v, err = x.a.vault(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	x.v = v
+	x.table = newTable(x.a,
+		column[finding]{title: "RESULT", text: func(f finding) string { return f.Result }},
+		column[finding]{title: "CHECK", text: func(f finding) string { return f.Check }},
+		column[finding]{title: "FINDING", text: func(f finding) string { return printable(f.Finding, 0) }})
+	p := x.a.progress("doctor", "check", 0)
+	var done int64
+	for _, check := range []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account} {
+		if !check(ctx) || ctx.Err() != nil {
+			break
+		}
+		done++
+		p.at(done)
+	}
+	p.end()
+	if err := x.table.end(); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the doctor did not finish: %w", ctx.Err())
+	case x.bad:
+		return errFound
+	}
+	return nil
+}
+
+// say adds what a check found. What to do about it follows in a line of its own.
+func (x *examination) say(check, result, found, advice string) {
+	x.bad = x.bad || result == resultProblem
+	_ = x.table.add(finding{check, result, found, advice}) // a failure to write is that of the end
+	if advice != "" && x.a.output == outputTable {
+		_ = x.table.add(finding{Finding: "→ " + advice})
+	}
+}
+
+// reach checks whether the service answers, and this machine's clock. It reports whether the login may read.
+func (x *examination) reach(ctx context.Context) (goOn bool) {
+	report, err := x.v.Ping(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if errors.Is(err, storage.ErrUnavailable) || report.Server == "" {
+		x.say("reach", resultProblem, err.Error(), "")
+		return false
+	}
+	x.say("reach", resultOK, fmt.Sprintf("%s answers in %s", report.Server, span(report.Latency)), "")
+	x.say(clockFinding(report.Skew))
+	if err != nil {
+		x.say("read", resultProblem, err.Error(), "")
+		return false
+	}
+	x.say("read", resultOK, "the login may read blobs", "")
+	return true
+}
+
+// clockFinding judges how far this machine's clock is ahead of the service's.
+func clockFinding(skew time.Duration) (check, result, found, advice string) {
+	found = fmt.Sprintf("this machine's clock is %s ahead of the service's", span(skew))
+	if skew < 0 {
+		found = fmt.Sprintf("this machine's clock is %s behind the service's", span(-skew))
+	}
+	switch off := skew.Abs(); {
+	case off >= 15*time.Minute:
+		return "clock", resultProblem, found, "set the clock: signed requests are refused from 15 minutes on, and plans are filed under the wrong time"
+	case off >= time.Minute:
+		return "clock", resultWarning, found, "set the clock: it decides the day and the order of the plans that are created here"
+	case off < 2*time.Second:
+		found = "this machine's clock agrees with the service's"
+	}
+	return "clock", resultOK, found, ""
+}
+
+// rights checks what the login may do.
+func (x *examination) rights(ctx context.Context) (goOn bool) {
+	check := func(name, may string, ask func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, checkLimit)
+		defer cancel()
+		if err := ask(ctx); err != nil {
+			x.say(name, resultProblem, err.Error(), "")
+		} else {
+			x.say(name, resultOK, "the login may "+may, "")
+		}
+	}
+	if !x.readOnly {
+		check("write", "write blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingWrites()); return err })
+		check("delete", "delete blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingDeletes()); return err })
+	}
+	check("list", "list containers and blobs", func(ctx context.Context) error {
+		_, err := storage.Collect(x.v.List(ctx, 1))
+		if errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema) { // of the plan, which check reports
+			return nil
+		}
+		return err
+	})
+	return ctx.Err() == nil
+}
+
+// probesAtOnce is how many probes are under way at a time.
+const probesAtOnce = 8
+
+// busy sends cheap requests and counts those that the service refuses because it is busy.
+func (x *examination) busy(ctx context.Context) (goOn bool) {
+	if x.probes == 0 {
+		return true
+	}
+	slowed := x.a.meter.slowed()
+	latencies := make([]time.Duration, x.probes)
+	errs := make([]error, x.probes)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(probesAtOnce, x.probes) {
+		workers.Go(func() {
+			for i := range next {
+				began := time.Now()
+				_, errs[i] = x.v.Ping(ctx)
+				latencies[i] = time.Since(began)
+			}
+		})
+	}
+	for i := range x.probes {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	if ctx.Err() != nil {
+		return false
+	}
+	x.say(busyFinding(x.probes, x.a.meter.slowed()-slowed, errs, latencies))
+	return true
+}
+
+// busyFinding judges the answers to probes, of which some were refused because the service is busy.
+func busyFinding(probes, refused int, errs []error, latencies []time.Duration) (check, result, found, advice string) {
+	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	slices.Sort(latencies)
+	found = fmt.Sprintf("the service refused %s of %s with 503 or 429 (%.3g%%); median %s, slowest %s", count(refused), plural(probes, "request"),
+		100*float64(refused)/float64(probes), span(latencies[len(latencies)/2]), span(latencies[len(latencies)-1]))
+	if others := len(failed) - refused; others > 0 {
+		found += fmt.Sprintf("; %d failed otherwise", others)
+	}
+	switch {
+	case len(failed) == 0:
+		return "busy", resultOK, found, ""
+	case refused == 0:
+		return "busy", resultProblem, found + ", for example: " + failed[0].Error(), "look at the network and at proxies between this machine and the account"
+	case 10*len(failed) >= probes:
+		return "busy", resultProblem, found, "the account is over its limit, or the service has an outage: look at its metrics, and send fewer requests"
+	}
+	return "busy", resultWarning, found, "vaults wait and try again, so that calls are slower; if it lasts for minutes, the account is too small"
+}
+
+// account reports what the account is.
+func (x *examination) account(ctx context.Context) (goOn bool) {
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	r, err := x.v.Account(limited)
+	if ctx.Err() != nil {
+		return false
+	}
+	fact := func(check string, known bool, why error, judge func() (result, found, advice string)) {
+		switch {
+		case known:
+			result, found, advice := judge()
+			x.say(check, result, found, advice)
+		case why != nil:
+			x.say(check, resultUnknown, why.Error(), "")
+		default:
+			x.say(check, resultUnknown, fmt.Sprint("it was not asked for: ", err), "")
+		}
+	}
+	fact("kind", r.Kind.Known, r.Kind.Why, func() (string, string, string) { return kindFinding(r.Kind.Value) })
+	fact("namespace", r.Hierarchical.Known, r.Hierarchical.Why, func() (string, string, string) { return namespaceFinding(r.Hierarchical.Value) })
+	fact("soft delete", r.SoftDelete.Known, r.SoftDelete.Why, func() (string, string, string) { return softDeleteFinding(r.SoftDelete.Value) })
+	fact("soft delete of containers", r.ContainerSoftDelete.Known, r.ContainerSoftDelete.Why, func() (string, string, string) {
+		return softDeleteFinding(r.ContainerSoftDelete.Value)
+	})
+	fact("versioning", r.Versioning.Known, r.Versioning.Why, func() (string, string, string) { return versioningFinding(r.Versioning.Value) })
+	fact("redundancy", r.SKU.Known, r.SKU.Why, func() (string, string, string) { return resultOK, redundancy(r.SKU.Value), "" })
+	if !r.Replication.Known && r.SKU.Known && errors.Is(r.Replication.Why, storage.ErrUnavailable) {
+		x.say("last sync", resultProblem, r.Replication.Why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
+		return true
+	}
+	fact("last sync", r.Replication.Known, r.Replication.Why, func() (string, string, string) { return syncFinding(r.Replication.Value, time.Now()) })
+	return true
+}
+
+func kindFinding(kind string) (result, found, advice string) {
+	switch kind {
+	case "StorageV2":
+		return resultOK, kind + ": general-purpose v2", ""
+	case "BlockBlobStorage":
+		return resultOK, kind + ": premium block blobs, with other prices", ""
+	}
+	return resultWarning, kind, "vaults are made for general-purpose v2 accounts: upgrade the account"
+}
+
+func namespaceFinding(hierarchical bool) (result, found, advice string) {
+	if hierarchical {
+		return resultWarning, "hierarchical (Data Lake Storage)", "it works; listings of large days cost more, and a flat account is better for a new vault"
+	}
+	return resultOK, "flat", ""
+}
+
+func softDeleteFinding(days int) (result, found, advice string) {
+	switch {
+	case days == 0:
+		return resultOK, "off: what is deleted is gone", ""
+	case days > 7:
+		return resultWarning, fmt.Sprintf("on, for %d days", days), "each update and delete keeps a copy that is billed: a week is enough to notice a wrong deletion"
+	}
+	return resultOK, fmt.Sprintf("on, for %s; each update and delete keeps a copy that is billed", plural(days, "day")), ""
+}
+
+func versioningFinding(on bool) (result, found, advice string) {
+	if on {
+		return resultWarning, "on: each update keeps a copy that is billed, and each node of a fleet 8,640 a day", "add a lifecycle rule that deletes previous versions after a day, or switch versioning off"
+	}
+	return resultOK, "off when the vault's newest blobs were written", ""
+}
+
+// redundancy explains a SKU.
+func redundancy(sku string) string {
+	_, kind, _ := strings.Cut(sku, "_")
+	switch kind {
+	case "LRS":
+		return sku + ": three copies in one data center"
+	case "ZRS":
+		return sku + ": copies in three zones of one region"
+	case "GRS", "GZRS":
+		return sku + ": also copies in a second region, which can't be read before a failover"
+	case "RAGRS", "RAGZRS":
+		return sku + ": also copies in a second region, which can be read"
+	}
+	return sku
+}
+
+// syncFinding judges how far the secondary is behind.
+func syncFinding(r azblob.Replication, now time.Time) (result, found, advice string) {
+	lag := now.Sub(r.Synced)
+	switch {
+	case r.Status == azblob.NoSecondary:
+		return resultOK, "the account has no secondary that can be read", ""
+	case r.Status != "live":
+		return resultWarning, fmt.Sprintf("the secondary is %s, last sync %s", r.Status, stamp(r.Synced)), "it can't be read now: wait, or look at the account's page in the portal"
+	case r.Synced.IsZero():
+		return resultWarning, "the secondary is live, and does not say when it was last synchronized", ""
+	case lag > time.Hour:
+		return resultWarning, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(lag)), "usually it is less than 15 minutes: a failover now would lose what was written since"
+	}
+	return resultOK, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(max(0, lag))), ""
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/workflow"
+)
+
+// transport is a function that sends requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) Do(req *http.Request) (*http.Response, error) { return t(req) }
+
+// stageOn returns a stage with an account of another kind.
+func stageOn(t *testing.T, options ...emulator.Option) *stage {
+	t.Helper()
+	s := newStage(t)
+	server := emulator.New(options...)
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server, s.vault = server, v
+	s.env["PLANVAULT_CONNECTION_STRING"] = server.ConnectionString()
+	return s
+}
+
+// fails is a transport on which requests fail below HTTP.
+func fails(err error) transport {
+	return func(req *http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Get", URL: req.URL.String(), Err: err}
+	}
+}
+
+// TestDoctorSaysWhatIsWrong examines accounts, logins and networks with one thing wrong each. It reads what the doctor
+// prints. Time is virtual, so that a secondary that hangs takes none.
+func TestDoctorSaysWhatIsWrong(t *testing.T) {
+	inject := func(rule *emulator.Rule) func(*stage) { return func(s *stage) { s.server.Inject(rule) } }
+	replicated := func(rule *emulator.Rule) func(*stage) {
+		return func(s *stage) {
+			s.server.Replicate()
+			s.server.Inject(rule)
+		}
+	}
+	signed := func(p emulator.Permissions) func(*stage) {
+		return func(s *stage) {
+			delete(s.env, "PLANVAULT_CONNECTION_STRING")
+			s.env["PLANVAULT_ENDPOINT"] = "https://devstoreaccount1.blob.core.windows.net/?" + s.server.AccountSAS(p)
+		}
+	}
+	var ahead time.Duration // this machine's clock, of the service's
+	clocked := []emulator.Option{emulator.WithClock(func() time.Time { return time.Now().Add(-ahead) })}
+	clock := func(by time.Duration) func(*stage) { return func(*stage) { ahead = by } }
+	for name, test := range map[string]struct {
+		options []emulator.Option
+		change  func(*stage)
+		network transport
+		args    []string
+		code    int
+		want    []string // lines, their words separated by single spaces
+	}{
+		"sound": {code: exitDone, want: []string{"ok kind StorageV2", "ok busy the service refused 0 of 10 requests", "ok last sync the account has no secondary", "unknown soft delete of containers"}},
+		"wrong key": {change: func(s *stage) {
+			s.env["PLANVAULT_CONNECTION_STRING"] = strings.Replace(s.server.ConnectionString(), "Eby8vdM0", "AAAAAAAA", 1)
+		}, code: exitFound, want: []string{"ok reach", "problem read Ping: ping", "check the account key"}},
+		"reader": {
+			change: signed(emulator.Permissions{Allowed: "rl"}), code: exitFound,
+			want: []string{"ok read", "problem write", "lacks the permission w", "problem delete", "lacks the permission d", "ok list"},
+		},
+		"reader, who needs no more": {change: signed(emulator.Permissions{Allowed: "rl"}), args: []string{"--read-only"}, code: exitDone, want: []string{"ok read", "ok list"}},
+		"no right to list": {
+			change: signed(emulator.Permissions{Allowed: "rwdc"}), code: exitFound,
+			want: []string{"ok write", "problem list List: list containers", "lacks the permission l", "unknown versioning"},
+		},
+		"expired signature": {change: signed(emulator.Permissions{Allowed: "rwdlc", Expiry: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}), code: exitFound, want: []string{"problem read", "expired at 1999-01-01T00:00:00Z"}},
+		"facts are refused": {
+			change: inject(emulator.On(emulator.GetAccountInfo, emulator.GetServiceProperties).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))),
+			code:   exitDone, want: []string{"unknown kind ask for the kind of the account", "unknown namespace", "unknown soft delete ask how long", "unknown redundancy"},
+		},
+		"hierarchical":  {options: []emulator.Option{emulator.WithHierarchicalNamespace()}, code: exitDone, want: []string{"warning namespace hierarchical", "→ it works; listings of large days cost more"}},
+		"kept copies":   {options: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, code: exitDone, want: []string{"warning versioning on", "→ add a lifecycle rule", "ok soft delete on, for 7 days"}},
+		"clock ahead":   {options: clocked, change: clock(5 * time.Minute), code: exitDone, want: []string{"warning clock this machine's clock is 5m00s ahead", "→ set the clock"}},
+		"clock behind":  {options: clocked, change: clock(-5 * time.Minute), code: exitDone, want: []string{"warning clock this machine's clock is 5m00s behind"}},
+		"clock far off": {options: clocked, change: clock(20 * time.Minute), code: exitFound, want: []string{"problem clock this machine's clock is 20m00s ahead", "problem read", "the service allows 15m"}},
+		"secondary":     {change: func(s *stage) { s.server.Replicate() }, code: exitDone, want: []string{"ok redundancy Standard_RAGRS", "ok last sync 2000-01-01"}},
+		"secondary dead": {
+			change: replicated(emulator.On(emulator.GetServiceStats).Do(emulator.Silence())), code: exitFound,
+			want: []string{"problem last sync ask the secondary for its state: unavailable", "→ the account should have a readable secondary"},
+		},
+		"secondary far behind": {change: func(s *stage) {
+			s.server.Replicate()
+			time.Sleep(2 * time.Hour)
+		}, code: exitDone, want: []string{"warning last sync 2000-01-01 00:00:00Z, 2h00m ago"}},
+		"busy at times": {
+			change: inject(emulator.On(emulator.GetBlob).Nth(8).Do(emulator.Answer(503, "ServerBusy"))), args: []string{"--probes", "20"}, code: exitDone,
+			want: []string{"warning busy the service refused 1 of 20 requests with 503 or 429 (5%)", "→ vaults wait and try again"},
+		},
+		"busy": {
+			change: inject(emulator.On(emulator.GetBlob).Range(8, 100).Do(emulator.Answer(503, "ServerBusy"))), args: []string{"--probes", "20"}, code: exitFound,
+			want: []string{"problem busy the service refused 16 of 20 requests", "→ the account is over its limit"},
+		},
+		"an unsteady network": {
+			change: inject(emulator.On(emulator.GetBlob).Range(8, 10).Do(emulator.Reset())), args: []string{"--probes", "20"}, code: exitFound,
+			want: []string{"problem busy the service refused 0 of 20 requests", "3 failed otherwise, for example: Ping: ping", "→ look at the network"},
+		},
+		"a storm": {change: inject(emulator.On().Do(emulator.Answer(503, "ServerBusy"))), code: exitFound, want: []string{"problem reach Ping: ping", "503 ServerBusy"}},
+		"a storm that spares reads": {
+			change: inject(emulator.On(emulator.ListContainers, emulator.GetAccountInfo).Do(emulator.Answer(503, "ServerBusy"))), code: exitFound,
+			want: []string{"ok reach", "problem list", "unknown kind ask for the kind of the account: unavailable"},
+		},
+		"a login page":     {change: inject(emulator.On().Do(emulator.Foreign(200, "text/html", "<html>log in</html>"))), code: exitFound, want: []string{"problem reach", "which is not the service's"}},
+		"account disabled": {change: inject(emulator.On().Do(emulator.Answer(403, "AccountIsDisabled"))), code: exitFound, want: []string{"problem read", "the account is disabled"}},
+		"firewall":         {change: inject(emulator.On().Do(emulator.Answer(403, "AuthorizationFailure"))), code: exitFound, want: []string{"problem read", "the firewall or the network rules"}},
+		"unknown host":     {network: fails(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), code: exitFound, want: []string{"problem reach", "the host is unknown"}},
+		"no route":         {network: fails(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("x")}), code: exitFound, want: []string{"problem reach"}},
+		"silence":          {change: inject(emulator.On().Do(emulator.Silence())), code: exitFound, want: []string{"problem reach", "no answer within 10s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ahead = 0
+				time.Sleep(time.Second / 2) // the service's clock shows whole seconds
+				s := stageOn(t, test.options...)
+				if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "nightly"); err != nil {
+					t.Fatal(err)
+				}
+				if test.change != nil {
+					test.change(s)
+				}
+				if test.network != nil {
+					s.network = test.network
+				}
+				began := time.Now()
+				args := append([]string{"doctor", "--probes", "10"}, test.args...)
+				r := s.run(t.Context(), args...)
+				text := strings.Join(strings.Fields(r.stdout), " ")
+				for _, want := range test.want {
+					if !strings.Contains(text, want) {
+						t.Errorf("nothing says %q", want)
+					}
+				}
+				if r.code != test.code || r.stderr != "" || time.Since(began) > time.Minute {
+					t.Errorf("exit code %d after %v, stderr %q\n%s", r.code, time.Since(began), r.stderr, r.stdout)
+				} else if t.Failed() {
+					t.Log(r.stdout)
+				}
+				if strings.Contains(r.stdout, "sig=") {
+					t.Error("it prints a signature")
+				}
+			})
+		})
+	}
+}
+
+// TestCommandsEndWhenInterrupted interrupts each command at its requests, one of which hangs. Each ends at once with
+// exit code 130, says so, and changes nothing that a second run does not finish.
+func TestCommandsEndWhenInterrupted(t *testing.T) {
+	for name, args := range map[string][]string{
+		"doctor":  {"doctor", "--probes", "2"},
+		"stats":   {"stats", "--bytes"},
+		"check":   {"check"},
+		"recover": {"recover", "--thorough", "--yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(7, 3, 1) {
+				synctest.Test(t, func(t *testing.T) {
+					s := stageOn(t)
+					for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.NotStarted} {
+						if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
+							t.Fatal(err)
+						}
+					}
+					loseMarkers(s)
+					time.Sleep(time.Hour)
+					rule := emulator.On().Nth(nth).Do(emulator.Silence())
+					s.server.Inject(rule)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					ended := make(chan result)
+					go func() { ended <- s.run(ctx, args...) }()
+					synctest.Wait()
+					select {
+					case r := <-ended: // it has fewer requests, or goes on without the answer
+						if more = rule.Fired() > 0; !more && r.code == exitInterrupted {
+							t.Errorf("request %d: %+v", nth, r)
+						}
+						return
+					default:
+					}
+					if more = rule.Fired() > 0; !more {
+						t.Fatalf("request %d: it waits for something else", nth)
+					}
+					cancel()
+					synctest.Wait()
+					select {
+					case r := <-ended:
+						_, last, said := strings.Cut(r.stderr, "planvault: interrupted: ")
+						if r.code != exitInterrupted || !said || strings.Count(last, "\n") != 1 {
+							t.Errorf("request %d: exit code %d, %q", nth, r.code, r.stderr)
+						}
+					default:
+						t.Fatalf("request %d: it does not end", nth)
+					}
+					if r := s.run(t.Context(), "recover", "--thorough", "--yes"); r.code != exitDone {
+						t.Errorf("request %d: a second run: %+v", nth, r)
+					}
+					if r := s.run(t.Context(), "check"); r.code != exitDone {
+						t.Errorf("request %d: %+v", nth, r)
+					}
+				})
+			}
+		})
+	}
+}
+
+// loseMarkers removes the markers of open plans, which a thorough recovery restores.
+func loseMarkers(s *stage) {
+	for container := range s.server.Containers() {
+		for b := range s.server.Blobs(container) {
+			if strings.HasPrefix(b.Name, "open/") {
+				s.server.Remove(container, b.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+)
+
+// recoverCommand repairs what crashed processes left.
+func (a *app) recoverCommand() *cobra.Command {
+	var o azblob.RecoverOptions
+	c := &cobra.Command{
+		Use:   "recover",
+		Short: "Finish or remove what crashed processes left",
+		Long: `Recover finishes or removes unfinished creates, deletes and updates to a final status. Each engine
+does the same when it starts, so it is needed only where no engine will start soon, or with
+--thorough.
+
+It first looks, and says what it found. If there is something to do, it then asks, or does it with
+--yes. It removes nothing on the evidence of a single answer, and leaves alone what may be in
+progress: plans that were written less than the grace period ago. Run it again for those. It may be
+interrupted at any time, and run again.
+
+It takes a list for each day, and about two requests for each open plan. With --thorough it also
+repairs what no crash leaves: lost markers, entries and sub-objects. It then lists everything and
+reads the object of each plan, so that it costs what the history costs. Sub-objects of a Running plan
+that are restored are NotStarted and may run again; the report says so.
+
+The exit code is 4 if problems remain: plans that can't be repaired, or with --dry-run plans that a
+run would repair. With --output json, the report is one object.`,
+		Example: `  planvault recover --dry-run
+  planvault recover --yes
+  planvault recover --thorough --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.recover(c.Context(), o) },
+	}
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	c.Flags().BoolVar(&o.Thorough, "thorough", false, "also repair what no crash leaves; lists everything")
+	return c
+}
+
+// recoverReport is what planvault recover prints.
+type recoverReport struct {
+	DryRun bool           `json:"dryRun"`
+	Days   int            `json:"days"`
+	Open   int            `json:"open"`
+	Recent int            `json:"recent"`
+	Plans  []recoveredRow `json:"plans"`
+	Strays []string       `json:"strays,omitempty"`
+}
+
+// recoveredRow is a plan that was repaired, would be, or could not be.
+type recoveredRow struct {
+	Plan  uuid.UUID `json:"plan"`
+	Found string    `json:"found"`
+	Did   string    `json:"did,omitempty"`
+	Error string    `json:"error,omitempty"`
+}
+
+func recoverReportOf(r azblob.RecoveryReport, dry bool) recoverReport {
+	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, slices.Sorted(slices.Values(r.Strays))}
+	for _, p := range r.Plans {
+		row := recoveredRow{Plan: p.ID, Found: p.Found, Did: p.Did}
+		if p.Err != nil {
+			row.Error = p.Err.Error()
+		}
+		report.Plans = append(report.Plans, row)
+	}
+	return report
+}
+
+// write writes the report as text.
+func (r recoverReport) write(w io.Writer) {
+	would, failed := 0, 0
+	for _, p := range r.Plans {
+		fmt.Fprintf(w, "%s: %s\n", p.Plan, printable(p.Found, 0))
+		switch {
+		case p.Error != "":
+			failed++
+			fmt.Fprintf(w, "    can't be repaired: %s\n", printable(p.Error, 0))
+		case p.Did != "":
+			fmt.Fprintf(w, "    %s\n", printable(p.Did, 0))
+		default:
+			would++
+		}
+	}
+	for _, name := range r.Strays {
+		fmt.Fprintf(w, "stray: %s\n", printable(name, 0))
+	}
+	done, verb := len(r.Plans)-failed-would, "repaired"
+	if r.DryRun {
+		done, verb = would, "to repair"
+	}
+	fmt.Fprintf(w, "%s; %s %s, %s that can't be repaired, %s open", plural(r.Days, "day"), plural(done, "plan"), verb, count(failed), plural(r.Open, "plan"))
+	if r.Recent > 0 {
+		fmt.Fprintf(w, "; %s too recent to judge: run it again after the grace period", plural(r.Recent, "plan"))
+	}
+	fmt.Fprintln(w)
+}
+
+// recover looks what there is to repair, and repairs it if it may.
+func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	before := a.meter.tally()
+	look := o
+	look.DryRun = true
+	found, err := a.runRecover(ctx, v, look, "look")
+	repairable := slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
+	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
+		return a.recovered(ctx, found, err, o.DryRun)
+	}
+	took := a.meter.tally()
+	for class, n := range before {
+		took[class] -= n
+	}
+	took[azblob.ClassOther] += 2 * len(found.Plans) // each plan is looked at once more, and changed
+	took[azblob.ClassWrite] += len(found.Plans)
+	if !a.yes {
+		if err := a.print(recoverReportOf(found, true), recoverReportOf(found, true).write); err != nil {
+			return err
+		}
+	}
+	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), took}); err != nil {
+		return err
+	}
+	done, err := a.runRecover(ctx, v, o, "recover")
+	return a.recovered(ctx, done, err, false)
+}
+
+// runRecover recovers with a progress line.
+func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions, doing string) (azblob.RecoveryReport, error) {
+	p := a.progress(doing, "plan", 0)
+	defer p.end()
+	o.Progress = func(r azblob.RecoverProgress) { p.at(int64(r.Plans)) }
+	return v.Recover(ctx, o)
+}
+
+// otherErrors returns those of the errors that are joined in err that the report does not have, such as that of a day
+// that can't be listed.
+func otherErrors(r azblob.RecoveryReport, err error) error {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return err
+	}
+	all := joined.Unwrap()
+	others := slices.DeleteFunc(slices.Clone(all), func(e error) bool {
+		of, ok := errors.AsType[*storage.Error](e)
+		return ok && slices.ContainsFunc(r.Plans, func(p azblob.RecoveredPlan) bool { return p.Err != nil && p.ID == of.Plan })
+	})
+	if len(others) == len(all) {
+		return err
+	}
+	return errors.Join(others...)
+}
+
+// recovered prints a report, and returns what the run ends with.
+func (a *app) recovered(ctx context.Context, r azblob.RecoveryReport, err error, dry bool) error {
+	if err != nil && r.Days == 0 {
+		return err
+	}
+	if printErr := a.print(recoverReportOf(r, dry), recoverReportOf(r, dry).write); printErr != nil {
+		return errors.Join(err, printErr)
+	}
+	failed := slices.ContainsFunc(r.Plans, func(p azblob.RecoveredPlan) bool { return p.Err != nil })
+	switch others := otherErrors(r, err); {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the report is not complete; run it again: %w", ctx.Err())
+	case others != nil:
+		return fmt.Errorf("the report is not complete; run it again: %w", others)
+	case failed, dry && len(r.Plans) > 0:
+		return errFound
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// period is the flags that select days.
+type period struct{ after, before moment }
+
+func (p *period) addFlags(flags *pflag.FlagSet) {
+	flags.Var(&p.after, "created-after", "days that have any time after `TIME`: 2026-11-21, 2026-11-21T03:00:00Z, or an age such as 7d")
+	flags.Var(&p.before, "created-before", "days that have any time before `TIME`")
+}
+
+// statsCommand counts plans, blobs and bytes by day.
+func (a *app) statsCommand() *cobra.Command {
+	var p period
+	var bytes bool
+	c := &cobra.Command{
+		Use:   "stats",
+		Short: "Count plans by day and status, and what storing them costs",
+		Long: `Stats shows how many plans of each status each day has, newest day first. A day's plans are those
+created on it (UTC).
+
+A day with a catalogue takes one request. Any other day takes a list for each 2,500 plans; planvault
+catalogue builds what is missing. With --bytes it also counts blobs and bytes, and says what storing
+them costs a month at the sample price of $0.0208 per GB. The service has no such sum, so that takes
+a list for each 5,000 blobs; a terminal shows an estimate first. Earlier versions and deleted blobs
+that the account keeps are billed, too, and are not in it.
+
+With --output json, each line is a day.`,
+		Example: `  planvault stats --created-after 7d
+  planvault stats --bytes --created-after 2026-11-01 --created-before 2026-11-08
+
+  DAY         PLANS  NOT STARTED  RUNNING  COMPLETED  FAILED  STOPPED    BLOBS    SIZE  $/MONTH
+  2026-11-07  1,204            0        0      1,190      14        0   93,912  112 MB  $0.0023
+  2026-11-06  1,199            0        2      1,180      17        0   93,522  111 MB  $0.0023
+  total       2,403            0        2      2,370      31        0  187,434  223 MB  $0.0046`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			now := time.Now()
+			return a.stats(c.Context(), azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})
+		},
+	}
+	p.addFlags(c.Flags())
+	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
+	return c
+}
+
+// dayRow is a day of planvault stats, or the total.
+type dayRow struct {
+	Day        string   `json:"day"`
+	Plans      int64    `json:"plans"`
+	NotStarted int64    `json:"notStarted"`
+	Running    int64    `json:"running"`
+	Completed  int64    `json:"completed"`
+	Failed     int64    `json:"failed"`
+	Stopped    int64    `json:"stopped"`
+	Unreadable int64    `json:"unreadable,omitempty"`
+	Held       bool     `json:"held,omitempty"`
+	Blobs      *int64   `json:"blobs,omitempty"`
+	Bytes      *int64   `json:"bytes,omitempty"`
+	Month      *float64 `json:"dollarsPerMonth,omitempty"`
+}
+
+func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
+	r := dayRow{
+		Day: d.Day.Format(time.DateOnly), Plans: d.Total(), NotStarted: d.Plans[workflow.NotStarted], Running: d.Plans[workflow.Running],
+		Completed: d.Plans[workflow.Completed], Failed: d.Plans[workflow.Failed], Stopped: d.Plans[workflow.Stopped],
+		Unreadable: d.Unreadable, Held: d.Held,
+	}
+	if bytes {
+		month := float64(d.Bytes) / 1e9 * price.GBMonth
+		r.Blobs, r.Bytes, r.Month = &d.Blobs, &d.Bytes, &month
+	}
+	return r
+}
+
+func dayColumns(bytes bool) []column[dayRow] {
+	number := func(title string, of func(dayRow) int64) column[dayRow] {
+		return column[dayRow]{title: title, text: func(r dayRow) string { return count(of(r)) }, right: true}
+	}
+	columns := []column[dayRow]{
+		{title: "DAY", text: func(r dayRow) string { return r.Day }},
+		number("PLANS", func(r dayRow) int64 { return r.Plans }),
+		number("NOT STARTED", func(r dayRow) int64 { return r.NotStarted }),
+		number("RUNNING", func(r dayRow) int64 { return r.Running }),
+		number("COMPLETED", func(r dayRow) int64 { return r.Completed }),
+		number("FAILED", func(r dayRow) int64 { return r.Failed }),
+		number("STOPPED", func(r dayRow) int64 { return r.Stopped }),
+	}
+	if bytes {
+		columns = append(columns,
+			number("BLOBS", func(r dayRow) int64 { return *r.Blobs }),
+			column[dayRow]{title: "SIZE", text: func(r dayRow) string { return byteSize(*r.Bytes) }, right: true},
+			column[dayRow]{title: "$/MONTH", text: func(r dayRow) string { return dollars(*r.Month) }, right: true})
+	}
+	return append(columns, column[dayRow]{title: "", text: dayNote})
+}
+
+// dayNote returns what else there is to say about a day.
+func dayNote(r dayRow) string {
+	switch {
+	case r.Unreadable > 0 && r.Held:
+		return "held; " + strconv.FormatInt(r.Unreadable, 10) + " unreadable"
+	case r.Unreadable > 0:
+		return strconv.FormatInt(r.Unreadable, 10) + " unreadable"
+	case r.Held:
+		return "held"
+	}
+	return ""
+}
+
+// stats prints the selected days, and their total. After a failure it prints those before.
+func (a *app) stats(ctx context.Context, o azblob.StatsOptions) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Bytes && a.stderrIsTerm {
+		if err := a.estimateStats(ctx, v, o); err != nil {
+			return err
+		}
+	}
+	days, err := v.Stats(ctx, o)
+	if err != nil {
+		return err
+	}
+	p := a.progress("stats", "day", 0)
+	t := newTable(a, dayColumns(o.Bytes)...)
+	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
+	n := 0
+	for d := range days {
+		if d.Err != nil {
+			err = fmt.Errorf("after %s: %w", plural(n, "day"), d.Err)
+			break
+		}
+		n++
+		p.total = int64(n + d.Result.Left)
+		p.at(int64(n))
+		addStats(&sum, d.Result)
+		if err = t.add(dayRowOf(d.Result, o.Bytes)); err != nil {
+			break
+		}
+	}
+	p.end()
+	if n > 0 && a.output == outputTable {
+		total := dayRowOf(sum, o.Bytes)
+		total.Day = "total"
+		_ = t.add(total) // a failure to write is that of end
+	}
+	if endErr := t.end(); err == nil {
+		err = endErr
+	}
+	return err
+}
+
+func addStats(sum *azblob.DayStats, d azblob.DayStats) {
+	for status, n := range d.Plans {
+		sum.Plans[status] += n
+	}
+	sum.Unreadable += d.Unreadable
+	sum.Blobs += d.Blobs
+	sum.Bytes += d.Bytes
+}
+
+// estimateStats says what it takes to list every blob of the selected days. It counts their plans, and takes those of
+// the day that has the fewest for typical.
+func (a *app) estimateStats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions) error {
+	o.Bytes = false
+	days, err := storage.Collect(v.Stats(ctx, o))
+	if err != nil {
+		return err
+	}
+	var sample azblob.DayStats
+	var plans int64
+	for _, d := range days {
+		n := d.Total()
+		if plans += n; n > 0 && (sample.Total() == 0 || n < sample.Total()) {
+			sample = d
+		}
+	}
+	if plans == 0 {
+		return nil
+	}
+	sized, err := storage.Collect(v.Stats(ctx, azblob.StatsOptions{After: sample.Day, Before: sample.Day.AddDate(0, 0, 1), Bytes: true}))
+	if err != nil {
+		return err
+	}
+	pages := len(days)
+	for _, d := range sized {
+		pages += int(plans*d.Blobs/max(1, d.Total())/5000 + plans/2500)
+	}
+	fmt.Fprintf(a.stderr, "stats: %s in %s, about %s, %s\n", plural(plans, "plan"), plural(len(days), "day"), plural(pages, "request"),
+		dollars(price.Tally{azblob.ClassList: pages}.Dollars()))
+	return nil
+}
