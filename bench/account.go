@@ -93,8 +93,8 @@ func (a *account) vault(ctx context.Context, s shape) (string, error) {
 		return "", err
 	}
 	f := fillingAt(s, a.now)
-	for i := range f.plans {
-		if err := f.put(ctx, v, i); err != nil {
+	for i := range f.Plans {
+		if err := f.Put(ctx, v, i); err != nil {
 			return "", errors.Join(err, v.Close(ctx))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/workflow"
 )
@@ -77,7 +78,7 @@ func searchRunning(s subject) budget {
 }
 
 // recovery is one list of the days, one list of each day's markers, and two requests for each open plan.
-func recovery(s subject) budget { return budget{1 + s.vault.days + 2*runningPlans, 3} }
+func recovery(s subject) budget { return budget{1 + s.vault.days + 2*fill.RunningPlans, 3} }
 
 // scan reads every entry and object of the vault once, at least four pages at a time, in windows of which a
 // tenth may be in vain.

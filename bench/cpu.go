@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -63,7 +64,7 @@ func cpuRows() (rows []cpuRow) {
 			add(row{operation: o, size: s})
 		}
 	}
-	poll := operation{name: "Search NotStarted", prepare: found(0, func(filling) query {
+	poll := operation{name: "Search NotStarted", prepare: found(0, func(fill.Filling) query {
 		return matching(storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
 	})}
 	for _, o := range append(inVaults(), poll) {
@@ -190,7 +191,7 @@ func (r cpuRow) record(ctx context.Context, t *tape) (op, floor repeated, err er
 	s := &scene{size: r.size}
 	if r.vault.plans > 0 {
 		s.filling = fillingAt(r.vault, time.Now().UTC().Truncate(24*time.Hour).Add(-6*time.Hour))
-		if err := s.filling.fillServer(ctx, server, vaultName); err != nil {
+		if err := s.filling.FillServer(ctx, server, vaultName); err != nil {
 			return op, floor, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -29,7 +30,7 @@ func fleetRows() (rows []row) {
 		row{operation: operation{"fleet: ten minutes beside 1000 open plans", beside(1000), nodeBudget(0, 1000)}, period: 10 * time.Minute},
 		row{operation: operation{"fleet: an hour beside 10000 open plans", beside(10_000), nodeBudget(1, 10_000)}, period: time.Hour, long: true},
 		row{operation: operation{"fleet: five minutes", idleNode, nodeBudget(0, 0)}, vault: fortnight, period: 5 * time.Minute},
-		row{operation: operation{"fleet: five minutes with a death", besideDying, nodeBudget(2, runningPlans)}, vault: fortnight, period: 5 * time.Minute},
+		row{operation: operation{"fleet: five minutes with a death", besideDying, nodeBudget(2, fill.RunningPlans)}, vault: fortnight, period: 5 * time.Minute},
 	)
 }
 

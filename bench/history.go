@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -169,9 +170,9 @@ type building struct {
 // build stores the entries and objects of the newest day in an emulator, and builds the catalogue.
 func (h history) build(ctx context.Context) (b building, err error) {
 	midnight := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
-	f := filling{shape: shape{h.newest, 1}, end: midnight.Add(24*time.Hour - time.Millisecond), ended: true}
+	f := fill.Filling{Plans: h.newest, Days: 1, End: midnight.Add(24*time.Hour - time.Millisecond), Ended: true}
 	server := emulator.New(emulator.WithoutLog())
-	if err := f.fillServer(ctx, server, vaultName); err != nil {
+	if err := f.FillServer(ctx, server, vaultName); err != nil {
 		return b, err
 	}
 	m := newMeter(server.Transport())

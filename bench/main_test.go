@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -204,38 +205,38 @@ func TestBudgets(t *testing.T) {
 func TestFilledVaultIsSound(t *testing.T) {
 	server := emulator.New(emulator.WithoutLog())
 	f := fillingAt(shape{500, 3}, time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
-	if err := f.fillServer(t.Context(), server, vaultName); err != nil {
+	if err := f.FillServer(t.Context(), server, vaultName); err != nil {
 		t.Fatal(err)
 	}
-	v, err := openOn(t.Context(), server, vaultName)
+	v, err := fill.Open(t.Context(), server, vaultName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	report, err := v.Check(t.Context(), azblob.CheckOptions{})
-	if err != nil || len(report.Problems) > 0 || report.Plans != f.plans || report.Days != f.days {
+	if err != nil || len(report.Problems) > 0 || report.Plans != f.Plans || report.Days != f.Days {
 		t.Fatalf("%+v: %v", report, err)
 	}
 	running, copies := 0, 0
-	for i := range f.plans {
-		p, err := v.Read(t.Context(), f.id(i))
+	for i := range f.Plans {
+		p, err := v.Read(t.Context(), f.ID(i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.State.Status == workflow.Running {
 			running++
 		}
-		if !f.running(i) && !f.first(i) {
+		if !f.Running(i) && !f.First(i) {
 			copies++
 		}
-		if p.GroupID != f.group(i) || !p.SubmitTime.Equal(f.created(i)) || !workflow.Time(p.ID).Equal(f.created(i)) {
+		if p.GroupID != f.Group(i) || !p.SubmitTime.Equal(f.Created(i)) || !workflow.Time(p.ID).Equal(f.Created(i)) {
 			t.Errorf("plan %d: %+v", i, p)
 		}
 	}
-	if running != runningPlans || copies < f.plans*9/10 {
+	if running != fill.RunningPlans || copies < f.Plans*9/10 {
 		t.Errorf("%d are running, %d are copies", running, copies)
 	}
-	found, err := storage.Collect(v.Search(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.group(7)}}))
-	if err != nil || len(found) != groupPlans {
+	found, err := storage.Collect(v.Search(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.Group(7)}}))
+	if err != nil || len(found) != fill.GroupPlans {
 		t.Errorf("%d plans are in the group: %v", len(found), err)
 	}
 }

@@ -107,7 +107,7 @@ func (t *virtual) fill(ctx context.Context, s shape) error {
 	server := emulator.New(emulator.WithoutLog())
 	if s.plans > 0 {
 		err := bubble(ctx, func(ctx context.Context, now time.Time) error {
-			return fillingAt(s, now).fillServer(ctx, server, vaultName)
+			return fillingAt(s, now).FillServer(ctx, server, vaultName)
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -54,6 +56,11 @@ func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
 
 // shape is the contents of a vault that operations are measured in. The zero value is an empty vault.
 type shape struct{ plans, days int }
+
+// fillingAt returns the contents of a vault of a shape, up to a time.
+func fillingAt(s shape, now time.Time) fill.Filling {
+	return fill.Filling{Plans: s.plans, Days: s.days, End: now.UTC()}
+}
 
 const (
 	smallestVault = 100

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/fill"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -55,7 +56,7 @@ type scene struct {
 	vault *azblob.Vault
 	size  size
 	// filling is the contents of the vault.
-	filling filling
+	filling fill.Filling
 	period  time.Duration
 	// owner is that of the stored plan.
 	owner uuid.UUID
@@ -176,21 +177,21 @@ func readPlan(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 func inVaults() []operation {
 	const page = 10
 	return []operation{
-		{"List(10)", found(page, func(filling) query { return list(page) }), fixed(4, 4)},
-		{"BeforeID, page of 10", found(page, func(f filling) query {
-			return matching(storage.Filters{BeforeID: f.id(f.plans / 2), Limit: page})
+		{"List(10)", found(page, func(fill.Filling) query { return list(page) }), fixed(4, 4)},
+		{"BeforeID, page of 10", found(page, func(f fill.Filling) query {
+			return matching(storage.Filters{BeforeID: f.ID(f.Plans / 2), Limit: page})
 		}), fixed(4, 4)},
-		{"Search by ID", found(1, func(f filling) query {
-			return matching(storage.Filters{ByIDs: []uuid.UUID{f.id(f.plans / 2)}})
+		{"Search by ID", found(1, func(f fill.Filling) query {
+			return matching(storage.Filters{ByIDs: []uuid.UUID{f.ID(f.Plans / 2)}})
 		}), fixed(2, 1)},
-		{"Search Running", found(runningPlans, func(filling) query {
+		{"Search Running", found(fill.RunningPlans, func(fill.Filling) query {
 			return matching(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
 		}), searchRunning},
 		{"Recovery", func(_ context.Context, s *scene) (step, error) { return s.vault.Recovery, nil }, recovery},
-		{"Search by group", found(groupPlans, func(f filling) query {
-			return matching(storage.Filters{ByGroupIDs: []uuid.UUID{f.group(f.plans / 2)}})
+		{"Search by group", found(fill.GroupPlans, func(f fill.Filling) query {
+			return matching(storage.Filters{ByGroupIDs: []uuid.UUID{f.Group(f.Plans / 2)}})
 		}), scan},
-		{"List(all)", found(everyPlan, func(filling) query { return list(0) }), scan},
+		{"List(all)", found(everyPlan, func(fill.Filling) query { return list(0) }), scan},
 	}
 }
 
@@ -213,11 +214,11 @@ func matching(f storage.Filters) query {
 const everyPlan = -1
 
 // found measures a query in a filled vault. The query must yield the wanted number of plans.
-func found(want int, q func(filling) query) prepare {
+func found(want int, q func(fill.Filling) query) prepare {
 	return func(_ context.Context, s *scene) (step, error) {
 		n := want
 		if n == everyPlan {
-			n = s.filling.plans
+			n = s.filling.Plans
 		}
 		return func(ctx context.Context) error { return exhaust(ctx, s.vault, q(s.filling), n) }, nil
 	}

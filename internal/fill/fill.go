@@ -1,4 +1,5 @@
-package main
+// Package fill fills an emulator with a vault of up to a million plans within seconds, for the bench and for tests.
+package fill
 
 import (
 	"context"
@@ -16,85 +17,82 @@ import (
 )
 
 const (
-	runningPlans = 10 // of each vault; the others are Completed
-	groupPlans   = 10 // of each group
+	RunningPlans = 10 // of each vault; the others are Completed
+	GroupPlans   = 10 // of each group
 )
 
-// filling is the contents of a vault of some shape: numbered plans, spread evenly from midnight of the first
-// day to the end.
-type filling struct {
-	shape
-	end   time.Time
-	ended bool // no plan is Running
+// Filling is the contents of a vault: numbered plans, spread evenly from midnight of the first day to the end.
+type Filling struct {
+	Plans, Days int
+	End         time.Time // in UTC
+	Ended       bool      // no plan is Running
 }
 
-func fillingAt(s shape, now time.Time) filling { return filling{shape: s, end: now.UTC()} }
-
-func (f filling) start() time.Time {
-	return f.end.Truncate(24*time.Hour).AddDate(0, 0, 1-f.days)
+func (f Filling) start() time.Time {
+	return f.End.Truncate(24*time.Hour).AddDate(0, 0, 1-f.Days)
 }
 
-// created returns the creation time of plan i, in whole milliseconds as in its ID.
-func (f filling) created(i int) time.Time {
+// Created returns the creation time of plan i, in whole milliseconds as in its ID.
+func (f Filling) Created(i int) time.Time {
 	// Dividing first keeps the product within 64 bits.
-	span := f.end.Sub(f.start())
-	return f.start().Add(span / time.Duration(f.plans) * time.Duration(i)).Truncate(time.Millisecond)
+	span := f.End.Sub(f.start())
+	return f.start().Add(span / time.Duration(f.Plans) * time.Duration(i)).Truncate(time.Millisecond)
 }
 
-// id returns the UUIDv7 of plan i.
-func (f filling) id(i int) uuid.UUID {
+// ID returns the UUIDv7 of plan i.
+func (f Filling) ID(i int) uuid.UUID {
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:], uint64(f.created(i).UnixMilli())<<16)
+	binary.BigEndian.PutUint64(id[:], uint64(f.Created(i).UnixMilli())<<16)
 	binary.BigEndian.PutUint64(id[8:], uint64(i))
 	id[6], id[8] = 0x70, 0x80 // version and variant of RFC 9562
 	return id
 }
 
-// group returns the group of plan i. The plans of a group lie far apart.
-func (f filling) group(i int) uuid.UUID {
+// Group returns the group of plan i. The plans of a group lie far apart.
+func (f Filling) Group(i int) uuid.UUID {
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.plans/groupPlans))+1)
+	binary.BigEndian.PutUint64(id[8:], uint64(i%(f.Plans/GroupPlans))+1)
 	return id
 }
 
-func (f filling) running(i int) bool {
-	return !f.ended && i%(f.plans/runningPlans) == f.plans/runningPlans/2
+func (f Filling) Running(i int) bool {
+	return !f.Ended && i%(f.Plans/RunningPlans) == f.Plans/RunningPlans/2
 }
 
-// first reports whether plan i is the first of its day.
-func (f filling) first(i int) bool {
-	return i == 0 || f.created(i).Truncate(24*time.Hour) != f.created(i-1).Truncate(24*time.Hour)
+// First reports whether plan i is the first of its day.
+func (f Filling) First(i int) bool {
+	return i == 0 || f.Created(i).Truncate(24*time.Hour) != f.Created(i-1).Truncate(24*time.Hour)
 }
 
 // plan returns plan i as it is created. Completed plans have no sub-objects, which listings do not read.
-func (f filling) plan(i int) *workflow.Plan {
+func (f Filling) plan(i int) *workflow.Plan {
 	p := &workflow.Plan{}
-	if f.running(i) {
+	if f.Running(i) {
 		p = plantest.Small()
 	}
-	p.ID, p.GroupID, p.SubmitTime = f.id(i), f.group(i), f.created(i)
+	p.ID, p.GroupID, p.SubmitTime = f.ID(i), f.Group(i), f.Created(i)
 	p.Name, p.Descr = "nightly report", "all regions, one after the other"
 	return p
 }
 
-// put stores plan i through a vault, as an engine does.
-func (f filling) put(ctx context.Context, v *azblob.Vault, i int) error {
+// Put stores plan i through a vault, as an engine does.
+func (f Filling) Put(ctx context.Context, v *azblob.Vault, i int) error {
 	p := f.plan(i)
 	if err := v.Create(ctx, p); err != nil {
 		return err
 	}
 	p.State.Status, p.State.Start = workflow.Running, p.SubmitTime
-	if !f.running(i) {
+	if !f.Running(i) {
 		p.State.Status, p.State.End = workflow.Completed, p.SubmitTime
 	}
 	return v.UpdatePlan(ctx, p)
 }
 
-// fillServer stores all plans in an emulator. Running plans, and one plan of each day, go through the vault:
+// FillServer stores all plans in an emulator. Running plans, and one plan of each day, go through the vault:
 // it creates and marks the containers. All other plans are copies of the blobs of one plan, with ID, group
 // and times replaced.
-func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix string) error {
-	v, err := openOn(ctx, server, prefix)
+func (f Filling) FillServer(ctx context.Context, server *emulator.Server, prefix string) error {
+	v, err := Open(ctx, server, prefix)
 	if err != nil {
 		return err
 	}
@@ -103,9 +101,9 @@ func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix
 	if err != nil {
 		return err
 	}
-	for i := range f.plans {
-		if f.running(i) || f.first(i) {
-			if err := f.put(ctx, v, i); err != nil {
+	for i := range f.Plans {
+		if f.Running(i) || f.First(i) {
+			if err := f.Put(ctx, v, i); err != nil {
 				return err
 			}
 			continue
@@ -122,16 +120,17 @@ func (f filling) fillServer(ctx context.Context, server *emulator.Server, prefix
 	return nil
 }
 
-func openOn(ctx context.Context, server *emulator.Server, prefix string) (*azblob.Vault, error) {
+// Open opens a vault on an emulator.
+func Open(ctx context.Context, server *emulator.Server, prefix string) (*azblob.Vault, error) {
 	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
 }
 
 // values are the strings that differ from plan to plan: ID, group, time and day.
 type values [4]string
 
-func (f filling) values(i int) values {
-	at := f.created(i)
-	return values{f.id(i).String(), f.group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
+func (f Filling) values(i int) values {
+	at := f.Created(i)
+	return values{f.ID(i).String(), f.Group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
 }
 
 // blobTemplate is a blob with placeholders for values.
@@ -141,15 +140,15 @@ type blobTemplate struct {
 }
 
 // template returns the blobs of one completed plan.
-func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, error) {
+func (f Filling) template(ctx context.Context, prefix string) ([]blobTemplate, error) {
 	server := emulator.New(emulator.WithoutLog())
-	v, err := openOn(ctx, server, prefix)
+	v, err := Open(ctx, server, prefix)
 	if err != nil {
 		return nil, err
 	}
 	defer v.Close(ctx)
 	i := 1 // neither running nor the first
-	if err := f.put(ctx, v, i); err != nil {
+	if err := f.Put(ctx, v, i); err != nil {
 		return nil, err
 	}
 	old := f.values(i)
@@ -164,7 +163,7 @@ func (f filling) template(ctx context.Context, prefix string) ([]blobTemplate, e
 		}
 	}
 	if len(copies) == 0 {
-		return nil, fmt.Errorf("plan %s left no blobs", f.id(i))
+		return nil, fmt.Errorf("plan %s left no blobs", f.ID(i))
 	}
 	return copies, nil
 }

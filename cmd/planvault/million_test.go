@@ -1,0 +1,55 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/fill"
+)
+
+// requests returns how many requests a run with --cost says that it has sent.
+func (r result) requests(t *testing.T) int {
+	t.Helper()
+	match := regexp.MustCompile(`(?m)^cost: ([0-9,]+) request`).FindStringSubmatch(r.stderr)
+	if match == nil {
+		t.Fatalf("no cost in %+v", r)
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(match[1], ",", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestLargeVault counts the requests of a page of a large vault: a million plans over two weeks in the long variant.
+func TestLargeVault(t *testing.T) {
+	plans := efforttest.Pick(20_000, 20_000, 1_000_000)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(18*time.Hour + 3*time.Minute)
+		s := newStage(t)
+		if err := (fill.Filling{Plans: plans, Days: 14, End: time.Now().UTC()}).FillServer(t.Context(), s.server, prefix); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			args         string
+			rows, within int
+		}{
+			{"list", 50, 4},
+			{"list --limit 10", 10, 4},
+			{"list --status completed", 50, 4},
+			{"list --created-before 3d", 50, 4},
+			{"list --status running", fill.RunningPlans, 1 + 14 + fill.RunningPlans},
+			{"count --status open", 1, 1 + 14 + fill.RunningPlans},
+		} {
+			r := s.run(t.Context(), append(strings.Fields(c.args), "--cost", "--output", "json")...)
+			if rows := strings.Count(r.stdout, "\n"); r.code != exitDone || rows != c.rows || r.requests(t) > c.within {
+				t.Errorf("%s: exit code %d, %d rows, want %d with %d requests\n%s", c.args, r.code, rows, c.rows, c.within, r.stderr)
+			}
+		}
+	})
+}
