@@ -28,7 +28,8 @@ no file for a new plan.
 
 It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
 		Example: `  planvault get 0198c0de-0000-7000-8000-000000000001
-  planvault get 0198c0de-0000-7000-8000-000000000001 | jq '.blocks[].sequences[].actions[] | select(.state.status == "Failed")'`,
+  planvault get 0198c0de-0000-7000-8000-000000000001 |
+      jq '.blocks[].sequences[].actions[] | select(.state.status == "Failed")'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])

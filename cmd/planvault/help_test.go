@@ -30,7 +30,7 @@ func TestHelp(t *testing.T) {
 		topic := !c.Runnable() && !c.HasSubCommands()
 		name := c.CommandPath()
 		switch {
-		case c.Short == "" || strings.HasSuffix(c.Short, ".") || len(c.Short) > 70:
+		case c.Short == "" || strings.HasSuffix(c.Short, ".") || len(c.Short) > 80:
 			t.Errorf("%s: Short is %q", name, c.Short)
 		case c.Long == "":
 			t.Errorf("%s has no Long", name)
@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s has no group", name)
 		}
 		for line := range strings.Lines(c.Long + "\n" + c.UsageString()) {
-			if line = strings.TrimRight(line, "\n"); textWidth(line) > helpWidth {
+			if line = strings.TrimRight(line, "\n"); textWidth(line) > 105 {
 				t.Errorf("%s: a line of %d columns: %s", name, textWidth(line), line)
 			}
 		}

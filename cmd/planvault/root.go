@@ -153,7 +153,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case ctx.Err() != nil && (!said || errors.Is(err, context.Canceled)):
+	case errors.Is(ctx.Err(), context.Canceled) && (!said || errors.Is(err, context.Canceled)):
 		return exitInterrupted
 	case said:
 		return exit.code
