@@ -123,7 +123,10 @@ func (f fleetFacts) runs(p OpenPlan) string {
 		return ""
 	}
 	a := p.Running[0]
-	text := fmt.Sprintf(" Action %s has been running for %s", a.Path, f.ago(a.Since))
+	text := fmt.Sprintf(" Action %s is running", a.Path)
+	if !a.Since.IsZero() {
+		text = fmt.Sprintf(" Action %s has been running for %s", a.Path, f.ago(a.Since))
+	}
 	if a.Attempts > 1 {
 		text += fmt.Sprintf(", in its attempt %d", a.Attempts)
 	}

@@ -54,6 +54,10 @@ func TestExplain(t *testing.T) {
 			"works", plan(workflow.Running, young, runs(1)), 2, Working, false,
 			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu/one/restart has been running for 50m.",
 		},
+		{
+			"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, Working, false,
+			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu is running.",
+		},
 		{"works, not read", plan(workflow.Running, young), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
 		{
 			"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false,

@@ -28,6 +28,8 @@ type InspectOptions struct {
 	// Older is how long a plan may go without progress before it is stuck. Running plans that were created more
 	// recently are not read. Default: 15m.
 	Older time.Duration
+	// ReadAll reads the younger Running plans, too, so that what each is doing is known. Default: false.
+	ReadAll bool
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID
 	// Progress is called after each Read with the number of plans read and of those to read, one call at a time.
@@ -163,7 +165,7 @@ func (p OpenPlan) Doing() string {
 // engines.
 //
 // Inspect costs a Roster, a Search for open plans, and a Read of each Running plan that was created longer than
-// Options.Older ago. The cost follows the number of open plans, and not that of final ones.
+// Older ago, or of all with ReadAll. The cost follows the number of open plans, and not that of final ones.
 //
 // A plan that can't be read has an Err, and the others follow. If the roster or the search fails, or ctx ends,
 // Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;
@@ -235,15 +237,15 @@ const maxReads = 8
 
 // read reads the plans whose progress must be known, and drops those that have ended meanwhile.
 func (i *inspector) read(ctx context.Context) error {
-	var old []*OpenPlan
+	var chosen []*OpenPlan
 	for n := range i.Plans {
-		if p := &i.Plans[n]; p.Err == nil && p.State.Status == workflow.Running && i.Now.Sub(workflow.Time(p.ID)) > i.o.Older {
-			old = append(old, p)
+		if p := &i.Plans[n]; p.Err == nil && p.State.Status == workflow.Running && (i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older) {
+			chosen = append(chosen, p)
 		}
 	}
 	var mu sync.Mutex
 	read := 0
-	err := atMost(maxReads, old, func(p *OpenPlan) error {
+	err := atMost(maxReads, chosen, func(p *OpenPlan) error {
 		plan, err := i.store.Read(ctx, p.ID)
 		if ctx.Err() != nil {
 			return cmp.Or(err, context.Cause(ctx))
@@ -254,11 +256,11 @@ func (i *inspector) read(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if read++; i.o.Progress != nil {
-			i.o.Progress(read, len(old))
+			i.o.Progress(read, len(chosen))
 		}
 		return nil
 	})
-	for _, p := range old {
+	for _, p := range chosen {
 		if err != nil && !p.Read && p.Err == nil {
 			p.Err = err // ctx has ended
 		}

@@ -96,6 +96,14 @@ func TestInspect(t *testing.T) {
 		if some := inspect(t, p, fleet.InspectOptions{Plans: []uuid.UUID{final.ID, works.ID, workflow.NewV7()}}); len(some.Plans) != 1 || some.Plans[0].ID != works.ID {
 			t.Errorf("the chosen plans are %v", some.Plans)
 		}
+		must(t, moves(t.Context(), p, actions(works)[0], workflow.Running))
+		for all, want := range map[bool]string{false: "", true: "block 0/sequence 0/action 0"} {
+			for _, got := range inspect(t, p, fleet.InspectOptions{ReadAll: all}).Plans {
+				if got.ID == works.ID && (got.Doing() != want || got.Read != all) {
+					t.Errorf("with ReadAll %t, plan %+v", all, got)
+				}
+			}
+		}
 		if young := inspect(t, p, fleet.InspectOptions{Older: 2 * time.Hour}); young.Plans[0].Stuck {
 			t.Errorf("the first plan is stuck: %+v", young.Plans[0])
 		}
