@@ -228,9 +228,9 @@ func TestStop(t *testing.T) {
 		s.expect(t, 0, `{"id":"PLAN................................","status":"Stopped","requested":false,"obeyed":true,"message":"The plan is Stopped already. Nothing was changed."}`+"\n", "", r, "stop", plan.ID.String(), "--output", "json")
 		s.expect(t, 4, "", "not found", r, "stop", workflow.NewV7().String())
 		s.expect(t, 2, "", "is no ID of a plan", r, "stop", "rollout")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if got := s.run(ctx, "stop", unclaimed.ID.String(), "--wait"); got.code != 1 || !strings.Contains(got.stderr, "the request to stop is stored") {
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, interrupt)
+		if got := s.run(ctx, "stop", unclaimed.ID.String(), "--wait"); got.code != exitInterrupted || !strings.Contains(got.stderr, "the request to stop is stored") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -318,7 +318,7 @@ func TestTakeover(t *testing.T) {
 		first, other := s.claimed(t, hung, "first"), s.claimed(t, hung, "other")
 		r = names(map[string]uuid.UUID{"FIRST": first.ID, "OTHER": other.ID, "HUNG": hung.ID(), "NODE": n.ID(), "ALONE": unclaimed.ID})
 		s.expect(t, 1, "", "node hung (HUNG................................), whose last heartbeat was 2s ago; if it hangs, restart it, or give --evict", r, "takeover", first.ID.String())
-		s.expect(t, 2, "", "fenced: FIRST...............................  first\nfenced: OTHER...............................  other\nevict node hung (HUNG................................): 2 plans, about 2 requests, ", r, "takeover", first.ID.String(), "--evict")
+		s.expect(t, 2, "", "owns plan FIRST...............................  first\nnode hung (HUNG................................) owns plan OTHER...............................  other\nevict node hung (HUNG................................): 2 plans, about 2 requests, ", r, "takeover", first.ID.String(), "--evict")
 		if hung.Context().Err() != nil {
 			t.Error("the node was evicted without --yes")
 		}
@@ -336,7 +336,7 @@ func TestTakeover(t *testing.T) {
 		if len(took) != 2 || !slices.Contains(took, first.ID) || !slices.Contains(took, other.ID) || hung.Context().Err() == nil {
 			t.Errorf("the live node took %v", took)
 		}
-		s.expect(t, 0, "Plan ALONE............................... is fenced from an engine without a fleet, in epoch 1. 1 node is alive and takes it when it looks at the members next.\n", "", r, "takeover", unclaimed.ID.String(), "--unclaimed")
+		s.expect(t, 0, "Plan ALONE............................... is fenced from an engine without a fleet, in epoch 1. 1 node is alive. It takes the plan soon.\n", "", r, "takeover", unclaimed.ID.String(), "--unclaimed")
 		if p := <-found; p.ID != unclaimed.ID || p.Epoch != 2 {
 			t.Errorf("plan %s has epoch %d", p.ID, p.Epoch)
 		}

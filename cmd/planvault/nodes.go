@@ -16,7 +16,7 @@ import (
 func (a *app) nodesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
-		Short: "Show the nodes of the fleet, alive and dead, and how many plans each owns",
+		Short: "Show the nodes of the fleet, and how many open plans each owns",
 		Long: `Nodes shows the processes that share the vault as a fleet, in the order in which they joined.
 
 A node is alive if it has renewed its record within its TTL, by the clock of the store. A silent one
@@ -28,8 +28,8 @@ PLANS is the number of open plans that the node owns. Nodes costs a request for 
 three that search for open plans, and one for each open plan. It writes nothing.`,
 		Example: `  planvault nodes
   NODE                                  NAME    STATE   HEARTBEAT  TTL  STARTED               PLANS
-  0198c0d0-0000-7000-8000-00000000000a  host-3  silent      1m12s  30s  2026-11-21 22:10:04Z      1
-  0198c0d0-0000-7000-8000-00000000000b  host-7  alive          4s  30s  2026-11-21 22:11:31Z     14`,
+  01a20345-249d-7b4a-8737-e755a80d68b7  host-7  silent        43s  30s  2026-11-22 12:39:52Z      1
+  01a20345-e040-7e2d-a2da-c48986ad29a0  host-3  alive          4s  30s  2026-11-22 12:40:40Z     14`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.nodes(c.Context()) },
 	}

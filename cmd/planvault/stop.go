@@ -22,19 +22,22 @@ func (a *app) stopCommand() *cobra.Command {
 		Use:   "stop ID",
 		Short: "Ask the owner of a plan to stop it",
 		Long: `Stop stores a request to stop a plan. The owner sees it within its interval, 10 seconds by default.
-It ends the contexts of the running actions, begins no others, and stores the plan as Stopped. Whoever
-claims the plan or takes it over later obeys too. Nothing is fenced: a plugin that ignores the end of
-its context runs on until it returns.
+It ends the contexts of the running actions, begins no others, and stores the plan as Stopped.
+Whoever claims the plan or takes it over later obeys, too. Nothing is fenced: a plugin that ignores
+the end of its context runs on until it returns.
 
-Stop says who is going to obey. An engine without a fleet does not look at stop requests; stop the
+Stop says who is going to obey. An engine without a fleet does not look at stop requests: stop the
 plan in that engine. The exit code is 4 if nobody is there to obey. The request is stored even so.
 
-A stopped plan can be run again from where it stopped: planvault fork ID --from-failure.
+A plan that was stopped can be run again from there: planvault fork ID --from-failure.
 
-Stop takes 4 to 6 requests. --wait looks at the plan each two seconds until it is final.`,
-		Example: `  planvault stop 0198c0de-5a00-7000-8000-000000000001
-  It was asked to stop 0s ago, and its owner, node host-7 (0198c0d0-0000-7000-8000-00000000000b), is
-  alive (heartbeat 4s ago). It stops when its running actions have ended.`,
+Stop costs 4 to 6 requests. With --wait, it looks at the plan every two seconds until it is final.`,
+		Example: `  planvault stop 01a20345-1ca0-7467-a8f6-cb0e5779f255
+    It was asked to stop 0s ago, and its owner, node host-3 (01a20345-1cc5-7aa6-a433-feda90ff7ece),
+    is alive (heartbeat 4s ago). It stops when its running actions have ended.
+
+  planvault stop 01a20345-1ca0-7467-a8f6-cb0e5779f255 --wait
+    The plan is Stopped.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])

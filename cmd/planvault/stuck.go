@@ -29,28 +29,29 @@ A plan is stuck if
   - its owner is alive, but nothing has been stored in the plan for longer than --older,
   - its owner is gone or silent, and no node is alive to take it, or none has for --older,
   - it has not begun for --older,
-  - it was asked to stop and has not stopped for --older, or its engine does not see stop requests,
+  - it was asked to stop and has not stopped for --older, or its engine sees no stop requests,
   - or it can't be read.
 
-HEARTBEAT is the time since its owner renewed its record, by the clock of the store; "gone" is an
-owner without a record. PROGRESS is the time since the latest change that is stored in the plan,
-except for continuous checks, by the clock of its engine. Plans with the oldest progress come first.
+HEARTBEAT is the time since the owner renewed its record, by the store's clock; an owner that is
+"gone" has no record. PROGRESS is the time since the latest change that is stored in the plan, by
+its engine's clock. Rounds of continuous checks are no progress. The oldest progress comes first.
 
-A request for the members, two or three that search for open plans, and a read of each running plan
-that is older than --older: 2 requests and 1 for each of its sub-objects. Final plans cost nothing.
+The exit code is 4 if a plan is stuck, and 0 if none is.
 
-The exit code is 4 if a plan is stuck, and 0 if none is.`,
+Stuck costs a request for the members, a few that search for open plans, and one for each of them.
+Each running plan older than --older is read, with 2 requests and 1 for each sub-object. Final plans
+cost nothing.`,
 		Example: `  planvault stuck
-  PLAN                                  OWNER   HEARTBEAT  PROGRESS  DOING                    NAME
-  0198c0de-5a00-7000-8000-000000000001  host-7         4s    52m10s  europe/canary/restart    rollout 2.4
-  0198c0df-1200-7000-8000-000000000007  host-3       gone     1h12m  asia/all/install         rollout 2.4
+    PLAN                                  OWNER   HEARTBEAT  PROGRESS  DOING           NAME
+    01a20345-1ca0-7467-a8f6-cb0e5779f255  host-3         9s    52m10s  eu/one/restart  rollout
 
-  0198c0de-5a00-7000-8000-000000000001: Its owner, node host-7 (0198c0d0-…), is alive (heartbeat 4s
-  ago), but nothing has been stored for 52m. Action europe/canary/restart has been running for 52m, in
-  its attempt 2. Look at the plugin. If it hangs, stop the plan, or evict the node.
-  …
+    01a20345-1ca0-7467-a8f6-cb0e5779f255: Its owner, node host-3
+    (01a20345-1cc5-7aa6-a433-feda90ff7ece), is alive (heartbeat 9s ago), but nothing has been stored
+    for 52m. Action eu/one/restart has been running for 52m, with a timeout of 1h. Look at the
+    plugin. If it hangs, stop the plan, or evict the node.
 
-  planvault stuck --older 2h --output json`,
+  planvault stuck --older 2h --output json
+  planvault stuck --all`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.stuck(c.Context(), time.Duration(older), all) },
 	}
@@ -61,7 +62,7 @@ The exit code is 4 if a plan is stuck, and 0 if none is.`,
 
 // stuck prints the plans that are stuck, or all open plans.
 func (a *app) stuck(ctx context.Context, older time.Duration, all bool) error {
-	i, err := a.inspect(ctx, fleet.InspectOptions{Older: older})
+	i, err := a.inspect(ctx, fleet.InspectOptions{Older: older, ReadAll: all})
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
 	for _, p := range i.Plans {

@@ -26,33 +26,37 @@ func (a *app) takeoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "takeover ID",
 		Short: "Fence a plan from its owner, and hand it to the live nodes",
-		Long: `Takeover is for a Running plan whose owner does not work on it any more and which no node has taken by
-itself. It joins the fleet, fences the plan, and leaves, so that the live nodes take the plan. After
-the fence, the store refuses all that the former owner writes. Takeover runs nothing of the plan.
+		Long: `Takeover is for a Running plan whose owner does not work on it any more, and which no node has taken
+by itself. It joins the fleet, fences the plan and leaves, so that the live nodes take the plan.
+After the fence, the store refuses all that the former owner writes. Takeover runs nothing itself.
 
-Nodes do this by themselves within a minute of an owner's death. Look at planvault stuck first.
+Nodes do this without help within a minute of an owner's death. Look at planvault stuck first.
 
-  - The owner is gone: takeover fences the plan at once.
-  - The owner is silent: takeover waits until its record is removed, up to 45 seconds.
-  - The owner is alive: takeover refuses. If its heartbeats continue although it hangs, restart its
-    process. If you can't, --evict removes it from the fleet. This fences all its plans; takeover
-    lists them and wants --yes. The node's process may join again as a new node.
-  - An engine without a fleet began it: takeover refuses, because nothing shows whether that engine
-    is alive. If it is not, start it again. To hand the plan to a fleet, give --unclaimed.
+  - If the owner is gone, takeover fences the plan at once.
+  - If it is silent, takeover waits until its record is removed, up to 45 seconds.
+  - If it is alive, takeover refuses. When a node hangs but its heartbeats continue, restart its
+    process. If you can't, --evict removes the node from the fleet. That fences all its plans, so
+    takeover lists them and wants --yes. The process may join again as a new node.
+  - If an engine without a fleet began the plan, takeover refuses, because nothing shows whether
+    that engine is alive. If it is not, start it again: it continues. To hand the plan to a fleet
+    instead, give --unclaimed.
 
-Then takeover waits until the live nodes have seen it, 15 seconds by default. An interrupt is safe at
-any time: nodes take the plan when the record of takeover is older than its TTL.
+Takeover stays until the live nodes have seen it, 15 seconds by default. An interrupt is safe at any
+time: the nodes take the plan when the record of takeover is older than its TTL.
 
 Actions that were running run again, so their plugins must be able to run twice.
 
-The exit code is 4 if the plan is fenced but no node is alive: it waits for the next engine. Takeover
-costs a read of the plan and a write for each of its sub-objects. --wait looks at the plan each two
-seconds until a node has taken it.`,
-		Example: `  planvault takeover 0198c0df-1200-7000-8000-000000000007
-  Plan 0198c0df-1200-7000-8000-000000000007 is fenced from node 0198c0d0-0000-7000-8000-00000000000a, in
-  epoch 4. 2 nodes are alive and take it when they look at the members next.
+The exit code is 4 if the plan is fenced but no node is alive: it waits for the next engine.
+Takeover costs a read of the plan, and a write for each of its sub-objects. With --wait, it looks at
+the plan every two seconds until a node has taken it.`,
+		Example: `  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255
+    Plan 01a20345-1ca0-7467-a8f6-cb0e5779f255 is fenced from node
+    01a20345-1cc5-7aa6-a433-feda90ff7ece, in epoch 2. 2 nodes are alive. One of them takes the
+    plan soon.
 
-  planvault takeover 0198c0de-5a00-7000-8000-000000000001 --evict --yes`,
+  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255 --evict --yes --wait
+    Node 01a20345-249d-7b4a-8737-e755a80d68b7 has taken plan 01a20345-1ca0-7467-a8f6-cb0e5779f255,
+    in epoch 3. The plan is Running.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
@@ -156,9 +160,9 @@ func whoTakes(live int) string {
 	case 0:
 		return "No node is alive: the plan waits for the next engine that joins the fleet."
 	case 1:
-		return "1 node is alive and takes it when it looks at the members next."
+		return "1 node is alive. It takes the plan soon."
 	}
-	return fmt.Sprintf("%d nodes are alive and take it when they look at the members next.", live)
+	return fmt.Sprintf("%d nodes are alive. One of them takes the plan soon.", live)
 }
 
 // takenByOther reports that another node has taken the plan or ended it meanwhile. Otherwise it returns the error.
@@ -190,7 +194,7 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, p storage.ListResult, 
 	}
 	for _, other := range i.Plans {
 		if other.Owner == m.ID {
-			fmt.Fprintf(a.stderr, "fenced: %s  %s\n", other.ID, printable(other.Name, 60))
+			fmt.Fprintf(a.stderr, "node %s owns plan %s  %s\n", name, other.ID, printable(other.Name, 60))
 		}
 	}
 	err = a.confirm(ctx, change{
