@@ -384,6 +384,15 @@ var mutants = []mutant{
 	{"fleet: the end of a loop is a failed search", "fleet/find.go", "case transient(err) || ctx.Err() != nil:", "case transient(err):", "TestSearchIsCut"},
 	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.o.Interval", "return false", "TestShortLife"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
+	{"fleet: rounds of continuous checks are progress", "fleet/progress.go", "|| cont[o] {", "|| cont[o] && false {", "TestInspectProgress"},
+	{"fleet: an orphan waits while no node is alive", "fleet/explain.go", "late || f.alive == 0, f.whyOrphaned", "late, f.whyOrphaned", "TestExplain$"},
+	{"fleet: a request to stop that nobody sees is no trouble", "fleet/explain.go", "return Unclaimed, late || asked(p),", "return Unclaimed, late,", "TestExplain$"},
+	{"fleet: a plan that can't be read hides the others", "fleet/inspect.go", "\t\tcase id == uuid.Nil:\n\t\t\treturn f.Err", "\t\tcase id == uuid.Nil, true:\n\t\t\treturn f.Err", "TestInspectErrors"},
+	{"fleet: an inspection reads every plan", "fleet/inspect.go", "(i.o.ReadAll || i.Now", "(true || i.Now", "TestCostOfInspect"},
+	{"fleet: an inspection that is cut judges what it has not read", "fleet/inspect.go", "\t\t\tp.Err = err // ctx has ended", "\t\t\tp.Err = nil", "TestInspectErrors"},
+	{"fleet: a handover leaves before it was seen", "fleet/handover.go", "n.since.Add(interval + interval/2)", "n.since.Add(0 * interval)", "TestHandOver$"},
+	{"fleet: a handover does not wait for a death", "fleet/handover.go", "\tif owner != nil {", "\tif owner != nil && false {", "TestHandOverOfASilentOwner"},
+	{"fleet: an eviction gives up after a heartbeat", "fleet/handover.go", "case !conflicted(err) || ctx.Err() != nil:", "case true:", "TestEvict"},
 
 	// Logins, pings and the secondary.
 	{"login: a container made beforehand is not used", "writes.go", "if denied != nil && !blob.IsForbidden(denied) {", "if denied != nil {", "TestLogins"},
