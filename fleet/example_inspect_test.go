@@ -2,10 +2,12 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 )
@@ -44,4 +46,38 @@ func ExampleInspect() {
 	// rollout is working and stuck: false
 	// 0 nodes are alive
 	// rollout is orphaned and stuck: true
+}
+
+// A node's heartbeats continue, but it works no more. An operator removes it from the fleet and hands its plan over.
+// Nobody else is alive, so the plan waits for the next node.
+func ExampleHandOver() {
+	ctx := context.Background()
+	vault := memvault.New(nil)
+	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
+	if err := vault.Create(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := hangs.Claim(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
+	fmt.Println("the owner is alive:", errors.Is(err, fleet.ErrOwned))
+	if err := fleet.Evict(ctx, vault, hangs.ID()); err != nil {
+		log.Fatal(err)
+	}
+	h, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("fenced in epoch", h.Epoch, "beside", len(h.Live), "live nodes")
+	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))
+	// Output:
+	// the owner is alive: true
+	// fenced in epoch 2 beside 0 live nodes
+	// the former owner is refused: true
 }

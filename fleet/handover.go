@@ -44,8 +44,8 @@ type Handover struct {
 //
 // HandOver joins the fleet as a node, takes the plan, and leaves, so it is safe beside nodes and beside itself.
 // It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it has been
-// removed, up to a TTL and an interval. It stays until the live nodes have seen it: half of their longest TTL, 15
-// seconds with the default options.
+// removed, up to a TTL and an interval. If nodes are alive, it stays until they have seen it: half of their longest
+// TTL, 15 seconds with the default options.
 //
 // If ctx ends, or HandOver fails or dies, the plan may be half fenced, and its owner is then the node of
 // HandOver. The live nodes take such a plan when that node's record is older than its TTL.
@@ -81,28 +81,43 @@ func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions)
 	if err != nil {
 		return h, err
 	}
-	defer func() {
-		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), interval)
-		defer cancel()
-		if left := n.Leave(leaving); err == nil {
-			err = left
-		}
-	}()
+	err = n.handOver(ctx, id, owner, &h)
+	if left := n.handedOver(ctx, len(i.Members) == 0); err == nil {
+		err = left
+	}
+	return h, err
+}
+
+// handOver takes a plan, after its owner's record is removed, and stays until the live nodes have seen this one.
+func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h *Handover) error {
 	if owner != nil {
 		if err := n.outlive(ctx, *owner); err != nil {
-			return h, err
+			return err
 		}
 	}
 	plan, err := n.Take(ctx, id)
 	if err != nil {
-		return h, err
+		return err
 	}
 	h.Epoch, h.Status = plan.Epoch, plan.State.Status
-	seen := n.since.Add(interval + interval/2) // even if a look fails once
-	if !h.Status.Final() && !sleep.For(ctx, time.Until(seen)) {
-		return h, fmt.Errorf("the plan is fenced, and nodes take it when the record of node %s expires: %w", n.id, context.Cause(ctx))
+	seen := n.since.Add(n.o.Interval + n.o.Interval/2) // even if a look fails once
+	if len(h.Live) > 0 && !h.Status.Final() && !sleep.For(ctx, time.Until(seen)) {
+		return fmt.Errorf("the plan is fenced, and nodes take it when the record of node %s expires: %w", n.id, context.Cause(ctx))
 	}
-	return h, nil
+	return nil
+}
+
+// handedOver lets a node leave that handed a plan over. Where there was no other member, its record need not be
+// seen: who joins later either sees it, or finds the plan without an owner.
+func (n *Node) handedOver(ctx context.Context, alone bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Interval)
+	defer cancel()
+	if !alone {
+		return n.Leave(ctx)
+	}
+	n.end(ErrLeft)
+	n.loops.Wait()
+	return n.resign(ctx)
 }
 
 // running returns a plan if it is Running.

@@ -340,3 +340,32 @@ func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
 	}
 	return err
 }
+
+// TestHandOverForNobody: where no node is alive, a handover takes no time. A node that joins at any of its steps
+// takes the plan at once or when the handover has left.
+func TestHandOverForNobody(t *testing.T) {
+	for _, op := range []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RemoveMember"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			p := open(store)
+			plan := orphan(t, p, plantest.Sized(1, 1, 1))
+			var found <-chan *workflow.Plan
+			late := func() {
+				found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
+				synctest.Wait() // it searches all days
+			}
+			operator := open(store)
+			beforeFirst(operator, op, late)
+			began := time.Now()
+			_, err := fleet.HandOver(t.Context(), operator, plan.ID, fleet.HandOverOptions{})
+			if err != nil && !errors.Is(err, fleet.ErrOwned) || time.Since(began) > 0 {
+				t.Errorf("beside a node that joins before %s: %v after %v", op, err, time.Since(began))
+			}
+			if found == nil {
+				late()
+			}
+			refused(t, p, plan)
+			within(t, found, 31*time.Second)
+		})
+	}
+}

@@ -152,6 +152,11 @@ func (n *Node) Leave(ctx context.Context) error {
 	if n.unseen() {
 		return nil
 	}
+	return n.resign(ctx)
+}
+
+// resign removes the record of a node whose goroutines have ended.
+func (n *Node) resign(ctx context.Context) error {
 	for {
 		err := n.store.RemoveMember(ctx, n.id, n.version())
 		switch {

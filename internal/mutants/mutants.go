@@ -390,7 +390,7 @@ var mutants = []mutant{
 	{"fleet: a plan that can't be read hides the others", "fleet/inspect.go", "\t\tcase id == uuid.Nil:\n\t\t\treturn f.Err", "\t\tcase id == uuid.Nil, true:\n\t\t\treturn f.Err", "TestInspectErrors"},
 	{"fleet: an inspection reads every plan", "fleet/inspect.go", "(i.o.ReadAll || i.Now", "(true || i.Now", "TestCostOfInspect"},
 	{"fleet: an inspection that is cut judges what it has not read", "fleet/inspect.go", "\t\t\tp.Err = err // ctx has ended", "\t\t\tp.Err = nil", "TestInspectErrors"},
-	{"fleet: a handover leaves before it was seen", "fleet/handover.go", "n.since.Add(interval + interval/2)", "n.since.Add(0 * interval)", "TestHandOver$"},
+	{"fleet: a handover leaves before it was seen", "fleet/handover.go", "n.since.Add(n.o.Interval + n.o.Interval/2)", "n.since", "TestHandOver$"},
 	{"fleet: a handover does not wait for a death", "fleet/handover.go", "\tif owner != nil {", "\tif owner != nil && false {", "TestHandOverOfASilentOwner"},
 	{"fleet: an eviction gives up after a heartbeat", "fleet/handover.go", "case !conflicted(err) || ctx.Err() != nil:", "case true:", "TestEvict"},
 
