@@ -102,12 +102,13 @@ type actionRow struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// summaryOf returns the summary of a plan. NotApplied counts actions of bypass checks that failed, which is no failure.
+// summaryOf returns the summary of a plan. In Actions, NotApplied are those of bypass checks that failed, which is no
+// failure of the plan.
 func summaryOf(p *workflow.Plan, root *report.Node) planSummary {
 	s := planSummary{
 		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Descr: p.Descr, Status: p.State.Status.String(),
 		Owner: known(p.Owner), Epoch: p.Epoch, ForkedFrom: known(p.ForkedFrom),
-		Submitted: p.SubmitTime.UTC(), Started: p.State.Start.UTC(), Ended: p.State.End.UTC(), Actions: map[string]int{},
+		Submitted: utc(p.SubmitTime), Started: utc(p.State.Start), Ended: utc(p.State.End), Actions: map[string]int{},
 	}
 	if p.Reason != workflow.NoFailure {
 		s.Reason = p.Reason.String()
@@ -135,8 +136,8 @@ func summaryOf(p *workflow.Plan, root *report.Node) planSummary {
 
 func actionRowOf(action *workflow.Action, n *report.Node) actionRow {
 	return actionRow{
-		ID: action.ID, Path: n.Path(func(title string) string { return title }), Plugin: action.Plugin,
-		Started: action.State.Start.UTC(), Attempts: len(action.Attempts), Error: n.LastError(),
+		ID: action.ID, Path: n.Path, Plugin: action.Plugin,
+		Started: utc(action.State.Start), Attempts: len(action.Attempts), Error: n.LastError(),
 	}
 }
 
@@ -178,10 +179,10 @@ func (t tree) write(w io.Writer, p *workflow.Plan, root *report.Node) {
 // head returns the lines about the plan as a whole.
 func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	state := t.paint(root.Label().Color, root.Label().Word)
-	if p.Reason != workflow.NoFailure {
-		state += ": " + report.Words(p.Reason)
+	if reason := report.Reason(p); reason != "" {
+		state += ": " + reason
 	}
-	lines := []string{t.bold(t.text(root.Title())) + "  " + state}
+	lines := []string{t.bold(t.text(root.Title)) + "  " + state}
 	add := func(name, value string) {
 		if value != "" {
 			lines = append(lines, fmt.Sprintf("  %-12s %s", name, value))
@@ -236,8 +237,8 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	label := n.Label()
 	indent := strings.Repeat("  ", depth)
 	notes := []string{}
-	if role := n.Role; n.Object.Kind() != workflow.KindAction && role != n.Title() {
-		notes = append(notes, role)
+	if n.Role != "" {
+		notes = append(notes, n.Role)
 	}
 	if n.Status != workflow.Completed {
 		notes = append(notes, t.paint(label.Color, label.Word))
@@ -249,7 +250,7 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	if d, ok := n.Span.Took(); ok {
 		took = report.Duration(d)
 	}
-	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title()))
+	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
 	if len(notes) > 0 {
 		line += "  " + t.dim(strings.Join(notes, ", "))
 	}

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/plugins"
@@ -19,13 +17,11 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-var shownPlan = uuid.MustParse("019a0000-0000-7000-8000-000000000000")
-
 // stored returns a stage with a plan.
 func stored(t *testing.T, status workflow.Status, name string) (*stage, *workflow.Plan) {
 	t.Helper()
 	s := newStage(t)
-	p, err := s.store(t.Context(), shownPlan, status, name)
+	p, err := s.store(t.Context(), planID(0), status, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +35,7 @@ func TestGetCanBeRestored(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		process := s.process(&stdout, &stderr)
 		process.stdoutIsTerm = terminal
-		if code := run(t.Context(), process, []string{"get", shownPlan.String()}); code != exitDone {
+		if code := run(t.Context(), process, []string{"get", planID(0).String()}); code != exitDone {
 			t.Fatal(stderr.String())
 		}
 		if strings.Contains(stdout.String(), "\u202e") == terminal {
@@ -79,14 +75,14 @@ func TestWatch(t *testing.T) {
 			end(workflow.Completed, b.Sequences[0].Actions[1], b.Sequences[0], b, p)
 			update(t, s, p)
 		}()
-		r := s.run(t.Context(), "show", shownPlan.String(), "--watch", "--interval", "1m", "--exit-status")
+		r := s.run(t.Context(), "show", planID(0).String(), "--watch", "--interval", "1m", "--exit-status")
 		_, changes, _ := strings.Cut(r.stdout, "▶ action 1  running\n")
-		want := `2025-10-20 05:03:13Z  running      block 0 / sequence 0 / action 0  ✗ attempt 1 failed after 1.0s: no \x1b[31mroom
-2025-10-20 05:04:12Z  completed    block 0 / sequence 0 / action 0  1m 0s
-2025-10-20 05:04:12Z  completed    nightly  1m 0s
-2025-10-20 05:04:12Z  completed    block 0  1m 0s
-2025-10-20 05:04:12Z  completed    block 0 / sequence 0  1m 0s
-2025-10-20 05:04:12Z  completed    block 0 / sequence 0 / action 1  1m 0s
+		want := `2025-10-20 00:00:02Z  running      block 0/sequence 0/action 0  ✗ attempt 1 failed after 1.0s: no \x1b[31mroom
+2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 0  1m 0s
+2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 1  1m 0s
+2025-10-20 00:01:01Z  completed    block 0/sequence 0  1m 0s
+2025-10-20 00:01:01Z  completed    block 0  1m 0s
+2025-10-20 00:01:01Z  completed    nightly  1m 0s
 `
 		if r.code != exitDone || changes != want || r.stderr != "" {
 			t.Errorf("exit code %d, %s\n%s\nwant\n%s", r.code, r.stderr, changes, want)
@@ -118,9 +114,9 @@ func TestWatchOnATerminal(t *testing.T) {
 		process := s.process(&stdout, &stderr)
 		process.stdoutIsTerm = true
 		process.terminalSize = func() (int, int) { return 60, 10 }
-		code := run(ctx, process, []string{"show", shownPlan.String(), "--watch", "--interval", "1m"})
+		code := run(ctx, process, []string{"show", planID(0).String(), "--watch", "--interval", "1m"})
 		out := stdout.String()
-		if code != exitInterrupted || !strings.Contains(stderr.String(), "planvault show "+shownPlan.String()+" --watch follows it again") {
+		if code != exitInterrupted || !strings.Contains(stderr.String(), "planvault show "+planID(0).String()+" --watch follows it again") {
 			t.Errorf("exit code %d, %s", code, stderr.String())
 		}
 		if !strings.HasPrefix(out, secondScreen) || !strings.HasSuffix(out, firstScreen) {
@@ -149,7 +145,7 @@ func TestWatchThroughAnOutage(t *testing.T) {
 			end(workflow.Failed, p)
 			update(t, s, p)
 		}()
-		r := s.run(t.Context(), "show", shownPlan.String(), "--watch", "--interval", "1m", "--exit-status")
+		r := s.run(t.Context(), "show", planID(0).String(), "--watch", "--interval", "1m", "--exit-status")
 		if r.code != exitFound || !strings.Contains(r.stderr, "unavailable") || !strings.Contains(r.stdout, "failed       nightly") {
 			t.Errorf("exit code %d, %s%s", r.code, r.stderr, r.stdout)
 		}

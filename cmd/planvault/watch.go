@@ -124,7 +124,7 @@ type fullScreen struct {
 	open bool
 }
 
-// The sequences of terminals that a fullScreen uses.
+// The sequences of terminals that a screen uses.
 const (
 	secondScreen = "\x1b[?1049h\x1b[?25l" // without the cursor
 	firstScreen  = "\x1b[?25h\x1b[?1049l"
@@ -227,15 +227,13 @@ type changed struct {
 	attempt *report.Attempt
 }
 
-// changes returns what happened between two outlines of a plan, in the order of the tree. Attempts are told apart by
+// changes returns what happened between two outlines of a plan: what began, before what is below it; what ended, after
+// that. Attempts are told apart by
 // their starts, because continuous checks keep only the last ones.
 func changes(before, after *report.Node) (list []changed) {
-	if before.Status != after.Status {
-		at := after.Span.Start
-		if after.Status.Final() {
-			at = after.Span.End
-		}
-		list = append(list, changed{at: at, node: after})
+	is := before.Status != after.Status
+	if is && !after.Status.Final() {
+		list = append(list, changed{at: after.Span.Start, node: after})
 	} else if n := len(after.Attempts); after.Status == workflow.Running && n > 0 {
 		seen := map[time.Time]report.Outcome{}
 		for _, a := range before.Attempts {
@@ -253,17 +251,20 @@ func changes(before, after *report.Node) (list []changed) {
 			list = append(list, changes(before.Children[i], c)...)
 		}
 	}
+	if is && after.Status.Final() {
+		list = append(list, changed{at: after.Span.End, node: after})
+	}
 	return list
 }
 
 // change returns the line of a change.
 func (t tree) change(c changed) string {
 	label := c.node.Label()
-	path := c.node.Path(t.text)
+	path := c.node.Path
 	if path == "" {
-		path = t.text(c.node.Title())
+		path = c.node.Title
 	}
-	text := fmt.Sprintf("%-20s  %-11s  %s", report.Time(c.at), t.paint(label.Color, label.Word), path)
+	text := fmt.Sprintf("%-20s  %s  %s", report.Time(c.at), t.paint(label.Color, fmt.Sprintf("%-11s", label.Word)), t.text(path))
 	switch {
 	case c.attempt != nil:
 		text += "  " + t.attempt(*c.attempt)

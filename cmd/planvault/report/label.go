@@ -67,14 +67,6 @@ func (n *Node) Counts() (list []Count) {
 	return slices.DeleteFunc(list, func(c Count) bool { return c.N == 0 })
 }
 
-// Title returns the author's name of the object, or its role if it has none.
-func (n *Node) Title() string {
-	if strings.TrimSpace(n.Name) != "" {
-		return n.Name
-	}
-	return n.Role
-}
-
 // Note says what else there is to know of the node in a line: how far it is, and how many attempts it took.
 func (n *Node) Note() string {
 	var notes []string
@@ -108,14 +100,22 @@ func Causes(e *plugins.Error) (all []string) {
 	return all
 }
 
-// Words returns a reason as words: PreCheckFailed is "pre check failed".
-func Words(r workflow.FailureReason) string {
+// Reason returns what made the plan fail, such as "pre check failed", or "".
+func Reason(p *workflow.Plan) string {
+	if p.Reason == workflow.NoFailure {
+		return ""
+	}
+	return words(p.Reason.String())
+}
+
+// words returns a name of the model as words: PreCheckFailed is "pre check failed".
+func words(name string) string {
 	var b strings.Builder
-	for i, c := range r.String() {
-		if i > 0 && 'A' <= c && c <= 'Z' {
+	for i, r := range name {
+		if i > 0 && 'A' <= r && r <= 'Z' {
 			b.WriteByte(' ')
 		}
-		b.WriteRune(c)
+		b.WriteRune(r)
 	}
 	return strings.ToLower(b.String())
 }

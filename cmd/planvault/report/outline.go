@@ -15,10 +15,12 @@ import (
 type Node struct {
 	// Object is the object itself.
 	Object workflow.Object
-	// Role says what the object is to the plan, such as "block", "pre checks" or "on failure".
-	Role string
-	// Name is the author's name, which may be empty.
-	Name   string
+	// Name is the author's name, which may be empty. Title is the name, or says which object it is, such as "block 2"
+	// or "pre checks". Path has the titles down to the object, each cut as [workflow.Paths] says; that of the plan is
+	// empty.
+	Name, Title, Path string
+	// Role says what an object is, such as "block" or "on failure", unless its title does.
+	Role   string
 	Status workflow.Status
 	// Span is from the start of the object to its end.
 	Span Span
@@ -31,6 +33,9 @@ type Node struct {
 	// Children are in the order in which they run. Parent is nil for the plan.
 	Children []*Node
 	Parent   *Node
+	// turn orders the children of a plan or block by when they run: post checks and deferred checks run after the
+	// work, and deferred actions last.
+	turn int
 	// Actions counts the actions below the node, or the node itself, by status. NotApplied counts those of bypass
 	// checks that did not apply, which Actions leaves out.
 	Actions    map[workflow.Status]int
@@ -63,24 +68,58 @@ func NewOutline(p *workflow.Plan, now time.Time) *Node {
 		p = new(workflow.Plan)
 	}
 	nodes := map[workflow.Object]*Node{}
-	for o, parent := range workflow.Walk(p) {
+	for o, path := range workflow.Paths(p) {
 		n := newNode(o, p, now)
-		nodes[o] = n
+		n.Path, nodes[o] = path, n
+	}
+	for o, parent := range workflow.Walk(p) {
 		if above := nodes[parent]; above != nil {
-			n.Role = roleOf(o, parent)
-			n.Harmless = above.Harmless || n.Role == checksRoles[0]
-			n.Parent = above
-			above.Children = append(above.Children, n)
+			above.adopt(nodes[o])
 		}
 	}
 	root := nodes[p]
+	if root.Title == "" {
+		root.Title = "plan"
+	}
 	root.settle()
 	return root
 }
 
+// adopt makes c a child of n.
+func (n *Node) adopt(c *Node) {
+	c.Parent, n.Children = n, append(n.Children, c)
+	c.Title = c.Name
+	if c.Name == "" {
+		c.Title = strings.TrimPrefix(strings.TrimPrefix(c.Path, n.Path), "/")
+	}
+	checks := checksOf(c.Object, n.Object)
+	c.Harmless = n.Harmless || checks == bypassChecks
+	switch {
+	case checks == postChecks, checks == deferredChecks:
+		c.turn = 1
+	case c.Object.Kind() == workflow.KindDeferredActions:
+		c.turn = 2
+	}
+}
+
+// The checks of a plan or block, in the order of [workflow.ChecksOf].
+const (
+	bypassChecks = iota
+	preChecks
+	contChecks
+	postChecks
+	deferredChecks
+)
+
+// checksOf returns which checks of the parent an object is, or -1.
+func checksOf(o, parent workflow.Object) int {
+	return slices.IndexFunc(workflow.ChecksOf(parent), func(c **workflow.Checks) bool { return *c != nil && workflow.Object(*c) == o })
+}
+
 func newNode(o workflow.Object, p *workflow.Plan, now time.Time) *Node {
 	s := o.Header().State
-	n := &Node{Object: o, Role: o.Kind().String(), Name: nameOf(o), Status: s.Status}
+	n := &Node{Object: o, Name: nameOf(o), Role: roleOf(o), Status: s.Status}
+	n.Title = n.Name
 	n.Span = Span{Start: s.Start, End: s.End}
 	if s.Status == workflow.Running && !p.State.Status.Final() {
 		n.Span = Span{Start: s.Start, End: now, Open: true}
@@ -121,14 +160,6 @@ func (n *Node) All() iter.Seq[*Node] {
 
 func (n *Node) each(yield func(*Node) bool) bool {
 	return yield(n) && !slices.ContainsFunc(n.Children, func(c *Node) bool { return !c.each(yield) })
-}
-
-// Path returns the titles from below the plan down to the node, as show makes them.
-func (n *Node) Path(show func(title string) string) string {
-	if n.Parent == nil {
-		return ""
-	}
-	return strings.TrimPrefix(n.Parent.Path(show)+" / "+show(n.Title()), " / ")
 }
 
 // Troubled reports whether an action at or below the node failed or was stopped, in a way that matters to the plan.
@@ -194,7 +225,7 @@ func (n *Node) settle() {
 	default:
 		n.Actions[n.Status]++
 	}
-	slices.SortStableFunc(n.Children, func(a, b *Node) int { return a.turn() - b.turn() })
+	slices.SortStableFunc(n.Children, func(a, b *Node) int { return a.turn - b.turn })
 	for _, c := range n.Children {
 		c.settle()
 		for status, count := range c.Actions {
@@ -204,34 +235,17 @@ func (n *Node) settle() {
 	}
 }
 
-// turn orders the children of a plan or block by when they run: post checks and deferred checks run after the
-// work, and deferred actions last.
-func (n *Node) turn() int {
-	switch {
-	case n.Object.Kind() == workflow.KindDeferredActions:
-		return 2
-	case n.Role == checksRoles[3] || n.Role == checksRoles[4]:
-		return 1
-	}
-	return 0
-}
-
-// checksRoles are the roles of the checks, in the order of [workflow.ChecksOf].
-var checksRoles = [...]string{"bypass checks", "pre checks", "continuous checks", "post checks", "deferred checks"}
-
-func roleOf(o, parent workflow.Object) string {
-	for i, c := range workflow.ChecksOf(parent) {
-		if *c != nil && workflow.Object(*c) == o {
-			return checksRoles[i]
+// roleOf returns what an object with a name is. That of a batch says when it runs.
+func roleOf(o workflow.Object) string {
+	switch o := o.(type) {
+	case *workflow.DeferBatch:
+		return words(o.When.String())
+	case *workflow.Block, *workflow.Sequence:
+		if nameOf(o) != "" {
+			return o.Kind().String()
 		}
 	}
-	switch o := o.(type) {
-	case *workflow.DeferredActions:
-		return "deferred actions"
-	case *workflow.DeferBatch:
-		return map[workflow.When]string{workflow.OnSuccess: "on success", workflow.OnFailure: "on failure", workflow.Always: "always"}[o.When]
-	}
-	return o.Kind().String()
+	return ""
 }
 
 func nameOf(o workflow.Object) string {

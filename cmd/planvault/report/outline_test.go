@@ -18,9 +18,9 @@ func TestOutlineOrder(t *testing.T) {
 	var roles []string
 	root := report.NewOutline(plantest.Full(), began)
 	for _, c := range root.Children {
-		roles = append(roles, c.Role)
+		roles = append(roles, c.Title)
 	}
-	if got, want := strings.Join(roles, ", "), "bypass checks, pre checks, continuous checks, block, block, post checks, deferred checks, deferred actions"; got != want {
+	if got, want := strings.Join(roles, ", "), "bypass checks, pre checks, continuous checks, block 0, block 1, post checks, deferred checks, deferred actions"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	roles = nil

@@ -130,16 +130,14 @@ func newPage(plan *workflow.Plan, o Options) *page {
 	p := root.Object.(*workflow.Plan)
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Made: Time(o.Now),
-		Name: line(root.Title(), maxTitle), Status: labelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
+		Name: line(root.Title, maxTitle), Status: labelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
 		Meta: meta(p.Meta),
 	}
 	v.Title = v.Name + " · " + v.Status.Word
 	if len(p.Name) > len(v.Name) {
 		v.Full = text(p.Name)
 	}
-	if p.Reason != workflow.NoFailure {
-		v.Reason = Words(p.Reason)
-	}
+	v.Reason = Reason(p)
 	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}}
 	v.Counts, v.Total = share(root.Counts())
 	b.total = v.Total
@@ -215,7 +213,7 @@ func share(counts []Count) (list []part, total int) {
 func (b *builder) row(n *Node, level int) *row {
 	b.next++
 	r := &row{
-		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title(), maxTitle),
+		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title, maxTitle),
 		Status: n.Label(), Facts: facts(n), Descr: text(descr(n.Object)),
 		Open: b.open(n),
 	}
@@ -361,7 +359,7 @@ func (b *builder) addTo(list []problem, n *Node, p problem, more *int) []problem
 		*more++
 		return list
 	}
-	p.Anchor, p.Path = b.rows[n].Anchor, n.Path(func(name string) string { return line(name, maxTitle) })
+	p.Anchor, p.Path = b.rows[n].Anchor, text(strings.ReplaceAll(n.Path, "\n", " "))
 	return append(list, p)
 }
 
@@ -424,10 +422,7 @@ func (b *builder) lanes(n *Node) []*lane {
 
 func (b *builder) lane(n *Node) *lane {
 	r := b.rows[n]
-	l := &lane{Anchor: r.Anchor, Name: r.Name, Status: r.Status, Took: r.Took, Text: r.Status.Word, Span: b.scale.span(n), Bars: b.scale.bars(n)}
-	if n.Name != "" && n.Object.Kind() != workflow.KindAction {
-		l.Context = n.Role
-	}
+	l := &lane{Anchor: r.Anchor, Name: r.Name, Status: r.Status, Took: r.Took, Text: r.Status.Word, Context: n.Role, Span: b.scale.span(n), Bars: b.scale.bars(n)}
 	if r.Note != "" {
 		l.Text += ", " + r.Note
 	}
