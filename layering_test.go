@@ -109,7 +109,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
 		"examples/engine/plugins": {"engine", "plugins"},
 		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
-		"cmd/planvault/report":    {"plugins", "workflow"},
+		"cmd/planvault/human":     {},
+		"cmd/planvault/report":    {"cmd/planvault/human", "plugins", "workflow"},
 		"cmd/planvault/sample":    {"plugins", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.

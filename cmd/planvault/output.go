@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/planvault/azblob/cmd/planvault/human"
 )
 
 // outputForm is the value of --output.
@@ -150,68 +150,11 @@ func writeRow[T any](b *strings.Builder, row []string, widths []int, columns []c
 	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
-// printable returns a text without anything that could change a terminal: control characters, and those that change
-// the direction of what follows, are escaped. It is cut after a number of columns; 0 is no limit.
-func printable(text string, most int) string {
-	var b strings.Builder
-	columns := 0
-	for rest := text; rest != ""; {
-		r, size := utf8.DecodeRuneInString(rest)
-		shown := rest[:size]
-		switch {
-		case r == utf8.RuneError && size == 1:
-			shown = fmt.Sprintf(`\x%02x`, rest[0])
-		case !unicode.IsPrint(r):
-			shown = strings.Trim(strconv.QuoteRune(r), "'")
-		}
-		columns += max(1, textWidth(shown)) // a thousand accents on a letter are cut, too
-		if most > 0 && columns > most {
-			return b.String() + "…"
-		}
-		b.WriteString(shown)
-		rest = rest[size:]
-	}
-	return b.String()
-}
+// printable returns a text as [human.Line] shows it.
+func printable(text string, most int) string { return human.Line(text, most) }
 
 // textWidth returns how many columns of a terminal a printable text takes.
-func textWidth(text string) (columns int) {
-	for _, r := range text {
-		switch {
-		case unicode.In(r, unicode.Mn, unicode.Me):
-		case unicode.Is(wide, r):
-			columns += 2
-		default:
-			columns++
-		}
-	}
-	return columns
-}
-
-// wide are the characters that take two columns: those that Unicode's East Asian Width has as W or F.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{0x1100, 0x115f, 1},
-		{0x231a, 0x231b, 1},
-		{0x23e9, 0x23ec, 1},
-		{0x2614, 0x2615, 1},
-		{0x26a1, 0x26aa, 9},
-		{0x2705, 0x270a, 5},
-		{0x2728, 0x274c, 36},
-		{0x2b50, 0x2b55, 5},
-		{0x2e80, 0x303e, 1},
-		{0x3041, 0x4dbf, 1},
-		{0x4e00, 0xa4cf, 1},
-		{0xa960, 0xa97c, 1},
-		{0xac00, 0xd7a3, 1},
-		{0xf900, 0xfaff, 1},
-		{0xfe10, 0xfe19, 1},
-		{0xfe30, 0xfe6f, 1},
-		{0xff01, 0xff60, 1},
-		{0xffe0, 0xffe6, 1},
-	},
-	R32: []unicode.Range32{{0x16fe0, 0x18cff, 1}, {0x1aff0, 0x1b2ff, 1}, {0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
-}
+func textWidth(text string) int { return human.Width(text) }
 
 // utc returns a time in UTC for JSON, which has the years 0 to 9999 only. Stored data may hold others.
 func utc(t time.Time) time.Time {
@@ -230,25 +173,11 @@ func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return human.Time(t)
 }
 
-// span returns a duration for people, with two units at most.
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + span(-d)
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
+// span returns a duration as [human.Duration] shows it.
+func span(d time.Duration) string { return human.Duration(d) }
 
 // count returns a number with commas.
 func count[N int | int64](n N) string {

@@ -201,7 +201,7 @@ func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	add("Started", report.Time(p.State.Start))
 	add("Ended", report.Time(p.State.End))
 	if took, ok := root.Span.Took(); ok {
-		add("Took", report.Duration(took))
+		add("Took", span(took))
 	}
 	var counts []string
 	for _, c := range root.Counts() {
@@ -248,7 +248,7 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	}
 	took := ""
 	if d, ok := n.Span.Took(); ok {
-		took = report.Duration(d)
+		took = span(d)
 	}
 	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
 	if len(notes) > 0 {
@@ -304,7 +304,7 @@ func (t tree) attempt(a report.Attempt) string {
 	label := a.Outcome.Label()
 	text := fmt.Sprintf("%s attempt %d %s", t.paint(label.Color, label.Mark), a.Number, label.Word)
 	if took, ok := a.Span.Took(); ok {
-		text += " after " + report.Duration(took)
+		text += " after " + span(took)
 	}
 	if a.Err != nil {
 		text += ": " + t.text(strings.Join(report.Causes(a.Err), ": "))

@@ -77,12 +77,12 @@ func TestWatch(t *testing.T) {
 		}()
 		r := s.run(t.Context(), "show", planID(0).String(), "--watch", "--interval", "1m", "--exit-status")
 		_, changes, _ := strings.Cut(r.stdout, "▶ action 1  running\n")
-		want := `2025-10-20 00:00:02Z  running      block 0/sequence 0/action 0  ✗ attempt 1 failed after 1.0s: no \x1b[31mroom
-2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 0  1m 0s
-2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 1  1m 0s
-2025-10-20 00:01:01Z  completed    block 0/sequence 0  1m 0s
-2025-10-20 00:01:01Z  completed    block 0  1m 0s
-2025-10-20 00:01:01Z  completed    nightly  1m 0s
+		want := `2025-10-20 00:00:02Z  running      block 0/sequence 0/action 0  ✗ attempt 1 failed after 1s: no \x1b[31mroom
+2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 0  1m00s
+2025-10-20 00:01:01Z  completed    block 0/sequence 0/action 1  1m00s
+2025-10-20 00:01:01Z  completed    block 0/sequence 0  1m00s
+2025-10-20 00:01:01Z  completed    block 0  1m00s
+2025-10-20 00:01:01Z  completed    nightly  1m00s
 `
 		if r.code != exitDone || changes != want || r.stderr != "" {
 			t.Errorf("exit code %d, %s\n%s\nwant\n%s", r.code, r.stderr, changes, want)

@@ -270,7 +270,7 @@ func (t tree) change(c changed) string {
 		text += "  " + t.attempt(*c.attempt)
 	case c.node.Status.Final():
 		if took, ok := c.node.Span.Took(); ok {
-			text += "  " + report.Duration(took)
+			text += "  " + span(took)
 		}
 		if e := c.node.LastError(); e != "" && c.node.Status == workflow.Failed {
 			text += ": " + t.text(e)

@@ -4,38 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
-)
 
-// Duration returns a duration as people write it, in its two largest units: 350ms, 1.2s, 2m 5s, 3h 12m, 2d 4h.
-func Duration(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + Duration(-max(d, -math.MaxInt64)) // the smallest duration has no opposite
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd %dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
+	"github.com/planvault/azblob/cmd/planvault/human"
+)
 
 // Time returns a time in UTC to the second, or "" for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return human.Time(t)
 }
 
 // precise returns a time in UTC to the millisecond.
@@ -49,65 +31,12 @@ func precise(t time.Time) string {
 // date returns what all times of a day begin with.
 func date(t time.Time) string { return t.UTC().Format("2006-01-02 ") }
 
-// text returns a text as a page can show it: characters that are invisible or change the direction of the text
-// around them become escapes, as in Go. Lines stay lines.
-func text(s string) string {
-	if clean(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case visible(r):
-			b.WriteRune(r)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		s = s[size:]
-	}
-	return b.String()
-}
+// text returns a text as a page can show it. Lines stay lines.
+func text(s string) string { return human.Lines(s) }
 
-func clean(s string) bool {
-	for i, r := range s {
-		if !visible(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd") {
-			return false
-		}
-	}
-	return true
-}
-
-// visible reports whether a character may stand in a text as it is. Joiners make emoji and some scripts.
-func visible(r rune) bool {
-	switch r {
-	case '\n', '\t', '\u200c', '\u200d':
-		return true
-	}
-	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Zl, unicode.Zp)
-}
-
-// line returns a text on one line, of at most limit characters.
+// line returns a text on one line, of a limited length.
 func line(s string, limit int) string {
-	cut := len(s)
-	n := 0
-	for i := range s {
-		if n++; n > limit {
-			cut = i
-			break
-		}
-	}
-	short := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ").Replace(s[:cut])
-	if cut < len(s) {
-		return text(short) + "…"
-	}
-	return text(short)
+	return human.Line(strings.NewReplacer("\n", " ", "\t", " ", "\r", " ").Replace(s), limit)
 }
 
 // maxPayload is how much of a request or a response a page shows. maxNesting is how deep it may be nested to be

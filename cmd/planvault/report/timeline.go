@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -126,7 +127,7 @@ func (s scale) bar(a Attempt, latest time.Time) (bar, bool) {
 	b.Text = fmt.Sprintf("attempt %d: %s", a.Number, b.Outcome.Word)
 	if took, ok := a.Span.Took(); ok {
 		latest = a.Span.End
-		b.Text += ", " + Duration(took)
+		b.Text += ", " + human.Duration(took)
 	}
 	if !latest.IsZero() {
 		b.W = max(0, s.at(latest)-b.X)

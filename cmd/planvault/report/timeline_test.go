@@ -78,11 +78,11 @@ func TestBars(t *testing.T) {
 		want    string
 	}{
 		{"", time.Minute, ""},
-		{"s", 10 * time.Second, "0+10 attempt 1: succeeded, 1.0s"},
-		{"fs", 10 * time.Second, "0+10 attempt 1: failed, 1.0s; 10+10 attempt 2: succeeded, 1.0s"},
-		{"io", 10 * time.Second, "0+10 attempt 1: interrupted; 10+10 attempt 2: running, 1.0s"},
-		{"ffff", 10 * time.Second, "0+10 attempt 1: failed, 1.0s; 10+10 attempt 2: failed, 1.0s; 20+10 attempt 3: failed, 1.0s; 30+10 attempt 4: failed, 1.0s"},
-		{"ffffs", 1000 * time.Second, "0+0.4 attempts 1 to 4: failed; 0.4+0.1 attempt 5: succeeded, 1.0s"},
+		{"s", 10 * time.Second, "0+10 attempt 1: succeeded, 1s"},
+		{"fs", 10 * time.Second, "0+10 attempt 1: failed, 1s; 10+10 attempt 2: succeeded, 1s"},
+		{"io", 10 * time.Second, "0+10 attempt 1: interrupted; 10+10 attempt 2: running, 1s"},
+		{"ffff", 10 * time.Second, "0+10 attempt 1: failed, 1s; 10+10 attempt 2: failed, 1s; 20+10 attempt 3: failed, 1s; 30+10 attempt 4: failed, 1s"},
+		{"ffffs", 1000 * time.Second, "0+0.4 attempts 1 to 4: failed; 0.4+0.1 attempt 5: succeeded, 1s"},
 		{strings.Repeat("f", 5000) + "i", 5001 * time.Second, "0+99.98 attempts 1 to 5000: failed; 99.98+0.02 attempt 5001: interrupted"},
 	} {
 		var got []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -164,7 +165,7 @@ func meta(m []byte) string {
 func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 	took := ""
 	if d, ok := root.Span.Took(); ok {
-		took = Duration(d)
+		took = human.Duration(d)
 		if root.Span.Open {
 			took += " so far"
 		}
@@ -225,7 +226,7 @@ func (b *builder) row(n *Node, level int) *row {
 		r.Full = text(n.Name)
 	}
 	if d, ok := n.Span.Took(); ok {
-		r.Took = Duration(d)
+		r.Took = human.Duration(d)
 	}
 	r.Note = n.Note()
 	if a, ok := n.Object.(*workflow.Action); ok {
@@ -261,7 +262,7 @@ func newAttemptView(a Attempt) attempt {
 		v.End = strings.TrimPrefix(precise(a.Span.End), date(a.Span.Start))
 	}
 	if d, ok := a.Span.Took(); ok {
-		v.Took = Duration(d)
+		v.Took = human.Duration(d)
 	}
 	v.Errors = text(strings.Join(Causes(a.Err), "\ncaused by: "))
 	return v
@@ -359,7 +360,7 @@ func (b *builder) addTo(list []problem, n *Node, p problem, more *int) []problem
 		*more++
 		return list
 	}
-	p.Anchor, p.Path = b.rows[n].Anchor, text(strings.ReplaceAll(n.Path, "\n", " "))
+	p.Anchor, p.Path = b.rows[n].Anchor, line(n.Path, 0)
 	return append(list, p)
 }
 
@@ -372,7 +373,7 @@ func attemptsOf(n *Node) string {
 		s = fmt.Sprintf("%d attempts", k)
 	}
 	if d, ok := n.Span.Took(); ok {
-		s += ", " + Duration(d)
+		s += ", " + human.Duration(d)
 	}
 	return s
 }

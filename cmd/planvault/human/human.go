@@ -1,0 +1,126 @@
+// Package human shows texts, times and durations to people. Texts of plans may hold anything: what is invisible, controls
+// a terminal, or changes the direction of what follows, is shown as an escape of Go.
+package human
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Line returns a text for one line of a terminal. It is cut after a number of columns; 0 is no limit.
+func Line(text string, most int) string {
+	var b strings.Builder
+	columns := 0
+	for shown := range shown(text, unicode.IsPrint) {
+		columns += max(1, Width(shown)) // a thousand accents on a letter are cut, too
+		if most > 0 && columns > most {
+			return b.String() + "…"
+		}
+		b.WriteString(shown)
+	}
+	return b.String()
+}
+
+// Lines returns a text for a page: its lines, tabs and spaces of all kinds stay, and the joiners of emoji and scripts.
+func Lines(text string) string {
+	var b strings.Builder
+	for shown := range shown(text, onPage) {
+		b.WriteString(shown)
+	}
+	return b.String()
+}
+
+func onPage(r rune) bool {
+	switch r {
+	case '\n', '\t', '\u200c', '\u200d':
+		return true
+	}
+	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r)
+}
+
+// shown yields the characters of a text: as they are, or as escapes unless visible reports true.
+func shown(text string, visible func(rune) bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for text != "" {
+			r, size := utf8.DecodeRuneInString(text)
+			shown := text[:size]
+			switch {
+			case r == utf8.RuneError && size == 1:
+				shown = fmt.Sprintf(`\x%02x`, text[0])
+			case !visible(r):
+				shown = strings.Trim(strconv.QuoteRune(r), "'")
+			}
+			if !yield(shown) {
+				return
+			}
+			text = text[size:]
+		}
+	}
+}
+
+// Width returns how many columns of a terminal a printable text takes.
+func Width(text string) (columns int) {
+	for _, r := range text {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case unicode.Is(wide, r):
+			columns += 2
+		default:
+			columns++
+		}
+	}
+	return columns
+}
+
+// wide are the characters that take two columns: those that Unicode's East Asian Width has as W or F.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x1100, 0x115f, 1},
+		{0x231a, 0x231b, 1},
+		{0x23e9, 0x23ec, 1},
+		{0x2614, 0x2615, 1},
+		{0x26a1, 0x26aa, 9},
+		{0x2705, 0x270a, 5},
+		{0x2728, 0x274c, 36},
+		{0x2b50, 0x2b55, 5},
+		{0x2e80, 0x303e, 1},
+		{0x3041, 0x4dbf, 1},
+		{0x4e00, 0xa4cf, 1},
+		{0xa960, 0xa97c, 1},
+		{0xac00, 0xd7a3, 1},
+		{0xf900, 0xfaff, 1},
+		{0xfe10, 0xfe19, 1},
+		{0xfe30, 0xfe6f, 1},
+		{0xff01, 0xff60, 1},
+		{0xffe0, 0xffe6, 1},
+	},
+	R32: []unicode.Range32{{0x16fe0, 0x18cff, 1}, {0x1aff0, 0x1b2ff, 1}, {0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
+}
+
+// Time returns a time in UTC to the second.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// Duration returns a duration in its two largest units, such as 350ms, 1.2s, 2m05s, 3h12m and 2d04h.
+func Duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Duration(-max(d, -math.MaxInt64)) // the smallest duration has no opposite
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second && d%time.Second >= 100*time.Millisecond:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}

@@ -1,0 +1,55 @@
+package human_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/planvault/azblob/cmd/planvault/human"
+)
+
+func TestLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "",
+		"a\tb\nc\u00a0d":            "a\tb\nc\u00a0d",
+		"👩\u200d🚀":                  "👩\u200d🚀",
+		"a\x00\x1b\x7f\u0085b\r\n":  `a\x00\x1b\x7f\u0085b\r` + "\n",
+		"\u202eabc\u2066\u200b":     `\u202eabc\u2066\u200b`,
+		"\xff\ufffd\U0010ffff":      `\xff` + "\ufffd" + `\U0010ffff`,
+		"\u2028\u2029\ufeff":        `\u2028\u2029\ufeff`,
+		"'quoted' \"text\" \\ план": "'quoted' \"text\" \\ план",
+	} {
+		if got := human.Lines(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\nb\xff\u202e", 3)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		for _, got := range []string{human.Lines(text), human.Line(text, most)} {
+			if !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x07\x08\x1b\x7f\u009b\u202e\u2066\r") {
+				t.Errorf("%q is %q", text, got)
+			}
+		}
+		if human.Lines(human.Lines(text)) != human.Lines(text) {
+			t.Errorf("%q is escaped twice", text)
+		}
+	})
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0ms", time.Microsecond: "0ms", 999 * time.Millisecond: "999ms", time.Second: "1s", 1060 * time.Millisecond: "1s",
+		1160 * time.Millisecond: "1.1s", 9999 * time.Millisecond: "9.9s", 10900 * time.Millisecond: "10s", time.Minute: "1m00s",
+		3*time.Hour + 59*time.Second: "3h00m", 49 * time.Hour: "2d01h", -1500 * time.Millisecond: "-1.5s",
+		math.MaxInt64: "106751d23h", math.MinInt64: "-106751d23h",
+	} {
+		if got := human.Duration(d); got != want {
+			t.Errorf("%d is %s, want %s", d, got, want)
+		}
+	}
+}
