@@ -71,10 +71,19 @@ type bar struct {
 	X, W    float64
 	Outcome Label
 	Text    string
-	// Wide says that the bar can spare a line around it, which keeps it apart from the next.
-	Wide  bool
-	first int // the number of the first attempt, of count
-	count int
+	first   int // the number of the first attempt, of count
+	count   int
+}
+
+// gap is what a bar leaves free behind it, in percent, so that it stands apart from the next.
+const gap = 0.25
+
+// Drawn returns the width that is drawn.
+func (b bar) Drawn() float64 {
+	if b.W > 3*gap {
+		return b.W - gap
+	}
+	return b.W
 }
 
 // narrow is the width in percent below which bars beside each other become one.
@@ -108,14 +117,10 @@ func (to bar) takes(b bar) bool {
 
 func (to bar) with(b bar) bar {
 	to.W = max(to.W, b.X+b.W-to.X)
-	to.Wide = to.W > wide
 	to.count++
 	to.Text = fmt.Sprintf("attempts %d to %d: %s", to.first, to.first+to.count-1, to.Outcome.Word)
 	return to
 }
-
-// wide is the width in percent from which a bar is drawn with a line around it.
-const wide = 0.6
 
 // bar returns the bar of an attempt, up to the time latest if its own end is unknown. An attempt that ends before
 // it starts is a mark.
@@ -132,7 +137,6 @@ func (s scale) bar(a Attempt, latest time.Time) (bar, bool) {
 	if !latest.IsZero() {
 		b.W = max(0, s.at(latest)-b.X)
 	}
-	b.Wide = b.W > wide
 	return b, true
 }
 

@@ -415,7 +415,7 @@ func (b *builder) lanes(n *Node) []*lane {
 			l.Bars = append(l.Bars, bar)
 		}
 	}
-	if l.Open = b.rows[n].Open; l.Open {
+	if l.Open = b.rows[n].Open && len(l.Bars) > 0; l.Open {
 		l.Bars = nil // its actions show them
 	}
 	return []*lane{l}
