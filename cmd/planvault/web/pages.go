@@ -136,7 +136,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 		s.noPlan(w, http.StatusNotFound, errors.New("this is not the ID of a plan"))
 		return
 	}
-	p, _, err := s.plans.get(r.Context(), id)
+	p, expires, err := s.plans.get(r.Context(), id)
 	switch {
 	case r.Context().Err() != nil:
 	case err != nil:
@@ -144,16 +144,17 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 	case asJSON:
 		download(w, p)
 	default:
-		s.report(w, p)
+		s.report(w, p, expires.Add(-s.o.Interval))
 	}
 }
 
 func planURL(id uuid.UUID) string { return "/plan/" + id.String() }
 
-// report answers with the page of a plan. The page has a policy of its own, which allows its inline style.
-func (s *Server) report(w http.ResponseWriter, p *workflow.Plan) {
+// report answers with the page of a plan as it was read at a time. The page has a policy of its own, which allows its
+// inline style. A script keeps the page of an open plan up to date.
+func (s *Server) report(w http.ResponseWriter, p *workflow.Plan, read time.Time) {
 	o := report.Options{
-		Now: time.Now(), PlanURL: planURL,
+		Now: read, PlanURL: planURL,
 		Nav: []report.Link{
 			{Text: "Open plans", URL: "/"},
 			{Text: "Fleet", URL: "/fleet"},
@@ -161,6 +162,9 @@ func (s *Server) report(w http.ResponseWriter, p *workflow.Plan) {
 			{Text: "Health", URL: "/health"},
 			{Text: "Download JSON", URL: planURL(p.ID) + ".json"},
 		},
+	}
+	if !p.State.Status.Final() {
+		o.Script = fmt.Sprintf("/static/plan.js?every=%d", s.o.Interval.Milliseconds())
 	}
 	var b bytes.Buffer
 	if err := report.Write(&b, p, o); err != nil {

@@ -34,8 +34,8 @@ type Options struct {
 	// refused, so that no page of another site can read through a name that it points at this machine. A server
 	// that listens on loopback wants [LoopbackHosts]. Default: nil, which allows all names.
 	Hosts []string
-	// Interval is the time between two looks at the open plans and the members, for all viewers together. Nothing
-	// is asked while nobody watches. Default: 15s.
+	// Interval is the time between two looks at the open plans and the members, and between two reads of a plan, for
+	// all viewers together. Nothing is asked while nobody watches. Default: 15s.
 	Interval time.Duration
 	// Older is how long a plan may go without progress before it is stuck. Default: that of
 	// [fleet.InspectOptions].
@@ -57,8 +57,8 @@ func (o Options) complete() Options {
 // Server shows a vault. It is an [http.Handler], and has no login: whoever reaches it can read all plans. It is
 // safe for concurrent use.
 //
-// Viewers share what they ask for: whatever their number, the open plans are looked at once in an interval, and
-// the same search, plan or ping is asked for once in a few seconds.
+// Viewers share what they ask for: whatever their number, the open plans are looked at once in an interval, the same
+// plan is read once in an interval, and the same search or ping is made once in a few seconds.
 type Server struct {
 	store   Store
 	o       Options
@@ -74,7 +74,7 @@ type Server struct {
 }
 
 const (
-	// brief is how long the answer to a search, a ping or a read is used.
+	// brief is how long the answer to a search or a ping is used.
 	brief = 5 * time.Second
 	// readLimit is how long a search or a read may take.
 	readLimit = time.Minute
@@ -87,7 +87,7 @@ func New(store Store, o Options) *Server {
 	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
 	s.pings = newShared(brief, readLimit, 1, s.ping)
 	s.searches = newShared(brief, readLimit, 64, s.search)
-	s.plans = newShared(brief, readLimit, 8, store.Read)
+	s.plans = newShared(s.o.Interval, readLimit, 8, store.Read)
 	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
 	s.handler = s.guard(s.routes())
 	return s
@@ -110,8 +110,8 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Serve answers requests on a listener until ctx ends. Then it ends live pages at once, gives other requests a few
-// seconds, and returns nil.
+// Serve answers requests on a listener until ctx ends. Then it ends live pages at once, gives other requests a
+// second, and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
@@ -128,10 +128,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(stop) != nil {
-		_ = server.Close() // whoever still reads has had the time
+		_ = server.Close() // whoever still receives an answer has had time
 	}
 	<-ended
 	return nil

@@ -81,10 +81,16 @@ func (s *store) add(t *testing.T, name string, status workflow.Status) *workflow
 	p.State.Status, p.State.Start = workflow.Running, time.Now()
 	s.update(t, p)
 	if status.Final() {
-		p.State.Status, p.State.End = status, time.Now().Add(time.Minute)
-		s.update(t, p)
+		s.end(t, p, status)
 	}
 	return p
+}
+
+// end ends a running plan.
+func (s *store) end(t *testing.T, p *workflow.Plan, status workflow.Status) {
+	t.Helper()
+	p.State.Status, p.State.End = status, time.Now().Add(time.Minute)
+	s.update(t, p)
 }
 
 func (s *store) update(t *testing.T, p *workflow.Plan) {
