@@ -48,15 +48,16 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong with the account, the login or this machine",
-		Long: `Doctor asks the account, and says what it found: ok, a warning, a problem, or unknown, and what to do.
+		Long: `Doctor asks the account, and says what it found: ok, a warning, a problem, or unknown, and what
+to do.
 
   reach           whether the service answers, and how fast
-  clock           how far this machine's clock is off; the service refuses requests from 15 minutes on
+  clock           how far this machine's clock is off; from 15 minutes on, requests are refused
   read, write,    what the login may do, and the role or permission that it lacks. Nothing is
   delete, list    written: the write and the delete have conditions that never hold
   busy            how many of some cheap requests (--probes) the service refused because it is busy
   kind, namespace what kind of account it is
-  soft delete,    what the account keeps of blobs that are overwritten or deleted; all of it is billed
+  soft delete,    what the account keeps of blobs that are overwritten or deleted, and bills
   versioning
   redundancy,     how many copies there are, and how far the readable secondary lags behind
   last sync

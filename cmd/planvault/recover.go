@@ -31,7 +31,7 @@ interrupted at any time, and run again.
 
 It takes a list for each day, and about two requests for each open plan. With --thorough it also
 repairs what no crash leaves: lost markers, entries and sub-objects. It then lists everything and
-reads the object of each plan, so that it costs what the history costs. Sub-objects of a Running plan
+reads the object of each plan, so its cost grows with the history. Sub-objects of a Running plan
 that are restored are NotStarted and may run again; the report says so.
 
 The exit code is 4 if problems remain: plans that can't be repaired, or with --dry-run plans that a
