@@ -136,7 +136,12 @@ func (x *examination) reach(ctx context.Context) (goOn bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	if errors.Is(err, storage.ErrUnavailable) || report.Server == "" {
+	var noToken interface{ NonRetriable() } // azcore's mark for errors of credentials
+	switch {
+	case errors.As(err, &noToken):
+		x.say("log in", resultProblem, err.Error(), "log in with az login, set the environment variables of an identity, or give --connection-string")
+		return false
+	case errors.Is(err, storage.ErrUnavailable), report.Server == "":
 		x.say("reach", resultProblem, err.Error(), "")
 		return false
 	}
