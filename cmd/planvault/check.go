@@ -98,12 +98,11 @@ func (a *app) check(ctx context.Context, o azblob.CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	p := a.progress("check", "day", 0)
+	p := a.progress("check", "day", 0).then("--created-before goes on with the days before")
 	whole, left := 0, 0 // days
 	o.Progress = func(r azblob.CheckReport, n int) {
 		whole, left = r.Days, n
-		p.total = int64(whole + left)
-		p.at(int64(whole))
+		p.atOf(int64(whole), int64(whole+left))
 	}
 	report, err := v.Check(ctx, o)
 	p.end()

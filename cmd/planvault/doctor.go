@@ -99,14 +99,13 @@ func (x *examination) run(ctx context.Context) error {
 		column[finding]{title: "RESULT", text: func(f finding) string { return f.Result }},
 		column[finding]{title: "CHECK", text: func(f finding) string { return f.Check }},
 		column[finding]{title: "FINDING", text: func(f finding) string { return printable(f.Finding, 0) }})
-	p := x.a.progress("doctor", "check", 0)
-	var done int64
-	for _, check := range []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account} {
-		if !check(ctx) || ctx.Err() != nil {
+	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account}
+	p := x.a.progress("doctor", "step", int64(len(steps))).then("nothing was changed")
+	for i, step := range steps {
+		if !step(ctx) || ctx.Err() != nil {
 			break
 		}
-		done++
-		p.at(done)
+		p.at(int64(i + 1))
 	}
 	p.end()
 	if err := x.table.end(); err != nil {

@@ -163,7 +163,7 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 }
 
 // TestCommandsEndWhenInterrupted interrupts each command at its requests, one of which hangs. Each ends at once with
-// exit code 130, says so, and changes nothing that a second run does not finish.
+// exit code 130, says how far it came and what to do next, and leaves nothing that a second run does not finish.
 func TestCommandsEndWhenInterrupted(t *testing.T) {
 	for name, args := range map[string][]string{
 		"doctor":  {"doctor", "--probes", "2"},
@@ -172,7 +172,7 @@ func TestCommandsEndWhenInterrupted(t *testing.T) {
 		"recover": {"recover", "--thorough", "--yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for nth, more := 1, true; more; nth += efforttest.Pick(7, 3, 1) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(15, 7, 1) {
 				synctest.Test(t, func(t *testing.T) {
 					s := stageOn(t)
 					for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.NotStarted} {
@@ -205,7 +205,7 @@ func TestCommandsEndWhenInterrupted(t *testing.T) {
 					select {
 					case r := <-ended:
 						_, last, said := strings.Cut(r.stderr, "planvault: interrupted: ")
-						if r.code != exitInterrupted || !said || strings.Count(last, "\n") != 1 {
+						if r.code != exitInterrupted || !said || strings.Count(last, "\n") != 1 || !strings.Contains(last, "; ") {
 							t.Errorf("request %d: exit code %d, %q", nth, r.code, r.stderr)
 						}
 					default:

@@ -91,6 +91,14 @@ func (p *progress) at(done int64) {
 	p.screen.draw(p.reached() + p.pace(now.Sub(p.began)))
 }
 
+// atOf notes how many are done of a total that becomes known on the way.
+func (p *progress) atOf(done, total int64) {
+	p.mu.Lock()
+	p.total = total
+	p.mu.Unlock()
+	p.at(done)
+}
+
 // end removes the line.
 func (p *progress) end() { p.screen.erase() }
 

@@ -115,7 +115,7 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	before := a.meter.tally()
 	look := o
 	look.DryRun = true
-	found, err := a.runRecover(ctx, v, look, "look")
+	found, err := a.runRecover(ctx, v, look, "look", "nothing was changed")
 	repairable := slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
@@ -134,13 +134,13 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), took}); err != nil {
 		return err
 	}
-	done, err := a.runRecover(ctx, v, o, "recover")
+	done, err := a.runRecover(ctx, v, o, "recover", "run it again to go on")
 	return a.recovered(ctx, done, err, false)
 }
 
 // runRecover recovers with a progress line.
-func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions, doing string) (azblob.RecoveryReport, error) {
-	p := a.progress(doing, "plan", 0)
+func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions, doing, next string) (azblob.RecoveryReport, error) {
+	p := a.progress(doing, "plan", 0).then(next)
 	defer p.end()
 	o.Progress = func(r azblob.RecoverProgress) { p.at(int64(r.Plans)) }
 	return v.Recover(ctx, o)

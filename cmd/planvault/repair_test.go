@@ -95,7 +95,7 @@ func TestCheckThatFails(t *testing.T) {
 // TestRecoverAsks changes nothing without consent, and afterwards the vault is sound but for what nothing repairs.
 func TestRecoverAsks(t *testing.T) {
 	damaged(t, func(t *testing.T, s *stage) {
-		before := stored(s)
+		before := contents(s)
 		r := s.run(t.Context(), "recover", "--thorough", "--dry-run")
 		if r.code != exitFound || r.stderr != "" || !strings.Contains(r.stdout, "3 days; 3 plans to repair, 0 that can't be repaired, 1 plan open\n") {
 			t.Errorf("dry run: %+v", r)
@@ -105,7 +105,7 @@ func TestRecoverAsks(t *testing.T) {
 		if r.code != exitUsage || r.stdout != found || !strings.HasPrefix(r.stderr, "recover: 3 plans, about ") || !strings.HasSuffix(r.stderr, "nothing was changed; give --yes to make the change\n") {
 			t.Errorf("without --yes: %+v", r)
 		}
-		if stored(s) != before {
+		if contents(s) != before {
 			t.Error("something was changed")
 		}
 		r = s.run(t.Context(), "recover", "--thorough", "--yes")
@@ -149,8 +149,8 @@ func TestRecoverSaysWhatRemains(t *testing.T) {
 	})
 }
 
-// stored describes all that is stored.
-func stored(s *stage) string {
+// contents describes all that is stored.
+func contents(s *stage) string {
 	var b strings.Builder
 	for container := range s.server.Containers() {
 		for blob := range s.server.Blobs(container) {

@@ -137,7 +137,7 @@ func (a *app) stats(ctx context.Context, o azblob.StatsOptions) error {
 	if err != nil {
 		return err
 	}
-	p := a.progress("stats", "day", 0)
+	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
 	t := newTable(a, dayColumns(o.Bytes)...)
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
 	n := 0
@@ -147,8 +147,7 @@ func (a *app) stats(ctx context.Context, o azblob.StatsOptions) error {
 			break
 		}
 		n++
-		p.total = int64(n + d.Result.Left)
-		p.at(int64(n))
+		p.atOf(int64(n), int64(n+d.Result.Left))
 		addStats(&sum, d.Result)
 		if err = t.add(dayRowOf(d.Result, o.Bytes)); err != nil {
 			break

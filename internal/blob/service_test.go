@@ -1,0 +1,66 @@
+package blob
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestQuestionsAboutTheAccount asks all of them, and counts each as one request of the class other, with its name.
+func TestQuestionsAboutTheAccount(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		info, err := w.AccountInfo(t.Context())
+		if err != nil || info.Kind != "StorageV2" || info.SKU != "Standard_LRS" || info.Hierarchical == nil || *info.Hierarchical {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if days, told, err := w.SoftDelete(t.Context()); err != nil || !told || days != 7 {
+			t.Errorf("%d days, %t, %v", days, told, err)
+		}
+		w.server.Put("box", ref.Name, nil, nil)
+		if id, err := w.VersionID(t.Context(), ref); err != nil || id != "" {
+			t.Errorf("version %q, %v", id, err)
+		}
+		for i, want := range []string{"get account info", "get service properties", "head"} {
+			if e := w.requests[i]; e.Op != want || e.Class != ClassOther {
+				t.Errorf("request %d is %+v", i, e)
+			}
+		}
+		_, err = w.VersionID(t.Context(), Ref{"box", "absent"})
+		wantError(t, "an absent blob", err, Absent, false)
+		w.server.Inject(emulator.On().Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		_, err = w.AccountInfo(t.Context())
+		wantError(t, "account info", err, Refused, false)
+		_, _, err = w.SoftDelete(t.Context())
+		wantError(t, "soft delete", err, Refused, false)
+		_, err = w.Replication(t.Context())
+		wantError(t, "replication", err, Refused, false)
+	}, emulator.WithSoftDelete())
+}
+
+// TestStrangeAnswersAboutTheAccount gets answers that lack what was asked for, or are too large or no XML.
+func TestStrangeAnswersAboutTheAccount(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing":      "<StorageServiceProperties/>",
+		"half":         "<StorageServiceProperties><DeleteRetentionPolicy><Days>9</Days></DeleteRetentionPolicy></StorageServiceProperties>",
+		"no XML":       "log in",
+		"a flood":      "<StorageServiceProperties>" + strings.Repeat(" ", 2<<20) + "</StorageServiceProperties>",
+		"strange days": "<StorageServiceProperties><DeleteRetentionPolicy><Enabled>true</Enabled><Days>x</Days></DeleteRetentionPolicy></StorageServiceProperties>",
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+				resp, err := next(req)
+				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+				return resp, err
+			})
+			began := time.Now()
+			_, told, err := c.SoftDelete(t.Context())
+			if told || (err == nil) != (name == "nothing" || name == "half") || err != nil && !Is(err, Unreachable) || time.Since(began) > retry.MaxElapsed {
+				t.Errorf("%s: %t, %v after %v", name, told, err, time.Since(began))
+			}
+		})
+	}
+}
