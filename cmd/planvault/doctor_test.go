@@ -233,3 +233,36 @@ func loseMarkers(s *stage) {
 		}
 	}
 }
+
+// TestCommandsInStorms runs commands while a third of all requests fail in some way. Time is virtual. They try again, so
+// stats and check print what they print in good weather; the doctor says what it sees, and ends in time.
+func TestCommandsInStorms(t *testing.T) {
+	for seed := range uint64(efforttest.Pick(2, 5, 50)) {
+		synctest.Test(t, func(t *testing.T) {
+			s := stageOn(t)
+			for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Failed} {
+				if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Hour)
+			commands := [][]string{{"stats", "--bytes"}, {"check"}, {"recover"}}
+			var want []result
+			for _, args := range commands {
+				want = append(want, s.run(t.Context(), args...))
+			}
+			s.server.Inject(emulator.Random(1.0/3, seed, emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError"), emulator.Reset(),
+				emulator.LostAnswer(), emulator.Silence(), emulator.Foreign(200, "text/html", "<html>log in</html>"), emulator.Foreign(502, "text/html", "bad gateway")))
+			for i, args := range commands {
+				if got := s.run(t.Context(), args...); got != want[i] {
+					t.Errorf("seed %d: %v: %+v, want %+v", seed, args, got, want[i])
+				}
+			}
+			began := time.Now()
+			r := s.run(t.Context(), "doctor", "--probes", "20")
+			if r.code != exitFound || r.stderr != "" || !strings.Contains(r.stdout, "problem") || time.Since(began) > 2*time.Minute {
+				t.Errorf("seed %d: after %v: %+v", seed, time.Since(began), r)
+			}
+		})
+	}
+}
