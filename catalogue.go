@@ -25,6 +25,9 @@ type CatalogueOptions struct {
 	// Verify also reads the catalogues that exist, and builds those anew that are damaged. It costs as much as
 	// a List of all closed days.
 	Verify bool
+	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, and
+	// Catalogue ends when no day is left.
+	Budget time.Duration
 	// Progress, if it is not nil, is called after each day that was built, in the goroutine of the call.
 	Progress func(CataloguedDay)
 }
@@ -37,6 +40,8 @@ type CatalogueReport struct {
 	Built []CataloguedDay
 	// Skipped are the closed days without a catalogue that were left alone, newest first.
 	Skipped []SkippedDay
+	// More says that days are left, because the budget was used up or the context ended.
+	More bool
 }
 
 // CataloguedDay is a day whose catalogue was built.
@@ -66,10 +71,14 @@ type SkippedDay struct {
 // newest day first. The last request sets the container's metadata, by which listings know where to look for a
 // catalogue. An identity without the right to do so builds catalogues that nobody reads. Catalogue works on one
 // day at a time, and takes about 100 bytes of memory for each of its plans. If a day can't be built, it goes on
-// with the others; the error joins those of all days, and the report is complete.
+// with the others; the error joins those of all days, and the report is complete. A negative budget is
+// [storage.ErrInvalid].
 func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
 	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
-		c := cataloguing{v: v, opts: o}
+		if o.Budget < 0 {
+			return driver.Invalid("CatalogueOptions.Budget", "%v is negative", o.Budget)
+		}
+		c := cataloguing{v: v, opts: o, began: time.Now()}
 		err := c.run(ctx)
 		report = c.report
 		return err
@@ -94,6 +103,8 @@ type cataloguing struct {
 	v      *Vault
 	opts   CatalogueOptions
 	report CatalogueReport
+	began  time.Time
+	worked bool // a catalogue was built or verified
 }
 
 // run builds what is due. The local clock only decides which days to ask for.
@@ -113,11 +124,12 @@ func (c *cataloguing) run(ctx context.Context) error {
 		return nil
 	})
 	for i, d := range days {
-		if c.opts.Verify && errs[i] == nil && ctx.Err() == nil && found[i].Metadata[metaState] == stateBuilt {
+		if c.opts.Verify && errs[i] == nil && found[i].Metadata[metaState] == stateBuilt && c.mayWork(ctx) {
 			found[i], errs[i] = c.verify(ctx, d, found[i]) // one at a time: it takes memory
 		}
 		switch {
 		case ctx.Err() != nil:
+			c.report.More = true
 			return errors.Join(append(errs, ctx.Err())...)
 		case errs[i] != nil:
 		case !d.marked:
@@ -127,11 +139,21 @@ func (c *cataloguing) run(ctx context.Context) error {
 			errs[i] = c.hint(ctx, d)
 		case c.opts.DryRun:
 			c.report.Built = append(c.report.Built, CataloguedDay{Day: d.date})
-		default:
+		case c.mayWork(ctx):
 			errs[i] = c.build(ctx, d, found[i].ETag)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// mayWork reports whether another catalogue may be built or verified, and notes if that is left for another call.
+func (c *cataloguing) mayWork(ctx context.Context) bool {
+	if ctx.Err() != nil || c.worked && used(c.opts.Budget, c.began) {
+		c.report.More = true
+		return false
+	}
+	c.worked = true
+	return true
 }
 
 // look looks at the blob of a day's catalogue.

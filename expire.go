@@ -23,6 +23,9 @@ type ExpireOptions struct {
 	Empty bool
 	// DryRun drops nothing. It asks the same questions, and the report says what would be dropped.
 	DryRun bool
+	// Budget is the time after which no other day is begun. The first eight are begun in any case. Default: 0, and
+	// Expire ends when no day is left.
+	Budget time.Duration
 	// Progress is called after each day that was to be dropped, oldest first, one call at a time. It may be
 	// nil.
 	Progress func(ExpiredDay)
@@ -32,6 +35,9 @@ type ExpireOptions struct {
 type ExpireReport struct {
 	// Days are the days that were to be dropped, oldest first.
 	Days []ExpiredDay
+	// More says that days are left that Expire did not look at, because the budget was used up, the context
+	// ended, or the identity lacks a right.
+	More bool
 }
 
 // ExpiredDay is what became of a day that was to be dropped.
@@ -86,13 +92,16 @@ func (r ExpireReport) Dropped() (n int) {
 // others, and the error joins those of all days. It stops early when ctx ends or the identity lacks a right. The
 // report has the days up to there in any case.
 //
-// Errors: [storage.ErrInvalid] for an age that is not positive; [storage.ErrDenied] for an identity without the
+// Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an identity without the
 // right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown: the next
 // Expire settles it.
 func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
 	err = v.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
 		if o.OlderThan <= 0 {
 			return driver.Invalid("ExpireOptions.OlderThan", "%v is no age", o.OlderThan)
+		}
+		if o.Budget < 0 {
+			return driver.Invalid("ExpireOptions.Budget", "%v is negative", o.Budget)
 		}
 		report, err = v.expire(ctx, o)
 		return err
@@ -104,6 +113,7 @@ func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 const expiredAtOnce = 8
 
 func (v *Vault) expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
+	began := time.Now()
 	days, err := v.days(ctx)
 	if err != nil {
 		return report, err
@@ -111,34 +121,43 @@ func (v *Vault) expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 	slices.Reverse(days)
 	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !o.Empty && !o.due(d) })
 	var errs []error
-	for some := range slices.Chunk(days, expiredAtOnce) {
+	for first := true; len(days) > 0; first = false {
 		if ctx.Err() != nil {
-			return report, errors.Join(append(errs, context.Cause(ctx))...)
+			errs = append(errs, context.Cause(ctx))
+			break
 		}
-		done := make([]ExpiredDay, len(some))
-		_ = v.parallel(len(some), func(i int) error {
-			done[i] = v.expireDay(ctx, o, some[i])
-			return nil // the others follow a day that fails
-		})
-		denied := false
-		for _, d := range done {
-			if d.Result == "" {
-				continue
-			}
+		if !first && used(o.Budget, began) || errors.Is(errors.Join(errs...), storage.ErrDenied) {
+			break
+		}
+		some := days[:min(expiredAtOnce, len(days))]
+		days = days[len(some):]
+		for _, d := range v.expireDays(ctx, o, some) {
 			report.Days = append(report.Days, d)
 			if d.Err != nil {
 				errs = append(errs, d.Err)
-				denied = denied || errors.Is(d.Err, storage.ErrDenied)
 			}
 			if o.Progress != nil {
 				o.Progress(d)
 			}
 		}
-		if denied {
-			break
-		}
 	}
+	report.More = len(days) > 0
 	return report, errors.Join(errs...)
+}
+
+// used reports whether a budget that began at some time is used up. There is none if it is 0.
+func used(budget time.Duration, began time.Time) bool {
+	return budget > 0 && time.Since(began) >= budget
+}
+
+// expireDays drops days at once. Those that fail do not stop the others.
+func (v *Vault) expireDays(ctx context.Context, o ExpireOptions, days []day) []ExpiredDay {
+	done := make([]ExpiredDay, len(days))
+	_ = v.parallel(len(days), func(i int) error {
+		done[i] = v.expireDay(ctx, o, days[i])
+		return nil
+	})
+	return slices.DeleteFunc(done, func(d ExpiredDay) bool { return d.Result == "" })
 }
 
 // due reports whether a day is older than the age.

@@ -27,7 +27,8 @@ type PurgeOptions struct {
 	Budget time.Duration
 	// Concurrency is the largest number of plans to remove at once. Default: 16.
 	Concurrency int
-	// DryRun removes nothing. The report counts what would be removed. It does not know which days are held.
+	// DryRun removes nothing. The report counts what would be removed. It counts the plans of held days as Held if
+	// the vault has a method Holds, as that of this module does.
 	DryRun bool
 	// Progress is called with the report so far after each plan, one call at a time. It must not block for
 	// long. It may be nil.
@@ -110,6 +111,8 @@ type purge struct {
 	opts   PurgeOptions
 	// stop ends the search.
 	stop context.CancelFunc
+	// held are the days that were held before a dry run.
+	held []time.Time
 
 	mu     sync.Mutex // guards what follows, and makes the calls of Progress one by one
 	report PurgeReport
@@ -128,6 +131,10 @@ func (p *purge) run(ctx context.Context, vault Reader) {
 		p.errs = append(p.errs, err)
 		return
 	}
+	if err := p.lookForHolds(ctx, vault); err != nil {
+		p.errs = append(p.errs, err)
+		return
+	}
 	p.removeAll(ctx, look, found)
 	if look.Err() == nil {
 		return
@@ -135,6 +142,17 @@ func (p *purge) run(ctx context.Context, vault Reader) {
 	if err := ctx.Err(); err != nil && !errors.Is(errors.Join(p.errs...), err) {
 		p.errs = append(p.errs, err)
 	}
+}
+
+// lookForHolds asks before a dry run which days are held. Otherwise Delete says so.
+func (p *purge) lookForHolds(ctx context.Context, vault Reader) (err error) {
+	h, ok := vault.(interface {
+		Holds(ctx context.Context) ([]time.Time, error)
+	})
+	if ok && p.opts.DryRun {
+		p.held, err = h.Holds(ctx)
+	}
+	return err
 }
 
 // removeAll removes what the search finds, until its context ends.
@@ -171,7 +189,8 @@ func dayOf(id uuid.UUID) time.Time { return workflow.Time(id).Truncate(24 * time
 func (p *purge) inHeldDay(id uuid.UUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Contains(p.report.HeldDays, dayOf(id))
+	day := dayOf(id)
+	return slices.Contains(p.report.HeldDays, day) || slices.ContainsFunc(p.held, day.Equal)
 }
 
 // settle counts what became of a plan.

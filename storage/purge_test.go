@@ -176,6 +176,29 @@ func TestPurgeHeldDays(t *testing.T) {
 	})
 }
 
+// holder is a vault that knows which days are held.
+type holder struct {
+	*stocked
+	held []time.Time
+	err  error
+}
+
+func (h holder) Holds(context.Context) ([]time.Time, error) { return h.held, h.err }
+
+// TestPurgeDryRunOfHeldDays checks that a dry run leaves out what is held.
+func TestPurgeDryRunOfHeldDays(t *testing.T) {
+	v := holder{stock(t), []time.Time{purged.AddDate(0, 0, -1).Truncate(24 * time.Hour)}, nil}
+	opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, DryRun: true}
+	report, err := storage.Purge(t.Context(), v, opts)
+	if want := (storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: v.held}); err != nil || !reflect.DeepEqual(report, want) {
+		t.Errorf("got %+v, %v, want %+v", report, err, want)
+	}
+	v.err = storage.ErrDenied
+	if _, err := storage.Purge(t.Context(), v, opts); !errors.Is(err, storage.ErrDenied) {
+		t.Errorf("without the right to see holds: %v", err)
+	}
+}
+
 // TestPurgeFailures checks which failures end a purge, and which only end up in its error.
 func TestPurgeFailures(t *testing.T) {
 	all := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 1}

@@ -83,6 +83,8 @@ type Progress struct {
 	Plans, Bytes int64
 	// Plan is the last of these plans.
 	Plan uuid.UUID
+	// Result is what an import did with it. It is empty for an export and a verification.
+	Result ImportResult
 }
 
 // DamageError says where a bundle is damaged or truncated. It is [storage.ErrCorrupt], or [storage.ErrSchema] if a

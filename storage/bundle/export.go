@@ -89,7 +89,7 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 			}
 			report.Plans++
 			if o.Progress != nil {
-				o.Progress(Progress{report.Plans, out.n, e.record.plan()})
+				o.Progress(Progress{Plans: report.Plans, Bytes: out.n, Plan: e.record.plan()})
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
@@ -31,6 +33,12 @@ type ImportOptions struct {
 	Concurrency int
 	// InFlight is how many bytes of plans may be in memory before no more are read. Default: 16 MiB.
 	InFlight int64
+	// DryRun restores nothing. The report says what would be restored.
+	DryRun bool
+	// Budget is the time after which no other plan is restored, counted from the first one. The verification of
+	// the bundle, and skipping the plans that are there already, does not count, so each Import makes progress.
+	// Default: 0, and Import ends when no plan is left.
+	Budget time.Duration
 	// Progress, if set, is called after each plan, by one goroutine at a time. Import does not call it while it
 	// verifies the bundle.
 	Progress func(Progress)
@@ -44,13 +52,27 @@ type ImportReport struct {
 	// Restored is the number of plans that were restored. Present were there already, with the same content.
 	// Failed could not be restored.
 	Restored, Present, Failed int64
+	// More says that plans are left, because the budget was used up or Import stopped. Another Import skips those
+	// that are there already, and continues.
+	More bool
 }
+
+// ImportResult says what an import did with a plan.
+type ImportResult string
+
+// The results.
+const (
+	PlanRestored ImportResult = "restored" // in a dry run: it would be
+	PlanPresent  ImportResult = "present"  // it was there already, with the same content
+	PlanFailed   ImportResult = "failed"   // the error says why
+)
 
 // VerifyReport is what [Verify] found.
 type VerifyReport struct {
 	Manifest Manifest
-	// Plans is the number of plans in the bundle, and Bytes its length.
-	Plans, Bytes int64
+	// Plans is the number of plans in the bundle, Parts that of their sub-objects, and Bytes the length of the
+	// bundle.
+	Plans, Parts, Bytes int64
 	// Unreadable is the number of plans that the export could not read, and that are therefore not in the
 	// bundle.
 	Unreadable int64
@@ -60,7 +82,11 @@ type VerifyReport struct {
 // ctx.
 func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, error) {
 	var report VerifyReport
-	err := each(ctx, r, o, &report, func(context.Context, *workflow.Plan) error { return nil }, func(p passed) error { return p.err })
+	err := each(ctx, r, o, &report, handler{
+		begin: ctx.Err,
+		do:    func(context.Context, *workflow.Plan) error { return nil },
+		done:  func(p passed) (ImportResult, error) { return "", p.err },
+	})
 	return report, err
 }
 
@@ -79,6 +105,9 @@ func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, er
 //
 // Open plans are open again: see [storage.Restorer].
 func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (report ImportReport, err error) {
+	if o.Budget < 0 {
+		return report, fmt.Errorf("bundle: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
+	}
 	if file, ok := r.(io.Seeker); ok {
 		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
 			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency, InFlight: o.InFlight})
@@ -92,24 +121,57 @@ func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (repor
 			report.Verified = true
 		}
 	}
-	var failed faults
+	i := importing{to: to, opts: o, report: &report}
 	var found VerifyReport
-	err = each(ctx, r, o, &found, func(ctx context.Context, plan *workflow.Plan) error { return restore(ctx, to, plan) }, func(p passed) error {
-		switch {
-		case p.err == nil:
-			report.Restored++
-		case errors.Is(p.err, errPresent):
-			report.Present++
-		case p.damaged || !single(p.err):
-			return p.err
-		default:
-			report.Failed++
-			failed.add(p.err)
-		}
-		return nil
+	err = each(ctx, r, o, &found, handler{
+		begin: func() error { return cmp.Or(ctx.Err(), i.budget()) },
+		do:    i.restore,
+		done:  i.count,
 	})
 	report.Manifest = found.Manifest
-	return report, failed.join(err)
+	report.More = err != nil
+	if errors.Is(err, errUsed) {
+		err = nil
+	}
+	return report, i.failed.join(err)
+}
+
+// importing is an Import that is restoring plans.
+type importing struct {
+	to     Target
+	opts   ImportOptions
+	report *ImportReport
+	failed faults
+	began  time.Time // when the first plan was restored
+}
+
+// errUsed means that the budget is used up.
+var errUsed = errors.New("the budget is used up")
+
+func (i *importing) budget() error {
+	if i.opts.Budget > 0 && !i.began.IsZero() && time.Since(i.began) >= i.opts.Budget {
+		return errUsed
+	}
+	return nil
+}
+
+// count counts a plan. It returns the error of one that stops the import.
+func (i *importing) count(p passed) (ImportResult, error) {
+	switch {
+	case p.err == nil:
+		if i.report.Restored++; i.began.IsZero() {
+			i.began = time.Now()
+		}
+		return PlanRestored, nil
+	case errors.Is(p.err, errPresent):
+		i.report.Present++
+		return PlanPresent, nil
+	case p.damaged || !single(p.err):
+		return "", p.err
+	}
+	i.report.Failed++
+	i.failed.add(p.err)
+	return PlanFailed, nil
 }
 
 // errPresent means that a plan is there already, with the same content.
@@ -125,25 +187,36 @@ func single(err error) bool {
 	return false
 }
 
-// restore restores a plan. If the outcome is unknown, a second call settles it.
-func restore(ctx context.Context, to Target, plan *workflow.Plan) error {
-	err := to.Restore(ctx, plan)
-	if errors.Is(err, storage.ErrUnknown) && ctx.Err() == nil {
-		err = to.Restore(ctx, plan)
+// restore restores a plan. If the outcome is unknown, a second call settles it. A dry run only compares.
+func (i *importing) restore(ctx context.Context, plan *workflow.Plan) error {
+	if i.opts.DryRun {
+		if err := i.compare(ctx, plan); !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		return nil
 	}
-	if !errors.Is(err, storage.ErrExists) {
+	err := i.to.Restore(ctx, plan)
+	if errors.Is(err, storage.ErrUnknown) && ctx.Err() == nil {
+		err = i.to.Restore(ctx, plan)
+	}
+	if errors.Is(err, storage.ErrExists) {
+		return i.compare(ctx, plan)
+	}
+	return err
+}
+
+// compare compares a plan with the one that is stored, and returns errPresent if they are the same.
+func (i *importing) compare(ctx context.Context, plan *workflow.Plan) error {
+	there, err := i.to.Read(ctx, plan.ID)
+	if err != nil {
 		return err
 	}
-	there, readErr := to.Read(ctx, plan.ID)
-	if readErr != nil {
-		return readErr
-	}
-	same, sameErr := driver.SamePlan(there, plan)
+	same, err := driver.SamePlan(there, plan)
 	switch {
-	case sameErr != nil:
-		return fmt.Errorf("bundle: compare plan %s: %w: %w", plan.ID, storage.ErrExists, sameErr)
+	case err != nil:
+		return fmt.Errorf("bundle: compare plan %s: %w: %w", plan.ID, storage.ErrExists, err)
 	case !same:
-		return fmt.Errorf("bundle: the stored plan differs from that of the bundle, and stays as it is: %w", err)
+		return fmt.Errorf("bundle: plan %s: %w, differs from that of the bundle, and stays as it is", plan.ID, storage.ErrExists)
 	}
 	return errPresent
 }
@@ -152,13 +225,23 @@ func restore(ctx context.Context, to Target, plan *workflow.Plan) error {
 type passed struct {
 	at, next int64 // where its record begins and ends
 	plan     uuid.UUID
+	parts    int64 // the number of its sub-objects
 	err      error
 	damaged  bool // err is about the bundle
 }
 
-// each reads a bundle, and calls do with each plan, several at a time, and done with the results in the order of the
-// bundle.
-func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyReport, do func(ctx context.Context, plan *workflow.Plan) error, done func(passed) error) error {
+// handler handles the plans of a bundle.
+type handler struct {
+	// begin returns an error if no other plan may be begun.
+	begin func() error
+	// do handles a plan, several at a time.
+	do func(ctx context.Context, plan *workflow.Plan) error
+	// done gets what became of the plans, in the order of the bundle. An error is the last one.
+	done func(passed) (ImportResult, error)
+}
+
+// each reads a bundle, and lets a handler handle its plans.
+func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyReport, h handler) error {
 	l, err := limitsOf(o.Concurrency, o.InFlight)
 	if err != nil {
 		return err
@@ -175,7 +258,7 @@ func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyRepor
 	plans := func(yield func(*record, error) bool) {
 		for r, err := range in.plans(report) {
 			if err == nil {
-				err = ctx.Err()
+				err = h.begin()
 			}
 			if err == nil {
 				l.held.Add(r.size() + r.stored())
@@ -190,17 +273,19 @@ func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyRepor
 		p := passed{at: r.at, next: r.at + r.length(), plan: r.plan()}
 		plan, err := decode(r, decoder)
 		if p.damaged = err != nil; err == nil {
-			err = do(ctx, plan)
+			p.parts = int64(len(workflow.Parts(plan)))
+			err = h.do(ctx, plan)
 		}
 		p.err = err
 		return p
 	}, func(p passed) error {
-		err := done(p)
+		result, err := h.done(p)
 		if err == nil {
 			report.Plans++
+			report.Parts += p.parts
 			report.Bytes = p.next
 			if o.Progress != nil {
-				o.Progress(Progress{report.Plans, p.next, p.plan})
+				o.Progress(Progress{report.Plans, p.next, p.plan, result})
 			}
 		}
 		return err

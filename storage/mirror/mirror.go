@@ -50,6 +50,9 @@ type Options struct {
 	Deep bool
 	// DryRun writes nothing. The report says what would be done, so it measures how far the copy is behind.
 	DryRun bool
+	// Budget is the time after which no other plan is begun. Those that were begun are finished, and at least one
+	// of those that differ is. Default: 0, and Run ends when no plan is left.
+	Budget time.Duration
 	// Concurrency is how many plans are compared or copied at a time. Default: 16.
 	Concurrency int
 	// Progress, if set, is called after each plan, by one goroutine at a time, with the report so far.
@@ -63,6 +66,9 @@ type Report struct {
 	// Unchanged, Copied and Updated are the numbers of plans that were the same in the copy, that it did not
 	// have, and that it had in an older state.
 	Unchanged, Copied, Updated int64
+	// CopiedParts is the number of sub-objects of the plans that were copied. A copy takes one request for each
+	// of them, and a few for the plan.
+	CopiedParts int64
 	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
 	// copy has and that stay.
 	Deleted, Extra int64
@@ -72,6 +78,9 @@ type Report struct {
 	// in the source and not in the copy, by the times in the plans; 0 if there was none. It is no more than an
 	// estimate: the update of a sub-object has the time of its plan.
 	Behind time.Duration
+	// More says that plans are left, because the budget was used up or ctx ended. Another Run skips what is in
+	// the copy already, and continues.
+	More bool
 }
 
 // Run brings a copy up to date with a vault: it restores the plans that the copy lacks, and updates those that
@@ -90,6 +99,9 @@ type Report struct {
 func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, error) {
 	if o.Concurrency < 0 {
 		return Report{}, fmt.Errorf("mirror: %w: Concurrency is %d: it may not be negative", storage.ErrInvalid, o.Concurrency)
+	}
+	if o.Budget < 0 {
+		return Report{}, fmt.Errorf("mirror: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
 	}
 	r := &run{from: from, to: to, opts: o, began: time.Now()}
 	if !o.DryRun {
@@ -166,8 +178,8 @@ func (r *run) merge(ctx context.Context, source, copied iter.Seq[storage.Stream[
 	copyWhole := true
 	c, err := r.next(nextCopy, &copyWhole)
 	for err == nil && (s != nil || c != nil) {
-		if err := ctx.Err(); err != nil {
-			return err
+		if r.stop(ctx) {
+			return ctx.Err()
 		}
 		order := -1
 		if s == nil {
@@ -191,6 +203,17 @@ func (r *run) merge(ctx context.Context, source, copied iter.Seq[storage.Stream[
 		}
 	}
 	return err
+}
+
+// stop reports whether Run ends although plans are left: its context has ended, or it has changed something and used
+// its budget up.
+func (r *run) stop(ctx context.Context) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := r.report.Copied+r.report.Updated+r.report.Deleted > 0
+	used := r.opts.Budget > 0 && time.Since(r.began) >= r.opts.Budget
+	r.report.More = ctx.Err() != nil || changed && used
+	return r.report.More
 }
 
 // next returns the next plan of a listing, or nil at its end. It notes plans whose listing can't be read, and
@@ -266,7 +289,10 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 			return r.update(ctx, plan)
 		}
 	}
-	return func(report *Report) { report.Copied++ }, err
+	return func(report *Report) {
+		report.Copied++
+		report.CopiedParts += int64(len(workflow.Parts(plan)))
+	}, err
 }
 
 func unchanged(report *Report) { report.Unchanged++ }
