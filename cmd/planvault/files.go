@@ -28,7 +28,7 @@ func (a *app) writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(buffered(f, write), f.Close())
+	err = errors.Join(buffered(f, write), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(temporary, path)
 	}

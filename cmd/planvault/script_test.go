@@ -12,7 +12,8 @@ import (
 	"github.com/planvault/azblob/internal/goldentest"
 )
 
-// TestScripts runs the scripts of testdata/script. Each has a vault of its own, and these commands:
+// TestScripts runs the scripts of testdata/script. Each has a vault of its own, whose connection string is $CONNECTION,
+// and these commands:
 //
 //	planvault ARGS...      runs the tool in this process; files need absolute names, such as $WORK/plan.html
 //	code N                 the last run ended with exit code N
@@ -23,8 +24,12 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: goldentest.Updating(),
 		Setup: func(e *testscript.Env) error {
 			s, err := openStage(context.Background(), e.WorkDir)
+			if err != nil {
+				return err
+			}
 			e.Values[stageKey{}], e.Values[codeKey{}] = s, new(int)
-			return err
+			e.Setenv("CONNECTION", s.server.ConnectionString())
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"planvault": scriptPlanvault, "code": scriptCode, "plan": scriptPlan,

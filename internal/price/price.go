@@ -31,8 +31,8 @@ func (t Tally) Total() (n int) {
 
 // Dollars returns the price of the requests.
 func (t Tally) Dollars() (dollars float64) {
-	for c, k := range t {
-		dollars += float64(k) * Of(c)
+	for _, c := range Classes { // in order, because sums of floats depend on it
+		dollars += float64(t[c]) * Of(c)
 	}
 	return dollars
 }

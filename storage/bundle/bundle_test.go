@@ -58,7 +58,7 @@ func exportOf(t testing.TB, from storage.Reader, o bundle.ExportOptions) []byte 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Bytes != int64(b.Len()) || report.Unreadable != 0 {
+	if report.Bytes != int64(b.Len()) || report.Unreadable != 0 || !report.Whole {
 		t.Errorf("%+v for %d bytes", report, b.Len())
 	}
 	return b.Bytes()
@@ -391,7 +391,7 @@ func TestExportOfPlansThatCantBeRead(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		report, err := bundle.Export(t.Context(), unreadable{from, id, tt.err}, &out, bundle.ExportOptions{Concurrency: 1})
-		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.Contains(err.Error(), id.String())) || report.Plans != tt.plans {
+		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.Contains(err.Error(), id.String())) || report.Plans != tt.plans || report.Whole != tt.whole {
 			t.Errorf("%v: %+v, %v", tt.err, report, err)
 		}
 		verified, err := bundle.Verify(t.Context(), &out, bundle.ImportOptions{})

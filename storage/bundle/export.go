@@ -41,6 +41,8 @@ type ExportReport struct {
 	// Unreadable is the number of plans that could not be read, because they are damaged, or because newer
 	// code or an unknown plugin wrote them. They are not in the bundle.
 	Unreadable int64
+	// Whole says that the bundle has its end, so it can be imported. It may lack the unreadable plans.
+	Whole bool
 }
 
 // Export writes the plans of a vault to w as a bundle, newest first. Plans that are deleted meanwhile are left
@@ -97,6 +99,7 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 	if err == nil {
 		out.finish(end{Plans: report.Plans, Unreadable: report.Unreadable})
 		err = out.err
+		report.Whole = err == nil
 	}
 	report.Bytes = out.n
 	return report, unreadable.join(err)

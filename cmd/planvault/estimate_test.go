@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// fill stores n final plans for each of some closed days, the newest of which ended ten days ago.
+func (s *stage) fill(t *testing.T, days, n int) (plans []uuid.UUID) {
+	t.Helper()
+	newest := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
+	for d := range days {
+		for i := range n {
+			id := workflow.NewV7At(newest.AddDate(0, 0, -d).Add(time.Duration(i) * time.Minute))
+			id[15] &= 0x80 // room for the IDs of the sub-objects
+			if _, err := s.store(t.Context(), id, workflow.Completed, "plan "+strconv.Itoa(i)); err != nil {
+				t.Fatal(err)
+			}
+			plans = append(plans, id)
+		}
+	}
+	return plans
+}
+
+// must runs the tool, which has to succeed, and returns what it printed.
+func (s *stage) must(t *testing.T, args ...string) result {
+	t.Helper()
+	r := s.run(t.Context(), args...)
+	if r.code != exitDone {
+		t.Fatalf("planvault %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r
+}
+
+// TestEstimates compares what each bulk command says that it takes with the requests that it then sends beyond those of
+// looking. For final plans of closed days the estimate is within a tenth, and two requests.
+func TestEstimates(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		looking int // how many times the command looks at all, before the change
+		command []string
+		prepare []string
+	}{
+		{"purge", 1, []string{"purge", "--name", "plan"}, nil},
+		{"purge of some", 1, []string{"purge", "--name", "plan 1"}, nil},
+		{"expire", 1, []string{"expire", "--older-than", "5d"}, nil},
+		{"expire of catalogued days", 1, []string{"expire", "--older-than", "5d"}, []string{"catalogue", "--yes"}},
+		{"hold", 0, []string{"hold", "DAYS"}, nil},
+		{"release", 1, []string{"release", "DAYS"}, []string{"hold", "DAYS", "--yes"}},
+		{"catalogue", 1, []string{"catalogue"}, nil},
+		{"import", 0, []string{"import", "FILE", "--prefix", "copy"}, nil},
+		{"mirror", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy"}, nil},
+		{"mirror that removes", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "test-2", "--delete"}, []string{"import", "FILE", "--prefix", "test-2", "--yes"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage(t)
+			s.fill(t, 4, 6)
+			file := t.TempDir() + "/all.bundle"
+			s.must(t, "export", "-o", file)
+			args := func(args []string) (all []string) {
+				last := time.Now().UTC().AddDate(0, 0, -10)
+				words := strings.NewReplacer("FILE", file, "CONNECTION", s.server.ConnectionString(), "DAYS", date(last.AddDate(0, 0, -3))+".."+date(last))
+				for _, arg := range args {
+					all = append(all, words.Replace(arg))
+				}
+				return all
+			}
+			if test.prepare != nil {
+				s.must(t, args(test.prepare)...)
+			}
+			if strings.Contains(test.name, "removes") {
+				s.must(t, "purge", "--name", "plan 3", "--yes")
+			}
+			sent := func(more ...string) (int, result) {
+				s.server.ResetRequests()
+				r := s.must(t, append(args(test.command), more...)...)
+				return len(s.server.Requests()), r
+			}
+			looked, _ := sent("--dry-run")
+			total, r := sent("--yes")
+			estimated := saidRequests(t, r.stderr)
+			took := total - looked*test.looking
+			t.Logf("estimated %d, took %d, and %d before", estimated, took, looked*test.looking)
+			if off := estimated - took; max(off, -off) > took/10+2 {
+				t.Errorf("%d requests were estimated, and %d sent", estimated, took)
+			}
+		})
+	}
+}
+
+// saidRequests returns the number in "about 1,234 requests".
+func saidRequests(t *testing.T, text string) int {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "about ")
+	number, _, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
+	if !found || err != nil {
+		t.Fatalf("no number of requests in %q", text)
+	}
+	return n
+}
+
+// TestDryRunsOfPrices checks that a dry run's price is that of its requests.
+func TestDryRunsOfPrices(t *testing.T) {
+	s := newStage(t)
+	s.fill(t, 1, 3)
+	var p purgePlanned
+	if err := json.Unmarshal([]byte(s.must(t, "purge", "--name", "plan", "--dry-run", "--output", "json").stdout), &p); err != nil {
+		t.Fatal(err)
+	}
+	if want := estimate(nil, step{purgePlan, 3}).Dollars(); p.Plans != 3 || p.Dollars < want || p.Dollars > want+0.00003 {
+		t.Errorf("%+v: a price of at least %v", p, want)
+	}
+	for price, want := range map[float64]string{0: "$0", 12.345: "$12.35", 0.0812: "$0.081", 0.0000437: "$0.000044", 0.5: "$0.50"} {
+		if got := dollars(price); got != want {
+			t.Error(fmt.Sprint(price), got, want)
+		}
+	}
+}

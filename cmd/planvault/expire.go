@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+)
+
+// expireCommand drops old days.
+func (a *app) expireCommand() *cobra.Command {
+	var b bulk
+	var olderThan age
+	var empty bool
+	c := &cobra.Command{
+		Use:   "expire --older-than AGE",
+		Short: "Drop old days as a whole",
+		Long: `Expire drops the days that ended longer ago than an age, each with everything in it. A day takes
+five requests, less than $0.00002, whatever it holds. What was dropped can't be brought back,
+unless it was exported before or the account keeps deleted containers.
+
+A day is dropped only if no plan in it is open. Days that can't be dropped are kept, and the
+report says why; the next expire tries again:
+
+    open      a plan is not final, or somebody is changing one at this moment
+    held      somebody holds the day: planvault release ends that
+    busy      another expire is at work on it, or died less than a minute ago
+    unmarked  the vault did not make the container, so open plans may have no markers
+    failed    a request failed; the error says why
+
+The age counts from the end of a day (UTC), by the service's clock. Yesterday is never
+dropped. First look at what would be dropped:
+
+    $ planvault expire --older-than 90d --dry-run
+    DAY         RESULT   PLANS  WHY
+    2026-08-20  dropped  4,120
+    2026-08-21  open         -  2 plans are open, such as 0198c8b1-5a00-7000-8000-000000000001
+    2026-08-22  dropped  3,904
+    would drop 2 days with 8,024 plans: about 14 requests, $0.00013
+
+Then drop it with --yes instead of --dry-run. Expire can be interrupted at any time, and may
+run beside engines and other expires: the same command goes on. While it is at work on a day,
+creating a plan of that day fails with a conflict, for at most a minute. With --budget it ends
+by itself, with exit code 3 if more is left. Call it daily.
+
+With --empty it also drops the younger days in which nothing is stored any more.`,
+		Example: `  planvault expire --older-than 90d --dry-run
+  planvault expire --older-than 365d --budget 10m --yes
+  planvault expire --older-than 90d --empty --yes --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.expire(c.Context(), azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
+		},
+	}
+	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
+	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
+	b.addFlags(c.Flags())
+	b.addBudget(c.Flags())
+	_ = c.MarkFlagRequired("older-than")
+	return c
+}
+
+// expiredRow is a day that was to be dropped.
+type expiredRow struct {
+	Day    string `json:"day"`
+	Result string `json:"result"`
+	// Plans is how many plans were in the day. It is counted for days that are dropped.
+	Plans     *int64      `json:"plans,omitempty"`
+	Open      int         `json:"open,omitempty"`
+	OpenPlans []uuid.UUID `json:"openPlans,omitempty"`
+	DryRun    bool        `json:"dryRun,omitempty"`
+	Error     string      `json:"error,omitempty"`
+}
+
+// expire says what would be dropped, and drops it if it may.
+func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	look := o
+	look.DryRun, look.Budget = true, 0
+	a.progress("look", "day", 0).then(untouched)
+	found, err := v.Expire(ctx, look)
+	if err != nil && (ctx.Err() != nil || found.Dropped() == 0) {
+		return err
+	}
+	requests := expireTakes(a.meter.tally(), found)
+	plans, all, err := a.countDays(ctx, v, found)
+	if err != nil {
+		return err
+	}
+	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
+	if o.DryRun {
+		return a.printExpired(found, plans, true, fmt.Sprintf("would drop %s: %s", what, plannedOf(requests)))
+	}
+	if found.Dropped() > 0 {
+		if err := a.confirm(ctx, change{"expire", what, requests}); err != nil {
+			return err
+		}
+	}
+	p, n := a.progress("expire", "day", int64(len(found.Days))).then(goOn), int64(0)
+	o.Progress = func(azblob.ExpiredDay) { n++; p.at(n) }
+	report, err := v.Expire(ctx, o)
+	p.end()
+	summary := plural(report.Dropped(), "day") + " dropped"
+	if err == nil && report.More {
+		summary += moreLeft
+	}
+	if err := a.printExpired(report, plans, false, summary); err != nil {
+		return err
+	}
+	return leftOver(err, report.More)
+}
+
+// expireTakes returns the requests of an expiry after a dry run.
+func expireTakes(looked price.Tally, found azblob.ExpireReport) price.Tally {
+	open := int64(0)
+	for _, d := range found.Days {
+		if d.Result == azblob.DayOpen {
+			open++
+		}
+	}
+	return estimate(looked, step{dropDay, int64(found.Dropped())}, step{keepDay, open})
+}
+
+// countedAtOnce is how many days are counted at a time.
+const countedAtOnce = 8
+
+// countDays counts the plans of the days that would be dropped. A plan that can't be read does not count.
+func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.ExpireReport) (plans map[string]int64, all int64, err error) {
+	p, done := a.progress("count the plans", "day", int64(found.Dropped())).then(untouched), int64(0)
+	defer p.end()
+	plans = map[string]int64{}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(countedAtOnce)
+	for _, d := range found.Days {
+		if d.Result != azblob.DayDropped {
+			continue
+		}
+		g.Go(func() error {
+			n, err := v.Count(ctx, storage.Filters{After: d.Day.Add(-time.Millisecond), Before: d.Day.AddDate(0, 0, 1)})
+			if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			plans[date(d.Day)] = n
+			all += n
+			done++
+			p.at(done)
+			return nil
+		})
+	}
+	return plans, all, g.Wait()
+}
+
+// printExpired prints the days, and in a table a summary.
+func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool, summary string) error {
+	t := newTable(a,
+		column[expiredRow]{title: "DAY", text: func(r expiredRow) string { return r.Day }},
+		column[expiredRow]{title: "RESULT", text: func(r expiredRow) string { return r.Result }},
+		column[expiredRow]{title: "PLANS", text: func(r expiredRow) string { return countOrDash(r.Plans) }, right: true},
+		column[expiredRow]{title: "WHY", text: expiredRow.why},
+	)
+	for _, d := range r.Days {
+		row := expiredRow{Day: date(d.Day), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
+		if n, ok := plans[date(d.Day)]; ok {
+			row.Plans = &n
+		}
+		if d.Err != nil {
+			row.Error = d.Err.Error()
+		}
+		if err := t.add(row); err != nil {
+			return err
+		}
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	return a.summarize(summary)
+}
+
+// summarize ends a table with a line of text. JSON has none.
+func (a *app) summarize(text string) error {
+	if a.output == outputJSON {
+		return nil
+	}
+	_, err := io.WriteString(a.stdout, text+"\n")
+	return err
+}
+
+// countOrDash returns a number, or a dash if it is not known.
+func countOrDash(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return count(*n)
+}
+
+// why says why a day is kept.
+func (r expiredRow) why() string {
+	switch azblob.ExpireResult(r.Result) {
+	case azblob.DayOpen:
+		text := plural(r.Open, "plan") + " open or being changed"
+		if len(r.OpenPlans) > 0 {
+			text += ", such as " + r.OpenPlans[0].String()
+		}
+		return text
+	case azblob.DayHeld:
+		return "held: planvault release " + r.Day
+	case azblob.DayBusy:
+		return "another expire is at work on it, or died less than a minute ago"
+	case azblob.DayUnmarked:
+		return "the vault did not make its container, so open plans may have no markers"
+	case azblob.DayFailed:
+		return printable(r.Error, 100)
+	}
+	return ""
+}

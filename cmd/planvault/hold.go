@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+)
+
+// holdCommand holds days.
+func (a *app) holdCommand() *cobra.Command {
+	var b bulk
+	c := &cobra.Command{
+		Use:   "hold DAY|FROM..TO...",
+		Short: "Keep the plans of days from being removed",
+		Long: `Hold holds days (UTC): until planvault release, no vault deletes, purges or expires the plans of
+these days. They can still be created, restored and updated. A day can be held when it is
+closed, which is when the day after it has ended. Days of a range that have no plans are
+passed over. Holding a day that is held does nothing.
+
+    $ planvault hold 2026-08-01..2026-08-03 --yes
+    hold: 3 days, about 9 requests, $2e-05
+    DAY         RESULT
+    2026-08-01  held
+    2026-08-02  no plans
+    2026-08-03  held
+
+Hold waits until no delete is under way that began before, which takes up to a quarter of an
+hour after a delete that died. If it is interrupted while it waits, the same command goes on.
+
+A hold is no immutable storage: whoever may write to the account can release it, or remove
+blobs without the vault. Where a law demands more, export the plans (planvault help export) to
+a container with an immutability policy.`,
+		Example: `  planvault hold 2026-08-01 --yes
+  planvault hold 2026-08-01..2026-08-31 2026-10-05 --yes`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			days, err := parseDays(args)
+			if err != nil {
+				return err
+			}
+			return a.hold(c.Context(), days, b.dryRun)
+		},
+	}
+	b.addFlags(c.Flags())
+	return c
+}
+
+// releaseCommand ends holds.
+func (a *app) releaseCommand() *cobra.Command {
+	var b bulk
+	c := &cobra.Command{
+		Use:   "release DAY|FROM..TO...",
+		Short: "End the hold of days",
+		Long: `Release ends the hold of days: their plans can be deleted, purged and expired again. Only the
+held days of a range are released. Releasing a day that is not held does nothing. A hold that
+no vault made can't be released: whoever leased the container must do that.
+
+    $ planvault release 2026-08-01..2026-08-31 --yes
+    release: 2 days, about 2 requests, $8.8e-07
+    DAY         RESULT
+    2026-08-01  released
+    2026-08-03  released`,
+		Example: `  planvault release 2026-08-01 --yes
+  planvault release 2026-01-01..2026-12-31 --dry-run`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			days, err := parseDays(args)
+			if err != nil {
+				return err
+			}
+			return a.release(c.Context(), days, b.dryRun)
+		},
+	}
+	b.addFlags(c.Flags())
+	return c
+}
+
+// holdsCommand shows what is held.
+func (a *app) holdsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "holds",
+		Short: "List the days that are held, oldest first",
+		Long: `Holds lists the held days, oldest first. It takes a request for each 5,000 days.
+
+    $ planvault holds
+    DAY
+    2026-08-01
+    2026-08-03
+
+A container with an infinite lease counts as held, whoever acquired the lease.`,
+		Example: "  planvault holds --output json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v, err := a.vault(c.Context())
+			if err != nil {
+				return err
+			}
+			held, err := v.Holds(c.Context())
+			if err != nil {
+				return err
+			}
+			t := newTable(a, dayColumn())
+			for _, day := range held {
+				if err := t.add(heldRow{Day: date(day)}); err != nil {
+					return err
+				}
+			}
+			return t.end()
+		},
+	}
+}
+
+// heldRow is a day, and what became of it.
+type heldRow struct {
+	Day    string `json:"day"`
+	Result string `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func dayColumn() column[heldRow] {
+	return column[heldRow]{title: "DAY", text: func(r heldRow) string { return r.Day }}
+}
+
+func resultColumn() column[heldRow] {
+	return column[heldRow]{title: "RESULT", text: func(r heldRow) string { return r.Result }}
+}
+
+// namedDay is a day that arguments name.
+type namedDay struct {
+	day     time.Time
+	inRange bool // it is part of a range, so it need not exist
+}
+
+// mostDays is how many days the arguments of a command may name.
+const mostDays = 36525
+
+// parseDays parses days and ranges of days. It returns each day once, oldest first.
+func parseDays(args []string) (days []namedDay, err error) {
+	for _, arg := range args {
+		from, to, isRange := strings.Cut(arg, "..")
+		if !isRange {
+			to = from
+		}
+		first, firstErr := time.Parse(time.DateOnly, from)
+		last, lastErr := time.Parse(time.DateOnly, to)
+		switch {
+		case firstErr != nil || lastErr != nil:
+			return nil, usageError("%q is no day: give 2026-08-01, or 2026-08-01..2026-08-31", printable(arg, 50))
+		case last.Before(first):
+			return nil, usageError("%s ends before it begins", arg)
+		case last.Sub(first) > mostDays*24*time.Hour:
+			return nil, usageError("%s has more than %s days", arg, count(mostDays))
+		}
+		for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
+			days = append(days, namedDay{day, isRange})
+		}
+	}
+	slices.SortStableFunc(days, func(a, b namedDay) int {
+		if order := a.day.Compare(b.day); order != 0 || a.inRange == b.inRange {
+			return order
+		} else if a.inRange {
+			return 1 // the day that is named by itself stays
+		}
+		return -1
+	})
+	return slices.CompactFunc(days, func(a, b namedDay) bool { return a.day.Equal(b.day) }), nil
+}
+
+// hold holds days.
+func (a *app) hold(ctx context.Context, days []namedDay, dryRun bool) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	return a.eachDay(ctx, days, daily{
+		doing: "hold", done: "held", takes: step{holdDay, int64(len(days))}, dryRun: dryRun, do: v.Hold,
+	})
+}
+
+// release ends the holds of days. Of ranges it takes the days that are held.
+func (a *app) release(ctx context.Context, days []namedDay, dryRun bool) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	if days, err = heldOf(ctx, v, days); err != nil {
+		return err
+	}
+	return a.eachDay(ctx, days, daily{
+		doing: "release", done: "released", takes: step{releaseDay, int64(len(days))}, dryRun: dryRun, do: v.Release,
+	})
+}
+
+// heldOf removes the days of ranges that are not held.
+func heldOf(ctx context.Context, v *azblob.Vault, days []namedDay) ([]namedDay, error) {
+	if !slices.ContainsFunc(days, func(d namedDay) bool { return d.inRange }) {
+		return days, nil
+	}
+	held, err := v.Holds(ctx)
+	return slices.DeleteFunc(days, func(d namedDay) bool {
+		return d.inRange && !slices.ContainsFunc(held, d.day.Equal)
+	}), err
+}
+
+// daily is what a command does with days.
+type daily struct {
+	doing, done string
+	takes       step
+	dryRun      bool
+	do          func(ctx context.Context, day time.Time) error
+}
+
+// eachDay does something with days, one after the other. A day that fails does not stop the others.
+func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
+	requests := estimate(nil, c.takes)
+	what := plural(len(days), "day")
+	t := newTable(a, dayColumn(), resultColumn())
+	if c.dryRun {
+		for _, d := range days {
+			if err := t.add(heldRow{Day: date(d.day), Result: "would be " + c.done}); err != nil {
+				return err
+			}
+		}
+		if err := t.end(); err != nil {
+			return err
+		}
+		return a.summarize(fmt.Sprintf("would %s %s: %s", c.doing, what, plannedOf(requests)))
+	}
+	if len(days) > 0 {
+		if err := a.confirm(ctx, change{c.doing, what, requests}); err != nil {
+			return err
+		}
+	}
+	p := a.progress(c.doing, "day", int64(len(days))).then(goOn)
+	defer p.end()
+	var errs []error
+	for i, d := range days {
+		if ctx.Err() != nil {
+			break
+		}
+		row, err := heldRow{Day: date(d.day), Result: c.done}, c.do(ctx, d.day)
+		switch {
+		case err == nil:
+		case d.inRange && errors.Is(err, storage.ErrNotFound):
+			row.Result = "no plans"
+		default:
+			row.Result, row.Error = "failed", err.Error()
+			errs = append(errs, err)
+		}
+		if err := t.add(row); err != nil {
+			return err
+		}
+		p.at(int64(i + 1))
+	}
+	p.end()
+	if err := t.end(); err != nil {
+		return err
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/bundle"
+)
+
+// importFlags are the flags of import.
+type importFlags struct {
+	bulk
+	verifyOnly, list bool
+}
+
+// importCommand restores the plans of a bundle.
+func (a *app) importCommand() *cobra.Command {
+	var o importFlags
+	c := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Restore the plans of a bundle",
+		Long: `Import restores the plans of a bundle that planvault export wrote, with their IDs, times and
+results. It first verifies the whole file, so a damaged or truncated one restores nothing.
+
+A plan that the vault has already is compared: if it is the same, it is left alone, and if it
+differs, it stays as it is and the error names it. An import that was interrupted is therefore
+run again, and restores the rest. A plan that it was restoring at that moment may be a conflict
+until the vault's grace period has passed, ten minutes unless told otherwise: run it again then.
+
+    $ planvault import --dry-run 2026-q3.bundle
+    would restore 400 of 12,400 plans: about 4,410 requests, $0.019
+    12,000 plans are there already, 0 differ
+
+    $ planvault import 2026-q3.bundle --yes
+    import: 12,400 plans and 49,600 sub-objects, at most about 148,800 requests, $0.52
+    400 plans restored, 12,000 were there already, 0 failed
+
+A plan takes nine requests and one for each sub-object, most of them writes. --list prints a
+line for each plan: restored, present or failed. --verify-only needs no vault: it checks the
+file and says what is in it, with exit code 4 if it is damaged.
+
+Open plans are open again, and engines on this vault run them at once. Import them only if no
+engine runs them elsewhere.`,
+		Example: `  planvault import --verify-only everything.bundle
+  planvault import everything.bundle --dry-run
+  planvault import everything.bundle --prefix restored --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.importFile(c.Context(), args[0], o)
+		},
+	}
+	o.addFlags(c.Flags())
+	o.addBudget(c.Flags())
+	c.Flags().BoolVar(&o.verifyOnly, "verify-only", false, "only verify the file; this needs no vault")
+	c.Flags().BoolVar(&o.list, "list", false, "print what became of each plan")
+	return c
+}
+
+// verified is what is in a bundle.
+type verified struct {
+	Plans      int64     `json:"plans"`
+	Parts      int64     `json:"subObjects"`
+	Bytes      int64     `json:"bytes"`
+	Unreadable int64     `json:"unreadable"`
+	Created    time.Time `json:"created"`
+	Source     string    `json:"source,omitempty"`
+}
+
+// imported is what an import did, or would do.
+type imported struct {
+	DryRun   bool  `json:"dryRun,omitempty"`
+	Restored int64 `json:"restored"`
+	Present  int64 `json:"present"`
+	Failed   int64 `json:"failed"`
+	More     bool  `json:"more"`
+}
+
+// importedRow is a plan of a bundle, and what became of it.
+type importedRow struct {
+	Plan   uuid.UUID           `json:"plan"`
+	Result bundle.ImportResult `json:"result"`
+}
+
+func (a *app) importFile(ctx context.Context, path string, o importFlags) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return usageError("import: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	if !o.verifyOnly {
+		if _, err := a.resolve(a.connection); err != nil {
+			return err // before the work of verifying
+		}
+	}
+	found, err := a.verifyFile(ctx, file, path)
+	if err != nil || o.verifyOnly {
+		return a.reportVerified(found, path, err, o.verifyOnly)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("import: read %s again: %w", path, err)
+	}
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	if !o.dryRun && found.Plans > 0 {
+		what := fmt.Sprintf("%s and %s", plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
+		if err := a.confirm(ctx, change{"import", what, importTakes(found.Plans, found.Parts)}); err != nil {
+			return err
+		}
+	}
+	return a.restoreBundle(ctx, v, file, found, o)
+}
+
+// importTakes returns the requests of an import of plans that the vault lacks.
+func importTakes(plans, parts int64) price.Tally {
+	return estimate(nil, step{restorePlan, plans}, step{restorePart, parts})
+}
+
+// verifyFile reads a bundle to its end.
+func (a *app) verifyFile(ctx context.Context, file *os.File, path string) (bundle.VerifyReport, error) {
+	p := a.progress("verify "+printable(path, 50), "plan", 0).then("nothing was restored")
+	defer p.end()
+	return bundle.Verify(ctx, file, bundle.ImportOptions{Progress: func(done bundle.Progress) { p.at(done.Plans) }})
+}
+
+// reportVerified says what is in a bundle, or why it is no use.
+func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only bool) error {
+	if err != nil {
+		damaged := errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema)
+		err = fmt.Errorf("verify %s: %w; nothing was restored", path, err)
+		if only && damaged {
+			return &exitError{exitFound, err}
+		}
+		return err
+	}
+	found := verified{r.Plans, r.Parts, r.Bytes, r.Unreadable, r.Manifest.Created, r.Manifest.Source}
+	return a.print(found, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s, %s, whole\n", printable(path, 0), plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
+		fmt.Fprintf(w, "exported %s from %s\n", stamp(found.Created), printable(found.Source, 200))
+		if found.Unreadable > 0 {
+			fmt.Fprintf(w, "%s could not be read then, and missing from it\n", plural(found.Unreadable, "plan"))
+		}
+	})
+}
+
+// restoreBundle restores the plans of a bundle that was verified.
+func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File, found bundle.VerifyReport, o importFlags) error {
+	p := a.progress("import", "plan", found.Plans).then(goOn)
+	t := newTable(a,
+		column[importedRow]{title: "PLAN", text: func(r importedRow) string { return r.Plan.String() }},
+		column[importedRow]{title: "RESULT", text: func(r importedRow) string { return string(r.Result) }},
+	)
+	var printErr error
+	verifiedFile := struct{ io.Reader }{file} // without Seek, so it is not verified again
+	report, err := bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Progress: func(done bundle.Progress) {
+		p.at(done.Plans)
+		if o.list && printErr == nil {
+			printErr = t.add(importedRow{done.Plan, done.Result})
+		}
+	}})
+	p.end()
+	done := imported{o.dryRun, report.Restored, report.Present, report.Failed, report.More}
+	if err := errors.Join(printErr, t.end()); err != nil {
+		return err
+	}
+	if !o.list || a.output != outputJSON {
+		if err := a.print(done, func(w io.Writer) { done.text(w, found) }); err != nil {
+			return err
+		}
+	}
+	return leftOver(err, report.More)
+}
+
+func (d imported) text(w io.Writer, found bundle.VerifyReport) {
+	if d.DryRun {
+		parts := found.Parts * d.Restored / max(1, found.Plans)
+		fmt.Fprintf(w, "would restore %s of %s: %s\n", count(d.Restored), plural(found.Plans, "plan"), plannedOf(importTakes(d.Restored, parts)))
+		fmt.Fprintf(w, "%s there already, %s differ or can't be compared\n", plural(d.Present, "plan"), count(d.Failed))
+		return
+	}
+	more := ""
+	if d.More {
+		more = moreLeft
+	}
+	fmt.Fprintf(w, "%s restored, %s there already, %s failed%s\n", plural(d.Restored, "plan"), count(d.Present), count(d.Failed), more)
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
+)
+
+// mirrorCommand brings a copy up to date.
+func (a *app) mirrorCommand() *cobra.Command {
+	var b bulk
+	var o mirror.Options
+	var to connection
+	var after, before moment
+	c := &cobra.Command{
+		Use:   "mirror --to-endpoint URL|--to-connection-string TEXT|--to-profile NAME",
+		Short: "Bring a copy of the vault in another account up to date",
+		Long: `Mirror brings a copy of the vault up to date, in another account or under another prefix: it
+restores the plans that the copy lacks, and updates those that have changed. Run it as often as
+the copy may lag behind. Only what differs is written; what is the same costs a listing.
+
+The flags without to- name the vault, those with to- its copy:
+
+    $ planvault mirror --profile live --to-profile backup --dry-run
+    from https://live.blob.core.windows.net, prefix engine
+    to   https://backup.blob.core.windows.net, prefix engine
+    would copy 120 plans, update 3, remove 0: about 1,630 requests, $0.0062
+    12,270 unchanged, 0 only in the copy, 0 failed; the copy is 41m12s behind
+
+    $ planvault mirror --profile live --to-profile backup --yes
+    mirror: 120 plans to copy and 3 to update, about 1,630 requests, $0.0062
+    120 plans copied, 3 updated, 0 removed, 12,270 unchanged, 0 only in the copy, 0 failed
+
+No engine may run on the copy, and nothing else may write to it: what a running plan does would
+be done twice. The vault itself is only read, and engines may run on it.
+
+To move to another account: mirror until little is left, stop all engines, mirror once more,
+and start the engines on the copy. Run no mirror after that.
+
+With --delete it also removes from the copy what the vault no longer has. It can be interrupted
+at any time: the same command goes on. With --budget it ends by itself, with exit code 3 if more
+is left.`,
+		Example: `  planvault mirror --to-connection-string "$COPY" --to-prefix engine --dry-run
+  planvault mirror --profile live --to-profile backup --delete --budget 10m --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			now := time.Now()
+			o.After, o.Before = after.from(now), before.from(now)
+			o.DryRun, o.Budget = b.dryRun, b.timeLeft()
+			return a.mirror(c.Context(), to, o)
+		},
+	}
+	to.addFlags(c.Flags(), "to-")
+	c.Flags().BoolVar(&o.Delete, "delete", false, "remove plans from the copy that the vault no longer has")
+	c.Flags().BoolVar(&o.Deep, "deep", false, "read each plan at both sides, and compare all of it")
+	c.Flags().Var(&after, "created-after", "plans created after `TIME`, or an age such as 7d")
+	c.Flags().Var(&before, "created-before", "plans created before `TIME`")
+	b.addFlags(c.Flags())
+	b.addBudget(c.Flags())
+	return c
+}
+
+// mirrored is what a mirror did, or would do.
+type mirrored struct {
+	DryRun        bool    `json:"dryRun,omitempty"`
+	Plans         int64   `json:"plans"`
+	Copied        int64   `json:"copied"`
+	Updated       int64   `json:"updated"`
+	Deleted       int64   `json:"deleted"`
+	Unchanged     int64   `json:"unchanged"`
+	Extra         int64   `json:"extra"`
+	Failed        int64   `json:"failed"`
+	BehindSeconds float64 `json:"behindSeconds"`
+	More          bool    `json:"more"`
+}
+
+func mirroredOf(r mirror.Report, dryRun bool) mirrored {
+	return mirrored{dryRun, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Behind.Seconds(), r.More}
+}
+
+// rest says what is the same, or stays.
+func (m mirrored) rest() string {
+	return fmt.Sprintf("%s unchanged, %s only in the copy, %s failed", count(m.Unchanged), count(m.Extra), count(m.Failed))
+}
+
+func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error {
+	source, copied, err := a.differentVaults(to)
+	if err != nil {
+		return err
+	}
+	from, err := a.open(ctx, source)
+	if err != nil {
+		return err
+	}
+	into, err := a.open(ctx, copied)
+	if err != nil {
+		return err
+	}
+	a.progress("compare", "plan", 0).then(untouched)
+	if err := sameStore(ctx, from, into); err != nil {
+		return err
+	}
+	look := o
+	look.DryRun, look.Budget = true, 0
+	found, err := a.runMirror(ctx, a.progress("compare", "plan", 0).then(untouched), from, into, look)
+	if err != nil && (ctx.Err() != nil || found.Failed == 0) {
+		return err
+	}
+	requests := mirrorTakes(a.meter.tally(), found)
+	if o.DryRun {
+		m := mirroredOf(found, true)
+		if err := a.print(m, func(w io.Writer) {
+			fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", source, copied,
+				plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), plannedOf(requests), m.rest(), span(found.Behind))
+		}); err != nil {
+			return err
+		}
+		return err
+	}
+	changes := found.Copied + found.Updated + found.Deleted
+	if changes > 0 {
+		what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
+		if err := a.confirm(ctx, change{"mirror", what, requests}); err != nil {
+			return err
+		}
+	}
+	report, err := a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
+	m := mirroredOf(report, false)
+	if err := a.print(m, func(w io.Writer) {
+		more := ""
+		if m.More && ctx.Err() == nil {
+			more = moreLeft
+		}
+		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), m.rest(), more)
+	}); err != nil {
+		return err
+	}
+	return leftOver(err, report.More)
+}
+
+// runMirror runs a mirror with progress.
+func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, o mirror.Options) (mirror.Report, error) {
+	defer p.end()
+	o.Progress = func(r mirror.Report) { p.at(r.Plans + r.Extra + r.Deleted) }
+	return mirror.Run(ctx, from, to, o)
+}
+
+// mirrorTakes returns the requests of a mirror after a dry run. What the Recovery at the beginning takes is not in it:
+// a listing for each day of the copy.
+func mirrorTakes(looked price.Tally, r mirror.Report) price.Tally {
+	return estimate(looked, step{restorePlan, r.Copied}, step{restorePart, r.CopiedParts}, step{updatePlan, r.Updated}, step{purgePlan, r.Deleted})
+}
+
+// differentVaults returns the connections of a vault and its copy. They must not be the same.
+func (a *app) differentVaults(to connection) (source, copied connection, err error) {
+	if source, err = a.resolve(a.connection); err != nil {
+		return source, copied, err
+	}
+	if copied, err = a.resolve(to); err != nil {
+		return source, copied, err
+	}
+	if source.place() == copied.place() {
+		return source, copied, usageError("the copy is the vault itself: %s", copied)
+	}
+	return source, copied, nil
+}
+
+// place returns the vault's account and prefix in a form that can be compared.
+func (c connection) place() string {
+	where, prefix, _ := strings.Cut(strings.ToLower(c.String()), ", prefix ")
+	if where == "the emulator on this machine" {
+		where = "http://127.0.0.1:10000/devstoreaccount1"
+	}
+	if u, err := url.Parse(where); err == nil {
+		host := strings.TrimSuffix(strings.TrimSuffix(u.Host, ":443"), ":80")
+		where = strings.Replace(host, "localhost", "127.0.0.1", 1) + strings.TrimRight(u.Path, "/")
+	}
+	return where + " " + prefix
+}
+
+// sameStore returns an error if the copy is the vault itself under another name: a plan that was written twice does not
+// have the same version twice.
+func sameStore(ctx context.Context, from, to storage.Reader) error {
+	newest, err := storage.Collect(from.List(ctx, 1))
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	found, err := storage.Collect(to.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{newest[0].ID}}))
+	if err == nil && len(found) > 0 && found[0].State.ETag == newest[0].State.ETag {
+		err = fmt.Errorf("the copy is the vault itself under another name: plan %s has the same version in both; nothing was changed", found[0].ID)
+	}
+	return err
+}

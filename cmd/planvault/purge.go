@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// purgeCommand removes single plans.
+func (a *app) purgeCommand() *cobra.Command {
+	var s selection
+	var b bulk
+	var includeOpen bool
+	c := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove single plans",
+		Long: `Purge removes the plans that the flags select, one by one, newest first and 16 at a time.
+At least one flag must select something. Open plans stay, unless --include-open is given, and
+so do the plans of held days (planvault help hold). What was removed can't be brought back,
+unless it was exported before.
+
+Use purge for some plans of a day: those of a group, or those that failed. To throw away old
+days as a whole, use planvault expire: it takes five requests a day, whatever is in it. Purge
+takes about ten requests for a plan, $0.01 for a thousand plans.
+
+First look at what would be removed:
+
+    $ planvault purge --status failed,stopped --ended-before 30d --dry-run
+    would remove 1,204 plans: about 12,043 requests, $0.011
+    38 plans are kept because their days are held: 2026-08-03
+
+Then remove it:
+
+    $ planvault purge --status failed,stopped --ended-before 30d --yes
+    purge: 1,204 plans, about 12,043 requests, $0.011
+    1,204 plans removed
+    38 plans are kept because their days are held: 2026-08-03
+
+Purge can be interrupted at any time, and may run beside engines and other purges. What is
+removed is the progress: the same command goes on where it was. With --budget it ends by
+itself, with exit code 3 if more is left. The catalogues of the days that it changed are
+removed; planvault catalogue builds them anew.`,
+		Example: `  planvault purge --ended-before 90d --dry-run
+  planvault purge --group 0198c0de-0000-7000-8000-000000000001 --yes
+  planvault purge --status failed --ended-before 30d --budget 10m --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f := s.filters(time.Now())
+			return a.purge(c.Context(), storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
+		},
+	}
+	s.addFlags(c.Flags())
+	b.addFlags(c.Flags())
+	b.addBudget(c.Flags())
+	c.Flags().BoolVar(&includeOpen, "include-open", false, "also remove open plans: an engine that runs one loses it in the middle of its work")
+	return c
+}
+
+// purgePlanned is what a purge would remove.
+type purgePlanned struct {
+	planned
+	Plans    int64    `json:"plans"`
+	Open     int64    `json:"open,omitzero"`
+	Held     int64    `json:"held"`
+	HeldDays []string `json:"heldDays,omitempty"`
+}
+
+// purgeDone is what a purge removed.
+type purgeDone struct {
+	Removed  int64    `json:"removed"`
+	Gone     int64    `json:"gone"`
+	Held     int64    `json:"held"`
+	HeldDays []string `json:"heldDays,omitempty"`
+	Failed   int64    `json:"failed"`
+	More     bool     `json:"more"`
+}
+
+func (a *app) purge(ctx context.Context, o storage.PurgeOptions, dryRun bool) error {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := a.planPurge(ctx, v, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case dryRun:
+		return a.print(plan, plan.text)
+	case plan.Open > 0:
+		fmt.Fprintf(a.stderr, "WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
+	}
+	if plan.Plans > 0 {
+		requests := estimate(a.meter.tally(), step{purgePlan, plan.Plans})
+		if err := a.confirm(ctx, change{"purge", plural(plan.Plans, "plan"), requests}); err != nil {
+			return err
+		}
+	}
+	p := a.progress("purge", "plan", plan.Plans).then(goOn)
+	o.Progress = func(r storage.PurgeReport) { p.at(r.Deleted + r.Gone + r.Failed) }
+	report, err := storage.Purge(ctx, v, o)
+	p.end()
+	done := purgeDone{report.Deleted, report.Gone, report.Held, dates(report.HeldDays), report.Failed, report.More}
+	if printErr := a.print(done, done.text); printErr != nil {
+		return printErr
+	}
+	return leftOver(err, report.More)
+}
+
+// planPurge looks at what a purge would remove.
+func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions) (purgePlanned, error) {
+	p := a.progress("look", "plan", 0).then(untouched)
+	defer p.end()
+	o.DryRun, o.Budget = true, 0
+	o.Progress = func(r storage.PurgeReport) { p.at(r.Deleted + r.Held) }
+	found, err := storage.Purge(ctx, v, o)
+	if found.More || found.Failed == 0 && err != nil { // a plan that can't be read does not keep the others
+		return purgePlanned{}, err
+	}
+	plan := purgePlanned{
+		planned: plannedOf(estimate(a.meter.tally(), step{purgePlan, found.Deleted})),
+		Plans:   found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays),
+	}
+	if o.IncludeOpen {
+		plan.Open, err = countOpen(ctx, v, o.Select)
+		return plan, err
+	}
+	return plan, nil
+}
+
+// countOpen counts the open plans among those that filters select.
+func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
+	isFinal := func(s workflow.Status) bool { return s.Final() }
+	open := slices.DeleteFunc(slices.Clone(f.ByStatus), isFinal)
+	if len(f.ByStatus) == 0 {
+		open = []workflow.Status{workflow.NotStarted, workflow.Running}
+	}
+	if len(open) == 0 {
+		return 0, nil
+	}
+	f.ByStatus = open
+	return v.Count(ctx, f)
+}
+
+func (p purgePlanned) text(w io.Writer) {
+	fmt.Fprintf(w, "would remove %s: %s\n", plural(p.Plans, "plan"), p.planned)
+	if p.Open > 0 {
+		fmt.Fprintf(w, "WARNING: %s of them are open\n", count(p.Open))
+	}
+	writeHeld(w, p.Held, p.HeldDays)
+}
+
+func (d purgeDone) text(w io.Writer) {
+	fmt.Fprintf(w, "%s removed", plural(d.Removed, "plan"))
+	if d.Gone > 0 {
+		fmt.Fprintf(w, ", %s removed by others first", count(d.Gone))
+	}
+	if d.Failed > 0 {
+		fmt.Fprintf(w, ", %s failed", count(d.Failed))
+	}
+	if d.More {
+		fmt.Fprint(w, moreLeft)
+	}
+	fmt.Fprintln(w)
+	writeHeld(w, d.Held, d.HeldDays)
+}
+
+// writeHeld says what was kept because it is held.
+func writeHeld(w io.Writer, plans int64, days []string) {
+	if plans > 0 {
+		fmt.Fprintf(w, "%s kept because of held days: %s\n", plural(plans, "plan"), strings.Join(days, " "))
+	}
+}
