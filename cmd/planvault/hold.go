@@ -191,6 +191,7 @@ func (a *app) release(ctx context.Context, days []namedDay, dryRun bool) error {
 	if err != nil {
 		return err
 	}
+	a.progress("look", "day", 0).then(untouched)
 	if days, err = heldOf(ctx, v, days); err != nil {
 		return err
 	}

@@ -92,6 +92,7 @@ func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
 	if err != nil {
 		return err
 	}
+	a.progress("takeover", "plan", 1).then(goOn)
 	o := fleet.InspectOptions{Older: unread}
 	if !t.evict {
 		o.Plans = []uuid.UUID{id} // the others are of no interest

@@ -1,0 +1,478 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// pastGrace is long enough for the vault to act on what a process that died has left.
+const pastGrace = 15 * time.Minute
+
+// bulkCase is a bulk command, and the effect that it must have in the end.
+type bulkCase struct {
+	name    string
+	prepare func(t *testing.T, s *stage, w *history) // may be nil
+	command []string
+	// done returns what the command has not done yet.
+	done func(t *testing.T, s *stage, w *history) []string
+	// code is the exit code of the last run, and changed the status of the plan that is no longer as it was.
+	code    int
+	changed workflow.Status
+}
+
+// history is what is stored before a bulk command: plans of closed days. Open plans are among them.
+type history struct {
+	dir   string
+	days  []time.Time // newest first
+	plans map[uuid.UUID]*workflow.Plan
+	// running is the Running plan.
+	running uuid.UUID
+	open    map[string]string // the blobs of open plans, as text
+}
+
+// bulkCases are the commands that change much at once, or whose change takes long. The words DAYS, FILE, DIR, CONNECTION
+// and RUNNING stand for the days of the history, a bundle of it, its folder, the account, and the Running plan.
+func bulkCases() []bulkCase {
+	first := func(command ...string) func(t *testing.T, s *stage, w *history) {
+		return func(t *testing.T, s *stage, w *history) { s.must(t, w.words(s, command)...) }
+	}
+	mirror := []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy"}
+	return []bulkCase{
+		{name: "purge", command: []string{"purge", "--name", "final"}, done: wrongPlans},
+		{name: "expire", command: []string{"expire", "--older-than", "5d"}, done: wrongDays},
+		{name: "hold", command: []string{"hold", "DAYS"}, done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 2) }},
+		{
+			name: "release", prepare: first("hold", "DAYS"), command: []string{"release", "DAYS"},
+			done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 0) },
+		},
+		{name: "catalogue", command: []string{"catalogue"}, done: wrongCatalogues},
+		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, done: wrongBundle},
+		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, done: wrongCopy},
+		{name: "mirror", command: mirror, done: wrongCopy},
+		{name: "mirror that removes", prepare: addToCopy, command: append(mirror, "--delete"), done: wrongCopy},
+		{name: "recover", prepare: breakOff, command: []string{"recover"}, done: wrongRecovery},
+		{
+			name: "takeover", command: []string{"takeover", "RUNNING"}, done: wrongOwner,
+			code: exitFound, changed: workflow.Running, // no node is alive that could run the plan
+		},
+	}
+}
+
+// addToCopy stores a plan in the copy alone.
+func addToCopy(t *testing.T, s *stage, w *history) {
+	id := workflow.NewV7At(w.days[0].Add(5 * time.Hour))
+	id[15] &= 0x80
+	if err := s.open(t, "copy").Restore(t.Context(), planOf(id, workflow.Completed, "more")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// breakOff leaves a plan half deleted.
+func breakOff(t *testing.T, s *stage, w *history) {
+	id := workflow.NewV7At(w.days[0].Add(5 * time.Hour))
+	id[15] &= 0x80
+	if _, err := s.store(t.Context(), id, workflow.Completed, "half deleted"); err != nil {
+		t.Fatal(err)
+	}
+	dying := s.server.Transport()
+	dying.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+	if err := s.through(dying).open(t, prefix).Delete(t.Context(), id); err == nil {
+		t.Fatal("the delete was not broken off")
+	}
+	time.Sleep(pastGrace)
+}
+
+// wrongPlans returns the final plans that are left, and the open ones that are not.
+func wrongPlans(t *testing.T, s *stage, w *history) (wrong []string) {
+	for id, plan := range w.plans {
+		there, err := s.vault.Exists(t.Context(), id)
+		if err != nil || there == plan.State.Status.Final() {
+			wrong = append(wrong, fmt.Sprintf("plan %s of status %s exists: %t, %v", id, plan.State.Status, there, err))
+		}
+	}
+	return wrong
+}
+
+// wrongDays returns the days without open plans that are left, and the others that are not.
+func wrongDays(_ *testing.T, s *stage, w *history) (wrong []string) {
+	for i, day := range w.days {
+		if there := s.server.Len(prefix+"-"+date(day)) > 0; there != (i == 1) {
+			wrong = append(wrong, fmt.Sprintf("day %d is there: %t", i, there))
+		}
+	}
+	return wrong
+}
+
+func wrongCatalogues(t *testing.T, s *stage, _ *history) []string {
+	report, err := s.vault.Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
+	if err != nil || report.Present != 1 || len(report.Built) != 1 { // one day has an open plan
+		return []string{fmt.Sprintf("%+v, %v", report, err)}
+	}
+	return nil
+}
+
+func wrongBundle(t *testing.T, s *stage, w *history) (wrong []string) {
+	if r := s.run(t.Context(), "import", "--verify-only", w.dir+"/out.bundle"); !strings.Contains(r.stdout, plural(len(w.plans), "plan")+",") {
+		wrong = append(wrong, r.stdout+r.stderr)
+	}
+	entries, err := os.ReadDir(w.dir)
+	if len(entries) > 2 || err != nil {
+		wrong = append(wrong, fmt.Sprint(entries, err))
+	}
+	return wrong
+}
+
+func wrongRecovery(t *testing.T, s *stage, _ *history) []string {
+	report, err := s.vault.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
+	if err != nil || len(report.Plans) > 0 {
+		return []string{fmt.Sprintf("%+v, %v", report, err)}
+	}
+	return nil
+}
+
+func wrongOwner(t *testing.T, s *stage, w *history) (wrong []string) {
+	plan, err := s.vault.Read(t.Context(), w.running)
+	if err != nil || plan.Epoch < 2 || plan.State.Status != workflow.Running {
+		wrong = append(wrong, fmt.Sprintf("%+v, %v", plan, err))
+	}
+	roster, err := s.vault.Roster(t.Context())
+	for _, m := range roster.Members {
+		if m.Renewed.Add(m.TTL).After(roster.Now) {
+			wrong = append(wrong, fmt.Sprintf("%+v is alive", m))
+		}
+	}
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	return wrong
+}
+
+func wrongHolds(t *testing.T, s *stage, want int) []string {
+	held, err := s.vault.Holds(t.Context())
+	if err != nil || len(held) != want {
+		return []string{fmt.Sprint(held, err)}
+	}
+	return nil
+}
+
+// wrongCopy compares a copy with the history.
+func wrongCopy(t *testing.T, s *stage, w *history) (wrong []string) {
+	v := s.open(t, "copy")
+	n, err := v.Count(t.Context(), storage.Filters{})
+	if err != nil || n != int64(len(w.plans)) {
+		wrong = append(wrong, fmt.Sprint(n, " plans, ", err))
+	}
+	for id, plan := range w.plans {
+		copied, err := v.Read(t.Context(), id)
+		if err != nil {
+			wrong = append(wrong, err.Error())
+			continue
+		}
+		if same, err := driver.SamePlan(copied, plan); !same || err != nil {
+			wrong = append(wrong, fmt.Sprint(id, " differs ", err))
+		}
+	}
+	return append(wrong, unsound(t, v)...)
+}
+
+// open opens a vault of the account, on the stage's connection.
+func (s *stage) open(t *testing.T, prefix string) *azblob.Vault {
+	t.Helper()
+	network := s.network
+	if network == nil {
+		network = s.server.Transport()
+	}
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, s.server.ConnectionString(), plantest.Register(), azblob.WithTransport(network))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// unsound returns what is wrong with a vault after the recovery that engines make.
+func unsound(t *testing.T, v *azblob.Vault) (problems []string) {
+	if err := v.Recovery(t.Context()); err != nil {
+		problems = append(problems, err.Error())
+	}
+	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	if err != nil || report.InProgress > 0 {
+		problems = append(problems, fmt.Sprint(report.InProgress, " plans are in progress, ", err))
+	}
+	for _, p := range report.Problems {
+		problems = append(problems, p.String())
+	}
+	return problems
+}
+
+// newHistory stores two days with final plans. The older one has open plans as well.
+func newHistory(t *testing.T, s *stage, dir string, changed workflow.Status) *history {
+	t.Helper()
+	w := &history{dir: dir, plans: map[uuid.UUID]*workflow.Plan{}}
+	newest := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
+	for d, statuses := range [][]workflow.Status{{workflow.Completed}, {workflow.Running, workflow.Failed, workflow.NotStarted}} {
+		w.days = append(w.days, newest.AddDate(0, 0, -d))
+		for i, status := range statuses {
+			id := workflow.NewV7At(w.days[d].Add(time.Duration(i) * time.Hour))
+			id[15] &= 0x80
+			name := "final"
+			if !status.Final() {
+				name = "final, in the end" // the filters of a purge select it, too
+			}
+			plan := planOf(id, status, name)
+			if status == workflow.Running {
+				w.running, plan.Owner, plan.Epoch = id, workflow.NewV7(), 1 // of a node that is gone
+			}
+			if err := s.vault.Restore(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+			w.plans[id] = plan
+		}
+	}
+	w.open = w.openBlobs(s.server, changed)
+	return w
+}
+
+// openBlobs returns the blobs of the open plans in the vault, but for those of a status that a command changes.
+func (w *history) openBlobs(server *emulator.Server, changed workflow.Status) map[string]string {
+	blobs := map[string]string{}
+	for container := range server.Containers() {
+		if !strings.HasPrefix(container, prefix+"-") {
+			continue
+		}
+		for b := range server.Blobs(container) {
+			for id, plan := range w.plans {
+				if s := plan.State.Status; !s.Final() && (s != changed || s == workflow.NotStarted) && strings.Contains(b.Name, id.String()) {
+					blobs[container+"/"+b.Name] = fmt.Sprint(b.ETag, b.Metadata, string(b.Body))
+				}
+			}
+		}
+	}
+	return blobs
+}
+
+// words replaces the words in a command.
+func (w *history) words(s *stage, command []string) (args []string) {
+	r := strings.NewReplacer("DAYS", date(w.days[1])+".."+date(w.days[0]), "FILE", w.dir+"/all.bundle", "DIR", w.dir, "CONNECTION", s.server.ConnectionString(), "RUNNING", w.running.String())
+	for _, arg := range command {
+		args = append(args, r.Replace(arg))
+	}
+	return append(args, "--yes")
+}
+
+// on returns the stage with a copy of the account.
+func (s *stage) on(t *testing.T) *stage {
+	t.Helper()
+	c := &stage{server: s.server.Clone(), env: maps.Clone(s.env)}
+	c.vault = c.open(t, prefix)
+	return c
+}
+
+// interruption ends a run at its kth request.
+type interruption struct {
+	name string
+	at   func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter)
+}
+
+func interruptions() []interruption {
+	injected := func(effect emulator.Effect) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
+		return func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter) {
+			transport := s.server.Transport()
+			transport.Inject(emulator.On().Nth(k).Do(effect))
+			return t.Context(), transport
+		}
+	}
+	stopped := func(after bool) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
+		return func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter) {
+			ctx, cancel := context.WithCancel(t.Context())
+			return ctx, &stopper{inner: s.server.Transport(), left: k, stop: cancel, after: after}
+		}
+	}
+	return []interruption{
+		{"Ctrl-C before the request", stopped(false)},
+		{"Ctrl-C after the request", stopped(true)},
+		{"death after the request", injected(emulator.Crash().Applied())},
+		{"lost answer", injected(emulator.LostAnswer())},
+	}
+}
+
+// stopper is a connection that ends a context at a request: before the request takes effect, or after it.
+type stopper struct {
+	inner policy.Transporter
+	stop  context.CancelFunc
+	after bool
+
+	mu   sync.Mutex
+	left int
+}
+
+func (s *stopper) Do(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.left--
+	now := s.left == 0
+	s.mu.Unlock()
+	if now && !s.after {
+		s.stop()
+	}
+	resp, err := s.inner.Do(req)
+	if now {
+		s.stop()
+	}
+	return resp, err
+}
+
+// through returns the stage with another connection.
+func (s *stage) through(network policy.Transporter) *stage {
+	other := *s
+	other.network = network
+	return &other
+}
+
+// TestInterruptedBulkCommands ends each bulk command at its kth request, for every k, and runs it again. It must then
+// have all of its effect, with every open plan as it was and nothing left behind.
+func TestInterruptedBulkCommands(t *testing.T) {
+	stride := efforttest.Pick(23, 7, 1)
+	for _, c := range bulkCases() {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			var base *stage
+			var w *history
+			requests := 0
+			synctest.Test(t, func(t *testing.T) {
+				base, w = preparedFor(t, c, dir)
+				s := base.on(t)
+				if r := s.run(t.Context(), w.words(s, c.command)...); r.code != c.code {
+					t.Fatalf("without an interruption: %+v", r)
+				}
+				requests = len(s.server.Requests())
+				if left := c.done(t, s, w); len(left) > 0 {
+					t.Fatalf("without an interruption: %q", left)
+				}
+			})
+			runs := 0
+			for n, how := range interruptions() {
+				for k := 1 + n%stride; k <= requests; k += stride {
+					runs++
+					synctest.Test(t, func(t *testing.T) { interrupted(t, c, how, base.on(t), w, k) })
+				}
+			}
+			t.Logf("%d runs of %d requests", runs, requests)
+		})
+	}
+}
+
+// preparedFor returns an account with a history, brought to the state before a command.
+func preparedFor(t *testing.T, c bulkCase, dir string) (*stage, *history) {
+	t.Helper()
+	s := newStage(t)
+	w := newHistory(t, s, dir, c.changed)
+	s.must(t, "export", "-o", dir+"/all.bundle")
+	if c.prepare != nil {
+		c.prepare(t, s, w)
+	}
+	s.server.ResetRequests()
+	return s, w
+}
+
+// interrupted ends a command at its kth request, and runs it again: at once, and when the grace period has passed.
+func interrupted(t *testing.T, c bulkCase, how interruption, s *stage, w *history, k int) {
+	t.Helper()
+	_ = os.Remove(filepath.Join(w.dir, "out.bundle"))
+	args := w.words(s, c.command)
+	ctx, transport := how.at(t, s, k)
+	first := s.through(transport).run(ctx, args...)
+	about := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s at request %d: %s\nfirst: %+v", how.name, k, fmt.Sprintf(format, args...), first)
+	}
+	said := strings.Contains(first.stderr, "again") || strings.Contains(first.stderr, untouched)
+	if ctx.Err() != nil && first.code != c.code && (first.code != exitInterrupted || !said) {
+		about("an interrupted command must say so, and what to do")
+	}
+	again := s.run(t.Context(), args...)
+	if again.code != c.code && again.code != exitDone && !strings.Contains(again.stderr, "conflict") {
+		about("again, at once: %+v", again)
+	}
+	time.Sleep(pastGrace)
+	if again = s.run(t.Context(), args...); again.code != c.code {
+		about("again: %+v", again)
+	}
+	if left := c.done(t, s, w); len(left) > 0 {
+		about("not done: %q\nagain: %+v", left, again)
+	}
+	if open := w.openBlobs(s.server, c.changed); !maps.Equal(open, w.open) {
+		about("open plans have changed: %v, not %v", slices.Sorted(maps.Keys(open)), slices.Sorted(maps.Keys(w.open)))
+	}
+	if problems := unsound(t, s.vault); len(problems) > 0 {
+		about("left behind: %q", problems)
+	}
+}
+
+// TestBulkCommandsBesideThemselves runs two of each bulk command at once.
+func TestBulkCommandsBesideThemselves(t *testing.T) {
+	for _, c := range bulkCases() {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			s, w := preparedFor(t, c, dir)
+			var both sync.WaitGroup
+			var results [2]result
+			for i := range results {
+				both.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					results[i] = s.through(delayed{s.server.Transport()}).run(t.Context(), w.words(s, c.command)...)
+				})
+			}
+			both.Wait()
+			for _, r := range results {
+				if r.code != c.code {
+					t.Logf("%s: %+v", c.name, r)
+				}
+			}
+			time.Sleep(pastGrace)
+			if r := s.run(t.Context(), w.words(s, c.command)...); r.code != c.code {
+				t.Errorf("%s: again: %+v", c.name, r)
+			}
+			if left := c.done(t, s, w); len(left) > 0 {
+				t.Errorf("%s: %q\n%+v", c.name, left, results)
+			}
+			if problems := unsound(t, s.vault); len(problems) > 0 || !maps.Equal(w.openBlobs(s.server, c.changed), w.open) {
+				t.Errorf("%s: left behind: %q", c.name, problems)
+			}
+		})
+	}
+}
+
+// delayed is a connection on which each request takes 10 milliseconds.
+type delayed struct{ inner policy.Transporter }
+
+func (d delayed) Do(req *http.Request) (*http.Response, error) {
+	timer := time.NewTimer(10 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return d.inner.Do(req)
+	case <-req.Context().Done():
+		return nil, errors.Join(req.Context().Err())
+	}
+}
