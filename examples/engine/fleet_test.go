@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestFleet(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, n := range f.nodes {
-		f.stop(n, os.Interrupt)
+		f.stop(n, syscall.SIGTERM) // a shell's background job ignores the interrupt, and so would its children
 	}
 	f.look()
 	f.check()
