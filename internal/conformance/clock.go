@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"regexp"
 	"sync"
 	"time"
 
@@ -76,8 +75,6 @@ type clocked struct {
 	inner policy.Transporter
 }
 
-var lastModified = regexp.MustCompile(`(<Last-Modified>)([^<]*)(</Last-Modified>)`)
-
 func (c clocked) CloseIdleConnections() { hangUp(c.inner) }
 
 func (c clocked) Do(req *http.Request) (*http.Response, error) {
@@ -98,10 +95,23 @@ func (c clocked) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body = lastModified.ReplaceAllFunc(body, func(element []byte) []byte {
-		parts := lastModified.FindSubmatch(element)
-		return []byte(string(parts[1]) + c.clock.moved(string(parts[2])) + string(parts[3]))
-	})
+	body = c.clock.movedList(body)
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return resp, nil
+}
+
+// movedList returns a listing with the times of the last changes as the clock shows them.
+func (c *clock) movedList(list []byte) []byte {
+	const element = "<Last-Modified>"
+	moved := make([]byte, 0, len(list))
+	for {
+		before, after, found := bytes.Cut(list, []byte(element))
+		moved = append(moved, before...)
+		if !found {
+			return moved
+		}
+		end := max(bytes.IndexByte(after, '<'), 0)
+		moved = append(append(moved, element...), c.moved(string(after[:end]))...)
+		list = after[end:]
+	}
 }
