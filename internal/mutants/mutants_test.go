@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -51,7 +52,10 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// programs loads packages of the module. It returns them by the names of their files.
+// loaded holds the packages that tests have loaded, by pattern, as func() (*program, error).
+var loaded sync.Map
+
+// programs loads packages of the module, each once. It returns them by the names of their files.
 func programs(t *testing.T, patterns []string) map[string]*program {
 	t.Helper()
 	dir, err := filepath.Abs(root)
@@ -60,7 +64,8 @@ func programs(t *testing.T, patterns []string) map[string]*program {
 	}
 	all := map[string]*program{}
 	for _, pattern := range patterns {
-		p, err := load(dir, pattern)
+		once, _ := loaded.LoadOrStore(pattern, sync.OnceValues(func() (*program, error) { return load(dir, pattern) }))
+		p, err := once.(func() (*program, error))()
 		if err != nil {
 			t.Fatal(err)
 		}
