@@ -115,7 +115,7 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	before := a.meter.tally()
 	look := o
 	look.DryRun = true
-	found, err := a.runRecover(ctx, v, look, "look", "nothing was changed")
+	found, err := a.runRecover(ctx, v, look, "look", untouched)
 	repairable := slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
@@ -134,7 +134,7 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), took}); err != nil {
 		return err
 	}
-	done, err := a.runRecover(ctx, v, o, "recover", "run it again to go on")
+	done, err := a.runRecover(ctx, v, o, "recover", goOn)
 	return a.recovered(ctx, done, err, false)
 }
 
