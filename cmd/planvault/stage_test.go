@@ -28,9 +28,9 @@ type stage struct {
 
 const prefix = "test"
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, options ...emulator.Option) *stage {
 	t.Helper()
-	s, err := openStage(t.Context(), t.TempDir())
+	s, err := openStage(t.Context(), t.TempDir(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func newStage(t *testing.T) *stage {
 }
 
 // openStage returns a stage whose profiles are in a folder.
-func openStage(ctx context.Context, dir string) (*stage, error) {
-	server := emulator.New()
+func openStage(ctx context.Context, dir string, options ...emulator.Option) (*stage, error) {
+	server := emulator.New(options...)
 	v, err := azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
 	return &stage{server: server, vault: v, env: map[string]string{
 		"PLANVAULT_CONNECTION_STRING": server.ConnectionString(),

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/sample"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/goldentest"
+)
+
+// The pages of documentation show commands with their output in blocks of the kind console:
+//
+//	```console
+//	$ planvault stuck --older 1h
+//	PLAN ...
+//	```
+//
+// TestPagesRun runs those that stand below a line <!-- stage: NAME -->, in the order of the page, on a vault that
+// scenes[NAME] prepares at three in the morning of page time, and compares what they print with the page; -update
+// rewrites it. A line <!-- later: 2m --> lets time pass, and <!-- stage: end --> ends the part of the page that is run.
+// `$ echo $?` prints the exit code of the command before. Other lines that begin with $ are not run, and keep their
+// output. IDs that a command makes up are random: the page has others in their place, of the same time, and may use them
+// in the commands that follow. Commands run in a folder of their own, in which a name without a folder is a file.
+//
+// All other blocks are not run. TestPagesNameCommandsThatExist checks their commands and flags.
+
+// pageTime is the time at which each stage of a page begins.
+var pageTime = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+// scenes prepare the vaults of the pages.
+var scenes = map[string]func(t *testing.T, s *stage){
+	"sample": func(t *testing.T, s *stage) {
+		if _, err := sample.Store(t.Context(), s.bare(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // node b falls silent
+	},
+}
+
+// bare opens the vault of a stage as the tool does, without plugins.
+func (s *stage) bare(t *testing.T) *azblob.Vault {
+	t.Helper()
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, s.server.ConnectionString(), nil, azblob.WithTransport(s.server.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close(t.Context()) })
+	return v
+}
+
+// pages are the pages of documentation, from this folder.
+func pages(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d pages, %v", len(list), err)
+	}
+	return append(list, "../../README.md")
+}
+
+func TestPagesRun(t *testing.T) {
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte("<!-- stage:")) {
+			continue
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			goldentest.Equal(t, path, runPage(t, string(text)))
+		})
+	}
+}
+
+var stageLine = regexp.MustCompile(`(?m)^<!-- stage: (\S+) -->$`)
+
+// runPage returns the page with what its commands print now. Each stage has a clock of its own.
+func runPage(t *testing.T, text string) []byte {
+	var out strings.Builder
+	at, name := 0, "end"
+	part := func(end int) {
+		if text := text[at:end]; name == "end" {
+			out.WriteString(text)
+		} else if prepare := scenes[name]; prepare == nil {
+			t.Fatalf("there is no scene %q", name)
+		} else {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(pageTime))
+				s := newStage(t, emulator.WithLatency(10*time.Millisecond)) // otherwise chance decides which requests are one round trip
+				prepare(t, s)
+				r := pageRun{stage: s, shown: map[string]string{}, real: map[string]string{}}
+				out.WriteString(r.run(t, text))
+			})
+		}
+	}
+	for _, m := range stageLine.FindAllStringSubmatchIndex(text, -1) {
+		part(m[0])
+		at, name = m[0], text[m[2]:m[3]]
+	}
+	part(len(text))
+	return []byte(out.String())
+}
+
+// pageRun is the run of one stage of a page.
+type pageRun struct {
+	*stage
+	code        int
+	shown, real map[string]string // IDs on the page by those that commands made up, and the other way round
+}
+
+var laterLine = regexp.MustCompile(`^<!-- later: (\S+) -->$`)
+
+// run returns a part of a page with what its commands print now.
+func (r *pageRun) run(t *testing.T, text string) string {
+	var out strings.Builder
+	console, replaced := false, false // replaced: the output of the page gives way to that of the command
+	lines := strings.SplitAfter(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimSuffix(lines[i], "\n")
+		if m := laterLine.FindStringSubmatch(line); m != nil {
+			d, err := time.ParseDuration(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(d)
+		}
+		switch {
+		case line == "```console":
+			console = true
+		case line == "```":
+			console, replaced = false, false
+		case console && strings.HasPrefix(line, "$ "):
+			out.WriteString(lines[i])
+			for strings.HasSuffix(line, `\`) {
+				i++
+				out.WriteString(lines[i])
+				line = strings.TrimSuffix(line, `\`) + strings.TrimSuffix(lines[i], "\n")
+			}
+			var printed string
+			if printed, replaced = r.command(t, line); replaced {
+				out.WriteString(printed)
+			}
+			continue
+		}
+		if !replaced {
+			out.WriteString(lines[i])
+		}
+	}
+	return out.String()
+}
+
+// command runs a line of a console, and returns what a terminal shows. It reports whether it has run it.
+func (r *pageRun) command(t *testing.T, line string) (printed string, ran bool) {
+	if line == "$ echo $?" {
+		return fmt.Sprintln(r.code), true
+	}
+	args := shellWords(strings.TrimPrefix(line, "$ "))
+	if len(args) == 0 || args[0] != "planvault" {
+		return "", false
+	}
+	for i, arg := range args {
+		args[i] = anID.ReplaceAllStringFunc(arg, func(id string) string { return cmp.Or(r.real[id], id) })
+	}
+	var terminal bytes.Buffer
+	r.code = run(t.Context(), r.process(&terminal, &terminal), args[1:])
+	return r.stable(terminal.String()), true
+}
+
+var (
+	anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	// fixedID matches IDs that are not random: those of scenes, and groups, which are hashes of names.
+	fixedID = regexp.MustCompile(`-7000-8000-0000|-5[0-9a-f]{3}-[89ab]|-0000-0000-0000`)
+)
+
+// stable replaces the IDs that a command made up.
+func (r *pageRun) stable(text string) string {
+	return anID.ReplaceAllStringFunc(text, func(id string) string {
+		if fixedID.MatchString(id) {
+			return id
+		}
+		if r.shown[id] == "" {
+			shown := fmt.Sprintf("%s-7000-8000-0000000000%02x", id[:13], 0xa0+len(r.shown))
+			r.shown[id], r.real[shown] = shown, id
+		}
+		return r.shown[id]
+	})
+}
+
+// shellWords splits a command line as a shell does: at spaces that are not quoted, up to a comment.
+func shellWords(line string) (words []string) {
+	var word strings.Builder
+	quote, begun := rune(0), false
+	for _, c := range line + " " {
+		switch {
+		case quote == c && quote != 0:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, begun = c, true
+		case quote == 0 && c == '#' && !begun:
+			return words
+		case quote == 0 && c == ' ':
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(c)
+			begun = true
+		}
+	}
+	return words
+}
+
+// TestPagesNameCommandsThatExist checks the commands and flags in the documentation.
+func TestPagesNameCommandsThatExist(t *testing.T) {
+	inText := regexp.MustCompile("`planvault ([a-z][^`]*)`")
+	named := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var commands []string
+		console := false
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+			if strings.HasPrefix(line, "```") {
+				console = line == "```console\n"
+			}
+			if command, ok := strings.CutPrefix(line, "$ planvault "); console && ok {
+				commands = append(commands, command)
+			}
+			if command, ok := strings.CutPrefix(line, "    planvault "); ok {
+				commands = append(commands, command)
+			}
+		}
+		for _, m := range inText.FindAllStringSubmatch(string(text), -1) {
+			commands = append(commands, m[1])
+		}
+		named += len(commands)
+		for _, command := range commands {
+			if err := checkCommand(command); err != nil {
+				t.Errorf("%s: planvault %s: %v", path, strings.TrimSpace(command), err)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("the pages name no command, so this test looks for the wrong thing")
+	}
+}
+
+// checkCommand returns an error if the tool lacks a command or its flags.
+func checkCommand(line string) error {
+	root := helpRoot()
+	args := shellWords(strings.TrimSpace(line))
+	if end := slices.IndexFunc(args, func(arg string) bool { return arg == "|" || arg == ">" || arg == "&" }); end >= 0 {
+		args = args[:end]
+	}
+	if args[0] == "help" {
+		_, _, err := root.Find(args[1:])
+		return err
+	}
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	return c.ParseFlags(rest)
+}
+
+func TestPageMachinery(t *testing.T) {
+	const page = "Text.\n\n```console\n$ planvault nosuch\n```\n<!-- stage: sample -->\n```console\n$ cd somewhere\nkept\n$ planvault count \\\n    --status running\nold\n$ planvault search 0199feeb-5660-7000-8000-000000000100\n$ echo $?\n$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n```\n\n<!-- stage: end -->\n```console\n$ planvault count\nnot run\n```\n"
+	got := string(runPage(t, page))
+	want := strings.NewReplacer("running\nold\n", "running\n4\n",
+		"000100\n$ echo $?\n", "000100\nplanvault: plan 0199feeb-5660-7000-8000-000000000100: not found, or not of that selection\n$ echo $?\n4\n").Replace(page)
+	before, after, _ := strings.Cut(want, "$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n")
+	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if again := string(runPage(t, got)); again != got {
+		t.Errorf("the second run differs:\n%s", again)
+	}
+	for _, line := range []string{"nosuch", "list --nosuch", "help nosuch", "profile nosuch --x"} {
+		if checkCommand(line) == nil {
+			t.Errorf("planvault %s exists", line)
+		}
+	}
+	if words := shellWords(`a 'b c' "d" '' e=f'g h' # i`); !slices.Equal(words, []string{"a", "b c", "d", "", "e=fg h"}) {
+		t.Errorf("%q", words)
+	}
+}
