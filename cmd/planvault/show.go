@@ -21,8 +21,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a plan as a tree, and follow it",
 		Long: `Show prints a plan as a tree: states, start times, durations, attempts, errors, owner and
-epoch. In a plan of more than 60 actions, groups that are Completed or NotStarted are folded
-into a line; --all unfolds them, and shows errors in full.
+epoch. Groups that have not begun are folded into a line, and so are Completed ones in a plan
+of more than 60 actions. --all unfolds them, and shows errors in full.
 
 --watch follows the plan until it is final. On a terminal it redraws the tree; in a pipe it
 prints each change on a line. With --output json it prints an object for each change. While
@@ -145,7 +145,8 @@ func actionRowOf(action *workflow.Action, n *report.Node) actionRow {
 type tree struct {
 	color bool
 	all   bool // nothing is folded or cut
-	fold  bool // groups that are Completed or NotStarted are a line
+	fold  bool // groups that are Completed are a line
+	begun bool // the plan has begun, so that groups that have not are a line
 }
 
 // manyActions is how many actions a plan has of which show folds what is Completed.
@@ -157,7 +158,7 @@ func (a *app) newTree(root *report.Node, all bool) tree {
 	for _, c := range root.Actions {
 		n += c
 	}
-	return tree{color: a.colors(), all: all, fold: !all && n > manyActions}
+	return tree{color: a.colors(), all: all, fold: !all && n > manyActions, begun: root.Status != workflow.NotStarted}
 }
 
 // colors reports whether results may have colors.
@@ -238,13 +239,13 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	indent := strings.Repeat("  ", depth)
 	notes := []string{}
 	if n.Role != "" {
-		notes = append(notes, n.Role)
+		notes = append(notes, t.dim(n.Role))
 	}
 	if n.Status != workflow.Completed {
 		notes = append(notes, t.paint(label.Color, label.Word))
 	}
 	if note := n.Note(); note != "" {
-		notes = append(notes, note)
+		notes = append(notes, t.dim(note))
 	}
 	took := ""
 	if d, ok := n.Span.Took(); ok {
@@ -252,7 +253,7 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	}
 	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
 	if len(notes) > 0 {
-		line += "  " + t.dim(strings.Join(notes, ", "))
+		line += "  " + strings.Join(notes, ", ")
 	}
 	action := n.Object.Kind() == workflow.KindAction
 	live := action && (n.Span.Open && n.Status == workflow.Running || n.Troubled())
@@ -271,10 +272,13 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 
 // folded reports whether a group is only a line: nothing in it needs a look.
 func (t tree) folded(n *report.Node) bool {
-	if n.CarriedOver && !t.all {
-		return true
+	switch {
+	case t.all || n.Troubled():
+		return false
+	case n.Status == workflow.NotStarted:
+		return t.fold || t.begun && n.Actions[workflow.NotStarted] > 0 && len(n.Actions) == 1
 	}
-	return t.fold && (n.Status == workflow.Completed || n.Status == workflow.NotStarted) && !n.Troubled()
+	return n.CarriedOver || t.fold && n.Status == workflow.Completed
 }
 
 // errors adds the attempts of an action that did not succeed, but not those of bypass checks.
@@ -333,13 +337,7 @@ func (t tree) paint(color, s string) string {
 
 func (t tree) bold(s string) string { return t.style("1", s) }
 
-// dim returns a text that may have colors, but for those in dim.
-func (t tree) dim(s string) string {
-	if strings.Contains(s, "\x1b") {
-		return s
-	}
-	return t.style("2", s)
-}
+func (t tree) dim(s string) string { return t.style("2", s) }
 
 func (t tree) style(code, s string) string {
 	if !t.color {
