@@ -30,7 +30,7 @@ the store can't be reached it goes on trying.
 
 Show takes one Read: 2 requests, or one more for each sub-object of a running plan. --watch
 takes as much at each interval, because only the sub-objects tell how far a plan is: an hour
-beside a running plan of 60 actions costs about 5 cents.
+beside a running plan of 60 actions costs 6 cents.
 
 The exit code is 4 if there is no such plan. With --exit-status it is also 4 if the plan is
 Failed or Stopped.`,
