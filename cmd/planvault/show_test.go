@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/emulator"
@@ -206,6 +207,50 @@ func TestCutStyled(t *testing.T) {
 	for text, want := range map[string]string{"abc": "abc", "abcd": "abc\x1b[0m", "\x1b[31mабв\x1b[0m": "\x1b[31mабв\x1b[0m", "\x1b[31mабвг\x1b[0m": "\x1b[31mабв\x1b[0m"} {
 		if got := cutStyled(text, 3); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestShowOfStrangePlans checks that nothing that a plan holds controls the terminal, takes lines of its own, or is no
+// JSON.
+func TestShowOfStrangePlans(t *testing.T) {
+	far := time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC)
+	state := workflow.State{Status: 77, Start: far, End: time.Time{}.Add(-time.Hour)}
+	for strange := range plantest.Strange() {
+		strange += "\x1b[2J\u202e\xff\r\n"
+		a := &workflow.Action{Name: strange, Plugin: strange, State: state, Attempts: []workflow.Attempt{
+			{Start: far, End: time.Time{}, Err: &plugins.Error{Message: strange, Wrapped: &plugins.Error{}}}, {Start: time.Time{}, End: far},
+		}}
+		p := &workflow.Plan{
+			Name: strange, Descr: strange, State: state, Reason: -1, Epoch: -1, SubmitTime: far,
+			Blocks: []*workflow.Block{nil, {Name: strange, Sequences: []*workflow.Sequence{{Name: strange, Actions: []*workflow.Action{a, nil}}}}},
+		}
+		root := report.NewOutline(p, far)
+		lines := len(root.Children) // the tree has no more lines than objects and errors
+		for range root.All() {
+			lines++
+		}
+		for _, all := range []bool{false, true} {
+			var out bytes.Buffer
+			tree{all: all}.write(&out, p, root)
+			if n := strings.Count(out.String(), "\n"); n > 12+lines+1 {
+				t.Errorf("%.20q: %d lines for %d objects", strange, n, lines)
+			}
+			if strings.ContainsAny(out.String(), "\x1b\x00\r\u202e\u2028") || !utf8.ValidString(out.String()) {
+				t.Errorf("%.20q: %q", strange, out.String())
+			}
+			if !all && out.Len() > 5000 {
+				t.Errorf("%.20q: %d bytes", strange, out.Len())
+			}
+		}
+		var out bytes.Buffer
+		if err := writeJSON(&out, summaryOf(p, root)); err != nil {
+			t.Errorf("%.20q: %v", strange, err)
+		}
+		for _, c := range changes(report.NewOutline(new(workflow.Plan), far), root) {
+			if line := (tree{}).change(c); strings.ContainsAny(line, "\x1b\n\r\u202e") {
+				t.Errorf("%.20q: %q", strange, line)
+			}
 		}
 	}
 }
