@@ -18,14 +18,14 @@ func (n *Node) Label() Label {
 	if n.DidNotApply() {
 		return notApplied
 	}
-	return labelOf(n.Status)
+	return LabelOf(n.Status)
 }
 
 // notApplied is the label of bypass checks that failed: the plan goes on.
 var notApplied = Label{"–", "did not apply", "idle"}
 
-// labelOf returns the label of a status. A status that does not exist keeps its number.
-func labelOf(s workflow.Status) Label {
+// LabelOf returns the label of a status. A status that does not exist keeps its number.
+func LabelOf(s workflow.Status) Label {
 	switch s {
 	case workflow.NotStarted:
 		return Label{"○", "not started", "idle"}
@@ -61,7 +61,7 @@ func (n *Node) Counts() (list []Count) {
 		}
 	}
 	for _, s := range order {
-		list = append(list, Count{labelOf(s), n.Actions[s]})
+		list = append(list, Count{LabelOf(s), n.Actions[s]})
 	}
 	list = append(list, Count{notApplied, n.NotApplied})
 	return slices.DeleteFunc(list, func(c Count) bool { return c.N == 0 })

@@ -228,7 +228,7 @@ func FuzzPage(f *testing.F) {
 // TestContrast computes the contrast of the palette in both themes, as WCAG 2.2 does: 4.5 for text, and 3 for
 // graphics.
 func TestContrast(t *testing.T) {
-	css, err := os.ReadFile("page.css")
+	css, err := os.ReadFile("tokens.css")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,17 @@ type Link struct{ Text, URL string }
 //go:embed page.html
 var pageHTML string
 
+//go:embed tokens.css
+var tokensCSS string
+
 //go:embed page.css
-var pageCSS string
+var layoutCSS string
+
+var pageCSS = tokensCSS + layoutCSS
+
+// Tokens returns CSS that defines the colours of a page, light and dark, as custom properties, for pages beside the
+// report.
+func Tokens() string { return tokensCSS }
 
 // Policy returns the Content-Security-Policy of a page that [Write] makes with these options. The page states it
 // in a meta element, too.

@@ -131,7 +131,7 @@ func newPage(plan *workflow.Plan, o Options) *page {
 	p := root.Object.(*workflow.Plan)
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Made: Time(o.Now),
-		Name: line(root.Title, maxTitle), Status: labelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
+		Name: line(root.Title, maxTitle), Status: LabelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
 		Meta: meta(p.Meta),
 	}
 	v.Title = v.Name + " · " + v.Status.Word
