@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/internal/price"
 )
 
 // webCommand serves a read-only view to browsers.
 func (a *app) webCommand() *cobra.Command {
-	w := webFlags{interval: age(15 * time.Second), older: age(15 * time.Minute)}
+	w := webFlags{interval: age(defaultInterval), older: age(15 * time.Minute)}
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Show the vault in a browser",
@@ -34,15 +37,14 @@ for any other name is refused, so that no page on the web can read the vault thr
 browser.
 
 Open plans and members are looked at each --interval, once for all viewers, and not at all
-while nobody watches. A look takes a list of the members, one of the days, one for each day,
-and one or two requests for each open plan. It also reads each running plan that was
-created longer than --older ago: two requests for each, and one for each of its
-sub-objects. With the default interval, and no plan that old, an hour costs about:
+while nobody watches. A look takes a list of the members, one of the days, one for each day
+without a catalogue, and one or two requests for each open plan. It also reads each running
+plan that was created longer than --older ago: two requests, and one for each of its
+sub-objects. With the default interval, an hour of watching costs about:
 
-    10 days with plans, 20 open plans      $0.02
-    365 days with plans, 20 open plans     $0.50
-    365 days, 20 plans of 60 actions that run for longer than --older     $0.67
-
+` + webCosts() + `
+The page of an open plan reads the plan each --interval while anybody sees it. A page of the
+history takes up to 4 requests without filters; a search for a text in names reads all plans.
 --cost prints at the end what was really sent.`,
 		Example: `  planvault web
   planvault web --listen 127.0.0.1:9000 --interval 1m
@@ -53,8 +55,28 @@ sub-objects. With the default interval, and no plan that old, an hour costs abou
 	c.Flags().StringVar(&w.listen, "listen", "127.0.0.1:8484", "serve on this `ADDRESS`")
 	c.Flags().StringSliceVar(&w.hosts, "host", nil, "also answer browsers that call the server by this `NAME`")
 	c.Flags().Var(&w.interval, "interval", "time between two looks at open plans and members")
-	c.Flags().Var(&w.older, "older", "a plan is stuck that has made no progress for this long")
+	c.Flags().Var(&w.older, "older", "how long a plan may go without progress before it is stuck")
 	return c
+}
+
+// defaultInterval is the default of --interval.
+const defaultInterval = 15 * time.Second
+
+// webCosts returns what an hour of watching costs in vaults of different sizes.
+func webCosts() string {
+	var b strings.Builder
+	for _, v := range []struct {
+		what                  string
+		days, open, old, each int
+	}{
+		{"10 days, 20 open plans", 10, 20, 0, 0},
+		{"365 days, 20 open plans", 365, 20, 0, 0},
+		{"365 days, 20 plans of 60 actions that run for long", 365, 20, 20, 79},
+	} {
+		look := price.Tally{azblob.ClassList: 2 + v.days, azblob.ClassOther: v.open, azblob.ClassRead: v.old * v.each}
+		fmt.Fprintf(&b, "    %-52s %s\n", v.what, dollars(look.Dollars()*float64(time.Hour/defaultInterval)))
+	}
+	return b.String()
 }
 
 // webFlags are the flags of web.

@@ -190,7 +190,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the page of open plans lacks %s:\n%s", want, open)
 		}
 	}
-	if !strings.Contains(r.pages[1], `<dt>nodes alive</dt><dd>1</dd>`) {
+	if !strings.Contains(r.pages[1], `<dt>node alive</dt><dd>1</dd>`) {
 		t.Error("the number of nodes is old")
 	}
 	if strings.Contains(dom, "<script>alert") || !strings.Contains(dom, "&lt;script&gt;alert(1)") {

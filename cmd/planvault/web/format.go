@@ -7,11 +7,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/report"
 )
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"age":       func(now, t time.Time) string { return span(now.Sub(t)) },
+	"age":       age,
 	"iso":       func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") },
 	"isSet":     func(id uuid.UUID) bool { return id != uuid.Nil },
 	"menu":      func(at, url, text string) menu { return menu{url, text, at == url} },
@@ -20,9 +21,11 @@ var functions = template.FuncMap{
 	"negate":    func(d time.Duration) time.Duration { return -d },
 	"plans":     func(id string, now time.Time, rows []planRow) planTable { return planTable{id, now, rows} },
 	"printable": printable,
-	"span":      span,
+	"span":      human.Duration,
+	"label":     report.LabelOf,
+	"whole":     whole,
 	"stamp":     stamp,
-	"took":      func(from, to time.Time) string { return span(to.Sub(from)) },
+	"took":      func(from, to time.Time) string { return human.Duration(to.Sub(from)) },
 }
 
 // menu is a link of the menu.
@@ -41,21 +44,21 @@ type planTable struct {
 // printable returns a text on one line, as [human.Line] shows it.
 func printable(text string) string { return human.Line(text, 0) }
 
-// stamp returns a time for people.
+// stamp returns a time for people, or "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
-		return "–"
+		return ""
 	}
 	return human.Time(t)
 }
 
-// span returns a duration in whole seconds, if it has any. The script of the pages does the same.
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
+// whole returns a duration in whole seconds.
+func whole(d time.Duration) string {
+	if d < time.Second {
 		return "0s"
-	case d >= time.Second:
-		d = d.Truncate(time.Second)
 	}
-	return human.Duration(d)
+	return human.Duration(d.Truncate(time.Second))
 }
+
+// age returns how long ago something was. The script of the pages does the same.
+func age(now, t time.Time) string { return whole(now.Sub(t)) }

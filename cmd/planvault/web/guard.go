@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/planvault/azblob/cmd/planvault/human"
 )
 
 // policy is the Content-Security-Policy of the pages but for reports, which have their own.
@@ -28,7 +30,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "this server only reads: use GET or HEAD", http.StatusMethodNotAllowed)
 		case !s.answersTo(r.Host):
-			http.Error(w, "this server does not answer to the name "+printable(r.Host)+": use its address, or allow the name with --host", http.StatusMisdirectedRequest)
+			http.Error(w, "this server does not answer to the name "+human.Line(r.Host, 100)+": use its address, or allow the name with --host", http.StatusMisdirectedRequest)
 		default:
 			next.ServeHTTP(w, r)
 		}

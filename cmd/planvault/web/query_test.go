@@ -56,13 +56,14 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestSpan has the durations that the script of the pages must show in the same way.
-func TestSpan(t *testing.T) {
+// TestAge has the ages that the script of the pages must show in the same way.
+func TestAge(t *testing.T) {
+	now := time.Now()
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 12 * time.Millisecond: "12ms", 59 * time.Second: "59s", time.Minute: "1m00s", 61*time.Minute + 5*time.Second: "1h01m",
-		47*time.Hour + 59*time.Minute: "47h59m", 49 * time.Hour: "2d01h",
+		-time.Second: "0s", 900 * time.Millisecond: "0s", 1900 * time.Millisecond: "1s", 59*time.Second + 999*time.Millisecond: "59s",
+		time.Minute: "1m00s", 61*time.Minute + 5*time.Second: "1h01m", 47*time.Hour + 59*time.Minute: "47h59m", 49 * time.Hour: "2d01h",
 	} {
-		if got := span(d); got != want {
+		if got := age(now, now.Add(-d)); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}

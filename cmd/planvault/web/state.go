@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/fleet"
 )
 
@@ -57,7 +58,8 @@ func (s *state) same(other *state) bool {
 // planRow is an open plan on a page.
 type planRow struct {
 	ID                    uuid.UUID
-	Name, Status          string
+	Name                  string
+	Status                report.Label
 	Owner                 uuid.UUID
 	OwnerName, OwnerState string
 	Epoch                 int64
@@ -176,12 +178,12 @@ func newMemberRow(m fleet.MemberState) memberRow {
 
 func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
 	r := planRow{
-		ID: p.ID, Name: p.Name, Status: p.State.Status.String(), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
+		ID: p.ID, Name: p.Name, Status: report.LabelOf(p.State.Status), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
 		Created: plain(p.SubmitTime), Progress: plain(p.Progress), Condition: string(p.Condition),
 		Doing: p.Doing(), Done: p.Done, Actions: p.Actions, StopRequested: !p.StopRequested.IsZero(), Stuck: p.Stuck,
 	}
 	if p.Err != nil {
-		r.Status = "Unreadable"
+		r.Status = report.Label{Mark: "?", Word: string(p.Condition), Color: "bad"}
 	}
 	if p.Stuck || p.Condition != fleet.Working && p.Condition != fleet.Waiting {
 		r.Why = p.Why // it has ages, so that it changes with each look

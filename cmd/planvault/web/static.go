@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
 )
 
 // static serves the styles and scripts. Browsers keep them and ask whether they have changed.
@@ -37,6 +39,9 @@ var assets = sync.OnceValue(func() map[string]asset {
 		body, err := files.ReadFile("static/" + e.Name())
 		if err != nil {
 			panic(err)
+		}
+		if e.Name() == "style.css" {
+			body = append([]byte(report.Tokens()), body...)
 		}
 		sum := sha256.Sum256(body)
 		list[e.Name()] = asset{body, `"` + hex.EncodeToString(sum[:8]) + `"`}

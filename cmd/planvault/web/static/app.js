@@ -8,8 +8,7 @@ let ahead = Date.parse(document.body.dataset.now) - Date.now();
 
 // span returns a duration for people, as the server does.
 function span(ms) {
-  const s = Math.floor(ms / 1000), two = n => String(n).padStart(2, '0');
-  if (s < 1) return '0s';
+  const s = Math.max(0, Math.floor(ms / 1000)), two = n => String(n).padStart(2, '0');
   if (s < 60) return s + 's';
   if (s < 3600) return Math.floor(s / 60) + 'm' + two(s % 60) + 's';
   if (s < 48 * 3600) return Math.floor(s / 3600) + 'h' + two(Math.floor(s / 60) % 60) + 'm';
