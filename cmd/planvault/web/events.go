@@ -128,30 +128,34 @@ func (s *Server) follow(ctx context.Context, out stream, seen *state) error {
 	}
 	alive := time.NewTicker(beat)
 	defer alive.Stop()
+	sign := func() error { return out.event(": alive\nevent: beat", change{Now: s.clock()}) }
 	for {
-		next, expires, err := s.looks.get(ctx, struct{}{})
+		look, leave := s.looks.join(ctx, struct{}{})
+		err := rest(ctx, look.done, alive.C, sign)
+		leave()
+		if err == nil {
+			err = look.err
+		}
 		if err != nil {
 			return err
 		}
-		if next.version != seen.version {
+		if next := look.value; next.version != seen.version {
 			if err := out.event("id: "+s.watch.id(next)+"\nevent: change", s.changeOf(seen, next)); err != nil {
 				return err
 			}
 			seen = next
 		}
-		if err := rest(ctx, time.Until(expires), alive.C, func() error { return out.event(": alive\nevent: beat", change{Now: next.clock()}) }); err != nil {
+		if err := rest(ctx, time.After(time.Until(look.expires)), alive.C, sign); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits, and calls sign at each beat meanwhile.
-func rest(ctx context.Context, wait time.Duration, beats <-chan time.Time, sign func() error) error {
-	done := time.NewTimer(wait)
-	defer done.Stop()
+// rest waits until something is done, and calls sign at each beat meanwhile.
+func rest[T any](ctx context.Context, done <-chan T, beats <-chan time.Time, sign func() error) error {
 	for {
 		select {
-		case <-done.C:
+		case <-done:
 			return nil
 		case <-beats:
 			if err := sign(); err != nil {

@@ -1,7 +1,9 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -237,21 +239,69 @@ func TestViewersShareLooks(t *testing.T) {
 	})
 }
 
-// TestNobodyWaits lets the only viewer leave during a look: the look ends, and counts for nothing.
+// TestNobodyWaits lets the only viewer leave during a look: the look ends soon, and counts for nothing.
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
 		s := web.New(st, web.Options{})
 		v := watch(t, s, "/events", "")
 		synctest.Wait()
+		left := time.Now()
 		v.leave()
-		if err := <-st.ended; err == nil {
-			t.Error("the look goes on although nobody waits for it")
+		if err := <-st.ended; !errors.Is(err, context.Canceled) || time.Since(left) > 10*time.Second {
+			t.Errorf("the look ends %v after its viewer has left: %v", time.Since(left), err)
 		}
 		<-v.left
 		st.quick.Store(true)
 		if body := get(t, s, "/").Body.String(); strings.Contains(body, "could not be looked at") {
 			t.Error("a look that nobody waited for is shown as a failure")
+		}
+	})
+}
+
+// TestSlowLook asks a store that answers no look. Pages say so after a while, and events follow the same look.
+func TestSlowLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
+		p := st.add(t, "first", workflow.NotStarted)
+		s := web.New(st, web.Options{})
+		for _, url := range []string{"/", "/fleet", "/health"} {
+			began := time.Now()
+			w := get(t, s, url)
+			if took := time.Since(began); took > 10*time.Second || w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "has not ended yet") {
+				t.Errorf("%s: %d after %v\n%s", url, w.Code, took, w.Body)
+			}
+		}
+		v := watch(t, s, "/events", "")
+		time.Sleep(time.Minute)
+		if events, beats := v.take(t); len(events) != 0 || beats < 3 {
+			t.Errorf("%d events and %d beats during a look", len(events), beats)
+		}
+		if err := <-st.ended; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the look ends with %v", err)
+		}
+		st.quick.Store(true)
+		events := v.events(t)
+		if len(events) == 0 || !strings.Contains(events[0].data.Texts["failure"], "deadline exceeded") {
+			t.Errorf("the events after a look that took too long: %v", events)
+		}
+		time.Sleep(interval)
+		if got := one(t, v.events(t)).rows("open"); !slices.Equal(got, []string{p.ID.String()}) {
+			t.Errorf("the events of the next look have %v", got)
+		}
+	})
+}
+
+// TestManyPlans shows the first 500 plans and counts the others.
+func TestManyPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		for range 510 {
+			st.add(t, "one of many", workflow.NotStarted)
+		}
+		body := get(t, web.New(st, web.Options{}), "/").Body.String()
+		if n := strings.Count(body, "one of many"); n != 500 || !strings.Contains(body, "10 more open plans are not shown") || !strings.Contains(body, "<dd>510</dd>") {
+			t.Errorf("%d of 510 plans are shown, or the others are not counted", n)
 		}
 	})
 }

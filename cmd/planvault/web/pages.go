@@ -63,7 +63,7 @@ func (s *Server) fleetPage(w http.ResponseWriter, r *http.Request) {
 
 // livePage shows the latest state, which events keep up to date.
 func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title string) {
-	now, _, err := s.looks.get(r.Context(), struct{}{})
+	now, err := s.now(r.Context())
 	if err != nil {
 		return // the viewer has left
 	}
@@ -233,7 +233,7 @@ func (s *Server) healthPage(w http.ResponseWriter, r *http.Request) {
 		return // the viewer has left
 	}
 	data := healthData{
-		Health: newHealth(p, now), Error: errorText(p.Err), Ping: p, Seen: now.seen, Took: now.took, Viewers: s.viewers.Load(), MaxViewers: s.o.MaxViewers,
+		Health: newHealth(p, now), Ping: p, Seen: now.seen, Took: now.took, Viewers: s.viewers.Load(), MaxViewers: s.o.MaxViewers,
 		Interval: s.o.Interval, Failures: s.watch.recent(),
 	}
 	s.render(w, http.StatusOK, "health", frame{Path: "/health", Title: "Health", Now: time.Now(), Data: data})
@@ -241,7 +241,6 @@ func (s *Server) healthPage(w http.ResponseWriter, r *http.Request) {
 
 type healthData struct {
 	Health     health
-	Error      string
 	Ping       ping
 	Seen       time.Time
 	Took       time.Duration
@@ -281,7 +280,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // health pings the store and looks at it. It only fails when ctx ends.
 func (s *Server) health(ctx context.Context) (p ping, now *state, err error) {
 	if p, _, err = s.pings.get(ctx, struct{}{}); err == nil {
-		now, _, err = s.looks.get(ctx, struct{}{})
+		now, err = s.now(ctx)
 	}
 	return p, now, err
 }
@@ -296,11 +295,4 @@ func newHealth(p ping, now *state) health {
 		h.Error = p.Err.Error()
 	}
 	return h
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -87,7 +87,7 @@ func New(store Store, o Options) *Server {
 	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
 	s.pings = newShared(brief, readLimit, 1, s.ping)
 	s.searches = newShared(brief, readLimit, 64, s.search)
-	s.plans = newShared(s.o.Interval, readLimit, 8, store.Read)
+	s.plans = newShared(s.o.Interval, readLimit, 4, store.Read)
 	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
 	s.handler = s.guard(s.routes())
 	return s

@@ -8,7 +8,8 @@ import (
 )
 
 // shared makes calls on behalf of many viewers. Viewers who want the same thing at the same time wait for one
-// call, and its answer is used until it is no longer fresh. A call ends early when nobody waits for it.
+// call, and its answer is used until it is no longer fresh. A call ends early when nobody has waited for it for a
+// while.
 type shared[K comparable, V any] struct {
 	call  func(ctx context.Context, key K) (V, error)
 	fresh time.Duration // how long an answer is used
@@ -19,9 +20,14 @@ type shared[K comparable, V any] struct {
 	answers map[K]*answer[V]
 }
 
+// linger is how long a call goes on when nobody waits for it any more: a page that was tired of waiting is followed by
+// its events.
+const linger = 5 * time.Second
+
 // answer is a call and what came of it. Fields below done are set before done is closed.
 type answer[V any] struct {
 	waiting int
+	idle    *time.Timer // ends the call for which nobody waits; nil while somebody does
 	cancel  context.CancelFunc
 	done    chan struct{}
 
@@ -37,8 +43,8 @@ func newShared[K comparable, V any](fresh, limit time.Duration, keep int, call f
 // get returns the answer for a key and when it expires. Errors are answers, too, so that a store in trouble is
 // asked no more often than a healthy one. When ctx ends, get returns its cause.
 func (s *shared[K, V]) get(ctx context.Context, key K) (value V, expires time.Time, err error) {
-	a := s.join(ctx, key)
-	defer s.leave(key, a)
+	a, leave := s.join(ctx, key)
+	defer leave()
 	select {
 	case <-a.done:
 		return a.value, a.expires, a.err
@@ -47,38 +53,54 @@ func (s *shared[K, V]) get(ctx context.Context, key K) (value V, expires time.Ti
 	}
 }
 
-// join returns the fresh answer for a key, or the call under way, or begins one.
-func (s *shared[K, V]) join(ctx context.Context, key K) *answer[V] {
+// join returns the fresh answer for a key, or the call under way, or begins one. The caller calls leave when it no
+// longer waits for it.
+func (s *shared[K, V]) join(ctx context.Context, key K) (a *answer[V], leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
-	a := s.answers[key]
+	a = s.answers[key]
 	if a == nil {
 		s.makeRoom()
-		a = &answer[V]{done: make(chan struct{})}
-		ctx, a.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.limit)
-		s.answers[key] = a
-		go func() {
-			defer close(a.done)
-			a.value, a.err = s.call(ctx, key)
-			a.expires = time.Now().Add(s.fresh)
-		}()
+		a = s.begin(ctx, key)
 	}
-	a.waiting++
+	if a.waiting++; a.idle != nil {
+		a.idle.Stop()
+		a.idle = nil
+	}
+	return a, func() { s.leave(key, a) }
+}
+
+// begin begins a call.
+func (s *shared[K, V]) begin(ctx context.Context, key K) *answer[V] {
+	a := &answer[V]{done: make(chan struct{})}
+	s.answers[key] = a
+	ctx, a.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.limit)
+	go func() {
+		defer a.cancel()
+		defer close(a.done)
+		a.value, a.err = s.call(ctx, key)
+		a.expires = time.Now().Add(s.fresh)
+	}()
 	return a
 }
 
-// leave ends a call for which nobody waits any more. Its answer, the error of a call that was cut short, is not
-// kept.
+// leave notes that somebody no longer waits.
 func (s *shared[K, V]) leave(key K, a *answer[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.waiting--
-	if a.waiting > 0 {
-		return
+	if a.waiting--; a.waiting == 0 && !a.ended() {
+		a.idle = time.AfterFunc(linger, func() { s.abandon(key, a) })
 	}
-	a.cancel()
-	if !a.ended() && s.answers[key] == a {
+}
+
+// abandon ends a call if still nobody waits for it. What comes of it, the error of a call that was cut short, is not
+// kept.
+func (s *shared[K, V]) abandon(key K, a *answer[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.waiting == 0 && !a.ended() {
+		a.cancel()
 		delete(s.answers, key)
 	}
 }

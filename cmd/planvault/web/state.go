@@ -240,6 +240,17 @@ func (w *watch) note(next *state, err error) *state {
 	return next
 }
 
+// latest returns the latest state. Before the first, it returns one that says so.
+func (w *watch) latest() *state {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last := w.last(); last != nil {
+		return last
+	}
+	now := plain(time.Now())
+	return &state{seen: now, now: now, failure: failure{At: now, Err: "The first look at the vault has not ended yet."}}
+}
+
 // recent returns the latest failures, newest first.
 func (w *watch) recent() []failure {
 	w.mu.Lock()
@@ -261,6 +272,28 @@ func (w *watch) find(id string) *state {
 		return nil
 	}
 	return w.states[i]
+}
+
+// clock returns the time by the store's clock, or by this machine's before the first look.
+func (s *Server) clock() time.Time { return s.watch.latest().clock() }
+
+// tired is how long a page waits for a look before it shows what is known. Its events bring the rest.
+const tired = 5 * time.Second
+
+// now returns the state of a look that is fresh, or the latest if the store takes its time. It fails when ctx ends.
+func (s *Server) now(ctx context.Context) (*state, error) {
+	look, leave := s.looks.join(ctx, struct{}{})
+	defer leave()
+	late := time.NewTimer(tired)
+	defer late.Stop()
+	select {
+	case <-look.done:
+		return look.value, look.err
+	case <-late.C:
+		return s.watch.latest(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // look inspects the vault.

@@ -34,8 +34,10 @@ document.addEventListener('click', async event => {
     getSelection().selectAllChildren(button.previousElementSibling);
     said = 'Selected';
   }
-  button.textContent = said;
-  setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+  const label = button.firstChild;
+  label.data = said;
+  document.getElementById('said').textContent = `${said}: ${button.dataset.copy}`;
+  setTimeout(() => { label.data = 'Copy'; }, 1500);
 });
 
 // parse returns the first element of a piece of HTML.
@@ -57,6 +59,7 @@ function replaceRow(row, next) {
 
 // replaceRows changes a list.
 function replaceRows(body, change) {
+  const focused = document.activeElement;
   const rows = new Map([...body.rows].map(row => [row.dataset.key, row]));
   for (const [key, html] of Object.entries(change.rows ?? {})) {
     const next = parse(html), row = rows.get(key);
@@ -74,6 +77,7 @@ function replaceRows(body, change) {
     const row = rows.get(key), there = body.rows[i] ?? null;
     if (row && row !== there) body.insertBefore(row, there);
   });
+  if (focused.isConnected) focused.focus({preventScroll: true}); // a row that moves loses it
 }
 
 // follow keeps a live page up to date. It does not listen while nobody can see the page: each live page takes one of
@@ -125,7 +129,7 @@ function follow() {
     source.addEventListener('change', change);
     source.addEventListener('beat', hear);
     source.addEventListener('error', () => {
-      say('down', 'Not live: the server does not answer. Trying again.');
+      say('down', 'Not live: the server does not answer, or has too many viewers. Trying again.');
       if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, 30000);
     });
   }
