@@ -37,10 +37,11 @@ for any other name is refused, so that no page on the web can read the vault thr
 browser.
 
 Open plans and members are looked at each --interval, once for all viewers, and not at all
-while nobody watches. A look takes a list of the members, one of the days, one for each day
-without a catalogue, and one or two requests for each open plan. It also reads each running
-plan that was created longer than --older ago: two requests, and one for each of its
-sub-objects. With the default interval, an hour of watching costs about:
+while nobody watches; whoever asks /healthz watches, too. A look takes a list of the members,
+one of the days, one for each day without a catalogue, and one or two requests for each open
+plan. It also reads each running plan that was created longer than --older ago: two requests,
+and one for each of its sub-objects. With the default interval, an hour of watching costs
+about:
 
 ` + webCosts() + `
 The page of an open plan reads the plan each --interval while anybody sees it. A page of the

@@ -160,7 +160,7 @@ func (s *Server) report(w http.ResponseWriter, p *workflow.Plan, read time.Time)
 			{Text: "Fleet", URL: "/fleet"},
 			{Text: "History", URL: "/history"},
 			{Text: "Health", URL: "/health"},
-			{Text: "Download JSON", URL: planURL(p.ID) + ".json"},
+			{Text: "JSON", URL: planURL(p.ID) + ".json"},
 		},
 	}
 	if !p.State.Status.Final() {
