@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +289,33 @@ func TestSlowLook(t *testing.T) {
 		time.Sleep(interval)
 		if got := one(t, v.events(t)).rows("open"); !slices.Equal(got, []string{p.ID.String()}) {
 			t.Errorf("the events of the next look have %v", got)
+		}
+	})
+}
+
+// TestSlowLookAfterARest asks a store that has become slow while nobody watched. The page says that it is old, and its
+// events bring everything.
+func TestSlowLookAfterARest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
+		st.quick.Store(true)
+		p := st.add(t, "first", workflow.NotStarted)
+		s := web.New(st, web.Options{})
+		get(t, s, "/")
+		time.Sleep(time.Hour)
+		st.quick.Store(false)
+		body := get(t, s, "/").Body.String()
+		if !strings.Contains(body, "has not ended yet") || !strings.Contains(body, "first") {
+			t.Errorf("the page does not say that it is old, or lacks what is known:\n%s", body)
+		}
+		shown := regexp.MustCompile(`data-live="([^"]*)"`).FindStringSubmatch(body)[1]
+		st.quick.Store(true)
+		v := watch(t, s, "/events?from="+shown, "")
+		time.Sleep(3 * time.Minute)
+		events := v.events(t)
+		last := events[len(events)-1]
+		if got := events[0].rows("open"); !slices.Equal(got, []string{p.ID.String()}) || strings.TrimSpace(last.data.Texts["failure"]) != "" {
+			t.Errorf("the events are %v", events)
 		}
 	})
 }

@@ -63,7 +63,7 @@ type planRow struct {
 	Owner                 uuid.UUID
 	OwnerName, OwnerState string
 	Epoch                 int64
-	Created, Progress     time.Time
+	Progress              time.Time
 	Condition, Why        string
 	Doing                 string
 	Done, Actions         int
@@ -179,7 +179,7 @@ func newMemberRow(m fleet.MemberState) memberRow {
 func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
 	r := planRow{
 		ID: p.ID, Name: p.Name, Status: report.LabelOf(p.State.Status), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
-		Created: plain(p.SubmitTime), Progress: plain(p.Progress), Condition: string(p.Condition),
+		Progress: plain(p.Progress), Condition: string(p.Condition),
 		Doing: p.Doing(), Done: p.Done, Actions: p.Actions, StopRequested: !p.StopRequested.IsZero(), Stuck: p.Stuck,
 	}
 	if p.Err != nil {
@@ -240,15 +240,21 @@ func (w *watch) note(next *state, err error) *state {
 	return next
 }
 
-// latest returns the latest state. Before the first, it returns one that says so.
-func (w *watch) latest() *state {
+// old returns the latest state for viewers who have waited in vain for a newer one. It says so, and leads to no event,
+// so that its viewers get everything when the look has ended.
+func (w *watch) old() *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if last := w.last(); last != nil {
-		return last
-	}
 	now := plain(time.Now())
-	return &state{seen: now, now: now, failure: failure{At: now, Err: "The first look at the vault has not ended yet."}}
+	old := state{seen: now, now: now}
+	if last := w.last(); last != nil {
+		old = *last
+		old.version = 0
+	}
+	if old.failure == (failure{}) {
+		old.failure = failure{At: plain(old.seen), Err: "The present look at the vault has not ended yet."}
+	}
+	return &old
 }
 
 // recent returns the latest failures, newest first.
@@ -275,7 +281,7 @@ func (w *watch) find(id string) *state {
 }
 
 // clock returns the time by the store's clock, or by this machine's before the first look.
-func (s *Server) clock() time.Time { return s.watch.latest().clock() }
+func (s *Server) clock() time.Time { return s.watch.old().clock() }
 
 // tired is how long a page waits for a look before it shows what is known. Its events bring the rest.
 const tired = 5 * time.Second
@@ -290,7 +296,7 @@ func (s *Server) now(ctx context.Context) (*state, error) {
 	case <-look.done:
 		return look.value, look.err
 	case <-late.C:
-		return s.watch.latest(), nil
+		return s.watch.old(), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
