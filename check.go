@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,16 +78,13 @@ var repairs = map[ProblemKind]string{
 	IncompletePlan: "Recover removes it, thoroughly if no marker leads to it",
 	Orphan:         "a thorough Recover removes it",
 	Missing:        "a thorough Recover restores it, unless it is an object: restore that from a backup",
-	Unreadable:     "restore it from a backup, or delete the plan; delete the record of a member or a stop request",
+	Unreadable:     "restore it from a backup, or delete the plan",
 	Disagreement:   "restore one of the two from a backup, or delete the plan",
 	Unfinalized:    "Recover finishes it, thoroughly if no marker leads to it",
 	Unmarked:       "a thorough Recover restores the marker",
 	LeftMarker:     "Recover removes it",
 	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
 }
-
-// Repair says in a few words what repairs problems of this kind.
-func (k ProblemKind) Repair() string { return repairs[k] }
 
 // Problem is one broken invariant.
 type Problem struct {
@@ -97,6 +95,21 @@ type Problem struct {
 	Blob string
 	// Detail says what is wrong.
 	Detail string
+}
+
+// Repair says in a few words what repairs the problem.
+func (p Problem) Repair() string {
+	_, name, _ := strings.Cut(p.Blob, "/")
+	_, isRecord := parseRecordName(name)
+	switch {
+	case name == catalogueName && p.Kind == Unreadable:
+		return "Catalogue with Verify builds it anew"
+	case name == catalogueName:
+		return "delete the blob, which is always safe; the next Catalogue builds it anew"
+	case isRecord:
+		return "delete the blob; if it is that of a live node, the node is fenced and joins anew"
+	}
+	return repairs[p.Kind]
 }
 
 // String returns the problem on one line.

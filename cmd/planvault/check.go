@@ -68,7 +68,7 @@ type problemRow struct {
 func checkReportOf(r azblob.CheckReport, complete bool) checkReport {
 	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, []problemRow{}, complete}
 	for _, p := range r.Problems {
-		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Kind.Repair()})
+		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Repair()})
 	}
 	return report
 }
