@@ -2,7 +2,10 @@ package blob
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
 // AccountInfo is what the service says about the account itself. A field is empty if the answer does not tell.
@@ -12,13 +15,17 @@ type AccountInfo struct {
 	Hierarchical *bool  // whether the account has a hierarchical namespace
 }
 
-// AccountInfo asks for the kind, the redundancy and the namespace of the account.
+// AccountInfo asks for the kind, the redundancy and the namespace of the account. Until 2025, the service said 404 to
+// any token: that is [Refused], too.
 func (c *Client) AccountInfo(ctx context.Context) (info AccountInfo, err error) {
 	err = c.do(ctx, call{op: "get account info"}, func(ctx context.Context) error {
 		resp, err := c.service.GetAccountInfo(ctx, nil)
 		info = AccountInfo{string(deref(resp.AccountKind)), string(deref(resp.SKUName)), resp.IsHierarchicalNamespaceEnabled}
 		return err
 	})
+	if bloberror.HasCode(err, bloberror.ResourceNotFound) {
+		err = &Error{Reason: Refused, Err: fmt.Errorf("%w: ask with the account's key or a signature; this service does not tell it to tokens", err)}
+	}
 	return info, err
 }
 

@@ -31,6 +31,9 @@ func TestQuestionsAboutTheAccount(t *testing.T) {
 		}
 		_, err = w.VersionID(t.Context(), Ref{"box", "absent"})
 		wantError(t, "an absent blob", err, Absent, false)
+		w.server.Inject(emulator.On().Times(1).Do(emulator.Answer(404, "ResourceNotFound")))
+		_, err = w.AccountInfo(t.Context())
+		wantError(t, "account info as of 2024", err, Refused, false)
 		w.server.Inject(emulator.On().Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
 		_, err = w.AccountInfo(t.Context())
 		wantError(t, "account info", err, Refused, false)
