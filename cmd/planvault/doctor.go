@@ -69,7 +69,18 @@ not enough, so that these facts are often unknown, which is no problem.
 It takes about 20 requests and those of --probes, less than $0.001. No check takes longer than 10
 seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.`,
 		Example: `  planvault doctor
-  planvault doctor --read-only --probes 500`,
+  planvault doctor --read-only --probes 500
+
+  RESULT   CHECK        FINDING
+  ok       reach        Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0 answers in 12ms
+  ok       clock        this machine's clock agrees with the service's
+  ok       read         the login may read blobs
+  warning  busy         the service refused 7 of 500 requests with 503 or 429 (1.4%); ...
+                        → vaults wait and try again, so that calls are slower; ...
+  warning  namespace    hierarchical (Data Lake Storage)
+                        → it works; listings of large days cost more, ...
+  ok       redundancy   Standard_RAGRS: also copies in a second region, which can be read
+  ok       last sync    2026-11-22 02:55:00Z, 5m00s ago`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
 	}

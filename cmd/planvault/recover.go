@@ -38,7 +38,11 @@ The exit code is 4 if problems remain: plans that can't be repaired, or with --d
 run would repair. With --output json, the report is one object.`,
 		Example: `  planvault recover --dry-run
   planvault recover --yes
-  planvault recover --thorough --yes`,
+  planvault recover --thorough --yes
+
+  0198bbb8-0000-7000-8000-000000000001: an open plan without a marker
+      restored the marker
+  3 days; 1 plan repaired, 0 that can't be repaired, 4 plans open`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.recover(c.Context(), o) },
 	}
