@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestCutBundles cuts a bundle at many bytes. No part of it passes for a bundle, and none is restored.
+func TestCutBundles(t *testing.T) {
+	s := newStage(t)
+	s.fill(t, 1, 2)
+	file, cut := filepath.Join(t.TempDir(), "all.bundle"), filepath.Join(t.TempDir(), "cut.bundle")
+	s.must(t, "export", "-o", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.ResetRequests()
+	for n := 0; n < len(text); n += efforttest.Pick(97, 31, 1) {
+		if err := os.WriteFile(cut, text[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		verified := s.run(t.Context(), "import", "--verify-only", cut)
+		restored := s.run(t.Context(), "import", cut, "--prefix", "copy", "--yes")
+		if verified.code != exitFound || restored.code != exitFailed || verified.stdout+restored.stdout != "" {
+			t.Errorf("%d of %d bytes: %+v, %+v", n, len(text), verified, restored)
+		}
+	}
+	if sent := s.server.Requests(); len(sent) > 0 {
+		t.Errorf("%d requests were sent", len(sent))
+	}
+}
+
+// TestClocksOfExpire expires days on a machine whose clock is off by most of what the service allows. The service's clock
+// decides.
+func TestClocksOfExpire(t *testing.T) {
+	for off, want := range map[time.Duration]string{-14 * time.Minute: "0 days dropped", 14 * time.Minute: "1 day dropped"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.server = emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(off) }))
+			s.env["PLANVAULT_CONNECTION_STRING"] = s.server.ConnectionString()
+			s.vault = s.open(t, prefix)
+			id := workflow.NewV7At(time.Now().UTC().AddDate(0, 0, -3))
+			id[15] &= 0x80
+			if _, err := s.store(t.Context(), id, workflow.Completed, "old"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(24*time.Hour - 10*time.Minute) // ten minutes before the day is three days old, by this clock
+			if r := s.must(t, "expire", "--older-than", "3d", "--yes"); !strings.Contains(r.stdout, want) {
+				t.Errorf("the service is %v ahead: %+v", off, r)
+			}
+		})
+	}
+}
+
+// TestBudgetOfPurge runs purges within a budget until nothing is left. Exit code 3 says that more is.
+func TestBudgetOfPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.fill(t, 2, 30)
+		slow := s.through(delayed{s.server.Transport()})
+		for n := 0; ; n++ {
+			r := slow.run(t.Context(), "purge", "--name", "plan", "--budget", "150ms", "--yes")
+			more := strings.Contains(r.stdout, "more is left: run the same command again")
+			if r.code != exitDone && r.code != exitMore || more != (r.code == exitMore) || n > 20 {
+				t.Fatalf("%d: %+v", n, r)
+			}
+			if r.code == exitDone {
+				if n == 0 {
+					t.Error("the budget ended nothing")
+				}
+				break
+			}
+		}
+		if left := s.must(t, "list"); left.stdout != "" {
+			t.Errorf("left:\n%s", left.stdout)
+		}
+	})
+}
+
+// TestProgressOfBulkCommands looks at what a terminal shows, and that a pipe gets none of it.
+func TestProgressOfBulkCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.fill(t, 2, 30)
+		s.network = delayed{s.server.Transport()}
+		var stdout, stderr bytes.Buffer
+		p := s.process(&stdout, &stderr)
+		p.stderrIsTerm = true
+		code := run(t.Context(), p, []string{"purge", "--name", "plan", "--yes"})
+		shown := stderr.String()
+		if code != exitDone || !strings.Contains(shown, " of 60 plans") || strings.Contains(stdout.String(), "\x1b") {
+			t.Errorf("exit code %d\n%q\n%q", code, shown, stdout.String())
+		}
+	})
+}
+
+// TestOtherNamesOfAVault mirrors a vault to itself under other names.
+func TestOtherNamesOfAVault(t *testing.T) {
+	for text, same := range map[string]connection{
+		"http://127.0.0.1:10000/devstoreaccount1":         {ConnectionString: "UseDevelopmentStorage=true"},
+		"https://ACCOUNT.blob.core.windows.net/":          {ConnectionString: "AccountName=account;AccountKey=a2V5"},
+		"https://account.blob.core.windows.net:443?sig=x": {Endpoint: "https://account.blob.core.windows.net"},
+		"http://localhost:10000/devstoreaccount1":         {Endpoint: "http://127.0.0.1:10000/devstoreaccount1/"},
+	} {
+		a, b := connection{Endpoint: text, Prefix: "p"}, same
+		b.Prefix = "p"
+		if a.place() != b.place() {
+			t.Errorf("%s is %q, and %+v is %q", text, a.place(), same, b.place())
+		}
+		if b.Prefix = "q"; a.place() == b.place() {
+			t.Errorf("%s: another prefix is the same vault", text)
+		}
+	}
+
+	s := newStage(t)
+	s.fill(t, 1, 1)
+	s.env["PLANVAULT_TO_CONNECTION_STRING"] = strings.Replace(s.server.ConnectionString(), "blob.emulator.invalid", "alias.emulator.invalid", 1)
+	if r := s.run(t.Context(), "mirror", "--to-prefix", prefix, "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "the copy is the vault itself under another name") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestParseDays(t *testing.T) {
+	days, err := parseDays([]string{"2026-03-01..2026-03-03", "2026-03-02", "2026-02-28", "2026-03-03..2026-03-03"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, d := range days {
+		text := date(d.day)
+		if d.inRange {
+			text += " in range"
+		}
+		texts = append(texts, text)
+	}
+	if got := strings.Join(texts, ", "); got != "2026-02-28, 2026-03-01 in range, 2026-03-02, 2026-03-03 in range" {
+		t.Error(got)
+	}
+}
+
+func TestCataloguedRows(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 3, n, 0, 0, 0, 0, time.UTC) }
+	rows := cataloguedRows(azblob.CatalogueReport{
+		Built:   []azblob.CataloguedDay{{Day: day(9), Plans: 4}, {Day: day(5)}},
+		Skipped: []azblob.SkippedDay{{Day: day(8), Reason: "why"}, {Day: day(1)}},
+	}, "built")
+	var order []string
+	for _, r := range rows {
+		order = append(order, r.Day[8:]+r.Result)
+	}
+	if got := strings.Join(order, " "); got != "09built 08skipped 05built 01skipped" {
+		t.Error(got)
+	}
+	if d := (expiredRow{Result: string(azblob.DayOpen), Open: 1, OpenPlans: []uuid.UUID{uuid.Nil}}); !strings.HasPrefix(d.why(), "1 plan open or being changed, such as 0000") {
+		t.Error(d.why())
+	}
+}
