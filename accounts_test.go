@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -21,6 +22,7 @@ import (
 // asked once to group IDs by hyphens, which it refuses. Deleted plans leave their directories, which are no
 // blobs.
 func TestHierarchicalNamespace(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubbleOf(t, emulator.New(emulator.WithHierarchicalNamespace()), func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		var ids []*workflow.Plan

@@ -169,7 +169,7 @@ func gather(t *testing.T, v *Vault, f storage.Filters) (all []storage.ListResult
 // TestCatalogueAndListingAgree searches random plans in a vault that reads catalogues, and in one that does not:
 // a million plans with PLANVAULT_LONG.
 func TestCatalogueAndListingAgree(t *testing.T) {
-	n, rounds := efforttest.Pick(200, 1_000, 100_000), efforttest.Pick(1, 1, 10)
+	n, rounds := efforttest.Pick(100, 1_000, 100_000), efforttest.Pick(1, 1, 10)
 	for seed := range uint64(rounds) {
 		inArchive(t, seed, nil, func(t *testing.T, a *archive, first time.Time) {
 			a.fill(first, 10, n)

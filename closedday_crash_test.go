@@ -82,6 +82,7 @@ var errNoDay = errors.New("no day was dropped")
 
 // TestCrashOnAClosedDay crashes each call on a closed day before and after each of its requests.
 func TestCrashOnAClosedDay(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	everywhere(t, plainWorld, closedDays(), smallOnly, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, err error) {
 			equalListings(t, w.server)

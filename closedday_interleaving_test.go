@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -287,6 +288,7 @@ func build(t *testing.T, v *azblob.Vault) {
 
 // TestClosedDayInterleavings holds rules K1 to K9 in the vault itself.
 func TestClosedDayInterleavings(t *testing.T) {
+	efforttest.NotShort(t, "a scheduler lets one request go at a time")
 	for i, s := range closedSpaces() {
 		if !sampled(4, i, 1) {
 			continue

@@ -51,11 +51,6 @@ var elsewhere = []string{
 // hierarchical matches the cases that a hierarchical namespace may affect: those that list or remove blobs.
 var hierarchical = regexp.MustCompile(`^(list|search|count|delete|recovery|check)/`)
 
-// concurrent matches the cases that run under the race detector: several clients, or calls that are cancelled, time out or
-// overlap with Close. The other cases make one call at a time, through the same code.
-var concurrent = regexp.MustCompile(`at once|nodes|while|during|in progress|Close|seed 0|context|a break|body of the loop|` +
-	`no memory|^engine/|^model/`)
-
 // TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite, which runs all
 // cases only with PLANVAULT_LONG. The race pass runs what is concurrent.
 func TestConformance(t *testing.T) {
@@ -73,7 +68,7 @@ func TestConformance(t *testing.T) {
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip: leaveOut(func(c storagetest.Case) bool {
-				return slices.Contains(elsewhere, c.Name) || testing.Short() && (c.Long || !concurrent.MatchString(c.Name))
+				return slices.Contains(elsewhere, c.Name) || testing.Short() && (c.Long || !efforttest.Concurrent(c.Name))
 			}),
 		}, metamorphic.Cases()...)
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -19,6 +20,7 @@ import (
 
 // TestCostOfFilters counts the requests of searches and counts in a vault of 20 days. Each day is one page.
 func TestCostOfFilters(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	inBubble(t, "20 days", func(t *testing.T, server *emulator.Server) {
 		time.Sleep(12 * time.Hour)
 		const days = 20
@@ -72,6 +74,7 @@ func TestCostOfFilters(t *testing.T) {
 // TestCostOfLongNames counts the entries that searches read because metadata has only the beginning of a name,
 // and the round trips that this takes.
 func TestCostOfLongNames(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	inBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(time.Hour)
 		now := time.Now()

@@ -127,6 +127,7 @@ func TestExpire(t *testing.T) {
 
 // TestCostOfExpire drops a year.
 func TestCostOfExpire(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	inBubble(t, "365 days", func(t *testing.T, server *emulator.Server) {
 		for n := range 365 {
 			putDay(server, daysAgo(n+9))
@@ -142,6 +143,7 @@ func TestCostOfExpire(t *testing.T) {
 // TestCrashInExpire crashes an Expire before and after each of its requests, and loses each of the answers. A
 // minute later, nothing is in the way of a Create or of the next Expire.
 func TestCrashInExpire(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for n := 1; n <= 6; n++ {
 		for _, open := range []bool{false, true} {
 			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied(), emulator.LostAnswer(), emulator.LostRequest()} {

@@ -100,6 +100,7 @@ func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (run
 }
 
 func TestFaults(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, 7, rideable) })
 }
 

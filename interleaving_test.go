@@ -825,6 +825,7 @@ func (a actor) wide() actor {
 }
 
 func TestInterleavings(t *testing.T) {
+	efforttest.NotShort(t, "a scheduler lets one request go at a time")
 	for i, s := range spaces() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

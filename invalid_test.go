@@ -59,6 +59,7 @@ func wantFieldError(t *testing.T, what string, server *emulator.Server, op, fiel
 }
 
 func TestCreateRefusesBadPlans(t *testing.T) {
+	efforttest.NotShort(t, "it sends nothing")
 	server := emulator.New()
 	v := onEmulator(t, server)
 	wantRefusal(t, "nil", server, "Create", "Plan", v.Create(t.Context(), nil))

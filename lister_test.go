@@ -395,7 +395,7 @@ func TestListingsBesideWrites(t *testing.T) {
 		"all": {Before: time.Now().AddDate(100, 0, 0)}, "a limit": {Limit: 1000}, "open ones": {ByStatus: []workflow.Status{workflow.Running, workflow.NotStarted}},
 		"a group": {ByGroupIDs: []uuid.UUID{uuid.Max}},
 	} {
-		inBubbleOf(t, emulator.New(emulator.WithPageLimit(40)), func(t *testing.T, server *emulator.Server) {
+		inBubbleOf(t, emulator.New(emulator.WithPageLimit(efforttest.Pick(15, 40, 40))), func(t *testing.T, server *emulator.Server) {
 			time.Sleep(48 * time.Hour)
 			v := onEmulator(t, server)
 			create := func() *workflow.Plan {
@@ -407,7 +407,7 @@ func TestListingsBesideWrites(t *testing.T) {
 			}
 			there := map[uuid.UUID]*workflow.Plan{}
 			var doomed []*workflow.Plan
-			for range 150 {
+			for range efforttest.Pick(50, 150, 150) {
 				p := create()
 				there[p.ID] = p
 				doomed = append(doomed, create())

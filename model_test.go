@@ -85,6 +85,7 @@ func (s *unsteady) wait() {
 
 // TestModel runs random operations of several clients on the vault and on a map.
 func TestModel(t *testing.T) {
+	efforttest.NotShort(t, "the conformance suite runs the model under the race detector")
 	var sum metamorphic.Figures
 	u := &unsteadily{}
 	seeds := efforttest.Pick(1, 2, 100)

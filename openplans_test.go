@@ -174,6 +174,7 @@ func TestCrowd(t *testing.T) {
 // TestCrowdWithoutStartFrom looks at each plan if the service does not know where a listing begins, and wastes one
 // page.
 func TestCrowdWithoutStartFrom(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(22 * time.Hour)
 		fill(t, server, 3_000, 0, 20*time.Hour)
@@ -194,6 +195,7 @@ func TestCrowdWithoutStartFrom(t *testing.T) {
 
 // TestCrowdOfTheNewest finds the newest plans of a busy day with a listing although some old ones are open, too.
 func TestCrowdOfTheNewest(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(22 * time.Hour)
 		_, old := fill(t, server, 5_000, 10, 20*time.Hour)

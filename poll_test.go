@@ -115,6 +115,7 @@ func TestPoll(t *testing.T) {
 
 // TestCostOfAPoll counts the requests of a search for new plans beside thousands of running ones.
 func TestCostOfAPoll(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	n := efforttest.Pick(500, 1_000, 10_000)
 	inBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(24 * time.Hour)

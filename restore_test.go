@@ -47,7 +47,10 @@ var restorations = []scenario{restoration(workflow.Running), restoration(workflo
 
 // TestCrashInRestore crashes a Restore before and after each request: the plan is there or not, and Recovery
 // finishes or removes it.
-func TestCrashInRestore(t *testing.T) { crashEverywhere(t, plainWorld, restorations, shapes) }
+func TestCrashInRestore(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, restorations, shapes)
+}
 
 // TestRestoreAgain calls a Restore that died again, at once and after the grace period.
 func TestRestoreAgain(t *testing.T) {
@@ -76,6 +79,7 @@ func TestRestoreAgain(t *testing.T) {
 // TestCostOfRestore compares the requests and round trips with the budget: those of a Create, and one for a final
 // plan, whose marker it removes.
 func TestCostOfRestore(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
 	const latency = time.Second
 	for status := workflow.NotStarted; status.Valid(); status++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -295,6 +299,7 @@ func openSearcher() actor {
 
 // TestRestoreInterleavings explores a Restore beside readers, Creates, Deletes and Recovery.
 func TestRestoreInterleavings(t *testing.T) {
+	efforttest.NotShort(t, "a scheduler lets one request go at a time")
 	running, failed, fresh := inUse(small("one"), workflow.Running), inUse(small("one"), workflow.Failed), small("second")
 	judge := func(plans map[string]*workflow.Plan) func(r *run, v *azblob.Vault) {
 		return func(r *run, v *azblob.Vault) {

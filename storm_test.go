@@ -186,7 +186,7 @@ func TestStormConcurrency(t *testing.T) {
 				m := &meter{Transporter: server.Transport()}
 				v := onEmulator(t, server, azblob.WithTransport(m), azblob.WithConcurrency(limit))
 				var wg sync.WaitGroup
-				for range 40 {
+				for range efforttest.Pick(10, 40, 40) {
 					wg.Go(func() {
 						if err := live(v, plantest.Small(), false, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
 							t.Error(err)

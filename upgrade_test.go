@@ -245,6 +245,7 @@ func TestNewProgramUpgrades(t *testing.T) {
 // TestRollingUpgrade lets both programs work on all plans, in random order, with requests that fail. Each step
 // succeeds or is refused, and nothing that the new program has written is lost.
 func TestRollingUpgrade(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for seed := range uint64(efforttest.Pick(5, 20, 1000)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rehearse(t, func(t *testing.T, server *emulator.Server, before, after *Vault) {

@@ -4,6 +4,7 @@ package efforttest
 
 import (
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -32,3 +33,10 @@ func Pick[T any](short, normal, long T) T {
 		return normal
 	}
 }
+
+var concurrent = regexp.MustCompile(`at once|nodes|while|during|in progress|Close|seed 0|context|a break|body of the loop|` +
+	`no memory|^engine/|^model/`)
+
+// Concurrent reports whether the race pass runs the case of the conformance suite with this name: one with several clients, or
+// with calls that are cancelled, time out or overlap with Close. The other cases make one call at a time, through the same code.
+func Concurrent(name string) bool { return concurrent.MatchString(name) }

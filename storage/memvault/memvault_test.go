@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
@@ -15,8 +16,8 @@ func TestConformance(t *testing.T) {
 	storagetest.Run(t, storagetest.Harness{
 		Around: synctest.Test,
 		Skip: func(c storagetest.Case) string {
-			if c.Long && testing.Short() {
-				return "a long case, which -short leaves out"
+			if testing.Short() && (c.Long || !efforttest.Concurrent(c.Name)) {
+				return "left out by -short"
 			}
 			return ""
 		},
