@@ -101,7 +101,7 @@ func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (run
 
 func TestFaults(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, 7, rideable) })
+	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, 11, rideable) })
 }
 
 // TestCancelled ends the context at each request of each call. The call had no effect or returns ErrUnknown;
@@ -193,7 +193,7 @@ func TestLateDuplicates(t *testing.T) {
 		}
 		for _, n := range boundaries(st.requests) {
 			for k := range st.requests - n + 3 {
-				if !sampled(6, n+st.number, k) {
+				if !sampled(10, n+st.number, k) {
 					continue
 				}
 				runs++
