@@ -1,0 +1,41 @@
+package report_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/workflow"
+)
+
+// plan is what Read returns.
+var plan = &workflow.Plan{
+	Name: "nightly report", State: workflow.State{Status: workflow.Running, Start: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)},
+	Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Name: "europe", Actions: []*workflow.Action{
+		{Name: "collect", State: workflow.State{Status: workflow.Completed}},
+		{Name: "render", State: workflow.State{Status: workflow.Running}},
+	}}}}},
+}
+
+func ExampleWrite() {
+	var page bytes.Buffer
+	if err := report.Write(&page, plan, report.Options{}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(strings.Contains(page.String(), "<h1>nightly report</h1>"))
+	// Output: true
+}
+
+func ExampleNewOutline() {
+	for n := range report.NewOutline(plan, time.Now()).All() {
+		fmt.Printf("%s %s (%s)\n", n.Label().Mark, n.Title, n.Label().Word)
+	}
+	// Output:
+	// ▶ nightly report (running)
+	// ○ block 1 (not started)
+	// ○ europe (not started)
+	// ✓ collect (completed)
+	// ▶ render (running)
+}
