@@ -446,6 +446,32 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeEndsItsCalls ends a server during a look.
+func TestServeEndsItsCalls(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	st := &slowStore{store: newStore(), begun: make(chan struct{}, 1), ended: make(chan error, 1)}
+	ended := make(chan error, 1)
+	go func() { ended <- web.New(st, web.Options{}).Serve(ctx, l) }()
+	go func() {
+		if r, err := http.Get("http://" + l.Addr().String() + "/"); err == nil {
+			r.Body.Close()
+		}
+	}()
+	<-st.begun
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := <-st.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the look ends with %v", err)
+	}
+}
+
 func TestServeReturnsTheErrorOfItsListener(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -110,8 +110,8 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Serve answers requests on a listener until ctx ends. Then it ends live pages at once, gives other requests a
-// second, and returns nil.
+// Serve answers requests on a listener until ctx ends. Then it ends live pages and everything that is asked of the
+// store at once, gives answers under way a second, and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
@@ -127,6 +127,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+	}
+	for _, end := range []func(){s.looks.end, s.pings.end, s.searches.end, s.plans.end} {
+		end()
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -85,6 +85,15 @@ func (s *shared[K, V]) begin(ctx context.Context, key K) *answer[V] {
 	return a
 }
 
+// end ends all calls.
+func (s *shared[K, V]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.answers {
+		a.cancel()
+	}
+}
+
 // leave notes that somebody no longer waits.
 func (s *shared[K, V]) leave(key K, a *answer[V]) {
 	s.mu.Lock()

@@ -178,12 +178,16 @@ func (v *viewer) SetWriteDeadline(at time.Time) error {
 type slowStore struct {
 	*store
 	quick atomic.Bool
+	begun chan struct{} // nil if nobody wants to know
 	ended chan error
 }
 
 func (s *slowStore) Roster(ctx context.Context) (storage.Roster, error) {
 	if s.quick.Load() {
 		return s.store.Roster(ctx)
+	}
+	if s.begun != nil {
+		s.begun <- struct{}{}
 	}
 	<-ctx.Done()
 	s.ended <- ctx.Err()
