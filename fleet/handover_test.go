@@ -52,7 +52,7 @@ func TestHandOver(t *testing.T) {
 			p := open(store)
 			n := join(t, p, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
 			found := plans(t.Context(), t, n)
-			time.Sleep(time.Minute) // after the node's search of all days
+			time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
 			plan := orphan(t, p, plantest.Full())
 			from := plan.Owner
 			time.Sleep(10 * time.Minute)
@@ -198,7 +198,7 @@ func TestHandOverIsCut(t *testing.T) {
 		store := memvault.NewStore()
 		p := open(store)
 		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second/2) // between two searches of the node
 		plan := orphan(t, p, plantest.Small())
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -33,7 +33,7 @@ All IDs are new. An action that was interrupted and runs again has another idemp
 plugin must find out what the first run did.
 
 --dry-run prints what would run again, and stores nothing. A fork with N sub-objects costs one or
-two requests that read the plan, and N + 4 writes.`,
+two requests that read the plan, and N + 3 writes.`,
 		Example: `  planvault fork 01a20345-1ca0-7467-a8f6-cb0e5779f255 --from-failure --dry-run
     2 of 3 actions run again:
     europe/canary/restart

@@ -31,7 +31,7 @@ plan in that engine. The exit code is 4 if nobody is there to obey. The request 
 
 A plan that was stopped can be run again from there: planvault fork ID --from-failure.
 
-Stop costs 4 to 6 requests. With --wait, it looks at the plan every two seconds until it is final.`,
+Stop costs 4 to 8 requests. With --wait, it looks at the plan every two seconds until it is final.`,
 		Example: `  planvault stop 01a20345-1ca0-7467-a8f6-cb0e5779f255
     It was asked to stop 0s ago, and its owner, node host-3 (01a20345-1cc5-7aa6-a433-feda90ff7ece),
     is alive (heartbeat 4s ago). It stops when its running actions have ended.
