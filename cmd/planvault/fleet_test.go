@@ -12,7 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -230,7 +233,7 @@ func TestStop(t *testing.T) {
 		s.expect(t, 2, "", "is no ID of a plan", r, "stop", "rollout")
 		ctx, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, interrupt)
-		if got := s.run(ctx, "stop", unclaimed.ID.String(), "--wait"); got.code != exitInterrupted || !strings.Contains(got.stderr, "the request to stop is stored") {
+		if got := s.run(ctx, "stop", unclaimed.ID.String(), "--wait"); got.code != exitInterrupted || !strings.Contains(got.stderr, "stop: 1 request; the request is stored, and stays") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -317,13 +320,13 @@ func TestTakeover(t *testing.T) {
 		hung := s.join(t, "hung")
 		first, other := s.claimed(t, hung, "first"), s.claimed(t, hung, "other")
 		r = names(map[string]uuid.UUID{"FIRST": first.ID, "OTHER": other.ID, "HUNG": hung.ID(), "NODE": n.ID(), "ALONE": unclaimed.ID})
-		s.expect(t, 1, "", "node hung (HUNG................................), whose last heartbeat was 2s ago; if it hangs, restart it, or give --evict", r, "takeover", first.ID.String())
-		s.expect(t, 2, "", "owns plan FIRST...............................  first\nnode hung (HUNG................................) owns plan OTHER...............................  other\nevict node hung (HUNG................................): 2 plans, about 2 requests, ", r, "takeover", first.ID.String(), "--evict")
+		s.expect(t, 1, "", "node hung (HUNG................................), whose last heartbeat was 2s ago; if it hangs, restart it, or give --evict HUNG................................\n", r, "takeover", first.ID.String())
+		s.expect(t, 2, "", "owns plan FIRST...............................  first\nnode hung (HUNG................................) owns plan OTHER...............................  other\nevict node hung (HUNG................................): 2 plans, about 2 requests, ", r, "takeover", first.ID.String(), "--evict", hung.ID().String())
 		if hung.Context().Err() != nil {
 			t.Error("the node was evicted without --yes")
 		}
 		time.Sleep(time.Minute)
-		got := s.run(t.Context(), "takeover", first.ID.String(), "--evict", "--yes", "--wait", "--output", "json")
+		got := s.run(t.Context(), "takeover", first.ID.String(), "--evict", hung.ID().String(), "--yes", "--wait", "--output", "json")
 		var report takenOver
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.code != 0 || !report.Evicted || report.Owner == nil || *report.Owner != n.ID() || *report.From != hung.ID() {
 			t.Errorf("%+v, %v", got, err)
@@ -340,6 +343,13 @@ func TestTakeover(t *testing.T) {
 		if p := <-found; p.ID != unclaimed.ID || p.Epoch != 2 {
 			t.Errorf("plan %s has epoch %d", p.ID, p.Epoch)
 		}
+		// The same command again leaves the new owner alone.
+		r = names(map[string]uuid.UUID{"FIRST": first.ID, "NODE": n.ID()})
+		s.expect(t, 0, "Node NODE................................ has taken plan FIRST..............................., in epoch 3. The plan is Running.\n", "", r, "takeover", first.ID.String(), "--evict", hung.ID().String(), "--yes")
+		if n.Context().Err() != nil {
+			t.Error("the new owner was evicted")
+		}
+		s.expect(t, 2, "", "is no ID of a node", r, "takeover", first.ID.String(), "--evict", "host")
 		s.expect(t, 4, "", "not found", r, "takeover", workflow.NewV7().String())
 		final, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "final")
 		if err != nil {
@@ -371,13 +381,91 @@ func TestTakeoverIsInterrupted(t *testing.T) {
 		time.AfterFunc(5*time.Second, interrupt)
 		began := time.Now()
 		got := s.run(ctx, "takeover", plan.ID.String())
-		if got.code != exitInterrupted || time.Since(began) != 5*time.Second || !strings.Contains(got.stderr, "the plan is fenced, and nodes take it when the record of node") {
+		if got.code != exitInterrupted || time.Since(began) != 5*time.Second || !strings.Contains(got.stderr, "if the plan is fenced already, a live node takes it within about a minute") {
 			t.Errorf("after %v: %+v", time.Since(began), got)
 		}
 		if p := <-found; p.ID != plan.ID || p.Epoch != 3 {
 			t.Errorf("plan %s has epoch %d", p.ID, p.Epoch)
 		}
 	})
+}
+
+// TestFleetCommandsEndWhenInterrupted interrupts each command at each of its requests, which gets no answer. The
+// command ends at once, says what to do, and a second run does what is left.
+func TestFleetCommandsEndWhenInterrupted(t *testing.T) {
+	for command, flags := range map[string][]string{
+		"stuck": nil, "nodes": nil, "stop": {"--wait"}, "fork": {"--from-failure"}, "takeover": {"--yes", "--wait"},
+	} {
+		t.Run(command, func(t *testing.T) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(5, 2, 1) {
+				synctest.Test(t, func(t *testing.T) { more = interrupt(t, command, flags, nth) })
+			}
+		})
+	}
+}
+
+// interrupt interrupts a command while its nth request waits for an answer. It reports whether there was such a
+// request.
+func interrupt(t *testing.T, command string, flags []string, nth int) bool {
+	s := newStage(t)
+	hung, n := s.join(t, "hung"), s.join(t, "host")
+	plan, failed := s.claimed(t, hung, "plan"), s.claimed(t, nil, "failed")
+	failed.State.Status = workflow.Failed
+	if err := s.vault.UpdatePlan(t.Context(), failed); err != nil {
+		t.Fatal(err)
+	}
+	found := plans(t, n)
+	time.Sleep(time.Minute)
+	args := append([]string{command}, flags...)
+	switch command {
+	case "fork":
+		args = append(args, failed.ID.String())
+	case "stop":
+		args = append(args, plan.ID.String())
+	case "takeover":
+		args = append(args, plan.ID.String(), "--evict", hung.ID().String())
+	}
+	transport := s.server.Transport()
+	transport.Inject(emulator.On().Nth(nth).Do(emulator.Silence().Applied()))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	met := func() bool {
+		return slices.ContainsFunc(s.server.Requests(), func(r emulator.Request) bool { return r.Fault != "" })
+	}
+	s.server.ResetRequests()
+	ended := make(chan result, 1)
+	var stdout, stderr bytes.Buffer
+	p := s.process(&stdout, &stderr)
+	p.options = []azblob.Option{azblob.WithTransport(transport)}
+	go func() { ended <- result{code: run(ctx, p, args)} }()
+	for range 20 { // a takeover takes some time
+		if time.Sleep(time.Second); met() {
+			break
+		}
+	}
+	if !met() && command != "stop" {
+		return false
+	}
+	cancel()
+	began := time.Now()
+	code := (<-ended).code
+	if _, last, said := strings.Cut(stderr.String(), "planvault: interrupted: "); code != exitInterrupted || !said || !strings.Contains(last, "; ") || strings.Count(last, "\n") != 1 || time.Since(began) > patience {
+		t.Errorf("request %d: exit code %d after %v: %s", nth, code, time.Since(began), &stderr)
+	}
+	if command == "takeover" {
+		if again := s.run(t.Context(), args...); again.code != exitDone || n.Context().Err() != nil {
+			t.Errorf("request %d: a second run: %+v", nth, again)
+		}
+		select {
+		case p := <-found:
+			if p.ID != plan.ID {
+				t.Errorf("request %d: the live node took plan %s", nth, p.ID)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Errorf("request %d: no node took the plan", nth)
+		}
+	}
+	return met()
 }
 
 // TestFleetRemarks: at a terminal, commands say on stderr what a pipe does not need.

@@ -77,6 +77,7 @@ func (a *app) fork(ctx context.Context, id uuid.UUID, from func(*workflow.Plan) 
 	if err != nil {
 		return err
 	}
+	reached := a.progress("fork", "plan", 0).then("nothing was changed")
 	plan, err := v.Read(ctx, id)
 	if err != nil {
 		return err
@@ -100,6 +101,7 @@ func (a *app) fork(ctx context.Context, id uuid.UUID, from func(*workflow.Plan) 
 		return a.print(report, report.write)
 	}
 	report.ID, report.Again = &f.ID, nil
+	reached.then(fmt.Sprintf("look whether plan %s exists before you fork again", f.ID))
 	if err := create(ctx, v, f); err != nil {
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}

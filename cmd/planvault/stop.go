@@ -67,6 +67,7 @@ func (a *app) stop(ctx context.Context, id uuid.UUID, wait bool) error {
 	if err != nil {
 		return err
 	}
+	reached := a.progress("stop", "request", 0).then("run it again, which is safe")
 	p, err := lookUp(ctx, v, id)
 	if err != nil {
 		return err
@@ -77,8 +78,10 @@ func (a *app) stop(ctx context.Context, id uuid.UUID, wait bool) error {
 	if err := fleet.Stop(ctx, v, id); err != nil {
 		return err
 	}
+	reached.then("the request is stored, and stays").at(1)
+	defer reached.end()
 	if wait {
-		a.remark("The request is stored. Waiting until the plan is final; an interrupt ends the wait, and the request stays.")
+		a.remark("The request is stored. Waiting until the plan is final. An interrupt ends the wait, and the request stays.")
 		if p, err = a.await(ctx, v, id, func(p storage.ListResult) bool { return p.State.Status.Final() }); err != nil {
 			return fmt.Errorf("the request to stop is stored, but the plan is not known to be final: %w", err)
 		}

@@ -95,18 +95,10 @@ func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspec
 	if err != nil {
 		return fleet.Inspection{}, err
 	}
-	var p *progress
-	o.Progress = func(read, of int) {
-		if p == nil {
-			p = a.progress("read", "plan", int64(of))
-		}
-		p.at(int64(read))
-	}
-	i, err := fleet.Inspect(ctx, v, o)
-	if p != nil {
-		p.end()
-	}
-	return i, err
+	p := a.progress("look", "plan", 0).then("nothing was changed")
+	defer p.end()
+	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }
+	return fleet.Inspect(ctx, v, o)
 }
 
 // unread is an age that no plan has: an inspection reads none.

@@ -17,12 +17,14 @@ import (
 
 // takeover is the flags of the command takeover.
 type takeover struct {
-	evict, unclaimed, wait bool
+	evict           uuid.UUID // a node, or uuid.Nil
+	unclaimed, wait bool
 }
 
 // takeoverCommand fences a plan from its owner.
 func (a *app) takeoverCommand() *cobra.Command {
 	var t takeover
+	var node string
 	c := &cobra.Command{
 		Use:   "takeover ID",
 		Short: "Fence a plan from its owner, and hand it to the live nodes",
@@ -35,8 +37,9 @@ Nodes do this without help within a minute of an owner's death. Look at planvaul
   - If the owner is gone, takeover fences the plan at once.
   - If it is silent, takeover waits until its record is removed, up to 45 seconds.
   - If it is alive, takeover refuses. When a node hangs but its heartbeats continue, restart its
-    process. If you can't, --evict removes the node from the fleet. That fences all its plans, so
-    takeover lists them and wants --yes. The process may join again as a new node.
+    process. If you can't, --evict NODE removes it from the fleet if it still owns the plan. That
+    fences all its plans, so takeover lists them and wants --yes. The process may join again as a
+    new node.
   - If an engine without a fleet began the plan, takeover refuses, because nothing shows whether
     that engine is alive. If it is not, start it again: it continues. To hand the plan to a fleet
     instead, give --unclaimed.
@@ -54,7 +57,8 @@ the plan every two seconds until a node has taken it.`,
     01a20345-1cc5-7aa6-a433-feda90ff7ece, in epoch 2. 2 nodes are alive. One of them takes the
     plan soon.
 
-  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255 --evict --yes --wait
+  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255 \
+      --evict 01a20345-1cc5-7aa6-a433-feda90ff7ece --yes --wait
     Node 01a20345-249d-7b4a-8737-e755a80d68b7 has taken plan 01a20345-1ca0-7467-a8f6-cb0e5779f255,
     in epoch 3. The plan is Running.`,
 		Args: cobra.ExactArgs(1),
@@ -63,10 +67,15 @@ the plan every two seconds until a node has taken it.`,
 			if err != nil {
 				return err
 			}
+			if node != "" {
+				if t.evict, err = parseID("node", node); err != nil {
+					return err
+				}
+			}
 			return a.takeover(c.Context(), id, t)
 		},
 	}
-	c.Flags().BoolVar(&t.evict, "evict", false, "if the owner is alive, remove it from the fleet, with all its plans")
+	c.Flags().StringVar(&node, "evict", "", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
 	c.Flags().BoolVar(&t.wait, "wait", false, "wait until a node has taken the plan")
 	return c
@@ -74,56 +83,48 @@ the plan every two seconds until a node has taken it.`,
 
 // takenOver is the report of takeover.
 type takenOver struct {
-	ID       uuid.UUID  `json:"id"`
-	From     *uuid.UUID `json:"from,omitempty"`
-	Fenced   bool       `json:"fenced"`
-	Evicted  bool       `json:"evicted"`
-	Owner    *uuid.UUID `json:"owner,omitempty"` // a node that has taken it
-	Epoch    int64      `json:"epoch"`
-	Status   string     `json:"status"`
-	LiveNode int        `json:"liveNodes"`
+	ID        uuid.UUID  `json:"id"`
+	From      *uuid.UUID `json:"from,omitempty"`
+	Fenced    bool       `json:"fenced"`
+	Evicted   bool       `json:"evicted"`
+	Owner     *uuid.UUID `json:"owner,omitempty"` // a node that has taken it
+	Epoch     int64      `json:"epoch"`
+	Status    string     `json:"status"`
+	LiveNodes int        `json:"liveNodes"`
 
 	message string
 }
 
-// takeover evicts the owner of a plan if it is alive and may be evicted, and hands the plan over.
+// takeover evicts the owner of a plan if the flags say so, and hands the plan over.
 func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
 	v, err := a.vault(ctx)
 	if err != nil {
 		return err
 	}
-	a.progress("takeover", "plan", 1).then(goOn)
-	o := fleet.InspectOptions{Older: unread}
-	if !t.evict {
-		o.Plans = []uuid.UUID{id} // the others are of no interest
-	}
-	i, err := fleet.Inspect(ctx, v, o)
-	if err != nil {
-		return err
-	}
+	reached := a.progress("takeover", "plan", 0).then("nothing was changed")
+	defer reached.end()
 	before, err := lookUp(ctx, v, id)
 	if err != nil {
 		return err
 	}
-	evicted, err := a.evict(ctx, v, before, i, t)
-	if err != nil {
-		return err
+	evicted := false
+	if before.Owner != uuid.Nil && before.Owner == t.evict {
+		if evicted, err = a.evict(ctx, v, t.evict, reached); err != nil {
+			return err
+		}
 	}
-	a.remark("Taking plan %s over. This takes up to a minute; an interrupt is safe.", id)
+	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it within about a minute")
+	a.remark("Taking plan %s over. This takes up to a minute. An interrupt is safe.", id)
 	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
-	if errors.Is(err, fleet.ErrOwned) || errors.Is(err, storage.ErrInvalid) && evicted {
-		return a.takenByOther(ctx, v, before, evicted, err)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):
+		return a.notHandedOver(ctx, v, before, t, evicted, err)
+	case err != nil:
 		return err
 	}
-	report := takenOver{
-		ID: id, From: known(h.From), Fenced: true, Evicted: evicted, Epoch: h.Epoch, Status: h.Status.String(), LiveNode: len(h.Live),
-		message: fmt.Sprintf("Plan %s is fenced from %s, in epoch %d. %s", id, nodeOrEngine(h.From), h.Epoch, whoTakes(len(h.Live))),
-	}
-	if h.Status.Final() {
-		report.message = fmt.Sprintf("Plan %s is %s. Its former owner has just ended it.", id, h.Status)
-	}
+	report := takenOverOf(id, h)
+	report.Evicted = evicted
+	reached.then("the plan is fenced, and a live node takes it").at(1)
 	if t.wait && len(h.Live) > 0 && !h.Status.Final() {
 		taken, err := a.await(ctx, v, id, func(p storage.ListResult) bool { return p.Epoch > h.Epoch || p.State.Status.Final() })
 		if err != nil {
@@ -134,6 +135,15 @@ func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
 	return a.printTakenOver(report)
 }
 
+// takenOverOf returns the report about a handover.
+func takenOverOf(id uuid.UUID, h fleet.Handover) takenOver {
+	message := fmt.Sprintf("Plan %s is fenced from %s, in epoch %d. %s", id, nodeOrEngine(h.From), h.Epoch, whoTakes(len(h.Live)))
+	if h.Status.Final() {
+		message = fmt.Sprintf("Plan %s is %s. Its former owner has just ended it.", id, h.Status)
+	}
+	return takenOver{ID: id, From: known(h.From), Fenced: true, Epoch: h.Epoch, Status: h.Status.String(), LiveNodes: len(h.Live), message: message}
+}
+
 // take notes that a node has taken the plan.
 func (r *takenOver) take(p storage.ListResult) {
 	r.Owner, r.Epoch, r.Status = known(p.Owner), p.Epoch, p.State.Status.String()
@@ -142,7 +152,7 @@ func (r *takenOver) take(p storage.ListResult) {
 
 func (a *app) printTakenOver(r takenOver) error {
 	err := a.print(r, func(w io.Writer) { fmt.Fprintln(w, r.message) })
-	if err == nil && r.Fenced && r.LiveNode == 0 && r.Status == "Running" {
+	if err == nil && r.Fenced && r.LiveNodes == 0 && r.Status == "Running" {
 		return errFound
 	}
 	return err
@@ -166,46 +176,47 @@ func whoTakes(live int) string {
 	return fmt.Sprintf("%d nodes are alive. One of them takes the plan soon.", live)
 }
 
-// takenByOther reports that another node has taken the plan or ended it meanwhile. Otherwise it returns the error.
-func (a *app) takenByOther(ctx context.Context, v *azblob.Vault, before storage.ListResult, evicted bool, err error) error {
+// notHandedOver reports that another node has taken the plan or ended it. Otherwise it returns the error.
+func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage.ListResult, t takeover, evicted bool, err error) error {
 	now, lookErr := lookUp(ctx, v, before.ID)
-	if lookErr != nil || now.Epoch == before.Epoch && !now.State.Status.Final() {
-		if errors.Is(err, fleet.ErrOwned) && before.Owner != uuid.Nil {
-			err = fmt.Errorf("%w; if it hangs, restart it, or give --evict", err)
-		} else if before.Owner == uuid.Nil {
-			err = fmt.Errorf("%w; if that engine does not run any more, start it again, or give --unclaimed", err)
-		}
-		return err
+	meanwhile := now.Epoch != before.Epoch || now.State.Status.Final()
+	earlier := t.evict != uuid.Nil && now.Owner != uuid.Nil && now.Owner != t.evict // since somebody decided to evict
+	switch {
+	case lookErr == nil && (meanwhile || earlier):
+		report := takenOver{ID: before.ID, From: known(before.Owner), Evicted: evicted}
+		report.take(now)
+		return a.printTakenOver(report)
+	case before.Owner == uuid.Nil:
+		return fmt.Errorf("%w; if that engine does not run any more, start it again, or give --unclaimed", err)
 	}
-	report := takenOver{ID: before.ID, From: known(before.Owner), Evicted: evicted}
-	report.take(now)
-	return a.printTakenOver(report)
+	return fmt.Errorf("%w; if it hangs, restart it, or give --evict %s", err, before.Owner)
 }
 
-// evict removes the owner of a plan from the fleet if it is alive and the flags say so. It first lists the node's
-// other plans.
-func (a *app) evict(ctx context.Context, v *azblob.Vault, p storage.ListResult, i fleet.Inspection, t takeover) (evicted bool, err error) {
-	m := memberOf(i, p.Owner)
-	if m == nil || !m.Alive || !t.evict {
-		return false, nil
-	}
-	name := m.ID.String()
-	if m.Name != "" {
-		name = printable(m.Name, 40) + " (" + name + ")"
-	}
-	for _, other := range i.Plans {
-		if other.Owner == m.ID {
-			fmt.Fprintf(a.stderr, "node %s owns plan %s  %s\n", name, other.ID, printable(other.Name, 60))
-		}
-	}
-	err = a.confirm(ctx, change{
-		doing: "evict node " + name, what: plural(m.Plans, "plan"),
-		requests: price.Tally{azblob.ClassRead: 1, azblob.ClassDelete: 1},
-	})
+// evict removes a node from the fleet if it is alive. It first lists the plans that it owns.
+func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reached *progress) (evicted bool, err error) {
+	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: unread})
 	if err != nil {
 		return false, err
 	}
-	if err := fleet.Evict(ctx, v, m.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+	m := memberOf(i, node)
+	if m == nil || !m.Alive {
+		return false, nil
+	}
+	name := node.String()
+	if m.Name != "" {
+		name = printable(m.Name, 40) + " (" + name + ")"
+	}
+	for _, p := range i.Plans {
+		if p.Owner == node {
+			fmt.Fprintf(a.stderr, "node %s owns plan %s  %s\n", name, p.ID, printable(p.Name, 60))
+		}
+	}
+	requests := price.Tally{azblob.ClassRead: 1, azblob.ClassDelete: 1}
+	if err := a.confirm(ctx, change{doing: "evict node " + name, what: plural(m.Plans, "plan"), requests: requests}); err != nil {
+		return false, err
+	}
+	reached.then("the node may be evicted; run it again, which is safe")
+	if err := fleet.Evict(ctx, v, node); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return false, err
 	}
 	return true, nil
