@@ -99,7 +99,7 @@ func (f fleetFacts) whyStopping(p OpenPlan, owner MemberState, late bool) string
 	if !late {
 		return why + ". It stops when its running actions have ended."
 	}
-	return why + ", but it has not stopped." + f.runs(p) + " The plugin may ignore the end of its context, or the node hangs: restart the node, or evict it."
+	return why + ", but it has not stopped." + f.runs(p) + " Actions that are running are not cancelled. If the plugin hangs, restart the node, or evict it: the next owner stops the plan."
 }
 
 func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) string {
@@ -114,7 +114,7 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) 
 	if len(p.Running) == 0 {
 		return why + " Nothing runs, so the node may hang: restart it, or evict it."
 	}
-	return why + " Look at the plugin. If it hangs, stop the plan, or evict the node."
+	return why + " Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to."
 }
 
 // runs says what has run longest.

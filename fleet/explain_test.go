@@ -73,11 +73,11 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour), runs(1)), 2, Working, true,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, stop the plan, or evict the node.",
+			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{
 			"makes no progress", plan(workflow.Running, old, runs(3)), 2, Working, true,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, stop the plan, or evict the node.",
+			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{
 			"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true,
@@ -89,7 +89,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,
-			"It was asked to stop 20m ago, and its owner, " + node + ", is alive (heartbeat 4s ago), but it has not stopped. Action eu/one/restart has been running for 50m. The plugin may ignore the end of its context, or the node hangs: restart the node, or evict it.",
+			"It was asked to stop 20m ago, and its owner, " + node + ", is alive (heartbeat 4s ago), but it has not stopped. Action eu/one/restart has been running for 50m. Actions that are running are not cancelled. If the plugin hangs, restart the node, or evict it: the next owner stops the plan.",
 		},
 		{"waits to be claimed", plan(workflow.NotStarted, young), 2, Waiting, false, "It has not begun since it was created 3m ago, and 2 nodes are alive to claim it."},
 		{

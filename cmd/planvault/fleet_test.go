@@ -120,7 +120,7 @@ PLAN                                  OWNER                                 HEAR
 HANGS...............................  host-7\x1b[2J                                4s    20m13s  europe/canary/restart  rollout 2.4
 ORPHAN..............................  GONE................................       gone    20m12s  europe/canary/restart  rollout \u202e2.5
 
-HANGS...............................: Its owner, node host-7\x1b[2J (NODE................................), is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action europe/canary/restart has been running for 20m, with a timeout of 30s. Look at the plugin. If it hangs, stop the plan, or evict the node.
+HANGS...............................: Its owner, node host-7\x1b[2J (NODE................................), is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action europe/canary/restart has been running for 20m, with a timeout of 30s. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.
 
 ORPHAN..............................: Its owner, node GONE................................, has left the fleet or died, and nobody has taken it, although 1 node is alive. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.
 `, "", r, "stuck")

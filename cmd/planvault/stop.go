@@ -22,9 +22,12 @@ func (a *app) stopCommand() *cobra.Command {
 		Use:   "stop ID",
 		Short: "Ask the owner of a plan to stop it",
 		Long: `Stop stores a request to stop a plan. The owner sees it within its interval, 10 seconds by default.
-It ends the contexts of the running actions, begins no others, and stores the plan as Stopped.
-Whoever claims the plan or takes it over later obeys, too. Nothing is fenced: a plugin that ignores
-the end of its context runs on until it returns.
+It begins no more actions, waits until the running ones have ended, runs what is deferred, and
+stores the plan as Stopped. Whoever claims the plan or takes it over later obeys, too.
+
+Running actions are not cancelled: an attempt ends when its plugin returns, or at its timeout. If a
+plugin hangs, ask the plan to stop, and then restart the node or use planvault takeover with
+--evict. The next owner stops the plan without running the action again.
 
 Stop says who is going to obey. An engine without a fleet does not look at stop requests: stop the
 plan in that engine. The exit code is 4 if nobody is there to obey. The request is stored even so.

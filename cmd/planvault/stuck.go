@@ -48,7 +48,8 @@ cost nothing.`,
     01a20345-1ca0-7467-a8f6-cb0e5779f255: Its owner, node host-3
     (01a20345-1cc5-7aa6-a433-feda90ff7ece), is alive (heartbeat 9s ago), but nothing has been stored
     for 52m. Action eu/one/restart has been running for 52m, with a timeout of 1h. Look at the
-    plugin. If it hangs, stop the plan, or evict the node.
+    plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or
+    stops the plan if it was asked to.
 
   planvault stuck --older 2h --output json
   planvault stuck --all`,
