@@ -26,19 +26,20 @@ of old days, which removes the catalogues of the days that it changes, or when l
 slow. A day with an open plan has no catalogue until the plan has ended.
 
     $ planvault catalogue --dry-run
-    DAY         RESULT   WHY
-    2026-11-20  due
-    2026-11-19  skipped  2 blobs say that plans are open or being changed, such as open/0199…
-    would build 1 catalogue, 88 of 90 closed days have one: about 96 requests, $4.7e-05
+    DAY         RESULT  PLANS  SIZE  WHY
+    2026-11-20  due         -     -
+    2026-11-19  due         -     -
+    would build 2 catalogues, 88 of 90 closed days had one: about 101 requests, $0.000090
 
     $ planvault catalogue --yes
-    catalogue: 1 day, about 96 requests, $6.9e-05
-    DAY         RESULT   PLANS     SIZE  WHY
+    catalogue: 2 days, about 101 requests, $0.000090, in https://a.blob.core.windows.net, prefix ci
+    DAY         RESULT   PLANS    SIZE  WHY
     2026-11-20  built    4,120  198 kB
+    2026-11-19  skipped      -       -  2 blobs say that plans are open or being changed, such as …
     1 catalogue built, 88 of 90 closed days had one
 
-It asks for each closed day with one request, and builds a catalogue with five and one more
-for every 2,500 plans. With --verify it also reads the catalogues that exist, and builds those
+It asks for each closed day with one request, and builds a catalogue with five, and one
+more for every 2,500 plans. With --verify it also reads the catalogues that exist, and builds those
 anew that are damaged. It can be interrupted at any time, and may run beside everything else:
 the same command goes on.`,
 		Example: `  planvault catalogue --dry-run

@@ -44,9 +44,9 @@ dropped. First look at what would be dropped:
     $ planvault expire --older-than 90d --dry-run
     DAY         RESULT   PLANS  WHY
     2026-08-20  dropped  4,120
-    2026-08-21  open         -  2 plans are open, such as 0198c8b1-5a00-7000-8000-000000000001
+    2026-08-21  open         -  2 plans open or being changed, such as 0198c8b1-5a00-…
     2026-08-22  dropped  3,904
-    would drop 2 days with 8,024 plans: about 14 requests, $0.00013
+    would drop 2 days with 8,024 plans: about 17 requests, $0.000042
 
 Then drop it with --yes instead of --dry-run. Expire can be interrupted at any time, and may
 run beside engines and other expires: the same command goes on. While it is at work on a day,

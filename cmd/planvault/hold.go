@@ -26,7 +26,7 @@ closed, which is when the day after it has ended. Days of a range that have no p
 passed over. Holding a day that is held does nothing.
 
     $ planvault hold 2026-08-01..2026-08-03 --yes
-    hold: 3 days, about 9 requests, $2e-05
+    hold: 3 days, about 9 requests, $0.000019, in https://a.blob.core.windows.net, prefix ci
     DAY         RESULT
     2026-08-01  held
     2026-08-02  no plans
@@ -64,7 +64,7 @@ held days of a range are released. Releasing a day that is not held does nothing
 no vault made can't be released: whoever leased the container must do that.
 
     $ planvault release 2026-08-01..2026-08-31 --yes
-    release: 2 days, about 2 requests, $8.8e-07
+    release: 2 days, about 2 requests, $0.00000088, in https://a.blob.core.windows.net, prefix ci
     DAY         RESULT
     2026-08-01  released
     2026-08-03  released`,

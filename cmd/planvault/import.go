@@ -37,16 +37,17 @@ run again, and restores the rest. A plan that it was restoring at that moment ma
 until the vault's grace period has passed, ten minutes unless told otherwise: run it again then.
 
     $ planvault import --dry-run 2026-q3.bundle
-    would restore 400 of 12,400 plans: about 4,410 requests, $0.019
-    12,000 plans are there already, 0 differ
+    would restore 400 of 12,400 plans: about 5,200 requests, $0.016
+    12,000 plans there already, 0 differ or can't be compared
 
     $ planvault import 2026-q3.bundle --yes
-    import: 12,400 plans and 49,600 sub-objects, at most about 148,800 requests, $0.52
-    400 plans restored, 12,000 were there already, 0 failed
+    import: 12,400 plans and 49,600 sub-objects, about 161,200 requests, $0.50, in ..., prefix ci
+    400 plans restored, 12,000 there already, 0 failed
 
-A plan takes nine requests and one for each sub-object, most of them writes. --list prints a
-line for each plan: restored, present or failed. --verify-only needs no vault: it checks the
-file and says what is in it, with exit code 4 if it is damaged.
+A plan takes nine requests and one for each sub-object, most of them writes; one that is there
+already takes a few. --list prints a line for each plan: restored, present or failed.
+--verify-only needs no vault: it checks the file and says what is in it, with exit code 4 if it
+is damaged.
 
 Open plans are open again, and engines on this vault run them at once. Import them only if no
 engine runs them elsewhere.`,

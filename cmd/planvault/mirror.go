@@ -34,11 +34,11 @@ The flags without to- name the vault, those with to- its copy:
     $ planvault mirror --profile live --to-profile backup --dry-run
     from https://live.blob.core.windows.net, prefix engine
     to   https://backup.blob.core.windows.net, prefix engine
-    would copy 120 plans, update 3, remove 0: about 1,630 requests, $0.0062
+    would copy 120 plans, update 3, remove 0: about 1,850 requests, $0.0052
     12,270 unchanged, 0 only in the copy, 0 failed; the copy is 41m12s behind
 
     $ planvault mirror --profile live --to-profile backup --yes
-    mirror: 120 plans to copy and 3 to update, about 1,630 requests, $0.0062
+    mirror: 120 plans to copy, 3 to update, 0 to remove, about 1,850 requests, $0.0052, in ...
     120 plans copied, 3 updated, 0 removed, 12,270 unchanged, 0 only in the copy, 0 failed
 
 No engine may run on the copy, and nothing else may write to it: what a running plan does would

@@ -35,20 +35,21 @@ takes about ten requests for a plan, $0.01 for a thousand plans.
 First look at what would be removed:
 
     $ planvault purge --status failed,stopped --ended-before 30d --dry-run
-    would remove 1,204 plans: about 12,043 requests, $0.011
-    38 plans are kept because their days are held: 2026-08-03
+    would remove 1,204 plans: about 12,052 requests, $0.0099
+    38 plans kept because of held days: 2026-08-03
 
 Then remove it:
 
     $ planvault purge --status failed,stopped --ended-before 30d --yes
-    purge: 1,204 plans, about 12,043 requests, $0.011
+    purge: 1,204 plans, about 12,052 requests, $0.0099, in https://a.blob.core.windows.net, prefix ci
     1,204 plans removed
-    38 plans are kept because their days are held: 2026-08-03
+    38 plans kept because of held days: 2026-08-03
 
 Purge can be interrupted at any time, and may run beside engines and other purges. What is
-removed is the progress: the same command goes on where it was. With --budget it ends by
-itself, with exit code 3 if more is left. The catalogues of the days that it changed are
-removed; planvault catalogue builds them anew.`,
+removed is the progress: the same command goes on where it was. Of a plan whose removal was
+interrupted, nobody sees anything any more; the next engine that starts removes the rest of it,
+or planvault recover. With --budget purge ends by itself, with exit code 3 if more is left. The
+catalogues of the days that it changed are removed; planvault catalogue builds them anew.`,
 		Example: `  planvault purge --ended-before 90d --dry-run
   planvault purge --group 0198c0de-0000-7000-8000-000000000001 --yes
   planvault purge --status failed --ended-before 30d --budget 10m --yes`,
