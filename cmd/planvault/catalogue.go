@@ -83,6 +83,9 @@ func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
 	if o.DryRun {
 		return a.printCatalogued(found, "due", fmt.Sprintf("would build %s, %s of %s had one: %s", plural(due, "catalogue"), count(found.Present), plural(found.Closed, "closed day"), plannedOf(requests)))
 	}
+	if due == 0 && !a.yes { // what has become due since the look was not confirmed
+		return a.printCatalogued(found, "built", cataloguedSummary(found))
+	}
 	if due > 0 {
 		if err := a.confirm(ctx, change{"catalogue", plural(due, "day"), requests}); err != nil {
 			return err
@@ -92,7 +95,7 @@ func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
 	o.Progress = func(azblob.CataloguedDay) { n++; p.at(n) }
 	report, err := v.Catalogue(ctx, o)
 	p.end()
-	summary := fmt.Sprintf("%s built, %s of %s had one", plural(len(report.Built), "catalogue"), count(report.Present), plural(report.Closed, "closed day"))
+	summary := cataloguedSummary(report)
 	if err == nil && report.More {
 		summary += moreLeft
 	}
@@ -100,6 +103,10 @@ func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
 		return err
 	}
 	return leftOver(err, report.More)
+}
+
+func cataloguedSummary(r azblob.CatalogueReport) string {
+	return fmt.Sprintf("%s built, %s of %s had one", plural(len(r.Built), "catalogue"), count(r.Present), plural(r.Closed, "closed day"))
 }
 
 // printCatalogued prints the days, newest first, and in a table a summary.

@@ -91,9 +91,9 @@ func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
 	look := o
 	look.DryRun, look.Budget = true, 0
 	a.progress("look", "day", 0).then(untouched)
-	found, err := v.Expire(ctx, look)
-	if err != nil && (ctx.Err() != nil || found.Dropped() == 0) {
-		return err
+	found, failed := v.Expire(ctx, look)
+	if failed != nil && (ctx.Err() != nil || found.Dropped() == 0) {
+		return failed
 	}
 	requests := expireTakes(a.meter.tally(), found)
 	plans, all, err := a.countDays(ctx, v, found)
@@ -102,7 +102,10 @@ func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
 	}
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
 	if o.DryRun {
-		return a.printExpired(found, plans, true, fmt.Sprintf("would drop %s: %s", what, plannedOf(requests)))
+		return errors.Join(a.printExpired(found, plans, true, fmt.Sprintf("would drop %s: %s", what, plannedOf(requests))), failed)
+	}
+	if found.Dropped() == 0 && !a.yes { // what has become due since the look was not confirmed
+		return a.printExpired(found, plans, false, "0 days dropped")
 	}
 	if found.Dropped() > 0 {
 		if err := a.confirm(ctx, change{"expire", what, requests}); err != nil {

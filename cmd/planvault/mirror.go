@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -128,6 +129,9 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 		return err
 	}
 	changes := found.Copied + found.Updated + found.Deleted
+	if changes == 0 && !a.yes { // what has changed since the look was not confirmed
+		return errors.Join(a.printMirrored(ctx, found), err)
+	}
 	if changes > 0 {
 		what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
 		if err := a.confirm(ctx, change{"mirror", what, requests}); err != nil {
@@ -135,17 +139,22 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 		}
 	}
 	report, err := a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
-	m := mirroredOf(report, false)
-	if err := a.print(m, func(w io.Writer) {
+	if err := a.printMirrored(ctx, report); err != nil {
+		return err
+	}
+	return leftOver(err, report.More)
+}
+
+// printMirrored prints what a mirror did.
+func (a *app) printMirrored(ctx context.Context, r mirror.Report) error {
+	m := mirroredOf(r, false)
+	return a.print(m, func(w io.Writer) {
 		more := ""
 		if m.More && ctx.Err() == nil {
 			more = moreLeft
 		}
 		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), m.rest(), more)
-	}); err != nil {
-		return err
-	}
-	return leftOver(err, report.More)
+	})
 }
 
 // runMirror runs a mirror with progress.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -73,6 +74,8 @@ type purgePlanned struct {
 	Open     int64    `json:"open,omitzero"`
 	Held     int64    `json:"held"`
 	HeldDays []string `json:"heldDays,omitempty"`
+
+	err error // of plans that can't be read
 }
 
 // purgeDone is what a purge removed.
@@ -96,7 +99,10 @@ func (a *app) purge(ctx context.Context, o storage.PurgeOptions, dryRun bool) er
 	}
 	switch {
 	case dryRun:
-		return a.print(plan, plan.text)
+		return errors.Join(a.print(plan, plan.text), plan.err)
+	case plan.Plans == 0 && !a.yes: // what has become due since the look was not confirmed
+		nothing := purgeDone{Held: plan.Held, HeldDays: plan.HeldDays}
+		return errors.Join(a.print(nothing, nothing.text), plan.err)
 	case plan.Open > 0:
 		fmt.Fprintf(a.stderr, "WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
 	}
@@ -129,7 +135,7 @@ func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOpt
 	}
 	plan := purgePlanned{
 		planned: plannedOf(estimate(a.meter.tally(), step{purgePlan, found.Deleted})),
-		Plans:   found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays),
+		Plans:   found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays), err: err,
 	}
 	if o.IncludeOpen {
 		plan.Open, err = countOpen(ctx, v, o.Select)
