@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
@@ -95,20 +96,8 @@ func (m mirrored) rest() string {
 }
 
 func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error {
-	source, copied, err := a.differentVaults(to)
+	from, into, err := a.openBoth(ctx, to)
 	if err != nil {
-		return err
-	}
-	from, err := a.open(ctx, source)
-	if err != nil {
-		return err
-	}
-	into, err := a.open(ctx, copied)
-	if err != nil {
-		return err
-	}
-	a.progress("compare", "plan", 0).then(untouched)
-	if err := sameStore(ctx, from, into); err != nil {
 		return err
 	}
 	look := o
@@ -120,13 +109,10 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	requests := mirrorTakes(a.meter.tally(), found)
 	if o.DryRun {
 		m := mirroredOf(found, true)
-		if err := a.print(m, func(w io.Writer) {
-			fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", source, copied,
+		return errors.Join(a.print(m, func(w io.Writer) {
+			fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", a.places[0], a.places[1],
 				plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), plannedOf(requests), m.rest(), span(found.Behind))
-		}); err != nil {
-			return err
-		}
-		return err
+		}), err)
 	}
 	changes := found.Copied + found.Updated + found.Deleted
 	if changes == 0 && !a.yes { // what has changed since the look was not confirmed
@@ -168,6 +154,22 @@ func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, 
 // a listing for each day of the copy.
 func mirrorTakes(looked price.Tally, r mirror.Report) price.Tally {
 	return estimate(looked, step{restorePlan, r.Copied}, step{restorePart, r.CopiedParts}, step{updatePlan, r.Updated}, step{purgePlan, r.Deleted})
+}
+
+// openBoth opens the vault and its copy.
+func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.Vault, err error) {
+	source, copied, err := a.differentVaults(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from, err = a.open(ctx, source); err != nil {
+		return nil, nil, err
+	}
+	if into, err = a.open(ctx, copied); err != nil {
+		return nil, nil, err
+	}
+	a.progress("compare", "plan", 0).then(untouched)
+	return from, into, sameStore(ctx, from, into)
 }
 
 // differentVaults returns the connections of a vault and its copy. They must not be the same.
