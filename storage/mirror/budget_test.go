@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,14 @@ func (s slow) Restore(ctx context.Context, plan *workflow.Plan) error {
 	return s.counted.Restore(ctx, plan)
 }
 
+// late is a source whose listing takes longer than the budget.
+type late struct{ storage.Reader }
+
+func (l late) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	time.Sleep(2 * time.Second)
+	return l.Reader.List(ctx, limit)
+}
+
 // TestBudget brings a copy up to date within several budgets. Each Run copies some plans, and none that it has begun is
 // cut off.
 func TestBudget(t *testing.T) {
@@ -32,7 +41,7 @@ func TestBudget(t *testing.T) {
 		}
 		copied := int64(0)
 		for more := true; more; {
-			r := run(t, from, slow{count(to)}, mirror.Options{Concurrency: 4, Budget: time.Second})
+			r := run(t, late{from}, slow{count(to)}, mirror.Options{Concurrency: 4, Budget: time.Second})
 			if r.Copied == 0 || r.Copied > 8 || r.Failed > 0 || r.CopiedParts != r.Copied*int64(len(workflow.Parts(plantest.Small()))) {
 				t.Fatalf("%+v", r)
 			}
