@@ -68,9 +68,9 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// TestAccountOfLogins runs each row of the table of what a login may ask about the account, in docs/operating.md.
+// TestAccountOfLogins runs each row of the table of what a login may ask about the account, in docs/account.md.
 func TestAccountOfLogins(t *testing.T) {
-	text, err := os.ReadFile("docs/operating.md")
+	text, err := os.ReadFile("docs/account.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@
 // for the last days by name, and does not see older ones.
 //
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
-// clock. docs/operating.md has a table of logins, of what works with each, and of what an error then says.
+// clock. docs/account.md has a table of logins, of what works with each, and of what an error then says.
 //
 // An account with a read-only secondary answers reads in an outage of its primary: [WithSecondary].
 //

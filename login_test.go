@@ -95,7 +95,7 @@ func byContainerSAS(allowed string) opener {
 	}
 }
 
-// logins are the rows of the table of logins in docs/operating.md.
+// logins are the rows of the table of logins in docs/account.md.
 var logins = map[string]opener{
 	"token: Storage Blob Data Contributor on the account":   byToken(emulator.Contributor, nil),
 	"token: Storage Blob Data Contributor on one container": byToken(emulator.Contributor, func(c *emulator.Claims, today string) { c.Container = today }),
@@ -126,11 +126,11 @@ var logins = map[string]opener{
 	"container SAS: `sp=rl`":    byContainerSAS("rl"),
 }
 
-// loginTable reads the table of logins in docs/operating.md: by login the cells, and the words in backquotes
+// loginTable reads the table of logins in docs/account.md: by login the cells, and the words in backquotes
 // of the last one.
 func loginTable(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("docs/operating.md")
+	text, err := os.ReadFile("docs/account.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func loginTable(t *testing.T) map[string][]string {
 	return rows
 }
 
-// TestLogins runs each row of the table of logins in docs/operating.md on an emulator that checks logins.
+// TestLogins runs each row of the table of logins in docs/account.md on an emulator that checks logins.
 func TestLogins(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	table := loginTable(t)
@@ -162,7 +162,7 @@ func TestLogins(t *testing.T) {
 		t.Run(login, func(t *testing.T) {
 			row := table[login]
 			if row == nil {
-				t.Fatal("docs/operating.md has no such row")
+				t.Fatal("docs/account.md has no such row")
 			}
 			synctest.Test(t, func(t *testing.T) {
 				got, errs := tryLogin(t, open)
