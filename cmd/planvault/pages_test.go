@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/sample"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/goldentest"
 )
@@ -37,27 +35,6 @@ import (
 
 // pageTime is the time at which each stage of a page begins.
 var pageTime = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-
-// scenes prepare the vaults of the pages.
-var scenes = map[string]func(t *testing.T, s *stage){
-	"sample": func(t *testing.T, s *stage) {
-		if _, err := sample.Store(t.Context(), s.bare(t), time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second) // node b falls silent
-	},
-}
-
-// bare opens the vault of a stage as the tool does, without plugins.
-func (s *stage) bare(t *testing.T) *azblob.Vault {
-	t.Helper()
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, s.server.ConnectionString(), nil, azblob.WithTransport(s.server.Transport()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = v.Close(t.Context()) })
-	return v
-}
 
 // pages are the pages of documentation, from this folder.
 func pages(t *testing.T) []string {

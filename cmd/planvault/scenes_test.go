@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/sample"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
+)
+
+// scenes prepare the vaults of the pages.
+var scenes = map[string]func(t *testing.T, s *stage){
+	"sample": func(t *testing.T, s *stage) {
+		if _, err := sample.Store(t.Context(), s.bare(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // node b falls silent
+	},
+	"hanging": sceneHanging,
+	"dead":    sceneDead,
+	"nobody":  sceneNobody,
+	"corrupt": sceneCorrupt,
+	"deleted": sceneDeleted,
+	"failed":  sceneFailed,
+	"year":    sceneYear,
+	"move":    sceneMove,
+	"role":    sceneRole,
+}
+
+// bare opens the vault of a stage as the tool does, without plugins.
+func (s *stage) bare(t *testing.T) *azblob.Vault {
+	t.Helper()
+	v, err := azblob.NewFromConnectionString(t.Context(), s.env["PLANVAULT_PREFIX"], s.server.ConnectionString(), nil, azblob.WithTransport(s.server.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close(t.Context()) })
+	return v
+}
+
+// accounts are the accounts of a scene by their names. A server knows none of these names, only its own.
+type accounts map[string]policy.Transporter
+
+func (a accounts) Do(req *http.Request) (*http.Response, error) {
+	for name, account := range a {
+		if host, ok := strings.CutPrefix(req.URL.Host, name); ok {
+			req = req.Clone(req.Context())
+			req.URL.Host = emulator.DefaultAccount + host
+			req.Host = req.URL.Host
+			return account.Do(req)
+		}
+	}
+	return nil, fmt.Errorf("no account is at %s", req.URL.Host)
+}
+
+// loginTo returns a connection string of a server for an account of a scene.
+func loginTo(server *emulator.Server, name string) string {
+	login, _, _ := strings.Cut(server.ConnectionString(), "BlobEndpoint=")
+	return login + "BlobEndpoint=https://" + name + ".blob.core.windows.net"
+}
+
+// production makes the stage the vault ci in the account prod.
+func (s *stage) production(t *testing.T) {
+	t.Helper()
+	s.network = accounts{"prod": s.server.Transport()}
+	s.env["PLANVAULT_CONNECTION_STRING"], s.env["PLANVAULT_PREFIX"] = loginTo(s.server, "prod"), "ci"
+	s.vault = s.bare(t)
+}
+
+// task is the request of an action: where it works, and for how long.
+type task struct {
+	Target string `json:"target"`
+	Takes  string `json:"takes"`
+}
+
+// work runs an action.
+type work func(ctx context.Context, s task) error
+
+// takesItsTime works for as long as the task says.
+func takesItsTime(ctx context.Context, s task) error {
+	d, err := time.ParseDuration(s.Takes)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// engine starts a node that runs up to n plans. It lives until kill is called, or the scene ends.
+func (s *stage) engine(t *testing.T, name string, n int, run work) (e *engine.Engine, kill func()) {
+	t.Helper()
+	plugin := engine.Func("deploy", func(ctx context.Context, _ engine.Call, t task) (map[string]bool, error) {
+		err := run(ctx, t)
+		return map[string]bool{"ok": err == nil}, err
+	})
+	plugins := registry.Must(plugin)
+	network := s.server.Transport()
+	vault, err := azblob.NewFromConnectionString(t.Context(), "ci", s.server.ConnectionString(), plugins, azblob.WithTransport(network))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err = engine.New(vault, plugins, engine.Options{Plans: n, Fleet: &fleet.Options{Name: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = e.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	time.Sleep(time.Second) // it joins
+	return e, func() { network.Crash(); stop() }
+}
+
+// release returns a plan that installs a service in regions at the same time.
+func release(name string, takes time.Duration, regions ...string) *workflow.Plan {
+	p := &workflow.Plan{Name: name, Blocks: []*workflow.Block{{Name: "roll out", Concurrency: len(regions)}}}
+	for _, region := range regions {
+		q := &workflow.Sequence{Name: region}
+		for _, name := range []string{"drain", "install", "warm the cache", "undrain"} {
+			q.Actions = append(q.Actions, &workflow.Action{
+				Name: name, Plugin: "deploy", Timeout: 2 * time.Hour, Req: task{region + ", " + name, takes.String()},
+			})
+		}
+		p.Blocks[0].Sequences = append(p.Blocks[0].Sequences, q)
+	}
+	return p
+}
+
+// submit submits a plan and waits until a node has claimed it.
+func submit(t *testing.T, e *engine.Engine, plans ...*workflow.Plan) {
+	t.Helper()
+	for _, p := range plans {
+		if err := e.Submit(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+	}
+}
+
+// sceneHanging: an action hangs on host-3, and a plan on host-7 takes longer than anybody wants to wait.
+func sceneHanging(t *testing.T, s *stage) {
+	s.production(t)
+	e, _ := s.engine(t, "host-3", 1, func(ctx context.Context, s task) error {
+		if s.Target == "us-east, install" {
+			<-t.Context().Done() // it does not look at ctx
+			return t.Context().Err()
+		}
+		return takesItsTime(ctx, s)
+	})
+	submit(t, e, release("release checkout 2.1.0", 9*time.Second, "eu-west", "us-east"))
+	e, _ = s.engine(t, "host-7", 4, takesItsTime)
+	time.Sleep(50 * time.Minute)
+	submit(t, e, release("load test", 5*time.Minute, "eu-west"))
+	time.Sleep(2 * time.Minute)
+}
+
+// sceneDead: host-3 has died half a minute ago.
+func sceneDead(t *testing.T, s *stage) {
+	s.production(t)
+	e, kill := s.engine(t, "host-3", 2, takesItsTime)
+	submit(t, e, release("release checkout 2.1.0", 10*time.Minute, "eu-west", "us-east"), release("release search 4.12.0", 10*time.Minute, "eu-west"))
+	e, _ = s.engine(t, "host-7", 8, takesItsTime)
+	submit(t, e, release("release web 1.9.0", 10*time.Minute, "eu-west"))
+	time.Sleep(4 * time.Minute)
+	kill()
+	time.Sleep(29 * time.Second)
+}
+
+// sceneNobody: the only node has died. Another one starts in ten minutes.
+func sceneNobody(t *testing.T, s *stage) {
+	s.production(t)
+	e, kill := s.engine(t, "host-3", 2, takesItsTime)
+	submit(t, e, release("release checkout 2.1.0", 10*time.Minute, "eu-west", "us-east"), release("release search 4.12.0", 10*time.Minute, "eu-west"))
+	time.Sleep(4 * time.Minute)
+	kill()
+	time.Sleep(17 * time.Minute)
+	time.AfterFunc(10*time.Minute, func() { s.engine(t, "host-4", 8, takesItsTime) })
+}
+
+// history stores the final plans of the sample, and exports them to a bundle.
+func (s *stage) history(t *testing.T) []*workflow.Plan {
+	t.Helper()
+	s.production(t)
+	var final []*workflow.Plan
+	for _, p := range sample.At(time.Now()) {
+		if !p.State.Status.Final() {
+			continue
+		}
+		if err := s.vault.Restore(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		final = append(final, p)
+	}
+	s.must(t, "export", "-o", "nightly.bundle")
+	time.Sleep(time.Hour)
+	return final
+}
+
+// planNamed returns the newest plan with a name.
+func planNamed(t *testing.T, plans []*workflow.Plan, name string) *workflow.Plan {
+	t.Helper()
+	for _, p := range plans {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("there is no plan %s", name)
+	return nil
+}
+
+// sceneCorrupt: the object of a plan has a flipped bit, and another plan has lost the blob of an action.
+func sceneCorrupt(t *testing.T, s *stage) {
+	plans := s.history(t)
+	day := func(p *workflow.Plan) string { return "ci-" + date(p.SubmitTime) }
+	flipped, lost := planNamed(t, plans, "release web 1.8.7"), planNamed(t, plans, "nightly report")
+	flip := func(body []byte) []byte {
+		body = []byte(string(body))
+		body[len(body)/2] ^= 1
+		return body
+	}
+	if !s.server.Corrupt(day(flipped), "plans/"+flipped.ID.String()+"-object.json", flip) ||
+		!s.server.Remove(day(lost), "actions/"+lost.ID.String()+"/"+lost.Blocks[0].Sequences[0].Actions[1].ID.String()+".json") {
+		t.Fatal("there are no such blobs")
+	}
+}
+
+// sceneDeleted: somebody has removed the plans of a group.
+func sceneDeleted(t *testing.T, s *stage) {
+	plans := s.history(t)
+	s.must(t, "purge", "--group", planNamed(t, plans, "release web 1.8.7").GroupID.String(), "--yes")
+	time.Sleep(20 * time.Minute)
+}
+
+// sceneFailed: a plan failed, because a cache was cold.
+func sceneFailed(t *testing.T, s *stage) {
+	s.production(t)
+	failed := false
+	e, _ := s.engine(t, "host-7", 4, func(ctx context.Context, s task) error {
+		if s.Target == "us-east, warm the cache" && !failed {
+			failed = true
+			return errors.New("the cache is cold")
+		}
+		return takesItsTime(ctx, s)
+	})
+	submit(t, e, release("release checkout 2.1.0", 9*time.Second, "eu-west", "us-east"))
+	time.Sleep(10 * time.Minute)
+}
+
+// sceneYear: ten days of more than a year ago, one of them with an open plan, and a night of last week on which
+// all failed.
+func sceneYear(t *testing.T, s *stage) {
+	s.production(t)
+	night := func(day time.Time, n int, status func(n int) workflow.Status) {
+		for n := range n {
+			id := workflow.NewV7At(day.Add(time.Duration(n) * time.Minute))
+			copy(id[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n), 0})
+			if _, err := s.store(t.Context(), id, status(n), "nightly report "+strconv.Itoa(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for day := range 10 {
+		night(time.Date(2025, 11, 1+day, 1, 0, 0, 0, time.UTC), 6+day%4, func(n int) workflow.Status {
+			if day == 7 && n == 2 {
+				return workflow.Running
+			}
+			return workflow.Completed
+		})
+	}
+	night(time.Date(2026, 11, 14, 1, 0, 0, 0, time.UTC), 120, func(int) workflow.Status { return workflow.Failed })
+}
+
+// sceneMove: the vault of the account prod is to move to the account next.
+func sceneMove(t *testing.T, s *stage) {
+	s.history(t)
+	next := emulator.New(emulator.WithLatency(10 * time.Millisecond))
+	s.network.(accounts)["next"] = next.Transport()
+	delete(s.env, "PLANVAULT_PREFIX")
+	delete(s.env, "PLANVAULT_CONNECTION_STRING")
+	for name, server := range map[string]*emulator.Server{"prod": s.server, "next": next} {
+		s.must(t, "profile", "set", name, "--connection-string", loginTo(server, name), "--prefix", "ci")
+	}
+	now := time.Now().UTC()
+	time.AfterFunc(30*time.Minute, func() {
+		id := workflow.NewV7At(now.Add(30 * time.Minute))
+		if _, err := s.store(t.Context(), id, workflow.Completed, "release web 1.9.1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// sceneRole: the login may read and not write.
+func sceneRole(t *testing.T, s *stage) {
+	s.production(t)
+	if _, err := sample.Store(t.Context(), s.vault, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	delete(s.env, "PLANVAULT_CONNECTION_STRING")
+	s.env["PLANVAULT_ENDPOINT"] = "https://prod.blob.core.windows.net/?" + s.server.AccountSAS(emulator.Permissions{Allowed: "rl"})
+}
