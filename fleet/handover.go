@@ -45,7 +45,8 @@ type Handover struct {
 // HandOver joins the fleet as a node, takes the plan, and leaves, so it is safe beside nodes and beside itself.
 // It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it has been
 // removed, up to a TTL and an interval. If nodes are alive, it stays until they have seen it: half of their longest
-// TTL, 15 seconds with the default options.
+// TTL, 15 seconds with the default options. It does not stay for longer than 150 seconds: where TTLs are longer than
+// five minutes, it leaves its record, and the nodes take the plan when they find it dead.
 //
 // If ctx ends, or HandOver fails or dies, the plan may be half fenced, and its owner is then the node of
 // HandOver. The live nodes take such a plan when that node's record is older than its TTL.
@@ -76,11 +77,13 @@ func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions)
 		return h, err
 	}
 	h.From, h.Live = found.Owner, i.live()
-	interval := intervalOf(h.Live)
+	shows := intervalOf(h.Live)
+	interval := min(shows, defaultTTL/beats) // others need not wait longer if HandOver dies
 	n, err := Join(ctx, store, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
 	if err != nil {
 		return h, err
 	}
+	n.shows = shows
 	err = n.handOver(ctx, id, owner, &h)
 	if left := n.handedOver(ctx, len(i.Members) == 0); err == nil {
 		err = left
@@ -100,12 +103,15 @@ func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h
 		return err
 	}
 	h.Epoch, h.Status = plan.Epoch, plan.State.Status
-	seen := n.since.Add(n.o.Interval + n.o.Interval/2) // even if a look fails once
+	seen := n.since.Add(min(n.shows+n.shows/2, longestStay)) // even if a look fails once
 	if len(h.Live) > 0 && !h.Status.Final() && !sleep.For(ctx, time.Until(seen)) {
 		return fmt.Errorf("the plan is fenced, and nodes take it when the record of node %s expires: %w", n.id, context.Cause(ctx))
 	}
 	return nil
 }
+
+// longestStay is how long a handover stays to be seen. Slower nodes see its record, which it then leaves to expire.
+const longestStay = 150 * time.Second
 
 // handedOver lets a node leave that handed a plan over. Where there was no other member, its record need not be
 // seen: who joins later either sees it, or finds the plan without an owner.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -311,7 +312,7 @@ func (i *inspector) takenWithin() time.Duration {
 	for _, m := range i.Members {
 		longest = max(longest, ttlOf(m.Member))
 	}
-	return longest + longest/2 // of the TTL, at most a third is the Interval; see docs/fleet.md
+	return longest + min(longest/2, math.MaxInt64-longest) // of the TTL, at most a third is the Interval; see docs/fleet.md
 }
 
 // ownerState says what the roster shows of an owner. member is nil if the owner has no record.

@@ -24,6 +24,7 @@ type Node struct {
 	o     Options
 	id    uuid.UUID
 	since time.Time       // when its record was stored first
+	shows time.Duration   // the time until all others have seen its record
 	ctx   context.Context // ends when the node is no longer a member
 	end   context.CancelCauseFunc
 	loops sync.WaitGroup
@@ -56,7 +57,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		store: store, o: o, id: workflow.NewV7(),
+		store: store, o: o, id: workflow.NewV7(), shows: o.Interval,
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]struct{}{},
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, locked: map[uuid.UUID]chan struct{}{},
 		changed: make(chan struct{}),
@@ -185,7 +186,7 @@ func (n *Node) resign(ctx context.Context) error {
 func (n *Node) unseen() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.acquires && time.Since(n.since) < n.o.Interval
+	return n.acquires && time.Since(n.since) < n.shows
 }
 
 // bind returns a context that ends with ctx, or when the node is no longer a member.

@@ -44,8 +44,9 @@ Nodes do this without help within a minute of an owner's death. Look at planvaul
     that engine is alive. If it is not, start it again: it continues. To hand the plan to a fleet
     instead, give --unclaimed.
 
-Takeover stays until the live nodes have seen it, 15 seconds by default. An interrupt is safe at any
-time: the nodes take the plan when the record of takeover is older than its TTL.
+Takeover stays until the live nodes have seen it: half of their longest TTL, 15 seconds by default,
+and 150 seconds at most. An interrupt is safe at any time: the nodes take the plan when the record
+of takeover is older than their TTL.
 
 Actions that were running run again, so their plugins must be able to run twice.
 
@@ -113,8 +114,8 @@ func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
 			return err
 		}
 	}
-	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it within about a minute")
-	a.remark("Taking plan %s over. This takes up to a minute. An interrupt is safe.", id)
+	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it when its TTL has passed")
+	a.remark("Taking plan %s over. This usually takes less than a minute. An interrupt is safe.", id)
 	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
 	switch {
 	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):

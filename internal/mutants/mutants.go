@@ -387,7 +387,7 @@ var mutants = []mutant{
 	{"fleet: a request to stop reaches only plans that are owned already", "fleet/work.go", "\t\tw.end(ErrStopRequested)\n", "", "TestStop$"},
 	{"fleet: a request to stop stays", "fleet/stop.go", "n.store.RemoveStop(ctx, plan, version)", "n.store.RemoveStop(ctx, plan, version+\"?\")", "TestStop$"},
 	{"fleet: the end of a loop is a failed search", "fleet/find.go", "case transient(err) || ctx.Err() != nil:", "case transient(err):", "TestSearchIsCut"},
-	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.o.Interval", "return false", "TestShortLife"},
+	{"fleet: a node leaves before it was seen", "fleet/node.go", "return n.acquires && time.Since(n.since) < n.shows", "return false", "TestShortLife"},
 	{"fleet: a request to stop goes while its plan runs", "fleet/stop.go", "\t\tcase !f.Result.State.Status.Final():", "\t\tcase false:", "TestStop$"},
 	{"fleet: rounds of continuous checks are progress", "fleet/progress.go", "|| cont[o] {", "|| cont[o] && false {", "TestInspectProgress"},
 	{"fleet: an orphan waits while no node is alive", "fleet/explain.go", "late || f.alive == 0, f.whyOrphaned", "late, f.whyOrphaned", "TestExplain$"},
@@ -395,7 +395,8 @@ var mutants = []mutant{
 	{"fleet: a plan that can't be read hides the others", "fleet/inspect.go", "\t\tcase id == uuid.Nil:\n\t\t\treturn f.Err", "\t\tcase id == uuid.Nil, true:\n\t\t\treturn f.Err", "TestInspectErrors"},
 	{"fleet: an inspection reads every plan", "fleet/inspect.go", "(i.o.ReadAll || i.Now", "(true || i.Now", "TestCostOfInspect"},
 	{"fleet: an inspection that is cut judges what it has not read", "fleet/inspect.go", "\t\t\tp.Err = err // ctx has ended", "\t\t\tp.Err = nil", "TestInspectErrors"},
-	{"fleet: a handover leaves before it was seen", "fleet/handover.go", "n.since.Add(n.o.Interval + n.o.Interval/2)", "n.since", "TestHandOver$"},
+	{"fleet: a handover leaves before it was seen", "fleet/handover.go", "n.since.Add(min(n.shows+n.shows/2, longestStay))", "n.since", "TestHandOver$"},
+	{"fleet: a handover leaves no record where nodes are slow", "fleet/handover.go", "\tn.shows = shows\n", "", "TestHandOverBesideASlowNode"},
 	{"fleet: a handover does not wait for a death", "fleet/handover.go", "\tif owner != nil {", "\tif owner != nil && false {", "TestHandOverOfASilentOwner"},
 	{"fleet: an eviction gives up after a heartbeat", "fleet/handover.go", "case !conflicted(err) || ctx.Err() != nil:", "case true:", "TestEvict"},
 
