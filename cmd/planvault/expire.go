@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -200,8 +199,7 @@ func (a *app) summarize(text string) error {
 	if a.output == outputJSON {
 		return nil
 	}
-	_, err := io.WriteString(a.stdout, text+"\n")
-	return err
+	return unlessEnough(a.write([]byte(text + "\n")))
 }
 
 // countOrDash returns a number, or a dash if it is not known.

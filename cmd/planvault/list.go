@@ -57,7 +57,7 @@ func (a *app) list(ctx context.Context, f storage.Filters, p page) error {
 
 // printPlans prints plans as they come. It names those that can't be read on stderr, and counts them in its error.
 func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int) error {
-	t := newTable(a, planColumns()...)
+	t := newStream(a, planColumns()...)
 	p := a.progress("list", "plan", 0)
 	defer p.end()
 	var last uuid.UUID

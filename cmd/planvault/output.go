@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,8 +36,14 @@ func (o *outputForm) Set(text string) error {
 	return fmt.Errorf("the form is table or json, not %q", text)
 }
 
-// print writes a report: value as a JSON object, or what text writes.
+// print writes a report: value as a JSON object, or what text writes. A reader that has closed the pipe changes nothing:
+// the exit code is that of the work.
 func (a *app) print(value any, text func(w io.Writer)) error {
+	return unlessEnough(a.printNext(value, text))
+}
+
+// printNext is print for a command that goes on until its reader has seen enough, and returns errEnough then.
+func (a *app) printNext(value any, text func(w io.Writer)) error {
 	var b bytes.Buffer
 	if a.output == outputJSON {
 		if err := writeJSON(&b, value); err != nil {
@@ -48,8 +55,16 @@ func (a *app) print(value any, text func(w io.Writer)) error {
 	return a.write(b.Bytes())
 }
 
-// errEnough is the error of a command whose reader has closed the pipe: head has seen enough. Nothing failed.
+// errEnough is the error of a listing whose reader has closed the pipe: head has seen enough. Nothing failed.
 var errEnough = &exitError{code: exitDone}
+
+// unlessEnough returns an error unless it is errEnough.
+func unlessEnough(err error) error {
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
 
 // write writes results.
 func (a *app) write(b []byte) error {
@@ -83,19 +98,27 @@ type table[T any] struct {
 	columns []column[T]
 	rows    [][]string
 	began   bool
+	stream  bool  // the rows come until the reader has seen enough: add and end return errEnough then
+	failed  error // the first failure to write
 }
 
 // maxRows is how many rows are aligned together. Those before are written when there are more.
 const maxRows = 1000
 
+// newTable returns a table of what a command has done or found.
 func newTable[T any](a *app, columns ...column[T]) *table[T] {
 	return &table[T]{a: a, columns: columns}
+}
+
+// newStream returns the table of a listing, which ends when its reader has seen enough.
+func newStream[T any](a *app, columns ...column[T]) *table[T] {
+	return &table[T]{a: a, columns: columns, stream: true}
 }
 
 // add adds a row.
 func (t *table[T]) add(row T) error {
 	if t.a.output == outputJSON {
-		return t.a.print(row, nil)
+		return t.wrote(t.a.printNext(row, nil))
 	}
 	cells := make([]string, len(t.columns))
 	for i, c := range t.columns {
@@ -107,10 +130,19 @@ func (t *table[T]) add(row T) error {
 	return nil
 }
 
-// end writes the rows that are left. A table without rows has no titles either.
+// wrote notes how writing ended, and returns the first failure.
+func (t *table[T]) wrote(err error) error {
+	if !t.stream {
+		err = unlessEnough(err)
+	}
+	t.failed = cmp.Or(t.failed, err)
+	return t.failed
+}
+
+// end writes the rows that are left. A table without rows has no titles either. It returns the first failure to write.
 func (t *table[T]) end() error {
 	if len(t.rows) == 0 {
-		return nil
+		return t.failed
 	}
 	if !t.began {
 		titles := make([]string, len(t.columns))
@@ -131,7 +163,7 @@ func (t *table[T]) end() error {
 		writeRow(&b, row, widths, t.columns)
 	}
 	t.rows = t.rows[:0]
-	return t.a.write([]byte(b.String()))
+	return t.wrote(t.a.write([]byte(b.String())))
 }
 
 func writeRow[T any](b *strings.Builder, row []string, widths []int, columns []column[T]) {

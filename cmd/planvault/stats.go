@@ -138,7 +138,7 @@ func (a *app) stats(ctx context.Context, o azblob.StatsOptions) error {
 		return err
 	}
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
-	t := newTable(a, dayColumns(o.Bytes)...)
+	t := newStream(a, dayColumns(o.Bytes)...)
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
 	n := 0
 	for d := range days {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 
@@ -260,7 +261,7 @@ func (a *app) printOpen(rows []openRow, all bool) error {
 		return err
 	}
 	for _, r := range rows {
-		if _, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", r.ID, printable(r.Why, 0)); err != nil {
+		if err := a.print(nil, func(w io.Writer) { fmt.Fprintf(w, "\n%s: %s\n", r.ID, printable(r.Why, 0)) }); err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,7 @@ func (w watch) display() display {
 type jsonLines struct{ watch }
 
 func (j *jsonLines) first(p *workflow.Plan, root *report.Node) error {
-	return j.app.print(summaryOf(p, root), nil)
+	return j.app.printNext(summaryOf(p, root), nil)
 }
 
 func (j *jsonLines) next(p *workflow.Plan, before, root *report.Node) error {
@@ -94,7 +94,7 @@ func (j *jsonLines) next(p *workflow.Plan, before, root *report.Node) error {
 	return j.first(p, root)
 }
 
-func (j *jsonLines) trouble(err error)                       { fmt.Fprintln(j.app.stderr, "planvault:", err) }
+func (j *jsonLines) trouble(err error)                       { j.app.complain(err) }
 func (j *jsonLines) last(*workflow.Plan, *report.Node) error { return nil }
 func (j *jsonLines) end()                                    {}
 
@@ -102,11 +102,11 @@ func (j *jsonLines) end()                                    {}
 type log struct{ watch }
 
 func (l *log) first(p *workflow.Plan, root *report.Node) error {
-	return l.app.print(nil, func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
+	return l.app.printNext(nil, func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
 }
 
 func (l *log) next(_ *workflow.Plan, before, root *report.Node) error {
-	return l.app.print(nil, func(w io.Writer) {
+	return l.app.printNext(nil, func(w io.Writer) {
 		t := tree{color: l.app.colors(), all: l.all}
 		for _, c := range changes(before, root) {
 			fmt.Fprintln(w, t.change(c))
@@ -114,7 +114,7 @@ func (l *log) next(_ *workflow.Plan, before, root *report.Node) error {
 	})
 }
 
-func (l *log) trouble(err error)                       { fmt.Fprintln(l.app.stderr, "planvault:", err) }
+func (l *log) trouble(err error)                       { l.app.complain(err) }
 func (l *log) last(*workflow.Plan, *report.Node) error { return nil }
 func (l *log) end()                                    {}
 
@@ -168,7 +168,7 @@ func (s *fullScreen) draw(p *workflow.Plan, root *report.Node) error {
 
 func (s *fullScreen) last(p *workflow.Plan, root *report.Node) error {
 	s.end()
-	return s.app.print(nil, func(w io.Writer) { s.app.newTree(root, s.all).write(w, p, root) })
+	return s.app.printNext(nil, func(w io.Writer) { s.app.newTree(root, s.all).write(w, p, root) })
 }
 
 func (s *fullScreen) end() {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// narrow is a pipe or a disk that takes a number of bytes and then fails.
+type narrow struct {
+	left int
+	err  error
+}
+
+func (n *narrow) Write(b []byte) (int, error) {
+	taken := min(n.left, len(b))
+	if n.left -= taken; taken < len(b) {
+		return taken, n.err
+	}
+	return taken, nil
+}
+
+// TestResultsAreNotLost: a command that could not write all of its results says so, wherever the disk was full. It ends
+// quietly if it was the reader who has closed the pipe.
+func TestResultsAreNotLost(t *testing.T) {
+	s := newStage(t)
+	for n, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
+		if _, err := s.store(t.Context(), planID(n*24*60), status, "plan"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.vault.AddMember(t.Context(), storage.Member{ID: planID(0), Started: time.Now(), TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"list"},
+		{"count"},
+		{"count", "--by", "status"},
+		{"stuck"},
+		{"stuck", "--all"},
+		{"nodes"},
+		{"stats"},
+		{"check"},
+		{"doctor", "--probes", "0"},
+		{"purge", "--status", "completed", "--dry-run"},
+		{"expire", "--older-than", "2d", "--dry-run"},
+		{"catalogue", "--dry-run"},
+		{"hold", "2025-10-20", "--dry-run"},
+		{"version"},
+	} {
+		for _, form := range []string{"table", "json"} {
+			args := append(slices.Clone(args), "--output", form)
+			t.Run(strings.Join(args, " "), func(t *testing.T) {
+				done := s.run(t.Context(), args...)
+				whole := len(done.stdout)
+				for _, left := range []int{0, whole / 2, whole - 1} {
+					for _, failure := range []error{syscall.ENOSPC, syscall.EPIPE} {
+						var stdout, stderr bytes.Buffer
+						p := s.process(&stdout, &stderr)
+						p.stdout = &narrow{left, failure}
+						code := run(t.Context(), p, args)
+						want, says := done.code, ""
+						switch {
+						case errors.Is(failure, syscall.ENOSPC):
+							want, says = exitFailed, "no space left"
+						case args[0] == "list", args[0] == "stats":
+							want = exitDone
+						}
+						if code != want || (says == "") != (stderr.Len() == 0) || !strings.Contains(stderr.String(), says) {
+							t.Errorf("%v after %d of %d bytes: exit code %d, %q", failure, left, whole, code, stderr.String())
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestClosedPipeDoesNotEndChanges: a bulk change whose reader has gone is made as a whole.
+func TestClosedPipeDoesNotEndChanges(t *testing.T) {
+	for _, form := range []string{"table", "json"} {
+		s := newStage(t)
+		for n := range 3 {
+			if _, err := s.store(t.Context(), planID(n*24*60), workflow.Completed, "plan"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var stdout, stderr bytes.Buffer
+		p := s.process(&stdout, &stderr)
+		p.stdout = &narrow{0, syscall.EPIPE}
+		code := run(t.Context(), p, []string{"hold", "2025-10-20..2025-10-25", "--yes", "--output", form})
+		held, err := s.vault.Holds(t.Context())
+		if err != nil || len(held) != 3 || code != exitDone {
+			t.Errorf("%s: %d days are held, exit code %d: %v", form, len(held), code, err)
+		}
+	}
+}
