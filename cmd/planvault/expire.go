@@ -194,22 +194,6 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 	return a.summarize(summary)
 }
 
-// summarize ends a table with a line of text. JSON has none.
-func (a *app) summarize(text string) error {
-	if a.output == outputJSON {
-		return nil
-	}
-	return unlessEnough(a.write([]byte(text + "\n")))
-}
-
-// countOrDash returns a number, or a dash if it is not known.
-func countOrDash(n *int64) string {
-	if n == nil {
-		return "-"
-	}
-	return count(*n)
-}
-
 // why says why a day is kept.
 func (r expiredRow) why() string {
 	switch azblob.ExpireResult(r.Result) {

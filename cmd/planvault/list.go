@@ -80,8 +80,8 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	if err := t.end(); err != nil {
 		return err
 	}
-	if printed == int64(limit) && printed > 0 && a.stderrIsTerm {
-		fmt.Fprintf(a.stderr, "The next page: --page %s\n", last)
+	if printed == int64(limit) && printed > 0 {
+		a.remark("The next page: --page %s", last)
 	}
 	if unread > 0 {
 		return fmt.Errorf("%s can't be read; planvault check names the damage", plural(unread, "plan"))

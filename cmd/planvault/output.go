@@ -78,6 +78,21 @@ func (a *app) write(b []byte) error {
 	return nil
 }
 
+// summarize writes a line of text below a table. JSON has none.
+func (a *app) summarize(text string) error {
+	if a.output == outputJSON {
+		return nil
+	}
+	return unlessEnough(a.write([]byte(text + "\n")))
+}
+
+// remark tells people at a terminal what is not part of the results.
+func (a *app) remark(format string, args ...any) {
+	if a.stderrIsTerm {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
+
 // writeJSON writes a value as one line of JSON.
 func writeJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
@@ -210,6 +225,27 @@ func stamp(t time.Time) string {
 
 // span returns a duration as [human.Duration] shows it.
 func span(d time.Duration) string { return human.Duration(d) }
+
+// seconds returns a number of seconds, as JSON has it, for a table.
+func seconds(s float64) string {
+	return span(time.Duration(s * float64(time.Second)).Truncate(time.Second))
+}
+
+// orDash returns a text, or a dash if it is empty.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// countOrDash returns a number, or a dash if it is not known.
+func countOrDash(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return count(*n)
+}
 
 // count returns a number with commas.
 func count[N int | int64](n N) string {

@@ -77,12 +77,12 @@ func TestClosedPipe(t *testing.T) {
 	if _, err := s.store(t.Context(), planID(1), workflow.Running, "plan"); err != nil {
 		t.Fatal(err)
 	}
-	for _, form := range []string{"table", "json"} {
+	for _, command := range []string{"list --output table", "list --output json", "expire --older-than 1d --dry-run"} {
 		var stderr bytes.Buffer
 		p := s.process(nil, &stderr)
 		p.stdout = closedPipe{}
-		if code := run(t.Context(), p, []string{"list", "--output", form}); code != exitDone || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d, %s", form, code, stderr.String())
+		if code := run(t.Context(), p, strings.Fields(command)); code != exitDone || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, %s", command, code, stderr.String())
 		}
 	}
 }

@@ -146,9 +146,7 @@ func (a *app) listProfiles() error {
 	if err := t.end(); err != nil {
 		return err
 	}
-	if a.stderrIsTerm {
-		fmt.Fprintf(a.stderr, "The profiles are in %s.\n", a.profilePath())
-	}
+	a.remark("The profiles are in %s.", a.profilePath())
 	return nil
 }
 

@@ -61,8 +61,8 @@ func (a *app) report(ctx context.Context, id uuid.UUID, path string) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	if a.stderrIsTerm && path != "-" {
-		fmt.Fprintln(a.stderr, "wrote", printable(path, 0))
+	if path != "-" {
+		a.remark("wrote %s", printable(path, 0))
 	}
 	return nil
 }

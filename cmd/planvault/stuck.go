@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -105,13 +104,6 @@ func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspec
 
 // unread is an age that no plan has: an inspection reads none.
 const unread = time.Duration(math.MaxInt64)
-
-// remark tells people at a terminal something that is no result.
-func (a *app) remark(format string, args ...any) {
-	if a.stderrIsTerm {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
-	}
-}
 
 // alive says how many nodes are alive.
 func alive(i fleet.Inspection) string {
@@ -237,18 +229,6 @@ func (r openRow) heartbeat() string {
 	return "-"
 }
 
-// seconds returns a number of seconds for people.
-func seconds(s float64) string {
-	return span(time.Duration(s * float64(time.Second)).Truncate(time.Second))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // printOpen prints open plans as a table, and below it why each is stuck or how it is doing.
 func (a *app) printOpen(rows []openRow, all bool) error {
 	t := newTable(a, openColumns(all)...)
@@ -257,11 +237,11 @@ func (a *app) printOpen(rows []openRow, all bool) error {
 			return err
 		}
 	}
-	if err := t.end(); err != nil || a.output == outputJSON {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := a.print(nil, func(w io.Writer) { fmt.Fprintf(w, "\n%s: %s\n", r.ID, printable(r.Why, 0)) }); err != nil {
+		if err := a.summarize(fmt.Sprintf("\n%s: %s", r.ID, printable(r.Why, 0))); err != nil {
 			return err
 		}
 	}

@@ -114,9 +114,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 	if !local {
 		fmt.Fprintf(a.stderr, "planvault: warning: there is no login: everybody who reaches %s can read all plans\n", l.Addr())
 	}
-	if a.stderrIsTerm {
-		fmt.Fprintf(a.stderr, "Serving %s. Interrupt to end.\n", where)
-	}
+	a.remark("Serving %s. Interrupt to end.", where)
 	address := struct {
 		URL string `json:"url"`
 	}{"http://" + l.Addr().String()}
