@@ -21,6 +21,8 @@ var (
 	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 1}
 	releaseDay = price.Tally{azblob.ClassOther: 1}
 
+	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
+
 	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 2, azblob.ClassOther: 1}
 
 	restorePlan = price.Tally{azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 2}

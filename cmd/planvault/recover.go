@@ -16,7 +16,8 @@ import (
 
 // recoverCommand repairs what crashed processes left.
 func (a *app) recoverCommand() *cobra.Command {
-	var o azblob.RecoverOptions
+	var b bulk
+	thorough := false
 	c := &cobra.Command{
 		Use:   "recover",
 		Short: "Finish or remove what crashed processes left",
@@ -44,10 +45,12 @@ run would repair. With --output json, the report is one object.`,
       restored the marker
   3 days; 1 plan repaired, 0 that can't be repaired, 4 plans open`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.recover(c.Context(), o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.recover(c.Context(), azblob.RecoverOptions{DryRun: b.dryRun, Thorough: thorough})
+		},
 	}
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
-	c.Flags().BoolVar(&o.Thorough, "thorough", false, "also repair what no crash leaves; lists everything")
+	b.addFlags(c.Flags())
+	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
 	return c
 }
 
@@ -116,7 +119,6 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	if err != nil {
 		return err
 	}
-	before := a.meter.tally()
 	look := o
 	look.DryRun = true
 	found, err := a.runRecover(ctx, v, look, "look", untouched)
@@ -124,18 +126,13 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
 	}
-	took := a.meter.tally()
-	for class, n := range before {
-		took[class] -= n
-	}
-	took[azblob.ClassOther] += 2 * len(found.Plans) // each plan is looked at once more, and changed
-	took[azblob.ClassWrite] += len(found.Plans)
+	requests := estimate(a.meter.tally(), step{recoverPlan, int64(len(found.Plans))})
 	if !a.yes {
 		if err := a.print(recoverReportOf(found, true), recoverReportOf(found, true).write); err != nil {
 			return err
 		}
 	}
-	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), took}); err != nil {
+	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), requests}); err != nil {
 		return err
 	}
 	done, err := a.runRecover(ctx, v, o, "recover", goOn)
