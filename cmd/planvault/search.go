@@ -67,18 +67,18 @@ func (a *app) search(ctx context.Context, f storage.Filters, p page) error {
 	if err != nil {
 		return err
 	}
-	missing, any := slices.Clone(f.ByIDs), false
+	missing, some := slices.Clone(f.ByIDs), false
 	if err := a.printPlans(seen(found, func(r storage.Stream[storage.ListResult]) {
-		any = true
+		some = true
 		missing = slices.DeleteFunc(missing, func(id uuid.UUID) bool { return id == r.Result.ID || id == planOfError(r.Err) })
 	}), f.Limit); err != nil {
 		return err
 	}
-	return a.notFound(missing, any)
+	return a.notFound(missing, some)
 }
 
 // notFound says which plans a search did not find. A plan that was asked for twice is named once.
-func (a *app) notFound(missing []uuid.UUID, any bool) error {
+func (a *app) notFound(missing []uuid.UUID, some bool) error {
 	slices.SortFunc(missing, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })
 	for _, id := range slices.Compact(missing) {
 		a.complain(fmt.Errorf("plan %s: not found, or not of that selection", id))
@@ -86,7 +86,7 @@ func (a *app) notFound(missing []uuid.UUID, any bool) error {
 	switch {
 	case len(missing) > 0:
 		return errFound
-	case !any:
+	case !some:
 		return &exitError{exitFound, fmt.Errorf("search: no plan is like that")}
 	}
 	return nil
