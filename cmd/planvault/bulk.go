@@ -47,12 +47,6 @@ func (p planned) String() string {
 	return fmt.Sprintf("about %s, %s", plural(p.Requests, "request"), dollars(p.Dollars))
 }
 
-// What to do after an interrupt: while a command was looking, and while it made the change.
-const (
-	untouched = "nothing was changed"
-	goOn      = "run the same command again to go on"
-)
-
 // leftOver returns the error of a command that did all that its budget allowed.
 func leftOver(err error, more bool) error {
 	if err == nil && more {

@@ -91,8 +91,8 @@ func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
 			return err
 		}
 	}
-	p, n := a.progress("catalogue", "day", int64(due)).then(goOn), int64(0)
-	o.Progress = func(azblob.CataloguedDay) { n++; p.at(n) }
+	p := a.progress("catalogue", "day", int64(due)).then(goOn)
+	o.Progress = func(azblob.CataloguedDay) { p.step() }
 	report, err := v.Catalogue(ctx, o)
 	p.end()
 	summary := cataloguedSummary(report)

@@ -111,7 +111,7 @@ func (x *examination) run(ctx context.Context) error {
 		column[finding]{title: "CHECK", text: func(f finding) string { return f.Check }},
 		column[finding]{title: "FINDING", text: func(f finding) string { return printable(f.Finding, 0) }})
 	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account}
-	p := x.a.progress("doctor", "step", int64(len(steps))).then("nothing was changed")
+	p := x.a.progress("doctor", "step", int64(len(steps))).then(untouched)
 	for i, step := range steps {
 		if !step(ctx) || ctx.Err() != nil {
 			break

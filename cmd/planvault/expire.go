@@ -111,8 +111,8 @@ func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
 			return err
 		}
 	}
-	p, n := a.progress("expire", "day", int64(len(found.Days))).then(goOn), int64(0)
-	o.Progress = func(azblob.ExpiredDay) { n++; p.at(n) }
+	p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
+	o.Progress = func(azblob.ExpiredDay) { p.step() }
 	report, err := v.Expire(ctx, o)
 	p.end()
 	summary := plural(report.Dropped(), "day") + " dropped"
@@ -141,7 +141,7 @@ const countedAtOnce = 8
 
 // countDays counts the plans of the days that would be dropped. A plan that can't be read does not count.
 func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.ExpireReport) (plans map[string]int64, all int64, err error) {
-	p, done := a.progress("count the plans", "day", int64(found.Dropped())).then(untouched), int64(0)
+	p := a.progress("count the plans", "day", int64(found.Dropped())).then(untouched)
 	defer p.end()
 	plans = map[string]int64{}
 	var mu sync.Mutex
@@ -160,8 +160,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 			defer mu.Unlock()
 			plans[date(d.Day)] = n
 			all += n
-			done++
-			p.at(done)
+			p.step()
 			return nil
 		})
 	}

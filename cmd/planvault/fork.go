@@ -47,11 +47,11 @@ two requests that read the plan, and N + 3 writes.`,
 			if err != nil {
 				return err
 			}
-			make := workflow.Fork
+			from := workflow.Fork
 			if fromStart {
-				make = workflow.ForkFromStart
+				from = workflow.ForkFromStart
 			}
-			return a.fork(c.Context(), id, make, dryRun)
+			return a.fork(c.Context(), id, from, dryRun)
 		},
 	}
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
@@ -77,7 +77,7 @@ func (a *app) fork(ctx context.Context, id uuid.UUID, from func(*workflow.Plan) 
 	if err != nil {
 		return err
 	}
-	reached := a.progress("fork", "plan", 0).then("nothing was changed")
+	reached := a.progress("fork", "plan", 0).then(untouched)
 	plan, err := v.Read(ctx, id)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,28 +223,19 @@ type daily struct {
 // eachDay does something with days, one after the other. A day that fails does not stop the others.
 func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
 	requests := estimate(nil, c.takes)
-	what := plural(len(days), "day")
-	t := newTable(a, dayColumn(), resultColumn())
 	if c.dryRun {
-		for _, d := range days {
-			if err := t.add(heldRow{Day: date(d.day), Result: "would be " + c.done}); err != nil {
-				return err
-			}
-		}
-		if err := t.end(); err != nil {
-			return err
-		}
-		return a.summarize(fmt.Sprintf("would %s %s: %s", c.doing, what, plannedOf(requests)))
+		return a.wouldDo(days, c, plannedOf(requests))
 	}
 	if len(days) > 0 {
-		if err := a.confirm(ctx, change{c.doing, what, requests}); err != nil {
+		if err := a.confirm(ctx, change{c.doing, plural(len(days), "day"), requests}); err != nil {
 			return err
 		}
 	}
+	t := newTable(a, dayColumn(), resultColumn())
 	p := a.progress(c.doing, "day", int64(len(days))).then(goOn)
 	defer p.end()
 	var errs []error
-	for i, d := range days {
+	for _, d := range days {
 		if ctx.Err() != nil {
 			break
 		}
@@ -259,15 +251,24 @@ func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
 		if err := t.add(row); err != nil {
 			return err
 		}
-		p.at(int64(i + 1))
+		p.step()
 	}
-	p.end()
 	if err := t.end(); err != nil {
 		return err
 	}
-	err := errors.Join(errs...)
-	if err == nil {
-		err = ctx.Err()
+	return cmp.Or(errors.Join(errs...), ctx.Err())
+}
+
+// wouldDo says what eachDay would do.
+func (a *app) wouldDo(days []namedDay, c daily, takes planned) error {
+	t := newTable(a, dayColumn(), resultColumn())
+	for _, d := range days {
+		if err := t.add(heldRow{Day: date(d.day), Result: "would be " + c.done}); err != nil {
+			return err
+		}
 	}
-	return err
+	if err := t.end(); err != nil {
+		return err
+	}
+	return a.summarize(fmt.Sprintf("would %s %s: %s", c.doing, plural(len(days), "day"), takes))
 }

@@ -75,6 +75,12 @@ func (p *progress) then(next string) *progress {
 	return p
 }
 
+// What to do after an interrupt: while a command was looking, and while it made the change.
+const (
+	untouched = "nothing was changed"
+	goOn      = "run the same command again to go on"
+)
+
 // redraw is the shortest time between two states of a line.
 const redraw = 100 * time.Millisecond
 
@@ -82,6 +88,10 @@ const redraw = 100 * time.Millisecond
 func (p *progress) at(done int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.set(done)
+}
+
+func (p *progress) set(done int64) {
 	p.done = done
 	now := time.Now()
 	if p.screen.w == nil || now.Sub(p.drew) < redraw {
@@ -91,12 +101,19 @@ func (p *progress) at(done int64) {
 	p.screen.draw(p.reached() + p.pace(now.Sub(p.began)))
 }
 
+// step notes that one more is done.
+func (p *progress) step() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set(p.done + 1)
+}
+
 // atOf notes how many are done of a total that becomes known on the way.
 func (p *progress) atOf(done, total int64) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.total = total
-	p.mu.Unlock()
-	p.at(done)
+	p.set(done)
 }
 
 // end removes the line.

@@ -96,7 +96,7 @@ func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspec
 	if err != nil {
 		return fleet.Inspection{}, err
 	}
-	p := a.progress("look", "plan", 0).then("nothing was changed")
+	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
 	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }
 	return fleet.Inspect(ctx, v, o)

@@ -102,7 +102,7 @@ func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
 	if err != nil {
 		return err
 	}
-	reached := a.progress("takeover", "plan", 0).then("nothing was changed")
+	reached := a.progress("takeover", "plan", 0).then(untouched)
 	defer reached.end()
 	before, err := lookUp(ctx, v, id)
 	if err != nil {
