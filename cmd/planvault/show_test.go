@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 		b := p.Blocks[0]
 		a := b.Sequences[0].Actions[0]
 		go func() {
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour + 30*time.Second) // between two looks
 			a.Attempts = []workflow.Attempt{
 				{Start: a.State.Start, End: a.State.Start.Add(time.Second), Err: &plugins.Error{Message: "no \x1b[31mroom"}},
 				{Start: a.State.Start.Add(2 * time.Second)},
