@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/google/uuid"
@@ -23,8 +24,13 @@ func (a *app) writeFile(path string, write func(io.Writer) error) error {
 		}
 		return errors.Join(buffered(f, write), f.Close())
 	}
+	return replaceFile(path, 0o666, write)
+}
+
+// replaceFile writes a file whole or not at all, in place of what was there.
+func replaceFile(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	temporary := fmt.Sprintf("%s.%s.tmp", path, uuid.NewString()[:8])
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

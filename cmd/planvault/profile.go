@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -208,28 +209,15 @@ func (a *app) changeProfiles(change func(map[string]connection) error) error {
 	if path == "" {
 		return errors.New("write the profiles: there is no home folder; PLANVAULT_PROFILES names a file")
 	}
-	if err := replaceFile(path, append(text, '\n')); err != nil {
+	err = os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = replaceFile(path, 0o600, func(w io.Writer) error {
+			_, err := w.Write(append(text, '\n'))
+			return err
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("write the profiles: %w", err)
 	}
 	return nil
-}
-
-// replaceFile writes a file that its owner alone can read, in place of what was there.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".planvault-*") // its mode is 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
