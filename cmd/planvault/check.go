@@ -41,7 +41,7 @@ The exit code is 4 if there is a problem. With --output json, the report is one 
 			return a.check(c.Context(), azblob.CheckOptions{After: p.after.from(now), Before: p.before.from(now)})
 		},
 	}
-	p.addFlags(c.Flags())
+	p.addFlags(c.Flags(), "created", "days that have any time")
 	return c
 }
 

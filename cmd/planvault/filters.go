@@ -15,10 +15,10 @@ import (
 
 // selection is the flags that select plans.
 type selection struct {
-	statuses                                             statusList
-	groups                                               groupList
-	name, contains                                       string
-	createdAfter, createdBefore, endedAfter, endedBefore moment
+	statuses       statusList
+	groups         groupList
+	name, contains string
+	created, ended period
 }
 
 // addFlags adds the flags that select plans.
@@ -27,18 +27,16 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&s.groups, "group", "plans of the groups with these `IDS`")
 	flags.StringVar(&s.name, "name", "", "plans whose name begins with `TEXT`")
 	flags.StringVar(&s.contains, "contains", "", "plans whose name contains `TEXT`")
-	flags.Var(&s.createdAfter, "created-after", "plans created after `TIME`: 2026-11-21, 2026-11-21T03:00Z, or an age: 36h, 7d")
-	flags.Var(&s.createdBefore, "created-before", "plans created before `TIME`")
-	flags.Var(&s.endedAfter, "ended-after", "final plans that ended after `TIME`")
-	flags.Var(&s.endedBefore, "ended-before", "final plans that ended before `TIME`")
+	s.created.addFlags(flags, "created", "plans created")
+	s.ended.addFlags(flags, "ended", "final plans that ended")
 }
 
 // filters returns the filters of the flags. Ages count from now.
 func (s *selection) filters(now time.Time) storage.Filters {
 	return storage.Filters{
 		ByStatus: s.statuses, ByGroupIDs: s.groups, NamePrefix: s.name, NameContains: s.contains,
-		After: s.createdAfter.from(now), Before: s.createdBefore.from(now),
-		EndedAfter: s.endedAfter.from(now), EndedBefore: s.endedBefore.from(now),
+		After: s.created.after.from(now), Before: s.created.before.from(now),
+		EndedAfter: s.ended.after.from(now), EndedBefore: s.ended.before.from(now),
 	}
 }
 
@@ -104,6 +102,15 @@ func parseStatuses(text string) ([]workflow.Status, error) {
 		return []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}, nil
 	}
 	return nil, usageError("%q is no status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
+}
+
+// period is the two flags of a period of time.
+type period struct{ after, before moment }
+
+// addFlags adds the flags, such as --created-after and --created-before. what says what they select.
+func (p *period) addFlags(flags *pflag.FlagSet, event, what string) {
+	flags.Var(&p.after, event+"-after", what+" after `TIME`: 2026-11-21, 2026-11-21T03:00Z, or an age: 36h, 7d")
+	flags.Var(&p.before, event+"-before", what+" before `TIME`")
 }
 
 // moment is a time in a flag, or an age. The zero moment is not set.

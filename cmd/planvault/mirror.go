@@ -23,7 +23,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	var b bulk
 	var o mirror.Options
 	var to connection
-	var after, before moment
+	var p period
 	c := &cobra.Command{
 		Use:   "mirror --to-endpoint URL|--to-connection-string TEXT|--to-profile NAME",
 		Short: "Bring a copy of the vault in another account up to date",
@@ -57,7 +57,7 @@ is left.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
-			o.After, o.Before = after.from(now), before.from(now)
+			o.After, o.Before = p.after.from(now), p.before.from(now)
 			o.DryRun, o.Budget = b.dryRun, b.timeLeft()
 			return a.mirror(c.Context(), to, o)
 		},
@@ -65,8 +65,7 @@ is left.`,
 	to.addFlags(c.Flags(), "to-")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "remove plans from the copy that the vault no longer has")
 	c.Flags().BoolVar(&o.Deep, "deep", false, "read each plan at both sides, and compare all of it")
-	c.Flags().Var(&after, "created-after", "plans created after `TIME`, or an age such as 7d")
-	c.Flags().Var(&before, "created-before", "plans created before `TIME`")
+	p.addFlags(c.Flags(), "created", "plans created")
 	b.addFlags(c.Flags())
 	b.addBudget(c.Flags())
 	return c

@@ -7,21 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
-
-// period is the flags that select days.
-type period struct{ after, before moment }
-
-func (p *period) addFlags(flags *pflag.FlagSet) {
-	flags.Var(&p.after, "created-after", "days that have any time after `TIME`: 2026-11-21, 2026-11-21T03:00:00Z, or an age such as 7d")
-	flags.Var(&p.before, "created-before", "days that have any time before `TIME`")
-}
 
 // statsCommand counts plans, blobs and bytes by day.
 func (a *app) statsCommand() *cobra.Command {
@@ -53,7 +44,7 @@ With --output json, each line is a day.`,
 			return a.stats(c.Context(), azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})
 		},
 	}
-	p.addFlags(c.Flags())
+	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
 	return c
 }
