@@ -41,8 +41,8 @@ Failed or Stopped.`,
 			if w.id, err = parseID("plan", args[0]); err != nil {
 				return err
 			}
-			if w.every < 100*time.Millisecond {
-				return usageError("--interval must be at least 100ms")
+			if shortest := 100 * time.Millisecond; time.Duration(w.every) < shortest {
+				return usageError("--interval must be %v or more", shortest)
 			}
 			return a.show(c.Context(), w)
 		},
@@ -50,7 +50,8 @@ Failed or Stopped.`,
 	flags := c.Flags()
 	flags.BoolVar(&w.all, "all", false, "show all of a large plan, and errors in full")
 	flags.BoolVar(&w.follow, "watch", false, "follow the plan until it is final")
-	flags.DurationVar(&w.every, "interval", 2*time.Second, "with --watch, the `TIME` between two looks at the plan")
+	w.every = age(2 * time.Second)
+	flags.Var(&w.every, "interval", "with --watch, the `TIME` between two looks at the plan, such as 2s or 1m")
 	flags.BoolVar(&w.exitStatus, "exit-status", false, "end with exit code 4 if the plan is Failed or Stopped")
 	return c
 }

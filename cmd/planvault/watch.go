@@ -22,7 +22,7 @@ type watch struct {
 	vault                   storage.Reader
 	id                      uuid.UUID
 	all, follow, exitStatus bool
-	every                   time.Duration
+	every                   age
 }
 
 // run shows the plan and returns it as it was last seen.
@@ -38,7 +38,7 @@ func (w watch) run(ctx context.Context) (*workflow.Plan, error) {
 		return p, err
 	}
 	for w.follow && !p.State.Status.Final() {
-		if !sleep.For(ctx, w.every) {
+		if !sleep.For(ctx, time.Duration(w.every)) {
 			return p, fmt.Errorf("plan %s: %s, %s; planvault show %[1]s --watch follows it again (%[4]w)", w.id, root.Label().Word, root.Progress(), ctx.Err())
 		}
 		next, err := w.vault.Read(ctx, w.id)

@@ -55,8 +55,8 @@ history takes up to 4 requests without filters; a search for a text in names rea
 	}
 	c.Flags().StringVar(&w.listen, "listen", "127.0.0.1:8484", "serve on this `ADDRESS`")
 	c.Flags().StringSliceVar(&w.hosts, "host", nil, "also answer browsers that call the server by this `NAME`")
-	c.Flags().Var(&w.interval, "interval", "time between two looks at open plans and members")
-	c.Flags().Var(&w.older, "older", "how long a plan may go without progress before it is stuck")
+	c.Flags().Var(&w.interval, "interval", "`TIME` between two looks at open plans and members, such as 15s or 1m")
+	c.Flags().Var(&w.older, "older", "plans without progress for longer than this `AGE` are stuck")
 	return c
 }
 
