@@ -55,6 +55,12 @@
 // [Vault.Restore] stores a plan of any status as it is. Packages bundle and mirror, below storage, export, import
 // and copy plans with it.
 //
+// # Operation
+//
+// [Vault.Stats] counts plans and bytes by day. [Vault.Check] reads everything and reports what is broken, and
+// [Vault.Recover] repairs it. Package fleet finds plans that are stuck, and says why. The command planvault, in
+// cmd/planvault, does all of this from a shell.
+//
 // # Permissions
 //
 // The identity needs the role Storage Blob Data Contributor on the account; Storage Blob Data Reader is
@@ -65,6 +71,8 @@
 //
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
 // clock. docs/account.md has a table of logins, of what works with each, and of what an error then says.
+//
+// [Vault.Account] says what kind of account it is, and what the account keeps of deleted blobs.
 //
 // An account with a read-only secondary answers reads in an outage of its primary: [WithSecondary].
 //

@@ -1,7 +1,7 @@
 // Package fleet lets several engine processes share a vault. Each running plan has one owner. If the owner
 // dies or freezes, another process takes the plan over, within 45 seconds with the default options, and the
-// store refuses all later writes of the former owner. A fleet needs nothing but the store: no coordinator, no locks, no clocks that
-// agree.
+// store refuses all later writes of the former owner. A fleet needs nothing but the store: no coordinator, no
+// locks, no clocks that agree.
 //
 // A process calls [Join] and becomes a [Node]. It ranges over [Node.Plans] and runs what it gets:
 //
@@ -39,6 +39,13 @@
 //
 // A fence stops writes to the store. A plugin of a frozen owner may still be at work outside. Give plugins the
 // action's ID as idempotency key and the plan's Epoch as fencing token: a later owner has a higher one.
+//
+// # Stuck plans
+//
+// [Inspect] says which members are alive, which open plans make no progress, and why. It is for operators and
+// monitors, and needs no node. [Stop] asks the owner of a plan to stop it. [HandOver] fences a plan whose owner is
+// no longer alive and leaves it to the live nodes, and [Evict] removes a node that hangs although its heartbeats
+// continue.
 //
 // # Several settings
 //
