@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// An operator asks what is stuck. The plan's owner has left, and no other node is alive.
+// An operator asks what is stuck, before and after the plan's owner is removed. No other node is alive.
 func ExampleInspect() {
 	ctx := context.Background()
 	vault := memvault.New(nil) // or an azblob.Vault
@@ -28,24 +28,23 @@ func ExampleInspect() {
 		log.Fatal(err)
 	}
 
-	for range 2 {
+	inspect := func() {
 		i, err := fleet.Inspect(ctx, vault, fleet.InspectOptions{})
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(i.Alive(), "nodes are alive")
 		for _, p := range i.Plans {
-			fmt.Println(p.Name, "is", p.Condition, "and stuck:", p.Stuck)
-		}
-		if err := fleet.Evict(ctx, vault, node.ID()); err != nil && len(i.Members) > 0 {
-			log.Fatal(err)
+			fmt.Printf("nodes alive: %d; %s is %s; stuck: %t\n", i.Alive(), p.Name, p.Condition, p.Stuck)
 		}
 	}
+	inspect()
+	if err := fleet.Evict(ctx, vault, node.ID()); err != nil {
+		log.Fatal(err)
+	}
+	inspect()
 	// Output:
-	// 1 nodes are alive
-	// rollout is working and stuck: false
-	// 0 nodes are alive
-	// rollout is orphaned and stuck: true
+	// nodes alive: 1; rollout is working; stuck: false
+	// nodes alive: 0; rollout is orphaned; stuck: true
 }
 
 // A node's heartbeats continue, but it works no more. An operator removes it from the fleet and hands its plan over.
