@@ -50,7 +50,7 @@
 //
 // To remove old plans, call [Vault.Expire], which drops whole days in which no plan is open; [storage.Purge] removes
 // single plans. Don't delete containers by other means. [Vault.Hold] keeps the plans of a day until [Vault.Release].
-// A hold binds vaults; it is no immutable storage.
+// A hold binds vaults; it is not immutable storage.
 //
 // [Vault.Restore] stores a plan of any status as it is. Packages bundle and mirror, below storage, export, import
 // and copy plans with it.

@@ -25,7 +25,7 @@ import (
 // day. If ctx ends while Hold waits for a Delete, the day is held, but a Delete that began earlier may still
 // take effect: call Hold again, or Release.
 //
-// A hold is no immutable storage. Whoever may write to the account can release it, break the lease, or remove
+// A hold is not immutable storage. Whoever may write to the account can release it, break the lease, or remove
 // blobs without the vault.
 //
 // Errors: [storage.ErrInvalid] if the day is not closed, which it is when the day after it has ended, by the

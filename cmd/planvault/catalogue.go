@@ -18,8 +18,8 @@ func (a *app) catalogueCommand() *cobra.Command {
 		Use:   "catalogue",
 		Short: "Build the catalogues of closed days, which make listings cheap",
 		Long: `Catalogue builds the catalogues that are due. A catalogue is one blob that holds what listings
-tell of all plans of a closed day. List, search and count then read it with one request, in
-place of one for every 2,500 plans. A day is closed when the day after it has ended.
+show of all plans of a closed day. List, search and count then read it with one request, instead
+of one for every 2,500 plans. A day is closed when the day after it has ended.
 
 Engines build catalogues once a day, and everything works without them. Run this after a purge
 of old days, which removes the catalogues of the days that it changes, or when listings are
@@ -38,10 +38,10 @@ slow. A day with an open plan has no catalogue until the plan has ended.
     2026-11-19  skipped      -       -  2 blobs say that plans are open or being changed, such as …
     1 catalogue built, 88 of 90 closed days had one
 
-It asks for each closed day with one request, and builds a catalogue with five, and one
-more for every 2,500 plans. With --verify it also reads the catalogues that exist, and builds those
-anew that are damaged. It can be interrupted at any time, and may run beside everything else:
-the same command goes on.`,
+It takes a request for each closed day, five for each catalogue that it builds, and one more for
+every 2,500 plans. With --verify it also reads the catalogues that exist, and builds damaged ones
+again. It can be interrupted at any time, and may run beside everything else: the same command
+goes on.`,
 		Example: `  planvault catalogue --dry-run
   planvault catalogue --yes
   planvault catalogue --verify --budget 10m --yes`,
@@ -50,7 +50,7 @@ the same command goes on.`,
 			return a.catalogue(c.Context(), azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
 		},
 	}
-	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones anew")
+	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
 	b.addFlags(c.Flags())
 	b.addBudget(c.Flags())
 	return c

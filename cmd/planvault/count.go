@@ -30,7 +30,7 @@ how many there are of each status, group, or day (UTC) of creation.
 
 It lists the days between --created-after and --created-before: a request for each 2,500 plans, or
 1 to 4 for a day with a catalogue. Open plans take a request for each day and 1 or 2 for each plan.
-A count by --by sends the requests of one count.`,
+With --by, it takes one listing, whatever is counted.`,
 		Example: `  planvault count
   planvault count --status failed --created-after 24h
   planvault count --by status --created-after 7d

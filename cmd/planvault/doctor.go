@@ -64,7 +64,7 @@ to do.
 
 It does not find out whether the login may create containers. The kind, soft delete, redundancy and
 last sync take the account's key, or a role such as Storage Account Contributor: the data roles are
-not enough, so that these facts are often unknown, which is no problem.
+not enough, so that these facts are often unknown, which is not a problem.
 
 It takes about 20 requests and those of --probes, less than $0.001. No check takes longer than 10
 seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.`,

@@ -28,7 +28,7 @@ or another account. Without flags that select plans, it exports all of them.
     12,400 plans, 31.2 MB in 2026-q3.bundle
 
 Export reads a plan with two requests, 16 plans at a time; a thousand plans cost $0.0009. It
-changes nothing, and may run beside engines. It is no snapshot: each plan is as it was at some
+changes nothing, and may run beside engines. It is not a snapshot: each plan is as it was at some
 time meanwhile, and a plan that is deleted meanwhile may be missing.
 
 The file appears under its name when it is complete, and then replaces an earlier one. An
@@ -62,7 +62,7 @@ type exported struct {
 
 func (a *app) export(ctx context.Context, f storage.Filters, file string) error {
 	if file == "-" && a.stdoutIsTerm {
-		return usageError("a bundle is no text for a terminal: redirect it, or give -o FILE")
+		return usageError("a bundle is not text for a terminal: redirect it, or give -o FILE")
 	}
 	where, err := a.resolve(a.connection)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *app) export(ctx context.Context, f storage.Filters, file string) error 
 	return errors.Join(unreadable, a.print(e, func(w io.Writer) {
 		fmt.Fprintf(w, "%s, %s in %s\n", plural(e.Plans, "plan"), byteSize(e.Bytes), e.File)
 		if e.Unreadable > 0 {
-			fmt.Fprintf(w, "%s can't be read, and missing from it\n", plural(e.Unreadable, "plan"))
+			fmt.Fprintf(w, "missing from it: %s that can't be read\n", plural(e.Unreadable, "plan"))
 		}
 	}))
 }

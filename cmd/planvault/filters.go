@@ -78,7 +78,7 @@ func (l *groupList) Set(text string) error {
 func parseID(of, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != len(uuid.Nil.String()) {
-		return uuid.Nil, usageError("%q is no ID of a %s: IDs look like 0198c0de-0000-7000-8000-000000000001", printable(text, 50), of)
+		return uuid.Nil, usageError("%q is not the ID of a %s: IDs look like 0198c0de-0000-7000-8000-000000000001", printable(text, 50), of)
 	}
 	return id, nil
 }
@@ -101,7 +101,7 @@ func parseStatuses(text string) ([]workflow.Status, error) {
 	case "final":
 		return []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}, nil
 	}
-	return nil, usageError("%q is no status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
+	return nil, usageError("%q is not a status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
 }
 
 // period is the two flags of a period of time.
@@ -132,7 +132,7 @@ func (m *moment) Set(text string) error {
 	}
 	age, err := parseAge(text)
 	if err != nil {
-		return fmt.Errorf("%q is no time: give 2026-11-21, 2026-11-21T03:00:00Z (UTC), or an age such as 36h or 7d", text)
+		return fmt.Errorf("%q is not a time: give 2026-11-21, 2026-11-21T03:00:00Z (UTC), or an age such as 36h or 7d", text)
 	}
 	*m = moment{text: text, age: age}
 	return nil
@@ -179,7 +179,7 @@ func parseAge(text string) (time.Duration, error) {
 		d, err = time.ParseDuration(text)
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is no age: give a number and a unit, such as 90s, 15m, 36h, 7d or 2w", text)
+		return 0, fmt.Errorf("%q is not an age: give a number and a unit, such as 90s, 15m, 36h, 7d or 2w", text)
 	}
 	return d, nil
 }

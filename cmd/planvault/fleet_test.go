@@ -125,7 +125,7 @@ HANGS...............................: Its owner, node host-7\x1b[2J (NODE.......
 ORPHAN..............................: Its owner, node GONE................................, has left the fleet or died, and nobody has taken it, although 1 node is alive. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.
 `, "", r, "stuck")
 		s.expect(t, 0, "", "", r, "stuck", "--older", "2h")
-		s.expect(t, 2, "", "is no age", r, "stuck", "--older", "never")
+		s.expect(t, 2, "", "is not an age", r, "stuck", "--older", "never")
 		s.expect(t, 2, "", "unknown command", r, "stuck", "plan")
 		all := s.run(t.Context(), "stuck", "--all")
 		for _, id := range []uuid.UUID{hangs.ID, orphan.ID, works.ID, waits.ID} {
@@ -230,7 +230,7 @@ func TestStop(t *testing.T) {
 		s.expect(t, 0, "The plan is Stopped already. Nothing was changed.\n", "", r, "stop", plan.ID.String())
 		s.expect(t, 0, `{"id":"PLAN................................","status":"Stopped","requested":false,"obeyed":true,"message":"The plan is Stopped already. Nothing was changed."}`+"\n", "", r, "stop", plan.ID.String(), "--output", "json")
 		s.expect(t, 4, "", "not found", r, "stop", workflow.NewV7().String())
-		s.expect(t, 2, "", "is no ID of a plan", r, "stop", "rollout")
+		s.expect(t, 2, "", "is not the ID of a plan", r, "stop", "rollout")
 		ctx, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, interrupt)
 		if got := s.run(ctx, "stop", unclaimed.ID.String(), "--wait"); got.code != exitInterrupted || !strings.Contains(got.stderr, "stop: 1 request; the request is stored, and stays") {
@@ -349,7 +349,7 @@ func TestTakeover(t *testing.T) {
 		if n.Context().Err() != nil {
 			t.Error("the new owner was evicted")
 		}
-		s.expect(t, 2, "", "is no ID of a node", r, "takeover", first.ID.String(), "--evict", "host")
+		s.expect(t, 2, "", "is not the ID of a node", r, "takeover", first.ID.String(), "--evict", "host")
 		s.expect(t, 4, "", "not found", r, "takeover", workflow.NewV7().String())
 		final, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "final")
 		if err != nil {

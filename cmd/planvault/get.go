@@ -23,8 +23,8 @@ func (a *app) getCommand() *cobra.Command {
 attempts, requests and responses. It is indented, or on one line with --output json.
 
 workflow.Unmarshal reads it, and Vault.Restore stores what was read, in this vault or another.
-To run a plan again from a failure, use planvault fork. The JSON has IDs and states, so it is
-no file for a new plan.
+To run a plan again, use planvault fork. The JSON has IDs and states, so it can't be submitted as
+a new plan.
 
 It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
 		Example: `  planvault get 0198c0de-0000-7000-8000-000000000001

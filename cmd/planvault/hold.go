@@ -33,10 +33,10 @@ passed over. Holding a day that is held does nothing.
     2026-08-02  no plans
     2026-08-03  held
 
-Hold waits until no delete is under way that began before, which takes up to a quarter of an
-hour after a delete that died. If it is interrupted while it waits, the same command goes on.
+Hold waits until the deletes that began before it have ended, which takes up to a quarter of an
+hour if one of them died. If it is interrupted while it waits, the same command goes on.
 
-A hold is no immutable storage: whoever may write to the account can release it, or remove
+A hold is not immutable storage: whoever may write to the account can release it, or remove
 blobs without the vault. Where a law demands more, export the plans (planvault help export) to
 a container with an immutability policy.`,
 		Example: `  planvault hold 2026-08-01 --yes
@@ -154,7 +154,7 @@ func parseDays(args []string) (days []namedDay, err error) {
 		last, lastErr := time.Parse(time.DateOnly, to)
 		switch {
 		case firstErr != nil || lastErr != nil:
-			return nil, usageError("%q is no day: give 2026-08-01, or 2026-08-01..2026-08-31", printable(arg, 50))
+			return nil, usageError("%q is not a day: give 2026-08-01, or 2026-08-01..2026-08-31", printable(arg, 50))
 		case last.Before(first):
 			return nil, usageError("%s ends before it begins", arg)
 		case last.Sub(first) > mostDays*24*time.Hour:

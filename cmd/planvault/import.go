@@ -34,7 +34,7 @@ results. It first verifies the whole file, so a damaged or truncated one restore
 A plan that the vault has already is compared: if it is the same, it is left alone, and if it
 differs, it stays as it is and the error names it. An import that was interrupted is therefore
 run again, and restores the rest. A plan that it was restoring at that moment may be a conflict
-until the vault's grace period has passed, ten minutes unless told otherwise: run it again then.
+until the vault's grace period has passed, ten minutes by default: run it again then.
 
     $ planvault import --dry-run 2026-q3.bundle
     would restore 400 of 12,400 plans: about 5,200 requests, $0.016
@@ -149,7 +149,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 		fmt.Fprintf(w, "%s: %s, %s, whole\n", printable(path, 0), plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
 		fmt.Fprintf(w, "exported %s from %s\n", stamp(found.Created), printable(found.Source, 200))
 		if found.Unreadable > 0 {
-			fmt.Fprintf(w, "%s could not be read then, and missing from it\n", plural(found.Unreadable, "plan"))
+			fmt.Fprintf(w, "missing from it: %s that could not be read\n", plural(found.Unreadable, "plan"))
 		}
 	})
 }

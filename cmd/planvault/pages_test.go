@@ -265,7 +265,7 @@ func TestPageMachinery(t *testing.T) {
 	const page = "Text.\n\n```console\n$ planvault nosuch\n```\n<!-- stage: sample -->\n```console\n$ cd somewhere\nkept\n$ planvault count \\\n    --status running\nold\n$ planvault search 0199feeb-5660-7000-8000-000000000100\n$ echo $?\n$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n```\n\n<!-- stage: end -->\n```console\n$ planvault count\nnot run\n```\n"
 	got := string(runPage(t, page))
 	want := strings.NewReplacer("running\nold\n", "running\n4\n",
-		"000100\n$ echo $?\n", "000100\nplanvault: plan 0199feeb-5660-7000-8000-000000000100: not found, or not of that selection\n$ echo $?\n4\n").Replace(page)
+		"000100\n$ echo $?\n", "000100\nplanvault: plan 0199feeb-5660-7000-8000-000000000100: not found, or not selected by the flags\n$ echo $?\n4\n").Replace(page)
 	before, after, _ := strings.Cut(want, "$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n")
 	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -154,7 +154,7 @@ func (a *app) listProfiles() error {
 // setProfile stores what flags and environment say as a profile.
 func (a *app) setProfile(ctx context.Context, name string) error {
 	if name == "" || printable(name, 0) != name {
-		return usageError("%q is no name of a profile", name)
+		return usageError("%q can't be the name of a profile", name)
 	}
 	c := a.connection
 	if !c.hasAccount() {

@@ -46,11 +46,11 @@ Then remove it:
     1,204 plans removed
     38 plans kept because of held days: 2026-08-03
 
-Purge can be interrupted at any time, and may run beside engines and other purges. What is
-removed is the progress: the same command goes on where it was. Of a plan whose removal was
-interrupted, nobody sees anything any more; the next engine that starts removes the rest of it,
-or planvault recover. With --budget purge ends by itself, with exit code 3 if more is left. The
-catalogues of the days that it changed are removed; planvault catalogue builds them anew.`,
+Purge can be interrupted at any time, and may run beside engines and other purges: the same
+command goes on where it was. A plan whose removal was interrupted is no longer visible; the
+next engine that starts, or planvault recover, removes the rest of it. With --budget purge ends
+by itself, with exit code 3 if more is left. Purge removes the catalogues of the days that it
+changes; planvault catalogue builds them again.`,
 		Example: `  planvault purge --ended-before 90d --dry-run
   planvault purge --group 0198c0de-0000-7000-8000-000000000001 --yes
   planvault purge --status failed --ended-before 30d --budget 10m --yes`,

@@ -21,9 +21,9 @@ func (a *app) searchCommand() *cobra.Command {
 		Use:   "search [ID...]",
 		Short: "Find plans by ID, status, group, name or time",
 		Long: `Search finds plans, newest first: those with the IDs in its arguments, or those that its flags
-select, or both. It is list for scripts: it wants a selection, and a plan that is not found is an
-error. It names each of them on stderr and ends with exit code 4; so it does if flags select
-nothing.
+select, or both. It is list for scripts: it requires a selection, and a plan that is not found is
+an error. Search names each of them on stderr and ends with exit code 4. It also ends with 4 if the
+flags select nothing.
 
 Plans by ID take 2 requests each. Open plans take a request for each day of the vault and 1 or 2
 for each plan. All other searches list the days between --created-after and --created-before: a
@@ -81,13 +81,13 @@ func (a *app) search(ctx context.Context, f storage.Filters, p page) error {
 func (a *app) notFound(missing []uuid.UUID, some bool) error {
 	slices.SortFunc(missing, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })
 	for _, id := range slices.Compact(missing) {
-		a.complain(fmt.Errorf("plan %s: not found, or not of that selection", id))
+		a.complain(fmt.Errorf("plan %s: not found, or not selected by the flags", id))
 	}
 	switch {
 	case len(missing) > 0:
 		return errFound
 	case !some:
-		return &exitError{exitFound, fmt.Errorf("search: no plan is like that")}
+		return &exitError{exitFound, fmt.Errorf("search: no plan matches")}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ A script may run every command again after any of them. What is done is not done
     *) page-somebody "the check failed" ;;
     esac
 
-A pipe whose reader has seen enough, such as planvault list --all | head, is no failure.`,
+A pipe whose reader has seen enough, such as planvault list --all | head, is not a failure.`,
 		},
 		{
 			Use:   "cost",

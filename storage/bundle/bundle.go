@@ -5,7 +5,7 @@
 // Use vaults with a nil registry. They need no plugins, and requests and responses then pass unchanged. A vault with a
 // registry drops the members of their JSON that its types lack, and can't read plans of plugins that it lacks.
 //
-// An export is no snapshot. Each plan is as it was at some time during the export, and a plan that exists
+// An export is not a snapshot. Each plan is as it was at some time during the export, and a plan that exists
 // throughout is in the bundle.
 //
 // # Format

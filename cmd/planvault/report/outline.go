@@ -26,7 +26,7 @@ type Node struct {
 	Span Span
 	// CarriedOver says that the object was final before its plan was forked from another one.
 	CarriedOver bool
-	// Harmless says that a failure of the object is no failure of the plan: bypass checks just did not apply.
+	// Harmless says that a failure of the object is not a failure of the plan: bypass checks just did not apply.
 	Harmless bool
 	// Attempts are those of an action, oldest first.
 	Attempts []Attempt
