@@ -31,11 +31,11 @@ func (b *bulk) timeLeft() time.Duration {
 	return time.Duration(b.budget)
 }
 
-// planned is what a command would do, as --dry-run reports it.
+// planned is the part of a report that only a dry run has.
 type planned struct {
-	DryRun   bool    `json:"dryRun"`
-	Requests int     `json:"requests"`
-	Dollars  float64 `json:"dollars"`
+	DryRun   bool    `json:"dryRun,omitempty"`
+	Requests int     `json:"requests,omitempty"`
+	Dollars  float64 `json:"dollars,omitempty"`
 }
 
 func plannedOf(requests price.Tally) planned {

@@ -78,7 +78,7 @@ type verified struct {
 
 // imported is what an import did, or would do.
 type imported struct {
-	DryRun   bool  `json:"dryRun,omitempty"`
+	planned
 	Restored int64 `json:"restored"`
 	Present  int64 `json:"present"`
 	Failed   int64 `json:"failed"`
@@ -87,7 +87,7 @@ type imported struct {
 
 // importedRow is a plan of a bundle, and what became of it.
 type importedRow struct {
-	Plan   uuid.UUID           `json:"plan"`
+	ID     uuid.UUID           `json:"id"`
 	Result bundle.ImportResult `json:"result"`
 }
 
@@ -158,7 +158,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File, found bundle.VerifyReport, o importFlags) error {
 	p := a.progress("import", "plan", found.Plans).then(goOn)
 	t := newTable(a,
-		column[importedRow]{title: "PLAN", text: func(r importedRow) string { return r.Plan.String() }},
+		column[importedRow]{title: "PLAN", text: func(r importedRow) string { return r.ID.String() }},
 		column[importedRow]{title: "RESULT", text: func(r importedRow) string { return string(r.Result) }},
 	)
 	var printErr error
@@ -170,7 +170,11 @@ func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File,
 		}
 	}})
 	p.end()
-	done := imported{o.dryRun, report.Restored, report.Present, report.Failed, report.More}
+	done := imported{Restored: report.Restored, Present: report.Present, Failed: report.Failed, More: report.More}
+	if o.dryRun {
+		parts := found.Parts * report.Restored / max(1, found.Plans)
+		done.planned = plannedOf(importTakes(report.Restored, parts))
+	}
 	if err := errors.Join(printErr, t.end()); err != nil {
 		return err
 	}
@@ -184,8 +188,7 @@ func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File,
 
 func (d imported) text(w io.Writer, found bundle.VerifyReport) {
 	if d.DryRun {
-		parts := found.Parts * d.Restored / max(1, found.Plans)
-		fmt.Fprintf(w, "would restore %s of %s: %s\n", count(d.Restored), plural(found.Plans, "plan"), plannedOf(importTakes(d.Restored, parts)))
+		fmt.Fprintf(w, "would restore %s of %s: %s\n", count(d.Restored), plural(found.Plans, "plan"), d.planned)
 		fmt.Fprintf(w, "%s there already, %s differ or can't be compared\n", plural(d.Present, "plan"), count(d.Failed))
 		return
 	}

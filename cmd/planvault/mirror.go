@@ -73,11 +73,11 @@ is left.`,
 
 // mirrored is what a mirror did, or would do.
 type mirrored struct {
-	DryRun        bool    `json:"dryRun,omitempty"`
+	planned
 	Plans         int64   `json:"plans"`
 	Copied        int64   `json:"copied"`
 	Updated       int64   `json:"updated"`
-	Deleted       int64   `json:"deleted"`
+	Removed       int64   `json:"removed"`
 	Unchanged     int64   `json:"unchanged"`
 	Extra         int64   `json:"extra"`
 	Failed        int64   `json:"failed"`
@@ -85,8 +85,8 @@ type mirrored struct {
 	More          bool    `json:"more"`
 }
 
-func mirroredOf(r mirror.Report, dryRun bool) mirrored {
-	return mirrored{dryRun, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Behind.Seconds(), r.More}
+func mirroredOf(r mirror.Report, p planned) mirrored {
+	return mirrored{p, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Behind.Seconds(), r.More}
 }
 
 // rest says what is the same, or stays.
@@ -107,10 +107,10 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	}
 	requests := mirrorTakes(a.meter.tally(), found)
 	if o.DryRun {
-		m := mirroredOf(found, true)
+		m := mirroredOf(found, plannedOf(requests))
 		return errors.Join(a.print(m, func(w io.Writer) {
 			fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", a.places[0], a.places[1],
-				plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), plannedOf(requests), m.rest(), span(found.Behind))
+				plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.planned, m.rest(), span(found.Behind))
 		}), err)
 	}
 	changes := found.Copied + found.Updated + found.Deleted
@@ -132,13 +132,13 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 
 // printMirrored prints what a mirror did.
 func (a *app) printMirrored(ctx context.Context, r mirror.Report) error {
-	m := mirroredOf(r, false)
+	m := mirroredOf(r, planned{})
 	return a.print(m, func(w io.Writer) {
 		more := ""
 		if m.More && ctx.Err() == nil {
 			more = moreLeft
 		}
-		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Deleted), m.rest(), more)
+		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.rest(), more)
 	})
 }
 

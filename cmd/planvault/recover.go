@@ -66,7 +66,7 @@ type recoverReport struct {
 
 // recoveredRow is a plan that was repaired, would be, or could not be.
 type recoveredRow struct {
-	Plan  uuid.UUID `json:"plan"`
+	ID    uuid.UUID `json:"id"`
 	Found string    `json:"found"`
 	Did   string    `json:"did,omitempty"`
 	Error string    `json:"error,omitempty"`
@@ -75,7 +75,7 @@ type recoveredRow struct {
 func recoverReportOf(r azblob.RecoveryReport, dry bool) recoverReport {
 	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, slices.Sorted(slices.Values(r.Strays))}
 	for _, p := range r.Plans {
-		row := recoveredRow{Plan: p.ID, Found: p.Found, Did: p.Did}
+		row := recoveredRow{ID: p.ID, Found: p.Found, Did: p.Did}
 		if p.Err != nil {
 			row.Error = p.Err.Error()
 		}
@@ -88,7 +88,7 @@ func recoverReportOf(r azblob.RecoveryReport, dry bool) recoverReport {
 func (r recoverReport) write(w io.Writer) {
 	would, failed := 0, 0
 	for _, p := range r.Plans {
-		fmt.Fprintf(w, "%s: %s\n", p.Plan, printable(p.Found, 0))
+		fmt.Fprintf(w, "%s: %s\n", p.ID, printable(p.Found, 0))
 		switch {
 		case p.Error != "":
 			failed++

@@ -139,7 +139,7 @@ func TestRecoverSaysWhatRemains(t *testing.T) {
 		}
 		var report recoverReport
 		r := s.run(t.Context(), "recover", "--thorough", "--yes", "--output", "json")
-		if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || len(report.Plans) != 1 || report.Plans[0].Plan != p.ID || report.Plans[0].Error == "" {
+		if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || len(report.Plans) != 1 || report.Plans[0].ID != p.ID || report.Plans[0].Error == "" {
 			t.Errorf("%+v, %v\n%+v", report, err, r)
 		}
 		s.server.Inject(emulator.On(emulator.ListBlobs).Nth(4).Do(emulator.Answer(403, "AuthorizationFailure")))
