@@ -133,19 +133,24 @@ func (c connection) String() string { return c.account() + ", prefix " + c.Prefi
 // account names the account without any secret.
 func (c connection) account() string {
 	if c.Endpoint != "" {
-		endpoint, _, _ := strings.Cut(c.Endpoint, "?")
-		return strings.TrimSuffix(endpoint, "/")
+		return withoutQuery(c.Endpoint)
 	}
 	fields := c.fields()
 	switch {
 	case fields["usedevelopmentstorage"] != "":
 		return "the emulator on this machine"
 	case fields["blobendpoint"] != "":
-		return fields["blobendpoint"]
+		return withoutQuery(fields["blobendpoint"])
 	case fields["endpointsuffix"] == "":
 		fields["endpointsuffix"] = "core.windows.net"
 	}
 	return "https://" + fields["accountname"] + ".blob." + fields["endpointsuffix"]
+}
+
+// withoutQuery returns an endpoint without its query, which may have a signature.
+func withoutQuery(endpoint string) string {
+	endpoint, _, _ = strings.Cut(endpoint, "?")
+	return strings.TrimSuffix(endpoint, "/")
 }
 
 // login says how the connection logs in.

@@ -94,6 +94,7 @@ func TestPlaces(t *testing.T) {
 		"https://b.blob.core.windows.net, prefix p":         {Endpoint: "https://b.blob.core.windows.net?sv=1&sig=x", Prefix: "p"},
 		"https://c.blob.core.chinacloudapi.cn, prefix p":    {ConnectionString: "AccountName=c;AccountKey=x;EndpointSuffix=core.chinacloudapi.cn", Prefix: "p"},
 		"https://d.blob.core.windows.net, prefix p":         {ConnectionString: "AccountName=d;AccountKey=x", Prefix: "p"},
+		"https://c.blob.core.windows.net, prefix p":         {ConnectionString: "BlobEndpoint=https://c.blob.core.windows.net/?sv=1&sig=x", Prefix: "p"},
 		"http://127.0.0.1:10000/devstoreaccount1, prefix p": {ConnectionString: "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;AccountKey=x", Prefix: "p"},
 		"the emulator on this machine, prefix p":            {ConnectionString: "UseDevelopmentStorage=true", Prefix: "p"},
 	} {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -18,7 +20,8 @@ type meter struct {
 	roundTrips    int
 	sentBytes     int64
 	receivedBytes int64
-	askedToSlow   int // answers with which the service asked for fewer requests
+	askedToSlow   int   // answers with which the service asked for fewer requests
+	unanswered    error // why the latest request had no answer; nil if it had one
 }
 
 // observer returns the observer with which the meter counts.
@@ -40,6 +43,9 @@ func (m *meter) observer() azblob.Observer {
 			if e.Status == 503 || e.Status == 429 {
 				m.askedToSlow++
 			}
+			if !errors.Is(e.Err, context.Canceled) {
+				m.unanswered = e.Err
+			}
 		},
 	}
 }
@@ -56,6 +62,20 @@ func (m *meter) slowed() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.askedToSlow
+}
+
+// trouble says why the latest request had no answer, or returns nil if it had one.
+func (m *meter) trouble() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unanswered == nil {
+		return nil
+	}
+	err := m.unanswered
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL, which may have a signature
+	}
+	return fmt.Errorf("the latest request had no answer: %w", err)
 }
 
 // tally returns a copy of what was sent so far.

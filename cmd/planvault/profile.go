@@ -66,6 +66,9 @@ func (a *app) readProfiles() (map[string]connection, error) {
 	if err := d.Decode(&profiles); err != nil {
 		return nil, usageError("the profiles in %s can't be read: %w", path, err)
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // a change would lose it
+		return nil, usageError("the profiles in %s can't be read: there is more after them", path)
+	}
 	return profiles, nil
 }
 

@@ -51,3 +51,18 @@ func TestProfilesWithoutHome(t *testing.T) {
 		}
 	}
 }
+
+// TestProfilesKeepWhatTheyCannotRead refuses a file with more than profiles, because a change would lose the rest.
+func TestProfilesKeepWhatTheyCannotRead(t *testing.T) {
+	s := newStage(t)
+	for _, text := range []string{`{"a":{"prefix":"p"}} {"b":{"prefix":"p"}}`, `{"a":{"prefix":"p"}} }`, `{"a":{"prefx":"p"}}`, `{"a":`} {
+		if err := os.WriteFile(s.env["PLANVAULT_PROFILES"], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := s.run(t.Context(), "profile", "set", "c")
+		after, err := os.ReadFile(s.env["PLANVAULT_PROFILES"])
+		if r.code != exitUsage || !strings.Contains(r.stderr, "can't be read") || string(after) != text {
+			t.Errorf("%s: %+v, %v\n%s", text, r, err, after)
+		}
+	}
+}

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,6 +59,21 @@ func TestInterrupt(t *testing.T) {
 		r := s.run(ctx, "list")
 		if r.code != exitInterrupted || r.stderr != "planvault: interrupted: list: 0 plans\n" || time.Since(began) != 3*time.Second {
 			t.Errorf("after %v: %+v", time.Since(began), r)
+		}
+	})
+}
+
+// TestInterruptOfOutage interrupts a listing that nobody answers. The user learns why, and no secret.
+func TestInterruptOfOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		down := &url.Error{Op: "Get", URL: "https://a.blob.core.windows.net/?sig=SECRET", Err: errors.New("the cable is cut")}
+		s.network = transport(func(*http.Request) (*http.Response, error) { return nil, down })
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, interrupt)
+		r := s.run(ctx, "list")
+		if want := "planvault: interrupted: list: 0 plans\nplanvault: the latest request had no answer: the cable is cut\n"; r.code != exitInterrupted || r.stderr != want {
+			t.Errorf("%+v", r)
 		}
 	})
 }

@@ -175,6 +175,9 @@ func (a *app) explain(code int, err error) {
 		} else {
 			a.complain(fmt.Errorf("interrupted: %w", err))
 		}
+		if err := a.meter.trouble(); err != nil {
+			a.complain(err)
+		}
 	case err == nil, errors.As(err, &exit) && exit.err == nil:
 	default:
 		a.complain(err)
