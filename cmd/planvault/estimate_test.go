@@ -43,6 +43,10 @@ func (s *stage) must(t *testing.T, args ...string) result {
 // TestEstimates compares what each bulk command says that it takes with the requests that it then sends beyond those of
 // looking. For final plans of closed days the estimate is within a tenth, and two requests.
 func TestEstimates(t *testing.T) {
+	base := newStage(t)
+	base.fill(t, 4, 6)
+	file := t.TempDir() + "/all.bundle"
+	base.must(t, "export", "-o", file)
 	for _, test := range []struct {
 		name    string
 		looking int // how many times the command looks at all, before the change
@@ -61,10 +65,7 @@ func TestEstimates(t *testing.T) {
 		{"mirror that removes", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "test-2", "--delete"}, []string{"import", "FILE", "--prefix", "test-2", "--yes"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStage(t)
-			s.fill(t, 4, 6)
-			file := t.TempDir() + "/all.bundle"
-			s.must(t, "export", "-o", file)
+			s := base.on(t)
 			args := func(args []string) (all []string) {
 				last := time.Now().UTC().AddDate(0, 0, -10)
 				words := strings.NewReplacer("FILE", file, "CONNECTION", s.server.ConnectionString(), "DAYS", date(last.AddDate(0, 0, -3))+".."+date(last))

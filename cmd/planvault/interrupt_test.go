@@ -358,7 +358,7 @@ func (s *stage) through(network policy.Transporter) *stage {
 // TestInterruptedBulkCommands ends each bulk command at its kth request, for every k, and runs it again. It must then
 // have all of its effect, with every open plan as it was and nothing left behind.
 func TestInterruptedBulkCommands(t *testing.T) {
-	runs := efforttest.Pick(6, 16, math.MaxInt)
+	runs := efforttest.Pick(2, 10, math.MaxInt)
 	for _, c := range bulkCases() {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
