@@ -204,9 +204,7 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 	inBubble(t, "a delete that goes on", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := finished(t, v, oldPlan())
-		dying := server.Transport()
-		dying.Inject(emulator.On(emulator.DeleteBlob).Path("plans/*-object.json").Do(emulator.Crash()))
-		_ = onEmulator(t, server, azblob.WithTransport(dying)).Delete(t.Context(), plan.ID)
+		dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
@@ -376,9 +374,7 @@ func TestLeftChangeMarker(t *testing.T) {
 	inBubble(t, "left", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := finished(t, v, plantest.Small())
-		dying := server.Transport()
-		dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
-		_ = onEmulator(t, server, azblob.WithTransport(dying)).UpdatePlan(t.Context(), plan)
+		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), plan) })
 		if open := collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}); len(open) > 0 {
 			t.Errorf("open: %v", open)
 		}

@@ -95,22 +95,21 @@ func (w world) clone() world {
 
 // dies runs do on a vault whose process dies at the request that the rule matches, before the request takes
 // effect.
-func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault)) {
+func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
 	dying := w.server.Transport()
 	dying.Inject(at.Do(emulator.Crash()))
 	// One request at a time, so that the remains are always the same.
-	do(w.vault(t, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})))
+	do(w.vault(t, append(opts, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))...))
 	if !dying.Crashed() {
 		t.Fatalf("the process did not die: %v", at)
 	}
 }
 
-// dies runs do on a vault whose process dies at the request that the rule matches, before the request takes
-// effect.
-func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault)) {
+// dies is [world.dies] for a process that uses onEmulator.
+func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
-	worldOf(server).dies(t, at, do)
+	worldOf(server).dies(t, at, do, opts...)
 }
 
 // scenario is a store in some state and one call on it. Tests make the call fail in every way.

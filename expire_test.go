@@ -1,7 +1,6 @@
 package azblob_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -308,11 +307,9 @@ func TestLeftExpiry(t *testing.T) {
 			v := onEmulator(t, server)
 			day := daysAgo(9)
 			putDay(server, day)
-			dying := server.Transport()
-			dying.Inject(emulator.On(emulator.ListBlobs).Do(emulator.Crash()))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, _ = onEmulator(t, server, azblob.WithTransport(dying)).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
-			cancel()
+			dies(t, server, emulator.On(emulator.ListBlobs), func(v *azblob.Vault) {
+				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			})
 			if err := v.Create(t.Context(), planOf(day)); !errors.Is(err, storage.ErrConflict) {
 				t.Errorf("Create beside an Expire: %v", err)
 			}

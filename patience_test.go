@@ -479,9 +479,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		other := *plan
 		transport := server.Transport()
 		transport.SetGate(&between{op: emulator.PutBlob, blob: "-entry.json", do: func() {
-			dying := server.Transport()
-			dying.Inject(emulator.On(emulator.PutBlob).Path("plans/*-entry.json").Do(emulator.Crash()))
-			_ = onEmulator(t, server, azblob.WithTransport(dying), azblob.WithGracePeriod(short), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), &other)
+			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.WithGracePeriod(short))
 			time.Sleep(20 * time.Second)
 			if report, err := onEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
@@ -527,10 +525,8 @@ func TestMarginIsAQuarter(t *testing.T) {
 		inBubble(t, grace.String(), func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server, azblob.WithGracePeriod(grace))
 			half := plantest.Small()
-			transport := server.Transport()
-			transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Crash()))
 			began := time.Now()
-			_ = onEmulator(t, server, azblob.WithTransport(transport), azblob.WithGracePeriod(grace), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second})).Create(t.Context(), half)
+			dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) }, azblob.WithGracePeriod(grace))
 			time.Sleep(time.Until(began.Add(grace + grace/4 + time.Second)))
 			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("as old as that: %+v, %v", report, err)
