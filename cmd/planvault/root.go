@@ -240,7 +240,22 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 	)
 	root.SetHelpCommandGroupID(groupTool)
 	root.SetCompletionCommandGroupID(groupTool)
-	for group, commands := range map[string][]*cobra.Command{
+	for group, commands := range a.commands() {
+		for _, c := range commands {
+			c.GroupID = group
+			a.noteStart(c)
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(topics()...)
+	refuseUnknownTopics(root)
+	a.addCompletion(root)
+	return root
+}
+
+// commands returns the commands by their groups.
+func (a *app) commands() map[string][]*cobra.Command {
+	return map[string][]*cobra.Command{
 		groupLook: {
 			a.countCommand(),
 			a.getCommand(),
@@ -279,17 +294,7 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 			a.profileCommand(),
 			a.versionCommand(),
 		},
-	} {
-		for _, c := range commands {
-			c.GroupID = group
-			a.noteStart(c)
-			root.AddCommand(c)
-		}
 	}
-	root.AddCommand(topics()...)
-	refuseUnknownTopics(root)
-	a.addCompletion(root)
-	return root
 }
 
 // helpWidth is how many columns help takes.

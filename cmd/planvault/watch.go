@@ -227,9 +227,8 @@ type changed struct {
 	attempt *report.Attempt
 }
 
-// changes returns what happened between two outlines of a plan: what began, before what is below it; what ended, after
-// that. Attempts are told apart by
-// their starts, because continuous checks keep only the last ones.
+// changes returns what happened between two outlines of a plan. An object that began comes before what is below it, and
+// one that ended after it. An attempt is known by its start, because continuous checks keep only the last attempts.
 func changes(before, after *report.Node) (list []changed) {
 	is := before.Status != after.Status
 	if is && !after.Status.Final() {
