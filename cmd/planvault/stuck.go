@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,29 +89,6 @@ func (a *app) stuck(ctx context.Context, older time.Duration, all bool) error {
 	return nil
 }
 
-// inspect inspects the vault, with progress.
-func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspection, error) {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return fleet.Inspection{}, err
-	}
-	p := a.progress("look", "plan", 0).then(untouched)
-	defer p.end()
-	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }
-	return fleet.Inspect(ctx, v, o)
-}
-
-// unread is an age that no plan has: an inspection reads none.
-const unread = time.Duration(math.MaxInt64)
-
-// alive says how many nodes are alive.
-func alive(i fleet.Inspection) string {
-	if n := i.Alive(); n != 1 {
-		return count(n) + " nodes are alive"
-	}
-	return "1 node is alive"
-}
-
 // openRow is an open plan in the output of stuck.
 type openRow struct {
 	ID               uuid.UUID    `json:"id"`
@@ -173,16 +149,6 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 		r.OwnerName, r.HeartbeatSeconds = m.Name, &seconds
 	}
 	return r
-}
-
-// memberOf returns a member of the fleet, or nil.
-func memberOf(i fleet.Inspection, id uuid.UUID) *fleet.MemberState {
-	for n := range i.Members {
-		if i.Members[n].ID == id {
-			return &i.Members[n]
-		}
-	}
-	return nil
 }
 
 func openColumns(all bool) []column[openRow] {

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+)
+
+// This file holds what several commands ask of the fleet.
+
+// inspect inspects the vault, with progress.
+func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspection, error) {
+	v, err := a.vault(ctx)
+	if err != nil {
+		return fleet.Inspection{}, err
+	}
+	p := a.progress("look", "plan", 0).then(untouched)
+	defer p.end()
+	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }
+	return fleet.Inspect(ctx, v, o)
+}
+
+// unread is an age that no plan has: an inspection reads none.
+const unread = time.Duration(math.MaxInt64)
+
+// alive says how many nodes are alive.
+func alive(i fleet.Inspection) string {
+	if n := i.Alive(); n != 1 {
+		return count(n) + " nodes are alive"
+	}
+	return "1 node is alive"
+}
+
+// memberOf returns a member of the fleet, or nil.
+func memberOf(i fleet.Inspection, id uuid.UUID) *fleet.MemberState {
+	for n := range i.Members {
+		if i.Members[n].ID == id {
+			return &i.Members[n]
+		}
+	}
+	return nil
+}
