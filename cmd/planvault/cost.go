@@ -22,7 +22,13 @@ type meter struct {
 	receivedBytes int64
 	askedToSlow   int   // answers with which the service asked for fewer requests
 	unanswered    error // why the latest request had no answer; nil if it had one
+	waits         bool  // retries was called, and nothing was answered since
+	// retries is called once in an outage, when a request has been tried for some seconds. It may be nil.
+	retries func(err error)
 }
+
+// patientTries is how many tries of a request take some seconds.
+const patientTries = 5
 
 // observer returns the observer with which the meter counts.
 func (m *meter) observer() azblob.Observer {
@@ -45,6 +51,17 @@ func (m *meter) observer() azblob.Observer {
 			}
 			if !errors.Is(e.Err, context.Canceled) {
 				m.unanswered = e.Err
+			}
+			if e.Err == nil && e.Status < 500 {
+				m.waits = false
+			}
+		},
+		Retry: func(_ context.Context, e azblob.RetryEvent) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if e.Try >= patientTries && !m.waits && m.retries != nil {
+				m.waits = true
+				m.retries(e.Err)
 			}
 		},
 	}
@@ -71,11 +88,15 @@ func (m *meter) trouble() error {
 	if m.unanswered == nil {
 		return nil
 	}
-	err := m.unanswered
+	return fmt.Errorf("the latest request had no answer: %w", withoutURL(m.unanswered))
+}
+
+// withoutURL returns an error without the URL of the request, which may have a signature.
+func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which may have a signature
+		return e.Err
 	}
-	return fmt.Errorf("the latest request had no answer: %w", err)
+	return err
 }
 
 // tally returns a copy of what was sent so far.

@@ -78,6 +78,25 @@ func TestInterruptOfOutage(t *testing.T) {
 	})
 }
 
+// TestOutageOnTerminal says once that nobody answers, long before the vault gives up. In a pipe it says nothing.
+func TestOutageOnTerminal(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.network = transport(func(*http.Request) (*http.Response, error) { return nil, errors.New("the cable is cut") })
+			ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+			defer interrupt()
+			var stdout, stderr bytes.Buffer
+			p := s.process(&stdout, &stderr)
+			p.stderrIsTerm = terminal
+			run(ctx, p, []string{"list"})
+			if n := strings.Count(stderr.String(), "is asked again for up to 15 minutes: blob.emulator.invalid: the cable is cut\n"); n > 1 || (n == 1) != terminal {
+				t.Errorf("%q", stderr.String())
+			}
+		})
+	}
+}
+
 // TestInterruptOfBlockedWrite interrupts a command whose results nobody reads.
 func TestInterruptOfBlockedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,6 +105,9 @@ func newApp(p process) *app {
 		if p.stdoutIsTerm {
 			a.stdout = a.screen.above(p.stdout)
 		}
+		a.meter.retries = func(err error) {
+			a.complain(fmt.Errorf("the service is in trouble, and is asked again for up to 15 minutes: %w", withoutURL(err)))
+		}
 	}
 	return a
 }
