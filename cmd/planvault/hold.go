@@ -251,7 +251,9 @@ func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
 		if err := t.add(row); err != nil {
 			return err
 		}
-		p.step()
+		if ctx.Err() == nil {
+			p.step()
+		}
 	}
 	if err := t.end(); err != nil {
 		return err

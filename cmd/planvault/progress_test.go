@@ -78,6 +78,22 @@ func TestInterruptOfOutage(t *testing.T) {
 	})
 }
 
+// TestInterruptOfADay does not count the day at which a command was interrupted.
+func TestInterruptOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.network = transport(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, interrupt)
+		if r := s.run(ctx, "hold", "2025-10-20", "--yes"); r.code != exitInterrupted || !strings.Contains(r.stderr, "interrupted: hold: 0 of 1 day;") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // TestOutageOnTerminal says once that nobody answers, long before the vault gives up. In a pipe it says nothing.
 func TestOutageOnTerminal(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
