@@ -445,6 +445,7 @@ func (d directory) options(w window) blob.ListOptions {
 
 func (d directory) groups(ctx context.Context, w window) (groups []uint64, err error) {
 	opts := d.options(w)
+	opts.MaxResults = w.sample
 	if opts.StartFrom != "" { // the first group may begin before the window
 		digits := len("01234567")
 		if w.inOne(aMinute) {
@@ -464,6 +465,9 @@ func (d directory) groups(ctx context.Context, w window) (groups []uint64, err e
 			if from, size, ok := parseGroup(d.dir, name); ok && size == w.groupSize() {
 				groups = append(groups, from)
 			}
+		}
+		if w.sample > 0 && len(groups) >= w.sample {
+			break
 		}
 	}
 	return groups, nil

@@ -25,6 +25,7 @@ type window struct {
 	day
 	from, to uuid.UUID // to is the first ID after the window
 	limit    int       // the size of a page
+	sample   int       // how many groups are enough to measure the window; 0 for all
 }
 
 // candidate is a plan that a listing leads to, before it is known to be one.
@@ -49,7 +50,8 @@ type reading struct {
 type reader interface {
 	// read reads one page of a window. It reads a window within a millisecond to its end.
 	read(ctx context.Context, w window) (reading, error)
-	// groups returns the first keys of the groups of a window, in ascending order. It may return others, too.
+	// groups returns the first keys of the groups of a window, in ascending order, and no more pages of them than
+	// hold w.sample. It may return others, too.
 	groups(ctx context.Context, w window) ([]uint64, error)
 }
 
@@ -206,6 +208,8 @@ const (
 	// surplus is the ratio of what a window should hold to what is wanted. It may hold a little less than
 	// expected.
 	surplus = 1.4
+	// oldEnough is the part of a minute that tells how many plans the minutes have, even if it has only one plan.
+	oldEnough = 0.75
 )
 
 // run yields the plans. An error takes the place of the rest of its day, and the other days follow. Breaking
@@ -406,17 +410,19 @@ func (s *scan) cut(ctx context.Context, p *piece) []*piece {
 	if p.err != nil || p.from == p.to {
 		return []*piece{p}
 	}
+	until := p.to
 	if s.aimed && math.IsInf(p.scale.density, 1) {
 		if pieces := s.refine(ctx, p); pieces != nil {
 			return pieces
 		}
+		until = p.until(s.now)
 	}
 	least := 1.0 // plans are not evenly spread over a minute, unless there are very many
 	if s.aimed && p.scale.size == aMinute && p.scale.density > float64(s.page) {
 		least = float64(aMillisecond) / aMinute
 	}
 	p.limit += s.page / 8
-	start, end, width := p.scale.position(p.from), p.scale.position(p.to), max(least, s.aim()/p.scale.density)
+	start, end, width := p.scale.position(p.from), p.scale.position(until), max(least, s.aim()/p.scale.density)
 	if p.scale.size == aMillisecond { // milliseconds are not divided
 		end, width = math.Ceil(end), math.Floor(width)
 	}
@@ -453,17 +459,21 @@ func (s *scan) survey(ctx context.Context, p *piece) {
 }
 
 // refine asks for the milliseconds of a piece's last minute. If these should hold all that is wanted, refine
-// cuts them. Otherwise it sets the density by their number and returns nil.
+// cuts them. Otherwise it sets the density by their number and returns nil. A minute that has just begun may
+// have too few plans to measure, so refine measures the one before it.
 func (s *scan) refine(ctx context.Context, p *piece) []*piece {
-	last := max(1, int(math.Ceil(p.scale.position(p.to)))) - 1
-	group := idOf(p.scale.groups[last])
-	minute := &piece{window: p.window}
-	if less(minute.from, group) {
-		minute.from = group
+	last := p.lastGroup()
+	if last > 0 && p.scale.position(p.until(s.now)) < float64(last)+oldEnough {
+		before := p.minute(last - 1)
+		before.sample = s.page // a crowded minute takes many bytes
+		if s.takeTurn(ctx, before); before.err != nil {
+			p.err = before.err
+			return []*piece{p}
+		}
+		p.scale.density = before.perMinute()
+		return nil
 	}
-	if next := idOf(keyOf(group) + aMinute); less(next, minute.to) {
-		minute.to = next
-	}
+	minute := p.minute(last)
 	s.takeTurn(ctx, minute)
 	fine := minute.scale
 	n := len(fine.groups)
@@ -477,13 +487,48 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 		}
 		return s.cut(ctx, minute)
 	}
-	passed := 1.0
+	p.scale.density = minute.perMinute()
 	if n > 2 { // the minute is not over, or only its beginning was busy
 		p.to = idOf(fine.groups[n-1] + aMillisecond)
-		passed = p.scale.position(p.to) - p.scale.position(minute.from)
 	}
-	p.scale.density = perPlan * float64(max(1, n)) / passed
 	return nil
+}
+
+// lastGroup returns the index of the last group of a piece.
+func (p *piece) lastGroup() int { return max(1, int(math.Ceil(p.scale.position(p.to)))) - 1 }
+
+// minute returns the part of a piece that lies in one of its minutes.
+func (p *piece) minute(group int) *piece {
+	minute := &piece{window: p.window}
+	first := p.scale.groups[group]
+	if from := idOf(first); less(minute.from, from) {
+		minute.from = from
+	}
+	if next := idOf(first + aMinute); less(next, minute.to) {
+		minute.to = next
+	}
+	return minute
+}
+
+// until returns the end of a piece, or now if that lies in its last group.
+func (p *piece) until(now time.Time) uuid.UUID {
+	if end := firstID(now); less(end, p.to) && less(idOf(p.scale.groups[p.lastGroup()]), end) {
+		return end
+	}
+	return p.to
+}
+
+// perMinute returns how many blobs a minute should hold, given a piece that begins with a minute and whose scale
+// has its milliseconds. Each minute has a plan at least. An estimate of surplus plans is low enough for that, and
+// not too low for two.
+func (p *piece) perMinute() float64 {
+	groups := p.scale.groups
+	if len(groups) < 2 {
+		return perPlan * surplus
+	}
+	// The time until plan n has n intervals or one less, depending on when the first plan came.
+	passed := float64(groups[len(groups)-1]+aMillisecond-keyOf(p.from)) / aMinute
+	return perPlan * max(surplus, (float64(len(groups))-0.8)/passed)
 }
 
 // overflow takes from a piece what did not fit on its page, and returns it. If a single minute has more than
@@ -515,6 +560,10 @@ func (s *scan) learn(p *piece) {
 	if p.scale == nil {
 		s.perDay = float64(p.got.blobs) / p.share(s.now)
 	} else if width := p.scale.position(p.to) - p.scale.position(p.from); width > 0 {
-		p.scale.density = max(perPlan, float64(p.got.blobs)/width)
+		density := max(perPlan, float64(p.got.blobs)/width)
+		if s.aimed && width < 1 { // a part of a minute may have no plans beside others that have many
+			density = max(density, p.scale.density/2)
+		}
+		p.scale.density = density
 	}
 }

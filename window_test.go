@@ -93,7 +93,9 @@ func (s *shelf) groups(ctx context.Context, w window) (groups []uint64, err erro
 	for _, id := range s.in(w) {
 		g := keyOf(id) / size * size
 		if len(groups) == 0 || groups[len(groups)-1] != g {
-			groups = append(groups, g)
+			if groups = append(groups, g); len(groups) == w.sample {
+				break
+			}
 		}
 	}
 	return groups, nil

@@ -23,7 +23,7 @@ func (a *app) listCommand() *cobra.Command {
 		Long: `List shows the newest plans. Flags select some of them; --page goes on after the last plan of
 a page.
 
-A page of 50 usually takes 3 or 4 requests, however many plans there are. It takes 1 or 2 more for
+A page of 50 takes at most 4 requests if plans come evenly, however many there are. It takes 1 or 2 more for
 each further day that it reaches into, and a few more if plans come in bursts. Names that are too
 long for a listing take a request each.`,
 		Example: `  planvault list

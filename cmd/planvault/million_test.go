@@ -26,9 +26,7 @@ func (r result) requests(t *testing.T) int {
 	return n
 }
 
-// TestLargeVault counts the requests of a page of a large vault: a million plans over two weeks in the long variant. A page
-// takes two or three requests more if the newest minute has only one or two plans and all others are busy: they say too
-// little about how many plans a minute has.
+// TestLargeVault counts the requests of a page of a large vault: a million plans over two weeks in the long variant.
 func TestLargeVault(t *testing.T) {
 	plans := efforttest.Pick(20_000, 20_000, 1_000_000)
 	synctest.Test(t, func(t *testing.T) {

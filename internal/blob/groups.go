@@ -20,7 +20,7 @@ var errDelimiter = errors.New("the service does not group names by this delimite
 
 // ListGroups yields the groups of a container's blobs, page by page. A group is the part of a name up to and
 // including the first delimiter after o.Prefix; each group appears once. A page ends with the names that have
-// no delimiter. Of the options, ListGroups uses Prefix and StartFrom. The last pair may have an error, as with
+// no delimiter. Of the options, ListGroups uses Prefix, StartFrom and MaxResults. The last pair may have an error, as with
 // [Client.List].
 //
 // If the service does not group by the delimiter, ListGroups lists all names and groups them itself. That
@@ -66,6 +66,9 @@ func (c *Client) listGroups(ctx context.Context, containerName string, o ListOpt
 	opts := container.ListBlobsHierarchyOptions{Prefix: &o.Prefix}
 	if o.StartFrom != "" {
 		opts.StartFrom = &o.StartFrom
+	}
+	if o.MaxResults > 0 {
+		opts.MaxResults = new(int32(o.MaxResults))
 	}
 	return pages(func(marker *string) (groups []string, next string, err error) {
 		opts.Marker = marker

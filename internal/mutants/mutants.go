@@ -243,6 +243,7 @@ var mutants = []mutant{
 	{"list: a failed day goes on", "window.go", "return q.container == p.container })", "return q == p })", "TestWindowErrors"},
 	{"list: a service without startFrom ends a day", "lister.go", "if opts.StartFrom != \"\" && opts.MaxResults < blob.MaxPage {", "if opts.StartFrom != \"\" {\n\t\t\t\t\treturn got, nil\n\t\t\t\t}\n\t\t\t\tif opts.StartFrom != \"\" && opts.MaxResults < blob.MaxPage {", "TestServiceWithoutStartFrom"},
 	{"list: no minutes are asked for", "window.go", "if !p.dense && (!s.aimed ||", "if !p.dense && (true ||", "TestListOfTen"},
+	{"list: a minute that has just begun is measured", "window.go", "if last > 0 && p.scale", "if last < 0 && p.scale", "TestWindowsAtAnyMoment"},
 	{"list: a crowded minute is not refined", "window.go", "dense: true}", "scale: p.scale}", "TestWindows"},
 	{"list: bounds overflow", "window.go", "case t.After(time.UnixMilli(last)):", "case t.UnixMilli() > last:", "TestStretches"},
 	{"parallel: continues after a failure", "azblob.go", "for !failed.Load() {", "for {", "TestFailuresEnd"},
