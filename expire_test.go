@@ -313,6 +313,11 @@ func TestLeftExpiry(t *testing.T) {
 			if err := v.Create(t.Context(), planOf(day)); !errors.Is(err, storage.ErrConflict) {
 				t.Errorf("Create beside an Expire: %v", err)
 			}
+			// The lease is looked at again before the mark is removed, because the first response may be false.
+			lie := emulator.On(emulator.GetContainerProperties).Nth(1).Do(emulator.Answer(404, "ContainerNotFound"))
+			if err := faulty(t, server, lie).Create(t.Context(), planOf(day)); !errors.Is(err, storage.ErrConflict) || lie.Fired() != 1 {
+				t.Errorf("Create beside an Expire, %d false responses: %v", lie.Fired(), err)
+			}
 			must(t, v.Recovery(t.Context()))
 			problems := func(want int) {
 				t.Helper()

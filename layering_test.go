@@ -116,10 +116,10 @@ func TestImportsRunOneWay(t *testing.T) {
 			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "fleet",
 			"internal/price", "internal/sleep", "storage", "storage/bundle", "storage/mirror", "workflow",
 		},
-		"cmd/planvault/human":     {},
-		"cmd/planvault/report":    {"cmd/planvault/human", "plugins", "workflow"},
-		"cmd/planvault/sample":    {"plugins", "storage", "workflow"},
-		"cmd/planvault/web":       {".", "cmd/planvault/human", "cmd/planvault/report", "fleet", "storage", "workflow"},
+		"cmd/planvault/human":  {},
+		"cmd/planvault/report": {"cmd/planvault/human", "plugins", "workflow"},
+		"cmd/planvault/sample": {"plugins", "storage", "workflow"},
+		"cmd/planvault/web":    {".", "cmd/planvault/human", "cmd/planvault/report", "fleet", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "integration", "bench", "examples", "cmd"}
