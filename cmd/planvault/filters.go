@@ -74,6 +74,18 @@ func (l *groupList) Set(text string) error {
 	return nil
 }
 
+// parsePlanIDs parses the IDs of plans in arguments.
+func parsePlanIDs(args []string) (ids []uuid.UUID, err error) {
+	for _, text := range args {
+		id, err := parseID("plan", text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // parseID parses the ID of a plan or a group.
 func parseID(of, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)

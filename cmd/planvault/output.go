@@ -228,6 +228,9 @@ func span(d time.Duration) string { return human.Duration(d) }
 
 // seconds returns a number of seconds, as JSON has it, for a table.
 func seconds(s float64) string {
+	if s >= math.MaxInt64/float64(time.Second) {
+		return span(math.MaxInt64) // what a float64 makes of the longest duration is longer
+	}
 	return span(time.Duration(s * float64(time.Second)).Truncate(time.Second))
 }
 

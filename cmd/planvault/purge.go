@@ -22,12 +22,12 @@ func (a *app) purgeCommand() *cobra.Command {
 	var b bulk
 	var includeOpen bool
 	c := &cobra.Command{
-		Use:   "purge",
+		Use:   "purge [ID...]",
 		Short: "Remove single plans",
-		Long: `Purge removes the plans that the flags select, one by one, newest first and 16 at a time.
-At least one flag must select something. Open plans stay, unless --include-open is given, and
-so do the plans of held days (planvault help hold). What was removed can't be brought back,
-unless it was exported before.
+		Long: `Purge removes the plans with these IDs, or those that its flags select, one by one, newest first
+and 16 at a time. With both, a plan must have one of the IDs and match the flags. Open plans stay,
+unless --include-open is given, and so do the plans of held days (planvault help hold). What was
+removed can't be brought back, unless it was exported before.
 
 Use purge for some plans of a day: those of a group, or those that failed. To throw away old
 days as a whole, use planvault expire: it takes five requests a day, whatever is in it. Purge
@@ -51,12 +51,15 @@ command goes on where it was. A plan whose removal was interrupted is no longer 
 next engine that starts, or planvault recover, removes the rest of it. With --budget purge ends
 by itself, with exit code 3 if more is left. Purge removes the catalogues of the days that it
 changes; planvault catalogue builds them again.`,
-		Example: `  planvault purge --ended-before 90d --dry-run
+		Example: `  planvault purge 0198c0de-0000-7000-8000-000000000001 --dry-run
+  planvault purge --ended-before 90d --dry-run
   planvault purge --group 0198c0de-0000-7000-8000-000000000001 --yes
   planvault purge --status failed --ended-before 30d --budget 10m --yes`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) (err error) {
 			f := s.filters(time.Now())
+			if f.ByIDs, err = parsePlanIDs(args); err != nil {
+				return err
+			}
 			return a.purge(c.Context(), storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
 		},
 	}

@@ -31,14 +31,10 @@ day of a million plans is 400 requests, or 1 to 4 with a catalogue. Give the tim
 		Example: `  planvault search 0198c0de-0000-7000-8000-000000000001
   planvault search --status open --created-after 7d
   planvault search --name 'nightly ' --status failed --created-after 24h --output json | jq -r .id`,
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) (err error) {
 			f := s.filters(time.Now())
-			for _, text := range args {
-				id, err := parseID("plan", text)
-				if err != nil {
-					return err
-				}
-				f.ByIDs = append(f.ByIDs, id)
+			if f.ByIDs, err = parsePlanIDs(args); err != nil {
+				return err
 			}
 			if selectsAll(f) {
 				return usageError("search needs an ID or a flag that selects plans; planvault list shows all")
