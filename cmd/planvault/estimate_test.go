@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -43,6 +44,7 @@ func (s *stage) must(t *testing.T, args ...string) result {
 // TestEstimates compares what each bulk command says that it takes with the requests that it then sends beyond those of
 // looking. For final plans of closed days the estimate is within a tenth, and two requests.
 func TestEstimates(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	base := newStage(t)
 	base.fill(t, 4, 6)
 	file := t.TempDir() + "/all.bundle"

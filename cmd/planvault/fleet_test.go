@@ -177,6 +177,7 @@ func TestStuckErrors(t *testing.T) {
 
 // TestStuckFollowsOpenPlans counts the requests of stuck with ten open plans beside many final ones.
 func TestStuckFollowsOpenPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		n := s.join(t, "host")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/goldentest"
 )
 
@@ -47,6 +48,7 @@ func pages(t *testing.T) []string {
 }
 
 func TestPagesRun(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, path := range pages(t) {
 		text, err := os.ReadFile(path)
 		if err != nil {
