@@ -140,8 +140,8 @@ func (v *Vault) askSoftDelete(ctx context.Context, report *AccountReport) error 
 	return unanswered(err)
 }
 
-// askVersioning looks whether a blob of the newest day has a version. Of the first blobs of the day it takes the
-// one that was written last, because the setting may have changed.
+// askVersioning finds out whether a blob of the newest day has a version. It looks at the latest of the day's first
+// blobs, because the setting may have changed.
 func (v *Vault) askVersioning(ctx context.Context, report *AccountReport) error {
 	ref, err := v.recentBlob(ctx)
 	if err != nil {

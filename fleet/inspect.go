@@ -24,10 +24,14 @@ type InspectStore interface {
 	Roster(ctx context.Context) (storage.Roster, error)
 }
 
+// DefaultOlder is how long a plan may go without progress before it is stuck, unless
+// [InspectOptions.Older] says otherwise.
+const DefaultOlder = 15 * time.Minute
+
 // InspectOptions are the settings of [Inspect]. Zero fields have their defaults.
 type InspectOptions struct {
 	// Older is how long a plan may go without progress before it is stuck. Running plans that were created more
-	// recently are not read. Default: 15m.
+	// recently are not read. Default: [DefaultOlder].
 	Older time.Duration
 	// ReadAll reads the younger Running plans, too, so that what each is doing is known. Default: false.
 	ReadAll bool
@@ -175,7 +179,7 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 	if o.Older < 0 {
 		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
 	}
-	o.Older = cmp.Or(o.Older, 15*time.Minute)
+	o.Older = cmp.Or(o.Older, DefaultOlder)
 	roster, err := store.Roster(ctx)
 	if err != nil {
 		return Inspection{}, err

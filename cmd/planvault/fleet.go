@@ -24,8 +24,8 @@ func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspec
 	return fleet.Inspect(ctx, v, o)
 }
 
-// unread is an age that no plan has: an inspection reads none.
-const unread = time.Duration(math.MaxInt64)
+// readNone is an age that no plan has: an inspection reads none.
+const readNone = time.Duration(math.MaxInt64)
 
 // alive says how many nodes are alive.
 func alive(i fleet.Inspection) string {

@@ -37,7 +37,7 @@ three that search for open plans, and one for each open plan. It writes nothing.
 
 // nodes prints the members, and owners that are none any more.
 func (a *app) nodes(ctx context.Context) error {
-	i, err := a.inspect(ctx, fleet.InspectOptions{Older: unread})
+	i, err := a.inspect(ctx, fleet.InspectOptions{Older: readNone})
 	if err != nil {
 		return err
 	}

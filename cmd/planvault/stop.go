@@ -90,7 +90,7 @@ func (a *app) stop(ctx context.Context, id uuid.UUID, wait bool) error {
 		}
 		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Requested: true, Obeyed: true, Message: "The plan is " + p.State.Status.String() + "."})
 	}
-	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: unread, Plans: []uuid.UUID{id}})
+	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone, Plans: []uuid.UUID{id}})
 	if err != nil {
 		return fmt.Errorf("the request to stop is stored, but who obeys is not known: %w", err)
 	}

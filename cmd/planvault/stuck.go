@@ -15,7 +15,7 @@ import (
 
 // stuckCommand shows what is stuck.
 func (a *app) stuckCommand() *cobra.Command {
-	older := age(15 * time.Minute)
+	older := age(fleet.DefaultOlder)
 	all := false
 	c := &cobra.Command{
 		Use:   "stuck",

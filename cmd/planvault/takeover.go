@@ -195,7 +195,7 @@ func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage
 
 // evict removes a node from the fleet if it is alive. It first lists the plans that it owns.
 func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reached *progress) (evicted bool, err error) {
-	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: unread})
+	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone})
 	if err != nil {
 		return false, err
 	}

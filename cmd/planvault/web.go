@@ -13,12 +13,13 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/price"
 )
 
 // webCommand serves a read-only view to browsers.
 func (a *app) webCommand() *cobra.Command {
-	w := webFlags{interval: age(defaultInterval), older: age(15 * time.Minute)}
+	w := webFlags{interval: age(defaultInterval), older: age(fleet.DefaultOlder)}
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Show the vault in a browser",
