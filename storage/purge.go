@@ -136,9 +136,6 @@ func (p *purge) run(ctx context.Context, vault Reader) {
 		return
 	}
 	p.removeAll(ctx, look, found)
-	if look.Err() == nil {
-		return
-	}
 	if err := ctx.Err(); err != nil && !errors.Is(errors.Join(p.errs...), err) {
 		p.errs = append(p.errs, err)
 	}
@@ -163,7 +160,7 @@ func (p *purge) removeAll(ctx, look context.Context, found func(func(Stream[List
 	for f := range found {
 		free <- struct{}{}
 		switch id := f.Result.ID; {
-		case look.Err() != nil:
+		case ctx.Err() != nil || look.Err() != nil: // ctx ends a moment earlier, and removals may fail then
 			p.note(func(r *PurgeReport) { r.More = true })
 			return
 		case f.Err != nil:

@@ -259,23 +259,42 @@ func TestPurgeFailures(t *testing.T) {
 
 // TestPurgeContext ends the context of a purge, and calls it again.
 func TestPurgeContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := stock(t)
-		opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 10}
-		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
-		defer cancel()
-		report, err := storage.Purge(ctx, v, opts)
-		if want := (storage.PurgeReport{Deleted: 20, Failed: 10, More: true}); !errors.Is(err, context.DeadlineExceeded) || !reflect.DeepEqual(report, want) {
-			t.Errorf("got %+v, %v, want %+v", report, err, want)
-		}
-		if report, err := storage.Purge(ctx, v, opts); !errors.Is(err, context.DeadlineExceeded) || report.Deleted > 0 {
-			t.Errorf("after the end: %+v, %v", report, err)
-		}
-		if report, err := storage.Purge(t.Context(), v, opts); err != nil || report.Deleted != 70 || report.More || v.left(t) != 60 {
-			t.Errorf("again: %+v, %v; %d plans are left", report, err, v.left(t))
-		}
+	for name, of := range map[string]func(context.Context) context.Context{
+		"at once":               func(ctx context.Context) context.Context { return ctx },
+		"children end later on": func(ctx context.Context) context.Context { return tardy{ctx} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := stock(t)
+			opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 10}
+			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+			defer cancel()
+			report, err := storage.Purge(of(ctx), v, opts)
+			if want := (storage.PurgeReport{Deleted: 20, Failed: 10, More: true}); !errors.Is(err, context.DeadlineExceeded) || !reflect.DeepEqual(report, want) {
+				t.Errorf("%s: got %+v, %v, want %+v", name, report, err, want)
+			}
+			if report, err := storage.Purge(of(ctx), v, opts); !errors.Is(err, context.DeadlineExceeded) || report.Deleted > 0 {
+				t.Errorf("%s: after the end: %+v, %v", name, report, err)
+			}
+			if report, err := storage.Purge(t.Context(), v, opts); err != nil || report.Deleted != 70 || report.More || v.left(t) != 60 {
+				t.Errorf("%s: again: %+v, %v; %d plans are left", name, report, err, v.left(t))
+			}
+		})
+	}
+}
+
+// tardy is a context whose children end a second after it. Those of other contexts also end after them, if only by a
+// moment.
+type tardy struct{ context.Context }
+
+func (t tardy) AfterFunc(f func()) func() bool {
+	return context.AfterFunc(t.Context, func() {
+		time.Sleep(time.Second)
+		f()
 	})
 }
+
+// Value hides the context within, whose children would end with it.
+func (tardy) Value(any) any { return nil }
 
 // TestPurgesAtOnce runs several purges at once. Each plan is removed once.
 func TestPurgesAtOnce(t *testing.T) {
