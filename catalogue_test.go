@@ -169,7 +169,7 @@ func gather(t *testing.T, v *Vault, f storage.Filters) (all []storage.ListResult
 // TestCatalogueAndListingAgree searches random plans in a vault that reads catalogues, and in one that does not:
 // a million plans with PLANVAULT_LONG.
 func TestCatalogueAndListingAgree(t *testing.T) {
-	n, rounds := efforttest.Pick(100, 1_000, 100_000), efforttest.Pick(1, 1, 10)
+	n, rounds := efforttest.Pick(100, 500, 100_000), efforttest.Pick(1, 1, 10)
 	for seed := range uint64(rounds) {
 		inArchive(t, seed, nil, func(t *testing.T, a *archive, first time.Time) {
 			a.fill(first, 10, n)
@@ -179,7 +179,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 			if len(report.Built) != 9 || report.Closed != 9 || len(report.Skipped) > 0 {
 				t.Fatalf("%+v", report)
 			}
-			for i := range efforttest.Pick(8, 25, 25) {
+			for i := range efforttest.Pick(8, 20, 25) {
 				f := a.filters()
 				if i == 0 {
 					f = storage.Filters{}
@@ -210,6 +210,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 
 // TestDaysWithoutACatalogue lists the days for which no catalogue is built, and why.
 func TestDaysWithoutACatalogue(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
 		a.fill(first, 8, 80)
 		day := func(i int) string { return prefix("test").day(first.AddDate(0, 0, i)) }

@@ -101,7 +101,7 @@ func TestCopies(t *testing.T) {
 				v, err := azblob.NewFromConnectionString(t.Context(), prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
 				must(t, err)
 				return v
-			}, plantest.Full, plantest.Small)
+			}, efforttest.Pick(plantest.Small, eachKind, plantest.Full), plantest.Small)
 		})
 	})
 	t.Run("azurite", func(t *testing.T) {
@@ -120,6 +120,7 @@ func TestCopies(t *testing.T) {
 // TestCostOfMirror counts the requests of a run over plans that have not changed: the listings, and of a Running plan the
 // reads at both sides.
 func TestCostOfMirror(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "unchanged", func(t *testing.T, server *emulator.Server) {
 		copied := emulator.New(emulator.WithoutLog())
 		from, to := onEmulator(t, server), onEmulator(t, copied)
@@ -178,7 +179,7 @@ func TestCrashInMirror(t *testing.T) {
 	})
 	options := mirror.Options{Delete: true, Concurrency: 1}
 	for _, crash := range crashes {
-		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 2, 1) {
+		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 3, 1) {
 			t.Run(fmt.Sprintf("%v at %d", crash, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(time.Until(at))

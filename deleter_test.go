@@ -202,6 +202,7 @@ func TestDeleteDamaged(t *testing.T) {
 // TestDeleteCantConfirm loses the answer to the removal of the object, and fails the requests that follow the
 // retry's 404. The plan may be gone, so Delete returns ErrUnknown.
 func TestDeleteCantConfirm(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	lost := func() *emulator.Rule {
 		return emulator.On(emulator.DeleteBlob).Path("-object.json").Nth(1).Do(emulator.LostAnswer())
 	}
@@ -249,6 +250,7 @@ func TestDeleteCantConfirm(t *testing.T) {
 
 // TestDeleteWithoutListing deletes with an identity that may not list blobs, and loses each answer in turn.
 func TestDeleteWithoutListing(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	denied := func() *emulator.Rule {
 		return emulator.On(emulator.ListBlobs).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
 	}

@@ -335,6 +335,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 // TestRecoveryBesideADelete runs a Delete at each request of a Recovery, in whole and up to each of its own
 // requests. Recovery reports no loss and leaves nothing behind.
 func TestRecoveryBesideADelete(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for upTo := 3; upTo <= 7; upTo++ { // at the first two there is nothing to see; 7 is to the end
 		for n := 1; ; n++ {
 			asked := 0

@@ -118,7 +118,7 @@ func historyOf(t *testing.T) history {
 // with Read, Check names what Read can't show, and Recovery takes nothing away that could be read.
 func TestFailover(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	n := efforttest.Pick(150, 150, 5000)
+	n := efforttest.Pick(100, 100, 5000)
 	synctest.Test(t, func(t *testing.T) {
 		l := historyOf(t)
 		whole, damaged := 0, 0

@@ -26,6 +26,7 @@ import (
 // TestDeleteEndsAtALastingRefusal refuses the removal of the object permanently. Delete sends a few requests
 // and then gives up, without waiting for its context to end.
 func TestDeleteEndsAtALastingRefusal(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, c := range []struct {
 		status int
 		code   string
@@ -60,6 +61,7 @@ func TestDeleteEndsAtALastingRefusal(t *testing.T) {
 // TestRecoveryReportsSnapshots runs Recovery on blobs that can't be removed because they have snapshots. Each
 // Recovery reports them, and takes them neither for recent nor for removed.
 func TestRecoveryReportsSnapshots(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	snapshots := emulator.Answer(409, "SnapshotsPresent")
 	for name, c := range map[string]struct {
 		in   state
@@ -113,6 +115,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 // TestCreateUntilItSucceeds repeats a Create that was broken off, every five minutes and without Recovery. It
 // succeeds soon after the grace period of the first attempt.
 func TestCreateUntilItSucceeds(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, broken := range []string{"plans/*-entry.json", "blocks/", "plans/*-object.json"} {
 		inBubble(t, "broken off at "+broken, func(t *testing.T, server *emulator.Server) {
 			plan := eachKind()
@@ -206,6 +209,7 @@ func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
 // TestCreateRefusedAtItsObject refuses a Create permanently at its last request. Nothing is left, or the
 // error says so.
 func TestCreateRefusedAtItsObject(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	refused := func() *emulator.Rule {
 		return emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
 	}
@@ -267,6 +271,7 @@ func TestUndoMeetsALaterEntry(t *testing.T) {
 // TestCreateThatIsTakenBackBesideAnUpdate updates a plan between its late object and the Create's withdrawal
 // of it, which then dies. Recovery handles the remains correctly.
 func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
 		transport := server.Transport()
@@ -604,6 +609,7 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 // TestCheckBesideADroppedDay drops a day before each request of a Check that has found something. Check
 // returns no error.
 func TestCheckBesideADroppedDay(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for n := 1; ; n++ {
 		asked := 0
 		inBubble(t, "between two looks", func(t *testing.T, server *emulator.Server) {

@@ -292,6 +292,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 // TestRecoveryBesideACreate starts a Create of the same ID at every point of a Recovery that removes the
 // remains of an earlier one.
 func TestRecoveryBesideACreate(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, left := range []string{"plans/*-entry.json", "plans/*-object.json"} {
 		for n := 1; ; n++ {
 			asked := 0
@@ -436,6 +437,7 @@ func TestEntrySetBack(t *testing.T) {
 // TestRecoveryBesideACompletion completes and deletes a plan before each request of a Recovery. Recovery
 // reports nothing, because nothing is wrong.
 func TestRecoveryBesideACompletion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, deletes := range []bool{false, true} {
 		for n := 1; ; n++ {
 			asked := 0

@@ -256,6 +256,7 @@ func etags(server *emulator.Server) map[string]string {
 // TestCheckOfRestoredPlans checks that Check finds nothing wrong with restored entries, also if their names do
 // not fit into metadata.
 func TestCheckOfRestoredPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "long names", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		for n := 7600; n < 8192; n += 37 {

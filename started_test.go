@@ -10,12 +10,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
 // TestStartedPlans searches with markers that come and go.
 func TestStartedPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		var s startedPlans
 		open := func(id uuid.UUID, etag string, status workflow.Status) candidate {

@@ -334,6 +334,7 @@ func TestThoroughRecoveryNamesStrays(t *testing.T) {
 // TestThoroughRecoveryBesideWork runs while plans are created, completed and deleted. It repairs nothing,
 // because nothing is wrong.
 func TestThoroughRecoveryBesideWork(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for n := 1; ; n++ {
 		asked := 0
 		inBubble(t, "at each request", func(t *testing.T, server *emulator.Server) {

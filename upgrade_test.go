@@ -107,6 +107,7 @@ func create(t *testing.T, v *Vault, status workflow.Status) *workflow.Plan {
 
 // TestOldProgramLeavesNewPlansAlone lets the old program do everything it can to plans of the new one.
 func TestOldProgramLeavesNewPlansAlone(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	rehearse(t, func(t *testing.T, server *emulator.Server, before, after *Vault) {
 		old := create(t, before, workflow.Running)
 		plans := map[uuid.UUID]*workflow.Plan{}
@@ -197,6 +198,7 @@ func sound(t *testing.T, v *Vault) {
 
 // TestNewProgramUpgrades reads plans of schema 1 with the new program, which writes its own schema at updates.
 func TestNewProgramUpgrades(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	rehearse(t, func(t *testing.T, server *emulator.Server, before, after *Vault) {
 		for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 			id := create(t, before, status).ID
@@ -246,7 +248,7 @@ func TestNewProgramUpgrades(t *testing.T) {
 // succeeds or is refused, and nothing that the new program has written is lost.
 func TestRollingUpgrade(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for seed := range uint64(efforttest.Pick(5, 20, 1000)) {
+	for seed := range uint64(efforttest.Pick(5, 12, 1000)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rehearse(t, func(t *testing.T, server *emulator.Server, before, after *Vault) {
 				r := rand.New(rand.NewPCG(seed, 0))
