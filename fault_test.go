@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -101,28 +98,30 @@ func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (run
 
 func TestFaults(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, 11, rideable) })
+	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, len(rideable), rideable) })
 }
 
 // TestCancelled ends the context at each request of each call. The call had no effect or returns ErrUnknown;
 // then Recovery settles it, and so does the same call again.
 func TestCancelled(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
-		for i, when := range []ending{beforeEffect, afterEffect, withAnswer} {
+		for i, when := range []conformance.Moment{conformance.BeforeEffect, conformance.AfterEffect, conformance.WithAnswer} {
 			for _, n := range boundaries(st.requests) {
-				if !sampled(3, i+st.number, n) {
+				if !sampled(4, i+st.number, n) {
 					continue
 				}
 				runs++
 				st.run(t, fmt.Sprintf("%s at %d", when, n), func(t *testing.T, w world, c *call) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					v := w.vault(t, azblob.WithTransport(&ender{Transporter: w.server.Transport(), n: n, when: when, end: cancel}))
+					v := w.vault(t, azblob.WithTransport(&conformance.Mortal{
+						Inner: w.server.Transport(), Fatal: conformance.Nth(n), When: when, Died: cancel, Survives: true,
+					}))
 					err := c.do(ctx, t, v)
 					if ctx.Err() == nil {
 						t.Fatal("the context did not end")
 					}
-					if err == nil && when != withAnswer || err != nil && !errors.Is(err, context.Canceled) {
+					if err == nil && when != conformance.WithAnswer || err != nil && !errors.Is(err, context.Canceled) {
 						t.Errorf("got %v, want the context's error", err)
 					}
 					c.judge(t, w.clone(), err)
@@ -142,45 +141,6 @@ func TestCancelled(t *testing.T) {
 		}
 		return runs
 	})
-}
-
-// ending is the moment at which a context ends.
-type ending string
-
-const (
-	beforeEffect ending = "before it took effect"
-	afterEffect  ending = "after it took effect"
-	withAnswer   ending = "beside the answer"
-)
-
-// ender ends a context while the nth request is under way.
-type ender struct {
-	policy.Transporter
-	n    int
-	when ending
-	end  context.CancelFunc
-
-	mu   sync.Mutex
-	seen int
-}
-
-func (e *ender) Do(req *http.Request) (*http.Response, error) {
-	e.mu.Lock()
-	e.seen++
-	hit := e.seen == e.n
-	e.mu.Unlock()
-	if !hit {
-		return e.Transporter.Do(req)
-	}
-	defer e.end()
-	if e.when == beforeEffect {
-		return nil, context.Canceled
-	}
-	resp, err := e.Transporter.Do(req)
-	if e.when == afterEffect {
-		return nil, context.Canceled
-	}
-	return resp, err
 }
 
 // TestLateDuplicates delivers a second copy of each request of each call: some requests later, after the
@@ -207,6 +167,9 @@ func TestLateDuplicates(t *testing.T) {
 					w.server.DeliverLate() // what waits for more requests than there were
 					c.judge(t, w, err)
 				})
+			}
+			if !sampled(2, n, st.number) {
+				continue
 			}
 			runs++
 			st.run(t, fmt.Sprintf("of %d when all is settled", n), func(t *testing.T, w world, c *call) {

@@ -82,7 +82,7 @@ func (s *stage) dieInCreate(ctx context.Context, plan *workflow.Plan) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	v, err := s.open(ctx, azblob.WithTransport(&conformance.Mortal{
-		Inner: s.transport,
+		Inner: s.transport, When: conformance.BeforeEffect,
 		Fatal: func(r *http.Request) bool {
 			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "-object.json")
 		},

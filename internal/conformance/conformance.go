@@ -6,7 +6,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -43,8 +42,10 @@ func (e Endpoint) Store() storagetest.Store {
 		Dying: func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 			t.Helper()
 			var died atomic.Bool
-			nth := func(*http.Request) bool { n--; return n == 0 }
-			m := &Mortal{Inner: c.on(e.connect(t)), Fatal: nth, After: after, Died: func() { died.Store(true) }}
+			m := &Mortal{Inner: c.on(e.connect(t)), Fatal: Nth(n), When: BeforeEffect, Died: func() { died.Store(true) }}
+			if after {
+				m.When = AfterEffect
+			}
 			return e.open(t, m), died.Load
 		},
 		Faulty: func(t storagetest.T, seed uint64) storage.Vault {
