@@ -21,6 +21,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -309,43 +310,20 @@ func interruptions() []interruption {
 			return ctx, transport
 		}
 	}
-	stopped := func(after bool) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
+	stopped := func(when conformance.Moment) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
 		return func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter) {
 			ctx, cancel := context.WithCancel(t.Context())
-			return ctx, &stopper{inner: s.server.Transport(), left: k, stop: cancel, after: after}
+			return ctx, &conformance.Mortal{
+				Inner: s.server.Transport(), Fatal: conformance.Nth(k), When: when, Died: cancel, Survives: true,
+			}
 		}
 	}
 	return []interruption{
-		{"Ctrl-C before the request", stopped(false)},
-		{"Ctrl-C after the request", stopped(true)},
+		{"Ctrl-C before the request", stopped(conformance.BeforeEffect)},
+		{"Ctrl-C after the request", stopped(conformance.WithAnswer)},
 		{"death after the request", injected(emulator.Crash().Applied())},
 		{"lost answer", injected(emulator.LostAnswer())},
 	}
-}
-
-// stopper is a connection that ends a context at a request: before the request takes effect, or after it.
-type stopper struct {
-	inner policy.Transporter
-	stop  context.CancelFunc
-	after bool
-
-	mu   sync.Mutex
-	left int
-}
-
-func (s *stopper) Do(req *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	s.left--
-	now := s.left == 0
-	s.mu.Unlock()
-	if now && !s.after {
-		s.stop()
-	}
-	resp, err := s.inner.Do(req)
-	if now {
-		s.stop()
-	}
-	return resp, err
 }
 
 // through returns the stage with another connection.
