@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,31 +30,8 @@ func readmeBlocks(t *testing.T) []string {
 	return blocks
 }
 
-// TestReadmeProgram runs the program in README.md and compares its output with the comment in it.
-func TestReadmeProgram(t *testing.T) {
-	efforttest.NotShort(t, "it compiles programs")
-	t.Parallel()
-	blocks := readmeBlocks(t)
-	i := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "package main\n") })
-	if i < 0 {
-		t.Fatal("README.md has no program")
-	}
-	_, want, found := strings.Cut(blocks[i], "// Output: ")
-	if !found {
-		t.Fatal("the program does not say what it prints")
-	}
-	want, _, _ = strings.Cut(want, "\n")
-	program := filepath.Join(t.TempDir(), "readme")
-	goCommand(t, map[string]string{"main.go": blocks[i]}, "build", "-o", program)
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Dir = filepath.Dir(program) // it writes a file
-	if got, err := cmd.CombinedOutput(); err != nil || string(got) != want+"\n" {
-		t.Errorf("the program prints %q, %v, and says %q", got, err, want)
-	}
-}
-
 // readmeMain calls the functions of README.md.
-const readmeMain = `package main
+const readmeMain = `package main_test
 
 func TestFunctions(t *testing.T) {
 	ctx := t.Context()
@@ -81,26 +57,29 @@ func TestFunctions(t *testing.T) {
 }
 `
 
-// TestReadmeFunctions compiles the other blocks of README.md, and runs their functions and the test among
-// them.
-func TestReadmeFunctions(t *testing.T) {
+// TestReadme runs the program in README.md and compares its output with the comment in it, and runs the functions and the
+// test of the other blocks. The program and these are two packages of one binary.
+func TestReadme(t *testing.T) {
 	efforttest.NotShort(t, "it compiles programs")
 	t.Parallel()
 	files := map[string]string{"main_test.go": withImports(readmeMain)}
 	for i, block := range readmeBlocks(t) {
-		switch {
-		case strings.HasPrefix(block, "package "):
-		case strings.HasPrefix(block, "func Test"):
-			files[fmt.Sprintf("block%d_test.go", i)] = withImports("package main\n\n" + block)
-		default:
-			files[fmt.Sprintf("block%d.go", i)] = withImports("package main\n\n" + block)
+		if strings.HasPrefix(block, "package main\n") {
+			_, want, _ := strings.Cut(block, "// Output: ")
+			want, _, _ = strings.Cut(want, "\n")
+			files["main.go"] = block
+			files["program_test.go"] = "package main\n\nfunc Example() {\n\tmain()\n\t// Output: " + want + "\n}\n"
+			continue
 		}
+		files[fmt.Sprintf("block%d_test.go", i)] = withImports("package main_test\n\n" + block)
 	}
 	// The package's directory exists only in the overlay, so the test is compiled there and run elsewhere.
 	tests := filepath.Join(t.TempDir(), "readme.test")
-	goCommand(t, files, "test", "-c", "-vet=off", "-o", tests)
-	out, err := exec.CommandContext(t.Context(), tests, "-test.v").CombinedOutput()
-	for _, name := range []string{"TestFunctions", "TestLostAnswer"} {
+	goCommand(t, files, "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests)
+	cmd := exec.CommandContext(t.Context(), tests, "-test.v")
+	cmd.Dir = t.TempDir() // the program writes a file
+	out, err := cmd.CombinedOutput()
+	for _, name := range []string{"Example", "TestFunctions", "TestLostAnswer"} {
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -120,7 +99,7 @@ func withImports(source string) string {
 			imports = append(imports, fmt.Sprintf("%q", path))
 		}
 	}
-	return strings.Replace(source, "package main\n", "package main\n\nimport (\n"+strings.Join(imports, "\n")+"\n)\n", 1)
+	return strings.Replace(source, "package main_test\n", "package main_test\n\nimport (\n"+strings.Join(imports, "\n")+"\n)\n", 1)
 }
 
 // goCommand runs a go command on a package of this module whose files exist only in an overlay.
