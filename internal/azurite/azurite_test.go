@@ -216,6 +216,7 @@ func TestStartFails(t *testing.T) {
 		"exits":  {`console.error("Exit due to x"); process.exit(3)`, []string{"exit status 3", "Exit due to x", "npm ci", "node --version"}},
 		"ends":   {``, []string{"exit status 0", "(none)"}},
 		"stops":  {`console.log("Azurite Blob service successfully listens on http://127.0.0.1:1")`, []string{"exited"}},
+		"unused": {`require("applicationinsights"); class C extends require("sequelize").Model {}; console.log("not loaded")`, []string{"not loaded"}},
 		"floods": {`console.log("x".repeat(100000)); console.log("the end"); process.exitCode = 1`, []string{"the end"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // Start starts an Azurite for the test t and closes it when t ends. If Azurite is not installed, the test is
 // skipped, or fails if CI is true.
 //
-// Starting takes about a second. With a [Holder] the tests of a package share one Azurite.
+// Starting takes about half a second. With a [Holder] the tests of a package share one Azurite.
 func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 	t.Helper()
 	skipShort(t)
