@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	differentialN    = flag.Int("differential.n", 0, "requests of TestDifferential; 0 is 1,000, or 200,000 with PLANVAULT_LONG")
+	differentialN    = flag.Int("differential.n", 0, "requests of TestDifferential; 0 is 400, or 200,000 with PLANVAULT_LONG")
 	differentialSeed = flag.Uint64("differential.seed", 1, "seed of TestDifferential; 0 is a random one")
 )
 
@@ -45,7 +45,7 @@ func TestDifferential(t *testing.T) {
 		seed = rand.Uint64N(1 << 32)
 	}
 	began := time.Now()
-	wanted := cmp.Or(*differentialN, efforttest.Pick(1000, 1000, 200_000))
+	wanted := cmp.Or(*differentialN, efforttest.Pick(400, 400, 200_000))
 	requests, used := 0, make(map[string]int)
 	for i := uint64(0); requests < wanted && !t.Failed(); i++ {
 		if i > 0 {

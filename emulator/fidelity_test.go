@@ -3,12 +3,15 @@ package emulator_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // tags are the current and the previous ETag of a blob, and its time.
@@ -174,6 +177,7 @@ type fidelity struct {
 	*comparison
 	prefix string
 	names  int
+	cases  int
 }
 
 func newFidelity(t *testing.T, opts ...emulator.Option) *fidelity {
@@ -189,6 +193,13 @@ func (f *fidelity) name() string {
 	return fmt.Sprintf("%s-%d", f.prefix, f.names)
 }
 
+// sampled reports whether a combination is in the sample: one of five, or each with PLANVAULT_LONG. The number of conditions is not
+// a multiple of five, so each of them is tried, with several operations and states.
+func (f *fidelity) sampled() bool {
+	f.cases++
+	return f.cases%efforttest.Pick(5, 5, 1) == 0
+}
+
 // container creates a container.
 func (f *fidelity) container(t *testing.T, m *memory) string {
 	t.Helper()
@@ -199,8 +210,8 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 	return name
 }
 
-// TestFidelity compares the emulator with Azurite for every operation under every condition, on existing and
-// missing blobs and containers, in every state of a lease, and for the limits of the service.
+// TestFidelity compares the emulator with Azurite for operations under conditions, on existing and missing blobs and
+// containers, in every state of a lease, and for the limits of the service.
 func TestFidelity(t *testing.T) {
 	f := newFidelity(t)
 	leases := f.testLeases(t)
@@ -218,7 +229,7 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// testBlobs sends every combination of operation on a blob, condition and state.
+// testBlobs sends combinations of operation on a blob, condition and state.
 func (f *fidelity) testBlobs(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)
@@ -231,10 +242,14 @@ func (f *fidelity) testBlobs(t *testing.T) {
 		known.current, known.modified = tagsOf(f.must(t, m, putAsk(home, blob, "second").with("x-ms-meta-second", "2")))
 	}
 	anew()
-	for name, op := range blobAsks() {
+	asks := blobAsks()
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
 		for _, state := range []string{"present", "absent", "container absent"} {
 			for _, condition := range allConditions() {
-				a := op(home, blob)
+				if !f.sampled() {
+					continue
+				}
+				a := asks[name](home, blob)
 				switch state {
 				case "absent":
 					a.blob = f.name()
@@ -250,7 +265,7 @@ func (f *fidelity) testBlobs(t *testing.T) {
 					continue
 				}
 				if !v.diverged() {
-					f.must(t, m, blobAsks()["get"](a.container, a.blob))
+					f.must(t, m, asks["get"](a.container, a.blob))
 				}
 				if state == "present" {
 					anew()
@@ -272,10 +287,14 @@ func (f *fidelity) testContainers(t *testing.T) {
 		known.current, known.modified = tagsOf(f.must(t, m, containerAsks()["set metadata"](container)))
 	}
 	anew()
-	for name, op := range containerAsks() {
+	asks := containerAsks()
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
 		for _, state := range []string{"present", "absent"} {
 			for _, condition := range allConditions() {
-				a := op(container)
+				if !f.sampled() {
+					continue
+				}
+				a := asks[name](container)
 				if state == "absent" {
 					a.container = f.name()
 				}
@@ -288,7 +307,7 @@ func (f *fidelity) testContainers(t *testing.T) {
 					continue
 				}
 				if !v.diverged() {
-					f.must(t, m, containerAsks()["properties"](a.container))
+					f.must(t, m, asks["properties"](a.container))
 				}
 				if state == "present" && a.op != emulator.CreateContainer {
 					anew()

@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -77,55 +78,47 @@ var leaseActs = map[string]func(container string) *ask{
 	},
 }
 
-// leased is a container for one act.
-type leased struct {
-	container string
-	memory    *memory
-}
-
-// lease makes a container whose lease is in a state.
-func (f *fidelity) lease(t *testing.T, state string) leased {
+// lease makes a container whose lease is in a state, and returns its name.
+func (f *fidelity) lease(t *testing.T, m *memory, state string) string {
 	t.Helper()
-	l := leased{f.name() + "-lease", newMemory()}
-	if state == "absent" {
-		return l
+	f.names++
+	container := fmt.Sprintf("%s-%s-%d", f.prefix, state, f.names)
+	if state != "absent" {
+		f.must(t, m, createAsk(container))
+		for _, a := range leaseStates[state](container) {
+			f.must(t, m, a)
+		}
 	}
-	f.must(t, l.memory, createAsk(l.container))
-	for _, a := range leaseStates[state](l.container) {
-		f.must(t, l.memory, a)
-	}
-	return l
+	return container
 }
 
 // testLeases returns a test that does each act in each state. It acquires the leases that have to expire at once, so
 // that the test need not wait if it runs after others.
 func (f *fidelity) testLeases(t *testing.T) func(t *testing.T) {
-	expired := make(map[string]leased)
+	m := newMemory()
+	expired := make(map[string]string)
 	for act := range leaseActs {
-		expired[act] = f.lease(t, "expired")
+		expired[act] = f.lease(t, m, "expired")
 	}
 	end := time.Now().Add(16 * time.Second)
 	return func(t *testing.T) {
 		for state := range leaseStates {
+			if state == "expired" {
+				time.Sleep(time.Until(end))
+			}
 			for act, does := range leaseActs {
-				l := expired[act]
+				container := expired[act]
 				if state != "expired" {
-					l = f.lease(t, state)
-				} else {
-					time.Sleep(time.Until(end))
+					container = f.lease(t, m, state)
 				}
-				unexplained := 0
-				for _, a := range []*ask{
-					does(l.container),
-					containerAsks()["head"](l.container),
-					(&ask{op: emulator.ListContainers, method: http.MethodGet}).where("comp", "list").where("prefix", l.container),
-				} {
-					unexplained += len(f.must(t, l.memory, a).unexplained)
-				}
+				unexplained := len(f.must(t, m, does(container)).unexplained)
+				unexplained += len(f.must(t, m, containerAsks()["head"](container)).unexplained)
 				if unexplained > 0 {
 					t.Logf("the case is %s, %s", state, act)
 				}
 			}
+			f.must(t, m, (&ask{op: emulator.ListContainers, method: http.MethodGet}).where("comp", "list").
+				where("prefix", f.prefix+"-"+state))
 		}
 	}
 }
