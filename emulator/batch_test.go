@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // codes returns the error codes of a batch's items; "" is a success.
@@ -93,6 +94,7 @@ func TestBatchOfService(t *testing.T) {
 }
 
 func TestBatchLimit(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, n := range []int{1, 256, 257} {
 		s := emulator.New()
 		c := plans(t, s.Transport())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestRules sends the same ten puts under different rules and checks which of them fail.
@@ -80,6 +81,7 @@ func tenPuts(t *testing.T, s *emulator.Server) string {
 // TestRandom counts how often each effect is applied, and compares the choices of the same seed and of
 // others.
 func TestRandom(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const rounds, chance = 100, 0.5
 	faults := func(seed uint64) (list []string) {
 		s := emulator.New()
@@ -109,6 +111,7 @@ func TestRandom(t *testing.T) {
 }
 
 func TestChanceIsRepeatable(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	seen := make(map[string]bool)
 	for seed := range uint64(20) {
 		var runs [2]string
@@ -129,6 +132,7 @@ func TestChanceIsRepeatable(t *testing.T) {
 
 // TestChanceIsNotShifted checks that other criteria don't change the random choices.
 func TestChanceIsNotShifted(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for seed := range uint64(10) {
 		all, some := emulator.New(), emulator.New()
 		all.Inject(emulator.On().Chance(0.5, seed).Do(emulator.LostRequest()))

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestLeases moves the lease of a container through its states, as the service documents them.
 func TestLeases(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const (
 		a = "0190a3c0-0000-7000-8000-00000000000a"
 		b = "0190a3c0-0000-7000-8000-00000000000b"

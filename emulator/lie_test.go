@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestForeignAnswers checks the headers of answers that do not come from the service or lack a header.
@@ -93,6 +94,7 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 
 // TestLiesAreRepeatable checks that a seed selects the requests that get lies.
 func TestLiesAreRepeatable(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	told := func(seed uint64) (faults []string) {
 		s := emulator.New()
 		s.Inject(emulator.Lies(0.19, seed), emulator.FalseAbsences(0.1, seed))

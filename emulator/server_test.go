@@ -19,11 +19,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 func TestOneWinner(t *testing.T) {
 	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
-		for round := range 20 {
+		for round := range efforttest.Pick(8, 20, 20) {
 			name := fmt.Sprint(round)
 			race(t, func(i int) error {
 				_, err := upload(t.Context(), c, name, fmt.Sprint(i), &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
@@ -61,10 +62,11 @@ func TestConcurrentUseOfEverything(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())
 	s.Inject(emulator.On().Chance(0.2, 1).Do(emulator.Duplicate(3)))
+	rounds := efforttest.Pick(5, 10, 10)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			for j := range 10 {
+			for j := range rounds {
 				name := fmt.Sprintf("%d/%d", i, j)
 				mustUpload(t, c, name, name, nil)
 				if got, _, err := download(t.Context(), c, name, nil); err != nil || got != name {
@@ -82,7 +84,7 @@ func TestConcurrentUseOfEverything(t *testing.T) {
 	}
 	all.Wait()
 	s.DeliverLate()
-	if s.Len("plans") != 8*10+1 {
+	if s.Len("plans") != 8*rounds+1 {
 		t.Errorf("%d blobs", s.Len("plans"))
 	}
 }

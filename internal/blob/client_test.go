@@ -23,6 +23,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 func TestPutDoesWhatItsConditionSays(t *testing.T) {
@@ -120,6 +121,7 @@ var interruptions = []emulator.Effect{
 }
 
 func TestPutWhoseAnswerIsLostHasSucceeded(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, cond := range conditions() {
 		for _, interruption := range interruptions {
 			for _, effect := range []emulator.Effect{interruption, interruption.Applied(), interruption.Late(0), interruption.Late(1), interruption.Late(2)} {
@@ -313,6 +315,7 @@ func TestSumsAreSent(t *testing.T) {
 }
 
 func TestGetReadsWhatPutWrote(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, body := range [][]byte{nil, []byte("{}"), {0}, bytes.Repeat([]byte("0123456789"), 300_000)} {
 		inWorld(t, func(t *testing.T, w *world) {
 			etag, err := w.Put(t.Context(), ref, body, mine(), IfNew)

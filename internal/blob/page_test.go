@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 const modified = "Fri, 20 Nov 2026 08:30:00 GMT"
@@ -181,6 +182,7 @@ func fullPage(blobs int) string {
 
 // TestReadPageAllocations bounds what a blob of a full page allocates.
 func TestReadPageAllocations(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const blobs = 1000
 	text := fullPage(blobs)
 	perBlob := testing.AllocsPerRun(5, func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 func TestWaitsGrowAndAreJittered(t *testing.T) {
@@ -126,6 +127,7 @@ func TestRetryAfterDoesNotOutlastMaxElapsed(t *testing.T) {
 }
 
 func TestMaxElapsedBoundsCallsWithoutDeadlineOnly(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.HeadBlob).Do(emulator.Answer(503, "ServerBusy")))
 		started := time.Now()
@@ -201,6 +203,7 @@ func TestContextsEndCalls(t *testing.T) {
 }
 
 func TestSilentServersAreGivenUp(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, test := range []struct {
 		size  int
 		limit time.Duration

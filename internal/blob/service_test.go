@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestQuestionsAboutTheAccount asks all of them, and counts each as one request of the class other, with its name.
@@ -46,6 +47,7 @@ func TestQuestionsAboutTheAccount(t *testing.T) {
 
 // TestStrangeAnswersAboutTheAccount gets answers that lack what was asked for, or are too large or no XML.
 func TestStrangeAnswersAboutTheAccount(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, body := range map[string]string{
 		"nothing":      "<StorageServiceProperties/>",
 		"half":         "<StorageServiceProperties><DeleteRetentionPolicy><Days>9</Days></DeleteRetentionPolicy></StorageServiceProperties>",
