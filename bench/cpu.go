@@ -165,6 +165,11 @@ func (r cpuRow) compare(ctx context.Context, e effort) (res cpuResult, err error
 	if err != nil {
 		return res, err
 	}
+	return r.weigh(ctx, e, t, op, floor)
+}
+
+// weigh measures an operation and its floor, whose answers are on the tape.
+func (r cpuRow) weigh(ctx context.Context, e effort, t *tape, op, floor repeated) (res cpuResult, err error) {
 	sides := [2]*side{{do: op}, {do: floor}}
 	for range e.rounds {
 		for _, s := range sides {

@@ -26,7 +26,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{run: regexp.MustCompile("")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, a node's long times and the allocations for the largest plan, or on an account the largest plan")
+	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, a node's long times and the allocations for the largest plan and in large vaults, or on an account the largest plan")
 	f.BoolVar(&c.list, "list", false, "print the names of the rows and stop")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each row")
 	f.Func("run", "measure the rows whose name matches this `regexp`", func(s string) (err error) {

@@ -27,7 +27,7 @@ func fleetRows() (rows []row) {
 	return append(rows,
 		row{operation: operation{"fleet: an hour of an idle node", idleNode, fixed(35_000/24, 0)}, period: time.Hour},
 		row{operation: operation{"fleet: a day of an idle node", idleNode, fixed(35_000, 0)}, period: 24 * time.Hour, long: true},
-		row{operation: operation{"fleet: ten minutes beside 1000 open plans", beside(1000), nodeBudget(0, 1000)}, period: 10 * time.Minute},
+		row{operation: operation{"fleet: two minutes beside 1000 open plans", beside(1000), nodeBudget(0, 1000)}, period: 2 * time.Minute},
 		row{operation: operation{"fleet: an hour beside 10000 open plans", beside(10_000), nodeBudget(1, 10_000)}, period: time.Hour, long: true},
 		row{operation: operation{"fleet: five minutes", idleNode, nodeBudget(0, 0)}, vault: fortnight, period: 5 * time.Minute},
 		row{operation: operation{"fleet: five minutes with a death", besideDying, nodeBudget(2, fill.RunningPlans)}, vault: fortnight, period: 5 * time.Minute},

@@ -69,7 +69,7 @@ func openTarget(c config) (target, error) {
 
 // virtual measures on emulators in virtual time.
 type virtual struct {
-	// short leaves out the second run of rows of the largest plan, which has no budget.
+	// short leaves out the second run of rows of the largest plan and of large vaults, which has no budget.
 	short bool
 	// filled holds the vault of one shape. Only one is kept: the largest takes gigabytes.
 	filled *emulator.Server
@@ -143,7 +143,7 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 			}
 		}})
 	})
-	if err != nil || large || r.period > 0 || t.short && r.size.name == largestPlan {
+	if err != nil || large || r.period > 0 || t.short && (r.size.name == largestPlan || r.vault.plans > smallestVault) {
 		return res, err
 	}
 	// A second run counts allocations, one request at a time, so that the emulator's can be subtracted.
