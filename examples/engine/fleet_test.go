@@ -24,19 +24,20 @@ import (
 // that is at work, with SIGKILL, also the one that serves the emulator. Every plan is Completed at the end, and
 // no action that was Completed runs again.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	f := &fleetOfProcesses{survival: newSurvival(t), events: make(chan event, 1<<20)}
 	for i := range 3 {
 		f.start(fmt.Sprint("node-", i))
 	}
 	for range efforttest.Pick(2, 2, 30) {
 		f.submit()
-		victim := f.atWork(1 + f.rand.IntN(150))
+		victim := f.atWork(1 + f.rand.IntN(efforttest.Pick(80, 80, 150)))
 		f.stop(victim, os.Kill)
 		f.lookBeside()
 		f.start(victim.name)
 	}
 	for !f.lookBeside() {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // each look reads all plans
 	}
 	for _, n := range f.nodes {
 		f.stop(n, syscall.SIGTERM) // a shell's background job ignores the interrupt, and so would its children

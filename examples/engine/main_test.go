@@ -120,6 +120,7 @@ const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0
 
 // TestUnreachable checks that an account that does not answer is named soon, while the program retries.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &watched{wait: "127.0.0.1:1/a has not answered for 2s; trying again: ", then: interrupt}
 	var errs bytes.Buffer
@@ -254,6 +255,7 @@ func TestSubmitBeside(t *testing.T) {
 
 // TestInterrupt checks that the plan is left to the next start.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &watched{wait: "compile: Running", then: interrupt}
 	var errs bytes.Buffer

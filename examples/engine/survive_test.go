@@ -40,11 +40,15 @@ func TestMain(m *testing.M) {
 // kills and all plans have ended. An action that the vault shows as Completed is not rerun, and one that it
 // shows as NotStarted has not run.
 func TestSurvive(t *testing.T) {
+	t.Parallel()
 	t.Run("emulator", func(t *testing.T) {
 		s := newSurvival(t)
-		s.survive(efforttest.Pick(4, 8, 100))
+		s.survive(efforttest.Pick(4, 6, 100))
 	})
 	t.Run("azurite", func(t *testing.T) {
+		if !efforttest.Long() {
+			t.Skip("left out without PLANVAULT_LONG: a vault on Azurite is recovered in the vault's own tests")
+		}
 		s := newSurvival(t, "-connection-string", azuritetest.Start(t).ConnectionString())
 		s.survive(5)
 	})
@@ -133,7 +137,7 @@ func manyActions(name string) *workflow.Plan {
 	}
 	p := &workflow.Plan{Name: name, PreChecks: group(2), ContChecks: group(1), PostChecks: group(2), DeferredChecks: group(2)}
 	p.ContChecks.Delay = 50 * time.Millisecond
-	for range 4 {
+	for range efforttest.Pick(2, 2, 4) {
 		b := &workflow.Block{Name: fmt.Sprint("block ", len(p.Blocks)), Concurrency: 3, PreChecks: group(1), DeferredChecks: group(1)}
 		for i := range 4 {
 			q := &workflow.Sequence{Name: fmt.Sprint("sequence ", i)}
