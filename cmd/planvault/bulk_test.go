@@ -67,9 +67,10 @@ func TestClocksOfExpire(t *testing.T) {
 
 // TestBudgetOfPurge runs purges within a budget until nothing is left. Exit code 3 says that more is.
 func TestBudgetOfPurge(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.fill(t, 2, 30)
+		s.fill(t, 2, 20)
 		slow := s.through(delayed{s.server.Transport()})
 		for n := 0; ; n++ {
 			r := slow.run(t.Context(), "purge", "--name", "plan", "--budget", "150ms", "--yes")
@@ -94,14 +95,14 @@ func TestBudgetOfPurge(t *testing.T) {
 func TestProgressOfBulkCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.fill(t, 2, 30)
+		s.fill(t, 2, 10)
 		s.network = delayed{s.server.Transport()}
 		var stdout, stderr bytes.Buffer
 		p := s.process(&stdout, &stderr)
 		p.stderrIsTerm = true
 		code := run(t.Context(), p, []string{"purge", "--name", "plan", "--yes"})
 		shown := stderr.String()
-		if code != exitDone || !strings.Contains(shown, " of 60 plans") || strings.Contains(stdout.String(), "\x1b") {
+		if code != exitDone || !strings.Contains(shown, " of 20 plans") || strings.Contains(stdout.String(), "\x1b") {
 			t.Errorf("exit code %d\n%q\n%q", code, shown, stdout.String())
 		}
 	})

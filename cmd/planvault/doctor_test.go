@@ -46,6 +46,7 @@ func fails(err error) transport {
 // TestDoctorSaysWhatIsWrong examines accounts, logins and networks with one thing wrong each. It reads what the doctor
 // prints. Time is virtual, so that a secondary that hangs takes none.
 func TestDoctorSaysWhatIsWrong(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inject := func(rule *emulator.Rule) func(*stage) { return func(s *stage) { s.server.Inject(rule) } }
 	replicated := func(rule *emulator.Rule) func(*stage) {
 		return func(s *stage) {
@@ -172,7 +173,7 @@ func TestCommandsEndWhenInterrupted(t *testing.T) {
 		"recover": {"recover", "--thorough", "--yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for nth, more := 1, true; more; nth += efforttest.Pick(15, 7, 1) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(25, 9, 1) {
 				synctest.Test(t, func(t *testing.T) {
 					s := stageOn(t)
 					for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.NotStarted} {
@@ -182,6 +183,7 @@ func TestCommandsEndWhenInterrupted(t *testing.T) {
 					}
 					loseMarkers(s)
 					time.Sleep(time.Hour)
+					before := contents(s)
 					rule := emulator.On().Nth(nth).Do(emulator.Silence())
 					s.server.Inject(rule)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -211,6 +213,12 @@ func TestCommandsEndWhenInterrupted(t *testing.T) {
 					default:
 						t.Fatalf("request %d: it does not end", nth)
 					}
+					if name == "stats" || name == "check" {
+						if contents(s) != before {
+							t.Errorf("request %d: something was changed", nth)
+						}
+						return
+					}
 					if r := s.run(t.Context(), "recover", "--thorough", "--yes"); r.code != exitDone {
 						t.Errorf("request %d: a second run: %+v", nth, r)
 					}
@@ -237,7 +245,8 @@ func loseMarkers(s *stage) {
 // TestCommandsInStorms runs commands while a third of all requests fail in some way. Time is virtual. They try again, so
 // stats and check print what they print in good weather; the doctor says what it sees, and ends in time.
 func TestCommandsInStorms(t *testing.T) {
-	for seed := range uint64(efforttest.Pick(2, 5, 50)) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for seed := range uint64(efforttest.Pick(1, 5, 50)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := stageOn(t)
 			for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Failed} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -51,29 +52,23 @@ func countOn(t *testing.T, served emulation, prefix string) string {
 	return stdout.String()
 }
 
-// TestEmulator tries the tool as a stranger does.
+// TestEmulator tries the tool as a stranger does: on a sample that stays in a file. Sample plans are stored once, and a plan
+// is found after the emulator was stopped.
 func TestEmulator(t *testing.T) {
-	served, stop := emulate(t, "--sample")
-	if served.Plans != 31 || served.Prefix != samplePrefix {
-		t.Errorf("%+v", served)
-	}
-	if got := countOn(t, served, served.Prefix); got != "31\n" {
-		t.Errorf("%q plans", got)
-	}
-	if code := stop(); code != exitDone {
-		t.Errorf("the emulator ended with exit code %d", code)
-	}
-}
-
-// TestEmulatorOnFile stores a plan, and finds it after the emulator was stopped.
-func TestEmulatorOnFile(t *testing.T) {
+	efforttest.NotShort(t, "the emulator's own tests run its server under the race detector")
 	data := filepath.Join(t.TempDir(), "plans.db")
-	for _, there := range []string{"0\n", "1\n"} {
-		served, stop := emulate(t, "--data", data)
-		if got := countOn(t, served, "engine"); got != there {
+	for _, want := range []struct {
+		stored int
+		count  string
+	}{{31, "31\n"}, {0, "32\n"}} {
+		served, stop := emulate(t, "--data", data, "--sample")
+		if served.Plans != want.stored || served.Prefix != samplePrefix {
+			t.Errorf("%+v", served)
+		}
+		if got := countOn(t, served, served.Prefix); got != want.count {
 			t.Errorf("%q plans", got)
 		}
-		v, err := azblob.NewFromConnectionString(t.Context(), "engine", served.ConnectionString, nil)
+		v, err := azblob.NewFromConnectionString(t.Context(), served.Prefix, served.ConnectionString, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,16 +77,6 @@ func TestEmulatorOnFile(t *testing.T) {
 		}
 		if code := stop(); code != exitDone {
 			t.Errorf("the emulator ended with exit code %d", code)
-		}
-	}
-}
-
-// TestSampleOnce checks that sample plans are stored once.
-func TestSampleOnce(t *testing.T) {
-	server := emulator.New()
-	for _, plans := range []int{31, 0} {
-		if n, err := newApp(process{}).storeSample(t.Context(), server); n != plans || err != nil {
-			t.Errorf("%d plans, %v", n, err)
 		}
 	}
 }

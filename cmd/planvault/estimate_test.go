@@ -46,7 +46,7 @@ func (s *stage) must(t *testing.T, args ...string) result {
 func TestEstimates(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	base := newStage(t)
-	base.fill(t, 4, 6)
+	base.fill(t, 3, 5)
 	file := t.TempDir() + "/all.bundle"
 	base.must(t, "export", "-o", file)
 	for _, test := range []struct {
@@ -70,7 +70,7 @@ func TestEstimates(t *testing.T) {
 			s := base.on(t)
 			args := func(args []string) (all []string) {
 				last := time.Now().UTC().AddDate(0, 0, -10)
-				words := strings.NewReplacer("FILE", file, "CONNECTION", s.server.ConnectionString(), "DAYS", date(last.AddDate(0, 0, -3))+".."+date(last))
+				words := strings.NewReplacer("FILE", file, "CONNECTION", s.server.ConnectionString(), "DAYS", date(last.AddDate(0, 0, -2))+".."+date(last))
 				for _, arg := range args {
 					all = append(all, words.Replace(arg))
 				}

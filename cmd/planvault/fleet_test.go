@@ -193,7 +193,7 @@ func TestStuckFollowsOpenPlans(t *testing.T) {
 			return len(s.server.Requests())
 		}
 		before := requests()
-		for i := range 300 {
+		for i := range 40 { // more than any command reads at a time
 			id := workflow.NewV7At(time.Now().Add(-time.Duration(i) * time.Second))
 			if _, err := s.store(t.Context(), id, workflow.Completed, "final"); err != nil {
 				t.Fatal(err)
@@ -201,7 +201,7 @@ func TestStuckFollowsOpenPlans(t *testing.T) {
 		}
 		// A roster, a search of two listings, and a read of two requests and five sub-objects for each open plan.
 		if after := requests(); after > before || before > 1+2+10*(2+2+5) {
-			t.Errorf("%d requests, and %d beside 300 final plans", before, after)
+			t.Errorf("%d requests, and %d beside 40 final plans", before, after)
 		}
 	})
 }
@@ -398,7 +398,7 @@ func TestFleetCommandsEndWhenInterrupted(t *testing.T) {
 		"stuck": nil, "nodes": nil, "stop": {"--wait"}, "fork": {"--from-failure"}, "takeover": {"--yes", "--wait"},
 	} {
 		t.Run(command, func(t *testing.T) {
-			for nth, more := 1, true; more; nth += efforttest.Pick(5, 2, 1) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(11, 4, 1) {
 				synctest.Test(t, func(t *testing.T) { more = interrupt(t, command, flags, nth) })
 			}
 		})

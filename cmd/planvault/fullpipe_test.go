@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -30,6 +31,7 @@ func (n *narrow) Write(b []byte) (int, error) {
 // TestResultsAreNotLost: a command that could not write all of its results says so, wherever the disk was full. It ends
 // quietly if it was the reader who has closed the pipe.
 func TestResultsAreNotLost(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	s := newStage(t)
 	for n, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 		if _, err := s.store(t.Context(), planID(n*24*60), status, "plan"); err != nil {

@@ -29,7 +29,7 @@ func (r result) requests(t *testing.T) int {
 // TestLargeVault counts the requests of a page of a large vault: a million plans over two weeks in the long variant.
 func TestLargeVault(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	plans := efforttest.Pick(20_000, 20_000, 1_000_000)
+	plans := efforttest.Pick(6_000, 6_000, 1_000_000)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(18*time.Hour + 3*time.Minute)
 		s := newStage(t)

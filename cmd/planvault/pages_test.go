@@ -264,12 +264,19 @@ func checkCommand(line string) error {
 }
 
 func TestPageMachinery(t *testing.T) {
-	const page = "Text.\n\n```console\n$ planvault nosuch\n```\n<!-- stage: sample -->\n```console\n$ cd somewhere\nkept\n$ planvault count \\\n    --status running\nold\n$ planvault search 0199feeb-5660-7000-8000-000000000100\n$ echo $?\n$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n```\n\n<!-- stage: end -->\n```console\n$ planvault count\nnot run\n```\n"
-	got := string(runPage(t, page))
-	want := strings.NewReplacer("running\nold\n", "running\n4\n",
-		"000100\n$ echo $?\n", "000100\nplanvault: plan 0199feeb-5660-7000-8000-000000000100: not found, or not selected by the flags\n$ echo $?\n4\n").Replace(page)
-	before, after, _ := strings.Cut(want, "$ planvault fork 01a1fdd4-1c00-7000-8000-000000000000\n")
-	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	const (
+		failed = "0199ff21-5a80-7000-8000-000000003c00"
+		before = "Text.\n\n```console\n$ planvault nosuch\n```\n<!-- stage: few -->\n```console\n$ cd somewhere\nkept\n$ planvault count \\\n    --status running\n"
+		search = "$ planvault search 0199feeb-5660-7000-8000-000000000100\n"
+		fork   = "$ planvault fork " + failed + " --from-start\n"
+		shown  = "01a1fc0b-e448-7000-8000-0000000000a0" // in the place of an ID that is random
+		refork = "$ planvault fork " + shown + " --from-start\n"
+		after  = "```\n\n<!-- stage: end -->\n```console\n$ planvault count\nnot run\n```\n"
+	)
+	got := string(runPage(t, before+"old\n"+search+"$ echo $?\n"+fork+refork+after))
+	want := before + "1\n" + search + "planvault: plan 0199feeb-5660-7000-8000-000000000100: not found, or not selected by the flags\n$ echo $?\n4\n" + fork + shown + "\n" + refork + "planvault: fork plan " + shown + ": State.Status: is NotStarted: only a final plan can be forked from its start\n" + after
+	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if again := string(runPage(t, got)); again != got {

@@ -38,6 +38,13 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"year":    sceneYear,
 	"move":    sceneMove,
 	"role":    sceneRole,
+	"few": func(t *testing.T, s *stage) { // of TestPageMachinery
+		for n, status := range []workflow.Status{workflow.Running, workflow.Failed} {
+			if _, err := s.store(t.Context(), planID(n*60), status, "plan"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	},
 }
 
 // bare opens the vault of a stage as the tool does, without plugins.
@@ -173,8 +180,8 @@ func sceneHanging(t *testing.T, s *stage) {
 		return takesItsTime(ctx, s)
 	})
 	submit(t, e, release("release checkout 2.1.0", 9*time.Second, "eu-west", "us-east"))
-	e, _ = s.engine(t, "host-7", 4, takesItsTime)
 	time.Sleep(50 * time.Minute)
+	e, _ = s.engine(t, "host-7", 4, takesItsTime)
 	submit(t, e, release("load test", 5*time.Minute, "eu-west"))
 	time.Sleep(2 * time.Minute)
 }
@@ -202,13 +209,13 @@ func sceneNobody(t *testing.T, s *stage) {
 	time.AfterFunc(10*time.Minute, func() { s.engine(t, "host-4", 8, takesItsTime) })
 }
 
-// history stores the final plans of the sample, and exports them to a bundle.
+// history stores some final plans of the sample, and exports them to a bundle.
 func (s *stage) history(t *testing.T) []*workflow.Plan {
 	t.Helper()
 	s.production(t)
 	var final []*workflow.Plan
 	for _, p := range sample.At(time.Now()) {
-		if !p.State.Status.Final() {
+		if !p.State.Status.Final() || len(final) == 12 {
 			continue
 		}
 		if err := s.vault.Restore(t.Context(), p); err != nil {
@@ -281,14 +288,14 @@ func sceneYear(t *testing.T, s *stage) {
 		}
 	}
 	for day := range 10 {
-		night(time.Date(2025, 11, 1+day, 1, 0, 0, 0, time.UTC), 6+day%4, func(n int) workflow.Status {
+		night(time.Date(2025, 11, 1+day, 1, 0, 0, 0, time.UTC), 3+day%4, func(n int) workflow.Status {
 			if day == 7 && n == 2 {
 				return workflow.Running
 			}
 			return workflow.Completed
 		})
 	}
-	night(time.Date(2026, 11, 14, 1, 0, 0, 0, time.UTC), 40, func(int) workflow.Status { return workflow.Failed })
+	night(time.Date(2026, 11, 14, 1, 0, 0, 0, time.UTC), 24, func(int) workflow.Status { return workflow.Failed })
 }
 
 // sceneMove: the vault of the account prod is to move to the account next.
