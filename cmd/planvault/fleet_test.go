@@ -100,6 +100,7 @@ func (s *stage) expect(t *testing.T, code int, stdout, stderr string, r *strings
 }
 
 func TestStuckAndNodes(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		none := strings.NewReplacer()
@@ -302,6 +303,7 @@ func plans(t *testing.T, n *fleet.Node) <-chan *workflow.Plan {
 }
 
 func TestTakeover(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		orphan, unclaimed := s.orphaned(t, "orphan"), s.claimed(t, nil, "alone")

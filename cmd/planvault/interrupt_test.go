@@ -45,6 +45,7 @@ type bulkCase struct {
 	// blocked is what a run may fail with that comes at once, while something that is left is too young to judge.
 	blocked string
 	reads   bool // the command changes nothing in the vault itself
+	several bool // it works on several days or plans at a time
 }
 
 // history is what is stored before a bulk command: plans of closed days. Open plans are among them.
@@ -65,17 +66,17 @@ func bulkCases() []bulkCase {
 	}
 	mirror := []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy", "--delete"}
 	return []bulkCase{
-		{name: "purge", command: []string{"purge", "--name", "final"}, done: wrongPlans},
-		{name: "expire", command: []string{"expire", "--older-than", "5d"}, done: wrongDays},
+		{name: "purge", command: []string{"purge", "--name", "final"}, done: wrongPlans, several: true},
+		{name: "expire", command: []string{"expire", "--older-than", "5d"}, done: wrongDays, several: true},
 		{name: "hold", command: []string{"hold", "DAYS"}, done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 2) }},
 		{
 			name: "release", prepare: first("hold", "DAYS"), command: []string{"release", "DAYS"},
 			done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 0) },
 		},
 		{name: "catalogue", command: []string{"catalogue"}, done: wrongCatalogues},
-		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, done: wrongBundle, reads: true},
-		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, done: wrongCopy, blocked: "conflict", reads: true},
-		{name: "mirror", prepare: addToCopy, command: mirror, done: wrongCopy, blocked: "conflict", reads: true},
+		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, done: wrongBundle, reads: true, several: true},
+		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, done: wrongCopy, blocked: "conflict", reads: true, several: true},
+		{name: "mirror", prepare: addToCopy, command: mirror, done: wrongCopy, blocked: "conflict", reads: true, several: true},
 		{name: "recover", prepare: breakOff, command: []string{"recover"}, done: wrongRecovery},
 		{
 			name: "takeover", command: []string{"takeover", "RUNNING"}, done: wrongOwner,
@@ -341,6 +342,9 @@ func TestInterruptedBulkCommands(t *testing.T) {
 	runs := efforttest.Pick(1, 6, math.MaxInt)
 	for _, c := range bulkCases() {
 		t.Run(c.name, func(t *testing.T) {
+			if !c.several {
+				efforttest.NotShort(t, efforttest.OneAtATime)
+			}
 			dir := t.TempDir()
 			var base *stage
 			var w *history

@@ -9,12 +9,14 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
 // damaged runs a test on a vault of three days with damage of several kinds, an hour after it was done: a lost marker,
 // a lost sub-object, an object that can't be read, a stray with a strange name, and a marker that was left.
 func damaged(t *testing.T, test func(t *testing.T, s *stage)) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		s := stageOn(t)
 		var plans []*workflow.Plan

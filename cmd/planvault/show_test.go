@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -214,6 +215,7 @@ func TestCutStyled(t *testing.T) {
 // TestShowOfStrangePlans checks that nothing that a plan holds controls the terminal, takes lines of its own, or is no
 // JSON.
 func TestShowOfStrangePlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	far := time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := workflow.State{Status: 77, Start: far, End: time.Time{}.Add(-time.Hour)}
 	for strange := range plantest.Strange() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -322,6 +323,7 @@ func TestSlowLookAfterARest(t *testing.T) {
 
 // TestManyPlans shows the first 500 plans and counts the others.
 func TestManyPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
 		for range 510 {

@@ -23,6 +23,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -109,6 +110,7 @@ func TestStaticFilesAreSentOnce(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	local := web.New(newStore(), web.Options{Hosts: append(web.LoopbackHosts(), "plans.example.com")})
 	open := web.New(newStore(), web.Options{})
 	for _, c := range []struct {
@@ -158,6 +160,7 @@ var hostile = []string{
 
 // TestHostileNames looks for anything in pages and events that a name could have put there.
 func TestHostileNames(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
 		var plan uuid.UUID
@@ -363,6 +366,7 @@ func account(t *testing.T) (*emulator.Server, *azblob.Vault, *web.Server) {
 
 // TestCost counts the requests of each page.
 func TestCost(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server, _, s := account(t)
 	for _, c := range []struct {
 		url  string
@@ -388,6 +392,7 @@ func TestCost(t *testing.T) {
 
 // TestNoSecrets opens the vault with a signature and lets every request fail in several ways.
 func TestNoSecrets(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		server, _, _ := account(t)
 		host := regexp.MustCompile(`BlobEndpoint=([^;]*)`).FindStringSubmatch(server.ConnectionString())[1]
