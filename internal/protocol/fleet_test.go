@@ -43,7 +43,8 @@ func (f *fleet) findOrphan() {
 			f.act(*st, i, func(m move, to fleetState) {
 				if m.helps && !found {
 					places := f.canonical(&to)
-					found = can(f.seen[fingerprintOf(to)], int(places[i]))
+					_, next, _ := f.find(&to)
+					found = can(next, int(places[i]))
 				}
 			})
 		}

@@ -20,19 +20,22 @@ type model[S comparable, M any] interface {
 
 // search visits the states of a model, breadth first.
 type search[S comparable, M any] struct {
-	seen   map[fingerprint]int32
+	seen   map[uint64]int32 // by the hash of a state, its number
 	links  []link
 	queue  [][]S // in pieces, so that it does not move as it grows
 	report report
 }
 
-// fingerprint identifies a visited state. A collision of 128 bits is about as likely as a hardware error.
-type fingerprint [2]uint64
+var seed = maphash.MakeSeed()
 
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
-func fingerprintOf[S comparable](st S) fingerprint {
-	return fingerprint{maphash.Comparable(seeds[0], st), maphash.Comparable(seeds[1], st)}
+// find returns the hash of a state, and its number if it is known.
+func (x *search[S, M]) find(st *S) (hash uint64, id int32, known bool) {
+	hash = maphash.Comparable(seed, *st)
+	id, known = x.seen[hash]
+	if known && *x.state(id) != *st {
+		panic("two states have the same hash; another run has another seed")
+	}
+	return hash, id, known
 }
 
 // link leads from a state to the state from which it was first reached.
@@ -50,27 +53,29 @@ type report struct {
 
 // visit visits all states that can be reached from first, until a promise is broken.
 func (x *search[S, M]) visit(m model[S, M], first S) {
-	x.seen = map[fingerprint]int32{}
+	x.seen = map[uint64]int32{}
 	m.tidy(&first)
-	x.add(first, link{-1, 0})
-	for i := 0; i < len(x.links) && x.report.violation == ""; i++ {
-		from := *x.state(int32(i))
+	x.add(&first, link{-1, 0})
+	to := new(S) // one for all steps
+	for i := int32(0); int(i) < len(x.links) && x.report.violation == ""; i++ {
+		from := x.state(i)
 		n := int32(0)
-		m.steps(from, func(s M, to S) {
+		m.steps(*from, func(s M, next S) {
 			x.report.steps++
-			m.tidy(&to)
 			nth := n
 			n++
 			if x.report.violation != "" {
 				return
 			}
-			broken := m.regress(&from, &to) // check the step even if it leads to a known state
-			if x.add(to, link{int32(i), nth}) && broken == "" {
-				broken = m.check(&to)
+			*to = next
+			m.tidy(to)
+			broken := m.regress(from, to) // check the step even if it leads to a known state
+			if x.add(to, link{i, nth}) && broken == "" {
+				broken = m.check(to)
 			}
 			if broken != "" {
 				x.report.violation = broken
-				x.report.path = append(x.path(m, int32(i)), m.describe(s))
+				x.report.path = append(x.path(m, i), m.describe(s))
 			}
 		})
 	}
@@ -78,18 +83,18 @@ func (x *search[S, M]) visit(m model[S, M], first S) {
 }
 
 // add adds a state and reports whether it is new.
-func (x *search[S, M]) add(st S, l link) bool {
-	f := fingerprintOf(st)
-	if _, known := x.seen[f]; known {
+func (x *search[S, M]) add(st *S, l link) bool {
+	hash, _, known := x.find(st)
+	if known {
 		return false
 	}
-	x.seen[f] = int32(len(x.links))
+	x.seen[hash] = int32(len(x.links))
 	x.links = append(x.links, l)
 	if len(x.links)%piece == 1 {
 		x.queue = append(x.queue, make([]S, 0, piece))
 	}
 	last := &x.queue[len(x.queue)-1]
-	*last = append(*last, st)
+	*last = append(*last, *st)
 	return true
 }
 
