@@ -131,6 +131,8 @@ type lateRequests struct {
 	object bool                         // a final object
 }
 
+const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 1
+
 // fleetNode is a process and its record.
 type fleetNode struct {
 	dead   bool

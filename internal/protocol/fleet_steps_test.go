@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -712,47 +713,50 @@ func (f *fleet) keepInFlight(n *fleetNode) {
 
 // rank replaces epochs by their ranks.
 func (st *fleetState) rank() {
-	var used [32]bool
-	used[0] = true
-	each := func(do func(*epoch)) {
-		late := func(e *epoch) {
-			if *e > 0 {
-				*e--
-				do(e)
-				*e++
-			}
-		}
-		do(&st.fenced)
-		do(&st.entry.epoch)
-		for i := range st.nodes {
-			do(&st.nodes[i].epoch)
-		}
-		for k := range st.late.parts {
-			for s := range st.late.parts[k] {
-				late(&st.late.parts[k][s])
-			}
-		}
-		for o := range st.late.takes {
-			late(&st.late.takes[o])
-		}
-		late(&st.late.end)
+	var all [2 + mostNodes + mostLateEpochs]*epoch
+	epochs := append(all[:0], &st.fenced, &st.entry.epoch)
+	for i := range st.nodes {
+		epochs = append(epochs, &st.nodes[i].epoch)
 	}
+	late := len(epochs)
+	epochs = st.late.epochs(epochs)
+	used := uint32(1) // one bit for each epoch
 	fenced := st.fenced
-	each(func(e *epoch) {
+	for i, e := range epochs {
+		if i >= late {
+			*e--
+		}
 		if *e < fenced {
 			*e = 0
 		}
-		used[*e] = true
-	})
-	var ranks [32]epoch
-	n := epoch(0)
-	for e, is := range used {
-		if is {
-			ranks[e] = n
-			n++
+		used |= 1 << *e
+	}
+	for i, e := range epochs {
+		*e = epoch(bits.OnesCount32(used & (1<<*e - 1)))
+		if i >= late {
+			*e++
 		}
 	}
-	each(func(e *epoch) { *e = ranks[*e] })
+}
+
+// epochs appends the epochs of the requests.
+func (l *lateRequests) epochs(to []*epoch) []*epoch {
+	for k := range l.parts {
+		for s := range l.parts[k] {
+			if l.parts[k][s] > 0 {
+				to = append(to, &l.parts[k][s])
+			}
+		}
+	}
+	for o := range l.takes {
+		if l.takes[o] > 0 {
+			to = append(to, &l.takes[o])
+		}
+	}
+	if l.end > 0 {
+		to = append(to, &l.end)
+	}
+	return to
 }
 
 // key returns all that is known of a node in one number.

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -200,13 +199,14 @@ func TestFleetDoomed(t *testing.T) {
 		list = append(list, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
 	}
 	for _, f := range list {
-		stored := func(f fleet) map[string]bool {
+		stored := func(f fleet) map[fleetState]bool {
 			f.visit(&f, f.first())
 			t.Logf("%s: %d states", &f, len(f.links))
-			found := map[string]bool{}
+			found := map[fleetState]bool{}
 			for _, st := range slices.Concat(f.queue...) {
 				e := st.entry
-				found[fmt.Sprint(e.there, e.status, min(e.owner, firstNode), e.epoch == st.fenced, st.parts, st.object, st.marker, st.deleted, st.broken)] = true
+				e.owner, e.epoch = min(e.owner, firstNode), min(e.epoch-st.fenced, 1)
+				found[fleetState{entry: e, parts: st.parts, object: st.object, marker: st.marker, deleted: st.deleted, broken: st.broken}] = true
 			}
 			return found
 		}

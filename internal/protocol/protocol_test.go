@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"flag"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -352,15 +351,19 @@ func TestStages(t *testing.T) {
 		{roles: of(deleting, recovering), plan: finalPlan, frozen: true},
 		{roles: of(recovering), plan: newPlan, thorough: true, harms: 1, losses: 1},
 	} {
-		ends := func(s situation) map[string]bool {
+		type end struct {
+			ending
+			results [most]result
+		}
+		ends := func(s situation) map[end]bool {
 			x := s.run()
-			found := map[string]bool{}
+			found := map[end]bool{}
 			for _, st := range slices.Concat(x.queue...) {
-				var results []result
-				for _, p := range st.procs[:len(s.roles)] {
-					results = append(results, x.nodes[p.node].result)
+				e := end{ending: ending{st.store, st.lost}}
+				for i, p := range st.procs[:len(s.roles)] {
+					e.results[i] = x.nodes[p.node].result
 				}
-				found[fmt.Sprint(st.store, st.lost, results)] = true
+				found[e] = true
 			}
 			t.Logf("%s: %d states, %d ends", s, len(x.links), len(found))
 			return found
@@ -370,7 +373,7 @@ func TestStages(t *testing.T) {
 		apart := ends(s)
 		for end := range apart {
 			if !merged[end] {
-				t.Fatalf("%s: with stages it does not come to %s", s, end)
+				t.Fatalf("%s: with stages it does not come to %v", s, end)
 			}
 		}
 		if len(merged) != len(apart) {
