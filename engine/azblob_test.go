@@ -149,6 +149,18 @@ func TestEngineRidesOutFaults(t *testing.T) {
 	}
 }
 
+// TestEngineWithoutService checks that an engine that can't reach the service at all says so.
+func TestEngineWithoutService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, server := &diary{}, emulator.New()
+		vault, reg := d.onEmulator(t, server)
+		server.Inject(emulator.On().Do(emulator.Reset()))
+		if err := d.start(t, vault, reg); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("the engine reported %v", err)
+		}
+	})
+}
+
 // TestEngineDiesAtEachRequest lets an engine die at its first request, at its second and so on, before and
 // after that took effect. The next engine must bring the plan to its end.
 func TestEngineDiesAtEachRequest(t *testing.T) {
@@ -158,7 +170,7 @@ func TestEngineDiesAtEachRequest(t *testing.T) {
 		t.Errorf("the engine makes only %d requests", all)
 	}
 	for _, crash := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
-		for n := 1; n <= all; n += efforttest.Pick(17, 2, 1) {
+		for n := 1; n <= all; n += efforttest.Pick(23, 3, 1) {
 			t.Run(fmt.Sprint(crash, " ", n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { engineDies(t, n, crash) })
 			})
@@ -174,9 +186,10 @@ func engineDies(t *testing.T, n int, crash emulator.Effect) (requests int) {
 	death := emulator.On().Nth(n).Do(crash)
 	dying.Inject(death)
 	vault, reg := d.onEmulator(t, server, azblob.WithTransport(dying), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
-	err := d.start(t, vault, reg)
-	if died := death.Fired() > 0; died != (err != nil) {
-		t.Errorf("died: %t, and reported %v", died, err)
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Second) // a process that has died asks for nothing any more
+	defer end()
+	if err := d.work(ctx, t, vault, reg, nil); err != nil && death.Fired() == 0 {
+		t.Error(err)
 	}
 	requests = death.Seen()
 	next, reg := d.onEmulator(t, server)

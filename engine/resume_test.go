@@ -82,7 +82,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if writes < 10 {
 				t.Fatalf("only %d writes", writes)
 			}
-			step := efforttest.Pick(41, 6, 1)
+			step := efforttest.Pick(61, 11, 1)
 			for n := 0; n < writes; n += step {
 				for _, takesEffect := range []bool{false, true} {
 					synctest.Test(t, func(t *testing.T) {

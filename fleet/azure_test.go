@@ -39,7 +39,7 @@ func TestTakeTrips(t *testing.T) {
 		changed bool
 	}{
 		{plantest.Sized(2, 5, 10), 16, true},
-		{efforttest.Pick(plantest.Sized(2, 5, 10), plantest.Sized(10, 10, 10), plantest.Sized(10, 10, 10)), 64, false},
+		{efforttest.Pick(plantest.Sized(2, 5, 10), plantest.Sized(3, 8, 10), plantest.Sized(10, 10, 10)), 64, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithLatency(latency))
@@ -73,7 +73,7 @@ func TestTakeAtEachRequest(t *testing.T) {
 		emulator.Crash().Applied(), emulator.LostAnswer(), emulator.Crash(), emulator.LostRequest(),
 		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError").Applied(),
 	}
-	for _, effect := range effects[:efforttest.Pick(1, 3, 6)] {
+	for _, effect := range effects[:efforttest.Pick(1, 2, 6)] {
 		for nth, more := 1, true; more; nth++ {
 			synctest.Test(t, func(t *testing.T) { more = takeWith(t, effect, nth) })
 		}

@@ -78,7 +78,7 @@ func TestPlansDuringASearch(t *testing.T) {
 // within 45s, nearly always, and spread them.
 func TestResumption(t *testing.T) {
 	var times []time.Duration
-	for seed := range efforttest.Pick(3, 40, 400) {
+	for seed := range efforttest.Pick(3, 20, 400) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memvault.NewStore()
 			dying := open(store)
@@ -537,7 +537,7 @@ func TestLateClaim(t *testing.T) {
 // TestFreezes stops nodes for 5s to a minute while they work, over and over. All plans end, and none of the
 // actions that were completed runs again.
 func TestFreezes(t *testing.T) {
-	for seed := range efforttest.Pick(1, 10, 200) {
+	for seed := range efforttest.Pick(1, 5, 200) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memvault.NewStore()
 			author := store.Open(plantest.Register())
