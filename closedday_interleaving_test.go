@@ -99,9 +99,7 @@ func closedSpaces() []space {
 		v := onEmulator(t, server)
 		for n := 1; n <= 2; n++ {
 			_, after := running(t, v, numbered(small("plan"), n))
-			if err := v.UpdatePlan(t.Context(), after); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.UpdatePlan(t.Context(), after))
 			if n == 1 {
 				plan = after
 			}
@@ -118,9 +116,7 @@ func closedSpaces() []space {
 	// without stores the second plan alone.
 	without := func(t *testing.T, server *emulator.Server) {
 		prepare(t, server)
-		if err := withToken(t, server).Delete(t.Context(), target); err != nil {
-			t.Fatal(err)
-		}
+		must(t, withToken(t, server).Delete(t.Context(), target))
 	}
 	builder := func(name string) actor {
 		return actor{name: name, do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
@@ -276,9 +272,7 @@ func behead(server *emulator.Server, plan *workflow.Plan) {
 func build(t *testing.T, v *azblob.Vault) {
 	t.Helper()
 	report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range report.Skipped {
 		if !strings.Contains(s.Reason, "open") {
 			t.Errorf("%v is skipped: %s", s.Day, s.Reason)

@@ -307,17 +307,17 @@ func TestCrashInClosedDays(t *testing.T) {
 	for name, c := range changes() {
 		for n := 1; ; n++ {
 			done := false
-			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
+			for _, effect := range crashes {
 				inBubble(t, fmt.Sprintf("%s/%d/%s", name, n, effect), func(t *testing.T, server *emulator.Server) {
 					v := onEmulator(t, server)
 					plan := c.prepare(t, v)
 					server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
 					server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 					shown := shownIn(server)
-					dying := server.Transport()
-					dying.Inject(emulator.On().Nth(n).Do(effect))
-					err := c.do(t.Context(), onEmulator(t, server, azblob.WithTransport(dying)), plan)
-					done = done || err == nil
+					died, _ := worldOf(server).dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+						return c.do(ctx, v, plan)
+					})
+					done = done || !died
 					for range 2 {
 						if _, there := contents(server)[oldContainer()+"/catalogue"]; there && shown != shownIn(server) {
 							t.Errorf("the change shows, and the catalogue is there")

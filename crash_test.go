@@ -93,15 +93,21 @@ func (w world) clone() world {
 	return w
 }
 
-// dies runs do on a vault whose process dies at the request that the rule matches, before the request takes
-// effect.
+// mayDie makes a call on a vault whose process dies at the request that the rule matches, before the request
+// takes effect. It sends one request at a time, so that the remains are always the same.
+func (w world) mayDie(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) (died bool) {
+	t.Helper()
+	transport := w.server.Transport()
+	transport.Inject(at.Do(emulator.Crash()))
+	opts = append(opts, azblob.WithTransport(transport), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+	do(w.vault(t, opts...))
+	return transport.Crashed()
+}
+
+// dies is [world.mayDie] for a process that must die.
 func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
-	dying := w.server.Transport()
-	dying.Inject(at.Do(emulator.Crash()))
-	// One request at a time, so that the remains are always the same.
-	do(w.vault(t, append(opts, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))...))
-	if !dying.Crashed() {
+	if !w.mayDie(t, at, do, opts...) {
 		t.Fatalf("the process did not die: %v", at)
 	}
 }
@@ -110,6 +116,37 @@ func (w world) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), o
 func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
 	worldOf(server).dies(t, at, do, opts...)
+}
+
+// nthRequest is the request of a call before which something else happens.
+type nthRequest struct{ n, sent int }
+
+// vault opens a vault that sends one request at a time, and calls do before the nth.
+func (r *nthRequest) vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.SetGate(gate(func() {
+		if r.sent++; r.sent == r.n {
+			do()
+		}
+	}))
+	return onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+}
+
+// came reports whether there was an nth request.
+func (r *nthRequest) came() bool { return r.sent >= r.n }
+
+// beforeEach runs a test for each request of the call that it makes, and once more without anything before a
+// request.
+func beforeEach(t *testing.T, name string, test func(t *testing.T, server *emulator.Server, at *nthRequest)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		at := &nthRequest{n: n}
+		inBubble(t, fmt.Sprintf("%s, at %d", name, n), func(t *testing.T, server *emulator.Server) { test(t, server, at) })
+		if t.Failed() || !at.came() {
+			return
+		}
+	}
 }
 
 // scenario is a store in some state and one call on it. Tests make the call fail in every way.
@@ -318,9 +355,7 @@ func final(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 	t.Helper()
 	v := w.vault(t)
 	_, after := running(t, v, plan)
-	if err := v.UpdatePlan(t.Context(), after); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.UpdatePlan(t.Context(), after))
 	return after, after
 }
 
@@ -394,9 +429,7 @@ func (c *call) judge(t *testing.T, w world, err error) {
 		t.Errorf("the call had its effect, and returned %v", err)
 	}
 	// A restarted process may well call Recovery at once.
-	if err := v.Recovery(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Recovery(t.Context()))
 	if c.find(t, v) != early {
 		t.Error("an early Recovery changed what readers find")
 	}
@@ -453,9 +486,7 @@ func (s scenario) on(t *testing.T, newWorld func() world, shape shape) (st stage
 		var sent atomic.Int64
 		transport := w.server.Transport()
 		transport.SetGate(gate(func() { sent.Add(1) }))
-		if err := c.do(t.Context(), t, w.vault(t, azblob.WithTransport(transport))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.do(t.Context(), t, w.vault(t, azblob.WithTransport(transport))))
 		st.requests = int(sent.Load())
 		c.judge(t, w, nil)
 	})
@@ -633,9 +664,7 @@ func wholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found
 		}
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !shown || !exists {
 		t.Errorf("Read finds the plan; List shows it: %v, Exists: %v", shown, exists)
 	}
@@ -677,9 +706,7 @@ func finishParts(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (final work
 	final, plan.State = plan.State, running
 	final.ETag = running.ETag
 	for _, o := range workflow.Parts(plan) {
-		if err := updateObject(t, v, o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, updateObject(t, v, o))
 	}
 	return final
 }
@@ -723,9 +750,7 @@ func TestCrashInThoroughRecovery(t *testing.T) {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, _ error) {
 			v := w.vault(t)
 			c.find(t, v)
-			if err := recovery(t.Context(), t, v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, recovery(t.Context(), t, v))
 			c.judge(t, w, nil)
 		})
 	})

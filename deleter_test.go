@@ -28,9 +28,7 @@ func TestDeleteOrder(t *testing.T) {
 		plan := created(t, v, plantest.Sized(1, 1, 598))
 		other := created(t, v, plantest.Small())
 		server.ResetRequests()
-		if err := v.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Delete(t.Context(), plan.ID))
 		var got []string
 		for _, r := range server.Requests() {
 			line := fmt.Sprintf("%s %s", r.Op, strings.NewReplacer(plan.ID.String(), "ID", r.Container, "").Replace(r.Path()))
@@ -74,9 +72,7 @@ func TestDeleteWhatIsNotThere(t *testing.T) {
 		half := plantest.Small()
 		dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
 		absent("a plan that is being created", half) // deleting its entry could make debris of what is still under way
-		if err := v.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Delete(t.Context(), plan.ID))
 		absent("deleted", plan)
 	})
 }
@@ -94,9 +90,7 @@ func TestDeleteLostAnswers(t *testing.T) {
 				v := onEmulator(t, server)
 				plan := created(t, v, plantest.Small())
 				rule := emulator.On().Nth(n).Do(effect)
-				if err := faulty(t, server, rule).Delete(t.Context(), plan.ID); err != nil {
-					t.Fatal(err)
-				}
+				must(t, faulty(t, server, rule).Delete(t.Context(), plan.ID))
 				server.DeliverLate()
 				settled(t, v)
 				if n := stored(server); n != 0 {
@@ -165,9 +159,7 @@ func TestDeleteBesideOthers(t *testing.T) {
 				t.Error(err)
 			}
 		}})
-		if err := onEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, onEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID))
 		if n := stored(server); n != 0 {
 			t.Errorf("%d blobs are left", n)
 		}
@@ -334,9 +326,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			time.Sleep(pastGrace)
 			w := worldOf(server).clone()
 			w.server.ResetRequests()
-			if err := w.vault(t).Delete(t.Context(), plan.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.vault(t).Delete(t.Context(), plan.ID))
 			requests = len(w.server.Requests())
 			dies(t, server, emulator.On().Nth(n).Do(emulator.Crash()), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 			if err := onEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && (n < requests || !errors.Is(err, storage.ErrNotFound)) {

@@ -337,33 +337,21 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 func TestRecoveryBesideADelete(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for upTo := 3; upTo <= 7; upTo++ { // at the first two there is nothing to see; 7 is to the end
-		for n := 1; ; n++ {
-			asked := 0
-			inBubble(t, fmt.Sprintf("up to %d, at %d", upTo, n), func(t *testing.T, server *emulator.Server) {
-				plan, _ := atWork(t, worldOf(server), plantest.Small())
-				time.Sleep(pastGrace)
-				transport := server.Transport()
-				transport.SetGate(gate(func() {
-					if asked++; asked != n {
-						return
-					}
-					dying := server.Transport()
-					dying.Inject(emulator.On().Nth(upTo).Do(emulator.Crash()))
-					_ = onEmulator(t, server, azblob.WithTransport(dying), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{InitialInterval: time.Hour, MaxElapsed: time.Second})).Delete(t.Context(), plan.ID)
-				}))
-				report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{})
-				if err != nil {
-					t.Errorf("%+v, %v", report, err)
-				}
-				settled(t, onEmulator(t, server))
-				if n := stored(server); asked >= n && n != 0 && upTo > 3 {
-					t.Errorf("%d blobs are left", n)
-				}
+		beforeEach(t, fmt.Sprint("up to ", upTo), func(t *testing.T, server *emulator.Server, at *nthRequest) {
+			plan, _ := atWork(t, worldOf(server), plantest.Small())
+			time.Sleep(pastGrace)
+			v := at.vault(t, server, func() {
+				worldOf(server).mayDie(t, emulator.On().Nth(upTo), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 			})
-			if t.Failed() || asked < n {
-				break
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if err != nil {
+				t.Errorf("%+v, %v", report, err)
 			}
-		}
+			settled(t, onEmulator(t, server))
+			if n := stored(server); at.came() && n != 0 && upTo > 3 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
 	}
 }
 

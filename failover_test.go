@@ -81,34 +81,24 @@ func historyOf(t *testing.T) history {
 		}
 	}
 	plan := eachKind()
-	if err := v.Create(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Create(t.Context(), plan))
 	note(plan)
 	l.id = plan.ID
 	plan.State.Status = workflow.Running
-	if err := v.UpdatePlan(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.UpdatePlan(t.Context(), plan))
 	note(plan)
 	for o, parent := range workflow.Walk(plan) {
 		if parent == nil {
 			continue
 		}
 		o.Header().State.Status = workflow.Running
-		if err := updateObject(t, v, o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, updateObject(t, v, o))
 	}
 	note(plan)
 	plan.State = finishParts(t, v, plan)
 	note(plan)
-	if err := v.UpdatePlan(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Delete(t.Context(), plan.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.UpdatePlan(t.Context(), plan))
+	must(t, v.Delete(t.Context(), plan.ID))
 	look()
 	return l
 }

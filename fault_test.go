@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
@@ -198,14 +199,10 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 			inBubble(t, fmt.Sprintf("of %d, deleted %v", n, deleted), func(t *testing.T, server *emulator.Server) {
 				v := faulty(t, server, emulator.On().Nth(n).Do(emulator.Duplicate(1<<20)))
 				_, plan := running(t, v, plantest.Small())
-				if err := v.UpdatePlan(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
+				must(t, v.UpdatePlan(t.Context(), plan))
 				c := &call{plan: plan, before: plan, after: plan}
 				if deleted {
-					if err := v.Delete(t.Context(), plan.ID); err != nil {
-						t.Fatal(err)
-					}
+					must(t, v.Delete(t.Context(), plan.ID))
 					c.before, c.after = nil, nil
 				}
 				before := contents(server)
@@ -223,23 +220,10 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 				debris++
 				time.Sleep(pastGrace)
 				v = onEmulator(t, server)
-				if err := v.Recovery(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-					t.Errorf("Read: %v, want ErrNotFound", err)
-				}
-				list, err := v.List(t.Context(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for r := range list {
-					t.Errorf("List shows %+v", r)
-				}
+				must(t, v.Recovery(t.Context()))
+				unread(t, v, plan)
 				report, err := v.Check(t.Context(), azblob.CheckOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if len(report.Problems) != 1 || report.Problems[0].Plan != plan.ID {
 					t.Errorf("Check names %v, the debris is %v", report.Problems, slices.Collect(maps.Keys(again)))
 				}
@@ -256,29 +240,29 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 	}
 }
 
+// unread checks that Read and List show nothing of a plan in a store that has no other.
+func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("Read: %v, want ErrNotFound", err)
+	}
+	if all, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(all) > 0 {
+		t.Errorf("List shows %+v, %v", all, err)
+	}
+}
+
 // TestLateObjectIsNoPlan delivers the one late copy that a reader could take for a plan. Exists does so,
 // because it sends one request.
 func TestLateObjectIsNoPlan(t *testing.T) {
 	inBubble(t, "Read and List", func(t *testing.T, server *emulator.Server) {
 		v := faulty(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.Duplicate(1<<20)))
 		plan := created(t, v, plantest.Small())
-		if err := v.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Delete(t.Context(), plan.ID))
 		server.DeliverLate()
 		if n := stored(server); n != 1 {
 			t.Fatalf("%d blobs are stored, want the late object", n)
 		}
-		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("Read: %v, want ErrNotFound", err)
-		}
-		list, err := v.List(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for r := range list {
-			t.Errorf("List shows %+v", r)
-		}
+		unread(t, v, plan)
 		time.Sleep(pastGrace)
 		if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(report.Problems) != 1 {
 			t.Errorf("Check: %+v, %v, want the object", report, err)
@@ -301,9 +285,7 @@ func TestLateObjectIsNotRestored(t *testing.T) {
 			for d.container = range server.Containers() {
 			}
 			late, _ := server.Blob(d.container, d.name("object"))
-			if err := v.Delete(t.Context(), plan.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.Delete(t.Context(), plan.ID))
 			server.Restore(d.container, late)
 			time.Sleep(pastGrace)
 			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})

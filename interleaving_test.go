@@ -849,9 +849,7 @@ func writings() []writing {
 	var notStarted, started, before, part, after *workflow.Plan
 	prepareNotStarted := func(t *testing.T, server *emulator.Server) {
 		notStarted = small("plan")
-		if err := onEmulator(t, server).Create(t.Context(), notStarted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, onEmulator(t, server).Create(t.Context(), notStarted))
 		plan := *notStarted
 		plan.State.Status = workflow.Running
 		started = &plan
@@ -1055,9 +1053,7 @@ func recoverySpaces() (list []space) {
 			name: "a frozen deletion and a recovery",
 			prepare: func(t *testing.T, server *emulator.Server) {
 				_, plan = running(t, onEmulator(t, server), small("plan"))
-				if err := onEmulator(t, server).UpdatePlan(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
+				must(t, onEmulator(t, server).UpdatePlan(t.Context(), plan))
 			},
 			actors:  []actor{deleter("deleter"), recoverer("recovery")},
 			clock:   long,
@@ -1266,9 +1262,7 @@ func rivalSpaces() (list []space) {
 	}{
 		{"an update to Running", func(t *testing.T, server *emulator.Server) {
 			notStarted = small("plan")
-			if err := onEmulator(t, server).Create(t.Context(), notStarted); err != nil {
-				t.Fatal(err)
-			}
+			must(t, onEmulator(t, server).Create(t.Context(), notStarted))
 			plan := *notStarted
 			plan.State.Status = workflow.Running
 			started = &plan
@@ -1320,9 +1314,7 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 	inBubble(t, "after a deletion", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		one, other := small("one"), small("another")
-		if err := v.Create(t.Context(), one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Create(t.Context(), one))
 		transport := server.Transport()
 		asked := 0
 		transport.SetGate(gate(func() {

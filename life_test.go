@@ -18,34 +18,24 @@ func TestLife(t *testing.T) {
 		ctx := t.Context()
 		v := open()
 		plan := plantest.Full()
-		if err := v.Create(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Create(ctx, plan))
 		same(t, v, plan)
 		if err := v.Create(ctx, plan); !errors.Is(err, storage.ErrExists) {
 			t.Errorf("a second Create: %v", err)
 		}
 		plan, err := v.Read(ctx, plan.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(ctx, plan))
 		same(t, v, plan)
 		finished := finishParts(t, v, plan)
 		same(t, v, plan)
 		plan.State = finished
-		if err := v.UpdatePlan(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(ctx, plan))
 		same(t, v, plan)
 		sound(t, v)
-		if err := v.Delete(ctx, plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Delete(ctx, plan.ID))
 		if _, err := v.Read(ctx, plan.ID); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("Read after Delete: %v", err)
 		}
@@ -62,12 +52,8 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 	cancel()
 	for range 64 { // a choice by chance would be right as often
 		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := v.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, v.Close(ctx))
 	}
 }
 
@@ -75,16 +61,12 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 func same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	t.Helper()
 	got, err := v.Read(t.Context(), plan.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := plantest.Diff(plan, got); d != "" {
 		t.Fatal(d)
 	}
 	list, err := v.List(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for r := range list {
 		if r.Err != nil {
@@ -111,9 +93,7 @@ func same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 func sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 	t.Helper()
 	report, err := v.Check(t.Context(), azblob.CheckOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range report.Problems {
 		t.Error(p)
 	}

@@ -445,37 +445,27 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 	const short = time.Second
 	// At each request of a Create, Recovery of the other vault runs, after its own grace period and before
 	// the Create's.
-	for n := 1; ; n++ {
-		asked := 0
-		inBubble(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server) {
-			hasty := onEmulator(t, server, azblob.WithGracePeriod(short))
-			plan := eachKind()
-			transport := server.Transport()
-			transport.SetGate(gate(func() {
-				if asked++; asked != n {
-					return
-				}
-				time.Sleep(25 * time.Second) // a try's limit is 30s
-				if report, err := hasty.Recover(t.Context(), azblob.RecoverOptions{Thorough: n%2 == 0}); err != nil || len(report.Plans) > 0 {
-					t.Errorf("Recover: %+v, %v", report, err)
-				}
-				if err := hasty.Create(t.Context(), copyOf(plan)); err == nil && asked > 3 {
-					t.Error("a Create of the same ID succeeded")
-				}
-				sound(t, hasty)
-			}))
-			err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Create(t.Context(), plan)
-			if err == nil {
-				same(t, hasty, plan)
-			} else if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrExists) {
-				t.Error(err)
+	beforeEach(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server, at *nthRequest) {
+		hasty := onEmulator(t, server, azblob.WithGracePeriod(short))
+		plan := eachKind()
+		patient := at.vault(t, server, func() {
+			time.Sleep(25 * time.Second) // a try's limit is 30s
+			if report, err := hasty.Recover(t.Context(), azblob.RecoverOptions{Thorough: at.n%2 == 0}); err != nil || len(report.Plans) > 0 {
+				t.Errorf("Recover: %+v, %v", report, err)
 			}
-			settled(t, hasty)
+			if err := hasty.Create(t.Context(), copyOf(plan)); err == nil && at.n > 3 {
+				t.Error("a Create of the same ID succeeded")
+			}
+			sound(t, hasty)
 		})
-		if t.Failed() || asked < n {
-			break
+		err := patient.Create(t.Context(), plan)
+		if err == nil {
+			same(t, hasty, plan)
+		} else if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrExists) {
+			t.Error(err)
 		}
-	}
+		settled(t, hasty)
+	})
 	inBubble(t, "Recovery beside a marker taken over", func(t *testing.T, server *emulator.Server) {
 		// The Create with the long grace period is at its entry. Another one with the short period takes the
 		// marker over and dies there.
@@ -490,9 +480,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}})
-		if err := onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, onEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan))
 		same(t, onEmulator(t, server), plan)
 		sound(t, onEmulator(t, server))
 	})
@@ -610,34 +598,25 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 // returns no error.
 func TestCheckBesideADroppedDay(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for n := 1; ; n++ {
-		asked := 0
-		inBubble(t, "between two looks", func(t *testing.T, server *emulator.Server) {
-			plan := created(t, onEmulator(t, server), plantest.Small())
+	beforeEach(t, "between two looks", func(t *testing.T, server *emulator.Server, at *nthRequest) {
+		plan := created(t, onEmulator(t, server), plantest.Small())
+		for c := range server.Containers() {
+			server.Remove(c, "actions/"+plan.ID.String()+"/"+plan.Blocks[0].Sequences[0].Actions[0].ID.String()+".json")
+		}
+		time.Sleep(pastGrace)
+		v := at.vault(t, server, func() {
 			for c := range server.Containers() {
-				server.Remove(c, "actions/"+plan.ID.String()+"/"+plan.Blocks[0].Sequences[0].Actions[0].ID.String()+".json")
-			}
-			time.Sleep(pastGrace)
-			transport := server.Transport()
-			transport.SetGate(gate(func() {
-				if asked++; asked == n {
-					for c := range server.Containers() {
-						server.RemoveContainer(c)
-					}
-				}
-			}))
-			report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Check(t.Context(), azblob.CheckOptions{})
-			if err != nil {
-				t.Errorf("at %d: %v", n, err)
-			}
-			if asked < n && len(report.Problems) != 1 {
-				t.Errorf("nobody dropped it: %+v", report)
+				server.RemoveContainer(c)
 			}
 		})
-		if t.Failed() || asked < n {
-			break
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil {
+			t.Error(err)
 		}
-	}
+		if !at.came() && len(report.Problems) != 1 {
+			t.Errorf("nobody dropped it: %+v", report)
+		}
+	})
 }
 
 // copyOf returns another plan with the same ID.
@@ -687,9 +666,7 @@ func TestCreateBesideALatePart(t *testing.T) {
 						t.Fatalf("%v later: %v", time.Since(began), err)
 					}
 					if recovers {
-						if err := v.Recovery(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						must(t, v.Recovery(t.Context()))
 					}
 				}
 				if time.Since(began) < 10*time.Minute {

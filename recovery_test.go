@@ -75,9 +75,7 @@ func wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 	p, _ = running(t, v, eachKind())
 	whole = append(whole, p)
 	_, p = running(t, v, eachKind())
-	if err := v.UpdatePlan(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.UpdatePlan(t.Context(), p))
 	return found, append(whole, p)
 }
 
@@ -91,9 +89,7 @@ func TestRecovery(t *testing.T) {
 
 		before := contents(server)
 		report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !maps.Equal(before, contents(server)) {
 			t.Error("a dry run changed something")
 		}
@@ -159,9 +155,7 @@ func TestRecovery(t *testing.T) {
 		v := faulty(t, server,
 			emulator.On().Chance(0.1, 1).Do(emulator.LostAnswer()), emulator.On().Chance(0.1, 2).Do(emulator.Answer(503, "ServerBusy")),
 			emulator.On().Chance(0.05, 3).Do(emulator.Duplicate(2)), emulator.On().Chance(0.05, 4).Do(emulator.LostRequest()))
-		if err := v.Recovery(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Recovery(t.Context()))
 		server.DeliverLate()
 		settled(t, onEmulator(t, server))
 		for _, p := range whole {
@@ -182,13 +176,9 @@ func TestRecovery(t *testing.T) {
 		// Remove the debris that only markers led to.
 		time.Sleep(pastGrace)
 		v := onEmulator(t, other)
-		if err := v.Recovery(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Recovery(t.Context()))
 		report, err := v.Check(t.Context(), azblob.CheckOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range report.Problems {
 			if p.Kind != azblob.Orphan {
 				t.Error(p)
@@ -208,13 +198,7 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 			// signatures would be refused.
 			inBubbleOf(t, emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(skew) })), func(t *testing.T, server *emulator.Server) {
 				open := func() *azblob.Vault { return withToken(t, server) }
-				transport := server.Transport()
-				transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Crash()))
-				half := eachKind()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_ = withToken(t, server, azblob.WithTransport(transport)).Create(ctx, half)
-
+				diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), eachKind())
 				before := contents(server)
 				for _, wait := range []time.Duration{0, 10 * time.Minute, 2 * time.Minute} { // together less than grace and margin
 					time.Sleep(wait)
@@ -278,9 +262,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 		same(t, v, plan)
 		sound(t, v)
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(t.Context(), plan))
 		for o := range workflow.Walk(reread(t, v, plan)) { // the versions are those of the rewritten sub-objects
 			if err := updateObject(t, v, o); err != nil {
 				t.Error(err)
@@ -294,47 +276,30 @@ func TestRecoveryOfLostParts(t *testing.T) {
 func TestRecoveryBesideACreate(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, left := range []string{"plans/*-entry.json", "plans/*-object.json"} {
-		for n := 1; ; n++ {
-			asked := 0
-			inBubble(t, fmt.Sprintf("before %s, at %d", left, n), func(t *testing.T, server *emulator.Server) {
-				plan := plantest.Small()
-				dies(t, server, emulator.On(emulator.PutBlob).Path(left), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-				time.Sleep(pastGrace)
-				again := plantest.Small()
-				again.ID = plan.ID
-				transport := server.Transport()
-				var err error
-				transport.SetGate(gate(func() {
-					if asked++; asked == n {
-						err = onEmulator(t, server).Create(t.Context(), again)
-					}
-				}))
-				v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
-				if err := v.Recovery(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				v = onEmulator(t, server)
-				switch {
-				case asked < n:
-				case err == nil:
-					same(t, v, again)
-				case !errors.Is(err, storage.ErrConflict):
-					t.Errorf("Create: %v", err)
-				}
-				report := settled(t, v)
-				if asked >= n && err == nil {
-					same(t, v, again)
-				} else if report.Blobs != 0 {
-					t.Errorf("%d blobs are left", report.Blobs)
-				}
-			})
-			if t.Failed() {
-				return
+		beforeEach(t, "before "+left, func(t *testing.T, server *emulator.Server, at *nthRequest) {
+			plan := plantest.Small()
+			dies(t, server, emulator.On(emulator.PutBlob).Path(left), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+			time.Sleep(pastGrace)
+			again := plantest.Small()
+			again.ID = plan.ID
+			var err error
+			v := at.vault(t, server, func() { err = onEmulator(t, server).Create(t.Context(), again) })
+			must(t, v.Recovery(t.Context()))
+			v = onEmulator(t, server)
+			switch {
+			case !at.came():
+			case err == nil:
+				same(t, v, again)
+			case !errors.Is(err, storage.ErrConflict):
+				t.Errorf("Create: %v", err)
 			}
-			if asked < n {
-				break
+			report := settled(t, v)
+			if at.came() && err == nil {
+				same(t, v, again)
+			} else if report.Blobs != 0 {
+				t.Errorf("%d blobs are left", report.Blobs)
 			}
-		}
+		})
 	}
 }
 
@@ -413,9 +378,7 @@ func TestEntrySetBack(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, plan := running(t, v, eachKind())
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(t.Context(), plan))
 		for c := range server.Containers() {
 			rewriteStatus(server, c, plan, "entry", "Running")
 			server.Put(c, "open/"+plan.ID.String(), nil, nil)
@@ -439,39 +402,25 @@ func TestEntrySetBack(t *testing.T) {
 func TestRecoveryBesideACompletion(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, deletes := range []bool{false, true} {
-		for n := 1; ; n++ {
-			asked := 0
-			inBubble(t, fmt.Sprintf("at %d, deletes %v", n, deletes), func(t *testing.T, server *emulator.Server) {
-				v := onEmulator(t, server)
-				_, plan := running(t, v, plantest.Small())
-				if deletes { // the completion was broken off, so that Recovery has something to do
-					dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) {
-						dying := *plan
-						_ = v.UpdatePlan(t.Context(), &dying)
-					})
-				}
-				transport := server.Transport()
-				transport.SetGate(gate(func() {
-					if asked++; asked != n {
-						return
-					}
-					if deletes {
-						if err := v.Delete(t.Context(), plan.ID); err != nil {
-							t.Error(err)
-						}
-					} else if err := v.UpdatePlan(t.Context(), plan); err != nil {
-						t.Error(err)
-					}
-				}))
-				if err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recovery(t.Context()); err != nil {
-					t.Error(err)
-				}
-				settled(t, v)
-			})
-			if t.Failed() || asked < n {
-				break
+		beforeEach(t, fmt.Sprint("deletes ", deletes), func(t *testing.T, server *emulator.Server, at *nthRequest) {
+			v := onEmulator(t, server)
+			_, plan := running(t, v, plantest.Small())
+			if deletes { // the completion was broken off, so that Recovery has something to do
+				dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) {
+					mine := *plan
+					_ = v.UpdatePlan(t.Context(), &mine)
+				})
 			}
-		}
+			recovering := at.vault(t, server, func() {
+				if deletes {
+					must(t, v.Delete(t.Context(), plan.ID))
+				} else {
+					must(t, v.UpdatePlan(t.Context(), plan))
+				}
+			})
+			must(t, recovering.Recovery(t.Context()))
+			settled(t, v)
+		})
 	}
 }
 
@@ -538,9 +487,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 		before, after := running(t, w.vault(t), plan)
 		for c := range w.server.Containers() {
 			open := slices.Collect(w.server.Blobs(c))
-			if err := w.vault(t).UpdatePlan(t.Context(), after); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.vault(t).UpdatePlan(t.Context(), after))
 			for _, b := range open {
 				if strings.HasPrefix(b.Name, "open/") || strings.HasSuffix(b.Name, "-entry.json") {
 					w.server.Put(c, b.Name, b.Body, b.Metadata)

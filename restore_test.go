@@ -89,9 +89,7 @@ func TestCostOfRestore(t *testing.T) {
 			plan := copied(plantest.Sized(4, 4, 4), status)
 			server.ResetRequests()
 			began := time.Now()
-			if err := v.Restore(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.Restore(t.Context(), plan))
 			requests, trips := len(subObjects(plan))+3, 4
 			if status.Final() {
 				requests, trips = requests+1, trips+1
@@ -136,9 +134,7 @@ func TestHalfRestoredPlan(t *testing.T) {
 		if n := stored(server); n != 0 {
 			t.Errorf("%d blobs are left", n)
 		}
-		if err := v.Restore(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Restore(ctx, plan))
 		same(t, v, plan)
 	})
 }
@@ -167,13 +163,9 @@ func TestRestoredPlanThatLostItsObject(t *testing.T) {
 	} {
 		inBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
 			v, plan := onEmulator(t, server), copied(plantest.Small(), tt.status)
-			if err := v.Restore(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.Restore(t.Context(), plan))
 			if tt.update {
-				if err := v.UpdatePlan(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
+				must(t, v.UpdatePlan(t.Context(), plan))
 			}
 			for c := range server.Containers() {
 				server.Remove(c, "plans/"+plan.ID.String()+"-object.json")
@@ -261,9 +253,7 @@ func TestCheckOfRestoredPlans(t *testing.T) {
 		v := onEmulator(t, server)
 		for n := 7600; n < 8192; n += 37 {
 			plan := copied(&workflow.Plan{Name: strings.Repeat("n", n)}, workflow.Completed)
-			if err := v.Restore(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.Restore(t.Context(), plan))
 		}
 		sound(t, v)
 	})

@@ -34,9 +34,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			check := func(v *azblob.Vault) (found []string, requests int) {
 				server.ResetRequests()
 				report, err := v.Check(t.Context(), azblob.CheckOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, p := range report.Problems {
 					_, name, _ := strings.Cut(p.Blob, "/")
 					found = append(found, string(p.Kind)+" "+name)

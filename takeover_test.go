@@ -102,9 +102,7 @@ func takeovers() (list []space) {
 		begun = numbered(&workflow.Plan{Name: "taken", Blocks: []*workflow.Block{{Name: "only"}}}, 1)
 		created(t, v, begun)
 		begun.Owner, begun.Epoch, begun.State.Status = uuid.MustParse(numberedPrefix+"ffffffffffff"), 1, workflow.Running
-		if err := v.UpdatePlan(t.Context(), begun); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(t.Context(), begun))
 	}
 	judge := func(r *run, v *azblob.Vault) {
 		ended := ""

@@ -54,9 +54,7 @@ func atOne(t *testing.T, w world, plan *workflow.Plan) (about, shown *workflow.P
 	action := plan.Blocks[0].Sequences[0].Actions[0]
 	action.State.Status, action.State.Start = workflow.Running, time.Now()
 	for _, o := range []workflow.Object{plan, action} {
-		if err := updateObject(t, v, o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, updateObject(t, v, o))
 	}
 	return plan, plan
 }
@@ -335,34 +333,22 @@ func TestThoroughRecoveryNamesStrays(t *testing.T) {
 // because nothing is wrong.
 func TestThoroughRecoveryBesideWork(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for n := 1; ; n++ {
-		asked := 0
-		inBubble(t, "at each request", func(t *testing.T, server *emulator.Server) {
-			v := onEmulator(t, server)
-			_, ending := running(t, v, plantest.Small())
-			doomed := created(t, v, plantest.Small())
-			transport := server.Transport()
-			transport.SetGate(gate(func() {
-				if asked++; asked != n {
-					return
-				}
-				if err := errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())); err != nil {
-					t.Error(err)
-				}
-			}))
-			report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
-			if err != nil || len(report.Plans) != 0 {
-				t.Errorf("at %d: %+v, %v", n, report, err)
-			}
-			settled(t, v)
-			if asked >= n {
-				same(t, v, ending)
-			}
+	beforeEach(t, "a thorough Recovery", func(t *testing.T, server *emulator.Server, at *nthRequest) {
+		v := onEmulator(t, server)
+		_, ending := running(t, v, plantest.Small())
+		doomed := created(t, v, plantest.Small())
+		recovering := at.vault(t, server, func() {
+			must(t, errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())))
 		})
-		if t.Failed() || asked < n {
-			break
+		report, err := recovering.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Plans) != 0 {
+			t.Errorf("%+v, %v", report, err)
 		}
-	}
+		settled(t, v)
+		if at.came() {
+			same(t, v, ending)
+		}
+	})
 }
 
 // TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the
@@ -379,34 +365,22 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 			dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), ending.ID) })
 		},
 	} {
-		for n := 1; ; n++ {
-			asked := 0
-			inBubble(t, name, func(t *testing.T, server *emulator.Server) {
-				d := damaged{Server: server}
-				_, d.plan = running(t, onEmulator(t, server), plantest.Small())
-				for d.container = range server.Containers() {
-				}
-				d.remove(d.name("entry"))
-				time.Sleep(pastGrace)
-				transport := server.Transport()
-				transport.SetGate(gate(func() {
-					if asked++; asked == n {
-						do(t, server, d.plan)
-					}
-				}))
-				report, err := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
-				if err != nil {
-					t.Errorf("at %d: %+v, %v", n, report, err)
-				}
-				settled(t, onEmulator(t, server))
-				if left := stored(server); asked >= n && left != 0 {
-					t.Errorf("at %d: %d blobs are left", n, left)
-				}
-			})
-			if t.Failed() || asked < n {
-				break
+		beforeEach(t, name, func(t *testing.T, server *emulator.Server, at *nthRequest) {
+			d := damaged{Server: server}
+			_, d.plan = running(t, onEmulator(t, server), plantest.Small())
+			for d.container = range server.Containers() {
 			}
-		}
+			d.remove(d.name("entry"))
+			time.Sleep(pastGrace)
+			report, err := at.vault(t, server, func() { do(t, server, d.plan) }).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if err != nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			settled(t, onEmulator(t, server))
+			if left := stored(server); at.came() && left != 0 {
+				t.Errorf("%d blobs are left", left)
+			}
+		})
 	}
 }
 
@@ -430,9 +404,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 				t.Errorf("the second: %v", err)
 			}
 		}})
-		if err := onEmulator(t, server, azblob.WithTransport(first)).Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, onEmulator(t, server, azblob.WithTransport(first)).Create(t.Context(), plan))
 		sound(t, onEmulator(t, server))
 		same(t, onEmulator(t, server), plan)
 	})
@@ -449,9 +421,7 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 		same(t, v, plan)
 		plan = reread(t, v, plan)
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(t.Context(), plan))
 		for o, parent := range workflow.Walk(plan) {
 			if parent == nil {
 				continue
