@@ -121,7 +121,8 @@ func dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *a
 // nthRequest is the request of a call before which something else happens.
 type nthRequest struct{ n, sent int }
 
-// vault opens a vault that sends one request at a time, and calls do before the nth.
+// vault opens a vault that sends one request at a time, and calls do before the nth. The vault's goroutines call
+// do, so it must not end the test.
 func (r *nthRequest) vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
 	t.Helper()
 	transport := server.Transport()
