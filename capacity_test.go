@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -16,6 +17,7 @@ import (
 // TestServiceAtItsCapacity runs large plans against a service that refuses what exceeds a number of requests in
 // flight. The vault sends few requests in vain, and uses most of the service.
 func TestServiceAtItsCapacity(t *testing.T) {
+	efforttest.NotShort(t, "TestSmallCallsBesideLargeOnes shares one vault between calls under the race detector")
 	const (
 		capacity = 40
 		latency  = 10 * time.Millisecond

@@ -289,6 +289,7 @@ func TestLoginExpires(t *testing.T) {
 
 // TestTokensOverTLS works with tokens through a socket with TLS, and not without trust in the certificate.
 func TestTokensOverTLS(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New(emulator.WithTokens(tenant))
 	listener, err := server.ListenTLS("127.0.0.1:0")
 	if err != nil {

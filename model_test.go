@@ -104,7 +104,7 @@ func TestModel(t *testing.T) {
 func TestModelHistories(t *testing.T) {
 	var sum metamorphic.Figures
 	u := &unsteadily{}
-	histories := efforttest.Pick(6, 36, 3000)
+	histories := efforttest.Pick(3, 36, 3000)
 	for i := range histories {
 		hist := metamorphic.History{Seed: *modelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // everyMinute is a shelf of plans that come at a rate per minute, some at once, up to the end of the minute after
@@ -40,6 +42,7 @@ func (s *shelf) requestsAt(t *testing.T, now time.Time, limit int) int {
 // TestWindowsAtAnyMoment lists the newest of plans that come evenly, at moments throughout a minute: the newest minute has
 // any number of plans, and 4 requests are always enough.
 func TestWindowsAtAnyMoment(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	moments := func(t *testing.T, s *shelf, limit, within int, what string) {
 		newest := keyOf(s.ids[len(s.ids)-1]) / aMinute << 16
 		for i := range 64 {

@@ -110,6 +110,7 @@ func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status 
 // TestCrowd searches and recovers plans in all states that a crash can leave, among many that are open, where the
 // listing of the plans is whole, misses blobs, is refused, or begins elsewhere than asked. The results are the same.
 func TestCrowd(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	plansOf := func(server *emulator.Server) *emulator.Rule {
 		return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/0") || r.Prefix == "plans/" })
 	}
@@ -129,9 +130,6 @@ func TestCrowd(t *testing.T) {
 			transport.Inject(plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
 			return []azblob.Option{azblob.WithTransport(transport)}
 		},
-	}
-	if testing.Short() && !efforttest.Long() {
-		maps.DeleteFunc(services, func(name string, _ func(*emulator.Server) []azblob.Option) bool { return name != "whole" })
 	}
 	for name, options := range services {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {

@@ -185,36 +185,33 @@ func (s *shelf) drain(t testing.TB, w window, page, ahead, limit int, aimed bool
 // TestWindows reads days of every density, in pages of every size, whole and in part, and counts the requests.
 func TestWindows(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
+	sizes := efforttest.Pick(nil, []int{0, 1, 2, 249, 250, 251, 3000, 20_000}, []int{0, 1, 2, 249, 250, 251, 3000, 40_000, 200_000})
 	for name, density := range densities {
-		for _, n := range efforttest.Pick([]int{0, 1, 2, 250, 251, 3000}, []int{0, 1, 2, 249, 250, 251, 3000, 20_000}, []int{0, 1, 2, 249, 250, 251, 3000, 40_000, 200_000}) {
-			for _, page := range []int{90, 500, fullPage} {
-				for _, ahead := range []int{1, 4} {
-					for _, limit := range []int{0, 10} {
-						for _, aimed := range []bool{false, limit > 0} {
-							if (page == 90) != aimed {
-								continue
-							}
-							for _, startless := range []bool{false, n <= 3000} {
-								what := fmt.Sprintf("%s: %d plans, %d at a time, %d ahead, limit %d, aimed %v, startless %v", name, n, page, ahead, limit, aimed, startless)
-								random := rand.New(rand.NewPCG(uint64(n), 1))
-								s := newShelf(n, random, density(n, random))
-								s.startless = startless
-								want := slices.Clone(s.ids)
-								slices.Reverse(want)
-								if limit > 0 {
-									want = want[:min(limit, n)]
-								}
-								if got := s.drain(t, s.whole(), page, ahead, limit, aimed); !slices.Equal(got, want) {
-									t.Fatalf("%s: got %d plans, want %d", what, len(got), len(want))
-								}
-								if most := s.most.Load(); most > int64(ahead) {
-									t.Errorf("%s: %d requests at once", what, most)
-								}
-								budget := budgetOf(name, n, page, limit, aimed)
-								if requests := int(s.requests.Load()); requests > budget && !startless {
-									t.Errorf("%s: %d requests, want at most %d", what, requests, budget)
-								}
-							}
+		for _, n := range sizes {
+			random := rand.New(rand.NewPCG(uint64(n), 1))
+			full := newShelf(n, random, density(n, random))
+			for _, ahead := range []int{1, 4} {
+				for _, startless := range slices.Compact([]bool{false, n <= 3000}) {
+					for _, c := range []struct {
+						page, limit int
+						aimed       bool
+					}{{500, 0, false}, {fullPage, 0, false}, {500, 10, false}, {fullPage, 10, false}, {90, 10, true}} {
+						what := fmt.Sprintf("%s: %d plans, %+v, %d ahead, startless %v", name, n, c, ahead, startless)
+						s := &shelf{day: full.day, ids: full.ids, startless: startless}
+						want := slices.Clone(s.ids)
+						slices.Reverse(want)
+						if c.limit > 0 {
+							want = want[:min(c.limit, n)]
+						}
+						if got := s.drain(t, s.whole(), c.page, ahead, c.limit, c.aimed); !slices.Equal(got, want) {
+							t.Fatalf("%s: got %d plans, want %d", what, len(got), len(want))
+						}
+						if most := s.most.Load(); most > int64(ahead) {
+							t.Errorf("%s: %d requests at once", what, most)
+						}
+						budget := budgetOf(name, n, c.page, c.limit, c.aimed)
+						if requests := int(s.requests.Load()); requests > budget && !startless {
+							t.Errorf("%s: %d requests, want at most %d", what, requests, budget)
 						}
 					}
 				}
@@ -351,16 +348,13 @@ func FuzzWindows(f *testing.F) {
 // TestWindowsAreReadAhead counts round trips, and what is under way when the consumer leaves.
 func TestWindowsAreReadAhead(t *testing.T) {
 	const n, latency = 40_000, time.Second
-	uniform := func(t *testing.T) *shelf {
-		random := rand.New(rand.NewPCG(7, 7))
-		s := newShelf(n, random, densities["uniform"](n, random))
-		s.latency = latency
-		return s
-	}
+	random := rand.New(rand.NewPCG(7, 7))
+	full := newShelf(n, random, densities["uniform"](n, random))
+	uniform := func() *shelf { return &shelf{day: full.day, ids: full.ids, latency: latency} }
 	all := func(s *shelf, ahead int) *scan { return &scan{reader: s, page: fullPage, ahead: ahead} }
 	synctest.Test(t, func(t *testing.T) {
 		for ahead, want := range map[int]int{1: 22, 4: 8} { // 2 to learn, and 20 windows by so many at a time
-			s := uniform(t)
+			s := uniform()
 			started := time.Now()
 			for _, err := range all(s, ahead).run(t.Context(), []window{s.whole()}) {
 				if err != nil {
@@ -373,7 +367,7 @@ func TestWindowsAreReadAhead(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // breaking off
-		s := uniform(t)
+		s := uniform()
 		used := 0
 		for range all(s, 4).run(t.Context(), []window{s.whole()}) {
 			if used++; used == 3000 {
@@ -388,7 +382,7 @@ func TestWindowsAreReadAhead(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // a context that ends, with windows ready and under way
-		s := uniform(t)
+		s := uniform()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var last error
