@@ -49,6 +49,11 @@ func TestAsAzurite(t *testing.T) {
 		{name: "a long range", method: "GET", path: "/plans/b", header: map[string]string{"Range": "bytes=1-99999999999999999999"}, status: 206, body: "ody"},
 		{name: "a far range", method: "GET", path: "/plans/b", header: map[string]string{"Range": "bytes=99999999999999999999-"}, status: 416, code: "InvalidRange"},
 		{name: "backslashes are slashes", method: "GET", path: `/plans/d%5Ce`, status: 200, body: "with a slash"},
+		{name: "the longest name", method: "PUT", path: "/plans/" + strings.Repeat("n", 1024), header: block(), status: 201},
+		{name: "metadata that just fits", method: "PUT", path: "/plans/c", header: block("x-ms-meta-a", strings.Repeat("v", 8191)), status: 201},
+		{name: "metadata with an underscore first", method: "PUT", path: "/plans/c", header: block("x-ms-meta-_1a", "v"), status: 201},
+		{name: "metadata with a tab", method: "PUT", path: "/plans/c", header: block("x-ms-meta-a", "a\tb"), status: 201},
+		{name: "metadata of all that is allowed", method: "PUT", path: "/plans/c", header: block("x-ms-meta-a", "! ~"), status: 201},
 		{name: "an empty number of results", method: "GET", path: "/plans?restype=container&comp=list&maxresults=", status: 400, code: "InvalidQueryParameterValue"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

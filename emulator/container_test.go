@@ -180,9 +180,7 @@ func TestAccount(t *testing.T) {
 			t.Errorf("account is %v, %v", info, err)
 		}
 		properties, err := c.GetProperties(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p := properties.DeleteRetentionPolicy; *p.Enabled != kept || kept && *p.Days != 7 {
 			t.Errorf("deleted blobs: %+v", p)
 		}

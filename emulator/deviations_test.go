@@ -217,13 +217,11 @@ var deviations = []*deviation{
 		diverges: true,
 	},
 	{
-		name:    "metadata without a name",
-		azurite: "does not look at it",
-		service: "400 EmptyMetadataKey",
-		source:  docs + "common-rest-api-error-codes",
-		whole: func(x *exchange) bool {
-			return x.ask.sends("x-ms-meta-") && x.are("201", "400 EmptyMetadataKey")
-		},
+		name:     "metadata without a name",
+		azurite:  "does not look at it",
+		service:  "400 EmptyMetadataKey",
+		source:   docs + "common-rest-api-error-codes",
+		whole:    func(x *exchange) bool { return x.ask.sends("x-ms-meta-") && x.are("201", "400 EmptyMetadataKey") },
 		diverges: true,
 	},
 	{

@@ -78,55 +78,51 @@ func tenPuts(t *testing.T, s *emulator.Server) string {
 	return got.String()
 }
 
-// TestRandom counts how often each effect is applied, and compares the choices of the same seed and of
+// TestSeedsChoose counts how often each fault is applied to a thousand requests, and compares the choices of the same seed and of
 // others.
-func TestRandom(t *testing.T) {
+func TestSeedsChoose(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	const rounds, chance = 100, 0.5
-	faults := func(seed uint64) (list []string) {
-		s := emulator.New()
-		s.Inject(emulator.Random(chance, seed, emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.LostRequest(), emulator.LostAnswer()))
-		for range rounds {
-			tenPuts(t, s)
-		}
-		for _, r := range s.Requests() {
-			list = append(list, r.Fault)
-		}
-		return list
-	}
-	one := faults(1)
-	if !slices.Equal(one, faults(1)) || slices.Equal(one, faults(2)) {
-		t.Error("the seed does not decide the choices")
-	}
-	count := map[string]int{}
-	for _, f := range one {
-		count[f]++
-	}
-	each := int(10 * rounds * chance / 4)
-	for _, f := range []string{"answer 503 ServerBusy", "reset", "lost request", "lost answer"} {
-		if n := count[f]; n < each/2 || n > 2*each {
-			t.Errorf("%s was applied %d times, want about %d", f, n, each)
-		}
-	}
-}
-
-func TestChanceIsRepeatable(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	seen := make(map[string]bool)
-	for seed := range uint64(20) {
-		var runs [2]string
-		for i := range runs {
+	four := []emulator.Effect{emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.LostRequest(), emulator.LostAnswer()}
+	for what, test := range map[string]struct {
+		rules func(seed uint64) []*emulator.Rule
+		want  map[string]int // "any" counts all faults
+	}{
+		"chance": {func(seed uint64) []*emulator.Rule {
+			return []*emulator.Rule{emulator.On().Chance(0.5, seed).Do(emulator.LostRequest())}
+		}, map[string]int{"lost request": 500}},
+		"random": {func(seed uint64) []*emulator.Rule { return []*emulator.Rule{emulator.Random(0.5, seed, four...)} }, map[string]int{
+			"answer 503 ServerBusy": 125, "reset": 125, "lost request": 125, "lost answer": 125,
+		}},
+		"lies": {func(seed uint64) []*emulator.Rule {
+			return []*emulator.Rule{emulator.Lies(0.19, seed), emulator.FalseAbsences(0.1, seed)}
+		}, map[string]int{"any": 200}},
+	} {
+		faults := func(seed uint64, rounds int) (list []string) {
 			s := emulator.New()
-			s.Inject(emulator.On().Chance(0.5, seed).Do(emulator.LostRequest()))
-			runs[i] = tenPuts(t, s)
+			s.Inject(test.rules(seed)...)
+			for range rounds {
+				tenPuts(t, s)
+			}
+			for _, r := range s.Requests() {
+				list = append(list, r.Fault)
+			}
+			return list
 		}
-		if runs[0] != runs[1] {
-			t.Errorf("seed %d: %s, then %s", seed, runs[0], runs[1])
+		one := faults(1, 100)
+		if !slices.Equal(one[:200], faults(1, 20)) || slices.Equal(one[:200], faults(2, 20)) {
+			t.Errorf("%s: the seed does not choose", what)
 		}
-		seen[runs[0]] = true
-	}
-	if len(seen) < 10 {
-		t.Errorf("twenty seeds made only %d sequences", len(seen))
+		count := make(map[string]int)
+		for _, f := range one {
+			if count[f]++; f != "" {
+				count["any"]++
+			}
+		}
+		for f, n := range test.want {
+			if count[f] < n/2 || count[f] > 2*n {
+				t.Errorf("%s: %s was applied %d times, want about %d", what, f, count[f], n)
+			}
+		}
 	}
 }
 

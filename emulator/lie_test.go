@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestForeignAnswers checks the headers of answers that do not come from the service or lack a header.
@@ -89,28 +87,5 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != 418 {
 		t.Errorf("got %d", resp.StatusCode)
-	}
-}
-
-// TestLiesAreRepeatable checks that a seed selects the requests that get lies.
-func TestLiesAreRepeatable(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	told := func(seed uint64) (faults []string) {
-		s := emulator.New()
-		s.Inject(emulator.Lies(0.19, seed), emulator.FalseAbsences(0.1, seed))
-		for range 20 {
-			tenPuts(t, s)
-		}
-		for _, r := range s.Requests() {
-			faults = append(faults, r.Fault)
-		}
-		return faults
-	}
-	one := told(1)
-	if !slices.Equal(one, told(1)) || slices.Equal(one, told(2)) {
-		t.Error("the seed does not choose")
-	}
-	if n := len(slices.DeleteFunc(one, func(f string) bool { return f == "" })); n < 10 || n > 80 {
-		t.Errorf("%d of 200 requests were lied about", n)
 	}
 }

@@ -3,7 +3,6 @@ package emulator_test
 import (
 	"encoding/xml"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -90,27 +89,6 @@ func TestListBlobsShowsProperties(t *testing.T) {
 			t.Errorf("metadata was not requested: %v", err)
 		}
 	})
-}
-
-func TestListRefusals(t *testing.T) {
-	for query, code := range map[string]string{
-		"maxresults=0":        "OutOfRangeQueryParameterValue",
-		"maxresults=-1":       "OutOfRangeQueryParameterValue",
-		"maxresults=x":        "InvalidQueryParameterValue",
-		"marker=x":            "InvalidQueryParameterValue",
-		"marker=2!":           "InvalidQueryParameterValue",
-		"include=permissions": "InvalidQueryParameterValue",
-		"include=metadata,x":  "InvalidQueryParameterValue",
-		"showonly=deleted":    "UnsupportedQueryParameter",
-		"endBefore=x":         "UnsupportedQueryParameter",
-	} {
-		s := emulator.New()
-		s.PutContainer("plans", nil)
-		resp, _ := raw(t, s, "GET", "/plans?restype=container&comp=list&"+query, "", nil)
-		if resp.StatusCode != http.StatusBadRequest || resp.Header.Get("x-ms-error-code") != code {
-			t.Errorf("%s: got %d %s", query, resp.StatusCode, resp.Header.Get("x-ms-error-code"))
-		}
-	}
 }
 
 // TestListWhileWriting checks that the pages of a listing are no snapshot: each page shows what exists when

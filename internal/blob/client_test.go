@@ -791,9 +791,7 @@ func TestOwnTransportSpeaksHTTP1(t *testing.T) {
 	defer c.Close()
 	c.own.Transport.(*http.Transport).TLSClientConfig.RootCAs = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	resp, err := c.own.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if proto.Load() != "HTTP/1.1" {
 		t.Errorf("it speaks %v", proto.Load())

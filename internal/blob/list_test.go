@@ -338,9 +338,7 @@ func TestListGroups(t *testing.T) {
 			} {
 				var got []string
 				for groups, err := range w.ListGroups(t.Context(), "box", ListOptions{Prefix: prefix}, "/") {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					got = append(got, groups...)
 				}
 				slices.Sort(got)

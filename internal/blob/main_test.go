@@ -56,9 +56,7 @@ func newWorld(t *testing.T, server *emulator.Server) *world {
 			w.retries = append(w.retries, e)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 

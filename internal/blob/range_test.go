@@ -12,9 +12,7 @@ func TestGetRange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ref, body := Ref{"box", "b"}, strings.Repeat("0123456789", 1000)
 		etag, err := w.Put(t.Context(), ref, []byte(body), map[string]string{WriteID: "1", "state": "built"}, IfNew)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.server.Inject(emulator.On(emulator.GetBlob).Nth(1).Do(emulator.CutBody(0)), emulator.On(emulator.GetBlob).Nth(3).Do(emulator.Answer(503, "ServerBusy")))
 		for _, r := range []struct{ offset, size int }{{0, 1}, {0, 10_000}, {0, 20_000}, {9_999, 5}, {17, 4_000}} {
 			got, p, err := w.GetRange(t.Context(), ref, r.offset, r.size, etag)

@@ -38,15 +38,11 @@ func TestSignerSignsLikeTheSDK(t *testing.T) {
 	const account = "plans"
 	key := bytes.Repeat([]byte{7}, 64)
 	cred, err := service.NewSharedKeyCredential(account, base64.StdEncoding.EncodeToString(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sent := &signatures{signer: newSigner(account, key)}
 	for _, endpoint := range []string{"https://plans.blob.core.windows.net", "http://127.0.0.1:10000/plans"} {
 		client, err := service.NewClientWithSharedKeyCredential(endpoint, cred, &service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: sent, Retry: policy.RetryOptions{MaxRetries: -1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		box := client.NewContainerClient("vault-2026-01-02")
 		one := box.NewBlockBlobClient("plans/a b+c%d.json")
 		put := func(body string) func() {
@@ -83,9 +79,7 @@ func TestSignerSignsLikeTheSDK(t *testing.T) {
 				if err == nil {
 					err = builder.Delete("plans/1", nil)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				_, _ = box.SubmitBatch(t.Context(), builder, nil)
 			},
 		} {
