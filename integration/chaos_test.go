@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +10,6 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
-
-var chaosAzurite = flag.Duration("chaos.azurite", 0, "how long TestChaos runs on Azurite; 0 skips it")
 
 // chaosOf runs a fleet under chaos. Its nodes are processes of the test binary.
 func chaosOf(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f fleetFigures, out string) {
@@ -27,16 +24,15 @@ func chaosOf(ctx context.Context, t *testing.T, target *target, args ...string) 
 // TestChaos judges what a short chaos leaves, and no times: a slow machine makes it longer.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	onTargets(t, 5*time.Second, *chaosAzurite, func(t *testing.T, target *target, d time.Duration) {
-		code, f, out := chaosOf(t.Context(), t, target, "-fleet", "3", "-chaos", d.String(), "-plans", "20", "-every", "500ms", "-faults")
-		t.Log(out)
-		if code != exitPass || lastLine(out) != "PASS" {
-			t.Error("the chaos fails")
-		}
-		if f.Kills+f.Freezes+f.Leaves == 0 || f.Requests == 0 || f.Ended != f.Plans {
-			t.Errorf("nothing happened: %v", f)
-		}
-	})
+	target, _ := inEmulator(t)
+	code, f, out := chaosOf(t.Context(), t, target, "-fleet", "3", "-chaos", "4s", "-plans", "16", "-every", "500ms", "-faults")
+	t.Log(out)
+	if code != exitPass || lastLine(out) != "PASS" {
+		t.Error("the chaos fails")
+	}
+	if f.Kills+f.Freezes+f.Leaves == 0 || f.Requests == 0 || f.Ended != f.Plans {
+		t.Errorf("nothing happened: %v", f)
+	}
 }
 
 // TestChaosFinds interrupts a chaos and does damage before the vault is checked.
@@ -68,18 +64,6 @@ func TestChaosFinds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			target, server := inEmulator(t)
-			ctx, interrupt := context.WithCancel(t.Context())
-			reach := target.reach
-			target.reach = func() (order, func() error, error) {
-				o, end, err := reach()
-				go func() {
-					for ctx.Err() == nil && plansIn(server) < 2 {
-						time.Sleep(10 * time.Millisecond)
-					}
-					interrupt()
-				}()
-				return o, end, err
-			}
 			wait := target.wait
 			target.wait = func(ctx context.Context, d time.Duration) error {
 				if d < tidyAfter { // the fleet has left
@@ -87,7 +71,7 @@ func TestChaosFinds(t *testing.T) {
 				}
 				return wait(ctx, d)
 			}
-			code, f, out := chaosOf(ctx, t, target, "-prefix", "mine", "-fleet", "2", "-chaos", "1h", "-plans", "36000", "-every", "1h")
+			code, f, out := chaosOf(whenBusy(t, server, 2), t, target, "-prefix", "mine", "-fleet", "2", "-chaos", "1h", "-plans", "36000", "-every", "1h")
 			if code != exitFail || !strings.HasPrefix(lastLine(out), "FAIL: chaos: ") || f.Violations[test.want] == 0 || len(f.Findings) == 0 {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}

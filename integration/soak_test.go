@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"flag"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/planvault/azblob/emulator"
 )
-
-var soakAzurite = flag.Duration("soak.azurite", 0, "how long TestSoak runs on Azurite; 0 skips it")
 
 // soaked runs a soak. Its clients are processes of the test binary.
 func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
@@ -40,48 +38,37 @@ func played(ctx context.Context, t *testing.T, target *target, play func(*stage,
 	return code, s, w.String()
 }
 
-// onTargets runs a test on the emulator, and on Azurite if a flag says for how long.
-func onTargets(t *testing.T, emulated, azurite time.Duration, run func(t *testing.T, target *target, d time.Duration)) {
-	for name, open := range map[string]func(t *testing.T) (*target, time.Duration){
-		"emulator": func(t *testing.T) (*target, time.Duration) {
-			target, _ := inEmulator(t)
-			return target, emulated
-		},
-		"azurite": func(t *testing.T) (*target, time.Duration) {
-			if azurite == 0 {
-				t.Skip("-soak.azurite or -chaos.azurite, which says for how long, is not set")
+// whenBusy returns a context that ends when clients have begun to create a number of plans with actions.
+func whenBusy(t *testing.T, server *emulator.Server, plans int) context.Context {
+	ctx, interrupt := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	begun := map[string]bool{}
+	server.Inject(emulator.On(emulator.PutBlob).Do(emulator.LostAnswer()).Where(func(r emulator.Request) bool {
+		if rest, is := strings.CutPrefix(r.Blob, "actions/"); is {
+			mu.Lock()
+			defer mu.Unlock()
+			if begun[rest[:36]] = true; len(begun) > plans {
+				interrupt()
 			}
-			target, err := onAzurite(t.Context(), t.Output())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return target, azurite
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			target, d := open(t)
-			defer func() {
-				if err := target.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			run(t, target, d)
-		})
-	}
+		}
+		return false // the rule only looks
+	}))
+	return ctx
 }
 
+// TestSoak interrupts a soak when there were kills: the first lives of clients are shorter than their share of
+// these plans.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	onTargets(t, 6*time.Second, *soakAzurite, func(t *testing.T, target *target, d time.Duration) {
-		code, f, out := soaked(t.Context(), t, target, "-soak", d.String(), "-clients", "4", "-faults")
-		t.Log(out)
-		if code != exitPass || lastLine(out) != "PASS" {
-			t.Error("the soak fails")
-		}
-		if f.Operations == 0 || f.Kills == 0 || f.Requests > 1000 && f.Faults == 0 {
-			t.Errorf("no operations, kills or faults: %v", f)
-		}
-	})
+	target, server := inEmulator(t)
+	code, f, out := soaked(whenBusy(t, server, 25), t, target, "-soak", "1h", "-clients", "4", "-faults")
+	t.Log(out)
+	if code != exitPass || lastLine(out) != "PASS" {
+		t.Error("the soak fails")
+	}
+	if f.Operations == 0 || f.Kills == 0 || f.Faults == 0 {
+		t.Errorf("no operations, kills or faults: %v", f)
+	}
 }
 
 // TestSoakFinds interrupts a soak and does damage before the vault is checked.
@@ -99,19 +86,6 @@ func TestSoakFinds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			target, server := inEmulator(t)
-			ctx, interrupt := context.WithCancel(t.Context())
-			reach := target.reach
-			target.reach = func() (order, func() error, error) {
-				o, end, err := reach()
-				// Plans are left then: clients delete no recent ones.
-				go func() {
-					for ctx.Err() == nil && plansIn(server) < 5 {
-						time.Sleep(10 * time.Millisecond)
-					}
-					interrupt()
-				}()
-				return o, end, err
-			}
 			wait := target.wait
 			target.wait = func(ctx context.Context, d time.Duration) error {
 				for container := range server.Containers() {
@@ -126,30 +100,13 @@ func TestSoakFinds(t *testing.T) {
 				}
 				return wait(ctx, d)
 			}
-			code, f, out := soaked(ctx, t, target, "-soak", "1h", "-clients", "2")
+			// Plans are left then: clients delete no recent ones.
+			code, f, out := soaked(whenBusy(t, server, 5), t, target, "-soak", "1h", "-clients", "2")
 			if code != exitFail || !strings.HasPrefix(lastLine(out), "FAIL: soak: ") || test.want(f) == 0 || len(f.Findings) == 0 {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 		})
 	}
-}
-
-// plansIn counts the plans with actions.
-func plansIn(server *emulator.Server) int {
-	busy := map[string]bool{}
-	n := 0
-	for container := range server.Containers() {
-		for b := range server.Blobs(container) { // sorted: actions come before plans
-			dir, rest, _ := strings.Cut(b.Name, "/")
-			switch id := rest[:min(len(rest), 36)]; {
-			case dir == "actions":
-				busy[id] = true
-			case strings.HasSuffix(rest, "-object.json") && busy[id]:
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // TestSoakClientFails checks that a client that ends by itself fails the soak with its error.
