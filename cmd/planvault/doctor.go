@@ -15,8 +15,8 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// examination is a run of planvault doctor.
-type examination struct {
+// doctor is a run of planvault doctor.
+type doctor struct {
 	a         *app
 	v         *azblob.Vault
 	readOnly  bool
@@ -44,7 +44,7 @@ const (
 
 // doctorCommand finds out what is wrong with the account, the login and this machine.
 func (a *app) doctorCommand() *cobra.Command {
-	x := examination{a: a}
+	x := doctor{a: a}
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong with the account, the login or this machine",
@@ -94,7 +94,7 @@ seconds. The exit code is 4 if there is a problem. With --output json, each line
 const checkLimit = 10 * time.Second
 
 // run makes all checks, and prints what was found, also if it is interrupted.
-func (x *examination) run(ctx context.Context) error {
+func (x *doctor) run(ctx context.Context) error {
 	if x.probes < 0 {
 		return usageError("--probes must not be negative")
 	}
@@ -132,7 +132,7 @@ func (x *examination) run(ctx context.Context) error {
 }
 
 // say adds what a check found. What to do about it follows in a line of its own.
-func (x *examination) say(check, result, found, advice string) {
+func (x *doctor) say(check, result, found, advice string) {
 	x.bad = x.bad || result == resultProblem
 	_ = x.table.add(finding{check, result, found, advice}) // a failure to write is that of the end
 	if advice != "" && x.a.output == outputTable {
@@ -141,7 +141,7 @@ func (x *examination) say(check, result, found, advice string) {
 }
 
 // reach checks whether the service answers, and this machine's clock. It reports whether the login may read.
-func (x *examination) reach(ctx context.Context) (goOn bool) {
+func (x *doctor) reach(ctx context.Context) (goOn bool) {
 	report, err := x.v.Ping(ctx)
 	if ctx.Err() != nil {
 		return false
@@ -183,7 +183,7 @@ func clockFinding(skew time.Duration) (check, result, found, advice string) {
 }
 
 // rights checks what the login may do.
-func (x *examination) rights(ctx context.Context) (goOn bool) {
+func (x *doctor) rights(ctx context.Context) (goOn bool) {
 	check := func(name, may string, ask func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(ctx, checkLimit)
 		defer cancel()
@@ -211,7 +211,7 @@ func (x *examination) rights(ctx context.Context) (goOn bool) {
 const probesAtOnce = 8
 
 // busy sends cheap requests and counts those that the service refuses because it is busy.
-func (x *examination) busy(ctx context.Context) (goOn bool) {
+func (x *doctor) busy(ctx context.Context) (goOn bool) {
 	if x.probes == 0 {
 		return true
 	}
@@ -262,7 +262,7 @@ func busyFinding(probes, refused int, errs []error, latencies []time.Duration) (
 }
 
 // account reports what the account is.
-func (x *examination) account(ctx context.Context) (goOn bool) {
+func (x *doctor) account(ctx context.Context) (goOn bool) {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	r, err := x.v.Account(limited)

@@ -452,7 +452,7 @@ func interrupt(t *testing.T, command string, flags []string, nth int) bool {
 	cancel()
 	began := time.Now()
 	code := (<-ended).code
-	if _, last, said := strings.Cut(stderr.String(), "planvault: interrupted: "); code != exitInterrupted || !said || !strings.Contains(last, "; ") || strings.Count(last, "\n") != 1 || time.Since(began) > patience {
+	if _, last, said := strings.Cut(stderr.String(), "planvault: interrupted: "); code != exitInterrupted || !said || !strings.Contains(last, "; ") || strings.Count(last, "\n") != 1 || time.Since(began) > interruptGrace {
 		t.Errorf("request %d: exit code %d after %v: %s", nth, code, time.Since(began), &stderr)
 	}
 	if command == "takeover" {

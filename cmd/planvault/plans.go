@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"reflect"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -106,4 +109,32 @@ func search(ctx context.Context, r storage.Reader, f storage.Filters) (iter.Seq[
 func selectsAll(f storage.Filters) bool {
 	f.Limit, f.BeforeID = 0, uuid.Nil
 	return reflect.DeepEqual(f, storage.Filters{})
+}
+
+// lookUp returns what a listing shows of a plan.
+func lookUp(ctx context.Context, v storage.Reader, id uuid.UUID) (storage.ListResult, error) {
+	found, err := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
+	switch {
+	case err != nil:
+		return storage.ListResult{}, err
+	case len(found) == 0:
+		return storage.ListResult{}, fmt.Errorf("plan %s: %w", id, storage.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// awaitInterval is the time between two looks at a plan that is waited for.
+const awaitInterval = 2 * time.Second
+
+// await looks at a plan until it is as wanted.
+func (a *app) await(ctx context.Context, v *azblob.Vault, id uuid.UUID, wanted func(storage.ListResult) bool) (storage.ListResult, error) {
+	for {
+		p, err := lookUp(ctx, v, id)
+		if err != nil || wanted(p) {
+			return p, err
+		}
+		if !sleep.For(ctx, awaitInterval) {
+			return p, ctx.Err()
+		}
+	}
 }

@@ -128,7 +128,7 @@ func TestInterruptOfBlockedWrite(t *testing.T) {
 		p := s.process(nil, &stderr)
 		p.stdout = blocked
 		began := time.Now()
-		if code := run(ctx, p, []string{"list"}); code != exitInterrupted || time.Since(began) != time.Minute+patience || !strings.Contains(stderr.String(), "list: 1 plan") {
+		if code := run(ctx, p, []string{"list"}); code != exitInterrupted || time.Since(began) != time.Minute+interruptGrace || !strings.Contains(stderr.String(), "list: 1 plan") {
 			t.Errorf("exit code %d after %v: %s", code, time.Since(began), stderr.String())
 		}
 	})

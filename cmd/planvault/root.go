@@ -112,8 +112,8 @@ func newApp(p process) *app {
 	return a
 }
 
-// patience is how long an interrupted command may take to return.
-const patience = 2 * time.Second
+// interruptGrace is how long an interrupted command may take to return.
+const interruptGrace = 2 * time.Second
 
 // execute runs the command that the arguments name. An interrupted command that does not return is left alone: it waits
 // for something that no context ends, such as a pipe that nobody reads.
@@ -139,7 +139,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(interruptGrace)
 	defer late.Stop()
 	select {
 	case err := <-ended:

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
-	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -115,32 +112,4 @@ func (a *app) printStopped(s stopped) error {
 		return errFound
 	}
 	return err
-}
-
-// lookUp returns what a listing shows of a plan.
-func lookUp(ctx context.Context, v storage.Reader, id uuid.UUID) (storage.ListResult, error) {
-	found, err := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
-	switch {
-	case err != nil:
-		return storage.ListResult{}, err
-	case len(found) == 0:
-		return storage.ListResult{}, fmt.Errorf("plan %s: %w", id, storage.ErrNotFound)
-	}
-	return found[0], nil
-}
-
-// glance is the time between two looks at a plan that is waited for.
-const glance = 2 * time.Second
-
-// await looks at a plan until it is as wanted.
-func (a *app) await(ctx context.Context, v *azblob.Vault, id uuid.UUID, wanted func(storage.ListResult) bool) (storage.ListResult, error) {
-	for {
-		p, err := lookUp(ctx, v, id)
-		if err != nil || wanted(p) {
-			return p, err
-		}
-		if !sleep.For(ctx, glance) {
-			return p, ctx.Err()
-		}
-	}
 }

@@ -74,8 +74,8 @@ type Server struct {
 }
 
 const (
-	// brief is how long the answer to a search or a ping is used.
-	brief = 5 * time.Second
+	// answerTTL is how long the answer to a search or a ping is used.
+	answerTTL = 5 * time.Second
 	// readLimit is how long a search or a read may take.
 	readLimit = time.Minute
 )
@@ -85,8 +85,8 @@ func New(store Store, o Options) *Server {
 	s := &Server{store: store, o: o.complete()}
 	s.watch.begun = strconv.FormatInt(time.Now().UnixNano(), 36)
 	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
-	s.pings = newShared(brief, readLimit, 1, s.ping)
-	s.searches = newShared(brief, readLimit, 64, s.search)
+	s.pings = newShared(answerTTL, readLimit, 1, s.ping)
+	s.searches = newShared(answerTTL, readLimit, 64, s.search)
 	s.plans = newShared(s.o.Interval, readLimit, 4, store.Read)
 	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
 	s.handler = s.guard(s.routes())

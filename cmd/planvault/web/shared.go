@@ -20,7 +20,7 @@ type shared[K comparable, V any] struct {
 	answers map[K]*answer[V]
 }
 
-// linger is how long a call goes on when nobody waits for it any more: a page that was tired of waiting is followed by
+// linger is how long a call goes on when nobody waits for it any more: a page that has waited long enough is followed by
 // its events.
 const linger = 5 * time.Second
 

@@ -283,14 +283,14 @@ func (w *watch) find(id string) *state {
 // clock returns the time by the store's clock, or by this machine's before the first look.
 func (s *Server) clock() time.Time { return s.watch.old().clock() }
 
-// tired is how long a page waits for a look before it shows what is known. Its events bring the rest.
-const tired = 5 * time.Second
+// maxWait is how long a page waits for a look before it shows what is known. Its events bring the rest.
+const maxWait = 5 * time.Second
 
 // now returns the state of a look that is fresh, or the latest if the store takes its time. It fails when ctx ends.
 func (s *Server) now(ctx context.Context) (*state, error) {
 	look, leave := s.looks.join(ctx, struct{}{})
 	defer leave()
-	late := time.NewTimer(tired)
+	late := time.NewTimer(maxWait)
 	defer late.Stop()
 	select {
 	case <-look.done:

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/workflow"
+)
+
+// tree draws plans as trees.
+type tree struct {
+	color bool
+	all   bool // nothing is folded or cut
+	fold  bool // groups that are Completed are a line
+	begun bool // the plan has begun, so that groups that have not are a line
+}
+
+// manyActions is how many actions a plan has of which show folds what is Completed.
+const manyActions = 60
+
+// newTree returns how a plan is drawn on stdout.
+func (a *app) newTree(root *report.Node, all bool) tree {
+	n := root.NotApplied
+	for _, c := range root.Actions {
+		n += c
+	}
+	return tree{color: a.colors(), all: all, fold: !all && n > manyActions, begun: root.Status != workflow.NotStarted}
+}
+
+// colors reports whether results may have colors.
+func (a *app) colors() bool {
+	return a.stdoutIsTerm && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+}
+
+// write draws a plan: what it is, and its tree.
+func (t tree) write(w io.Writer, p *workflow.Plan, root *report.Node) {
+	for _, line := range t.head(p, root) {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
+	for _, line := range t.lines(root) {
+		fmt.Fprintln(w, line.text)
+	}
+}
+
+// head returns the lines about the plan as a whole.
+func (t tree) head(p *workflow.Plan, root *report.Node) []string {
+	state := t.paint(root.Label().Color, root.Label().Word)
+	if reason := report.Reason(p); reason != "" {
+		state += ": " + reason
+	}
+	lines := []string{t.bold(t.text(root.Title)) + "  " + state}
+	add := func(name, value string) {
+		if value != "" {
+			lines = append(lines, fmt.Sprintf("  %-12s %s", name, value))
+		}
+	}
+	add("ID", idOf(p.ID))
+	add("Description", t.text(p.Descr))
+	add("Group", idOf(p.GroupID))
+	owner := idOf(p.Owner)
+	if p.Epoch != 0 {
+		owner = strings.TrimPrefix(fmt.Sprintf("%s (epoch %d)", owner, p.Epoch), " ")
+	}
+	add("Owner", owner)
+	add("Forked from", idOf(p.ForkedFrom))
+	add("Submitted", report.Time(p.SubmitTime))
+	add("Started", report.Time(p.State.Start))
+	add("Ended", report.Time(p.State.End))
+	if took, ok := root.Span.Took(); ok {
+		add("Took", span(took))
+	}
+	var counts []string
+	for _, c := range root.Counts() {
+		counts = append(counts, fmt.Sprintf("%s %s", count(c.N), c.Word))
+	}
+	add("Actions", strings.Join(counts, ", "))
+	return lines
+}
+
+func idOf(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// treeLine is a line of a tree.
+type treeLine struct {
+	text string
+	live bool // somebody wants to see it: something runs or has failed
+}
+
+// lines returns the tree below a plan.
+func (t tree) lines(root *report.Node) (lines []treeLine) {
+	lines = append(lines, treeLine{text: fmt.Sprintf("%-20s  %7s  %s", "STARTED", "TOOK", "PLAN")})
+	for _, c := range root.Children {
+		lines = t.node(lines, c, 0)
+	}
+	return lines
+}
+
+func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
+	label := n.Label()
+	indent := strings.Repeat("  ", depth)
+	notes := []string{}
+	if n.Role != "" {
+		notes = append(notes, t.dim(n.Role))
+	}
+	if n.Status != workflow.Completed {
+		notes = append(notes, t.paint(label.Color, label.Word))
+	}
+	if note := n.Note(); note != "" {
+		notes = append(notes, t.dim(note))
+	}
+	took := ""
+	if d, ok := n.Span.Took(); ok {
+		took = span(d)
+	}
+	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
+	if len(notes) > 0 {
+		line += "  " + strings.Join(notes, ", ")
+	}
+	action := n.Object.Kind() == workflow.KindAction
+	live := action && (n.Span.Open && n.Status == workflow.Running || n.Troubled())
+	lines = append(lines, treeLine{strings.TrimRight(line, " "), live})
+	if action {
+		return t.errors(lines, n, depth+1)
+	}
+	if t.folded(n) {
+		return lines
+	}
+	for _, c := range n.Children {
+		lines = t.node(lines, c, depth+1)
+	}
+	return lines
+}
+
+// folded reports whether a group is only a line: nothing in it needs a look.
+func (t tree) folded(n *report.Node) bool {
+	switch {
+	case t.all || n.Troubled():
+		return false
+	case n.Status == workflow.NotStarted:
+		return t.fold || t.begun && n.Actions[workflow.NotStarted] > 0 && len(n.Actions) == 1
+	}
+	return n.CarriedOver || t.fold && n.Status == workflow.Completed
+}
+
+// errors adds the attempts of an action that did not succeed, but not those of bypass checks.
+func (t tree) errors(lines []treeLine, n *report.Node, depth int) []treeLine {
+	if n.Harmless && !t.all {
+		return lines
+	}
+	indent := strings.Repeat(" ", 31+2*depth)
+	var shown []report.Attempt
+	for _, a := range n.Attempts {
+		if a.Outcome == report.Failed || a.Outcome == report.Interrupted {
+			shown = append(shown, a)
+		}
+	}
+	if more := len(shown) - maxShownAttempts; more > 0 && !t.all {
+		lines = append(lines, treeLine{text: indent + t.dim(plural(more, "attempt")+" before that did not succeed")})
+		shown = shown[more:]
+	}
+	for _, a := range shown {
+		lines = append(lines, treeLine{text: indent + t.attempt(a)})
+	}
+	return lines
+}
+
+// attempt describes an attempt that did not succeed.
+func (t tree) attempt(a report.Attempt) string {
+	label := a.Outcome.Label()
+	text := fmt.Sprintf("%s attempt %d %s", t.paint(label.Color, label.Mark), a.Number, label.Word)
+	if took, ok := a.Span.Took(); ok {
+		text += " after " + span(took)
+	}
+	if a.Err != nil {
+		text += ": " + t.text(strings.Join(report.Causes(a.Err), ": "))
+	}
+	return text
+}
+
+// maxShownAttempts is how many attempts of an action the tree has, and maxShownText how much of a text.
+const (
+	maxShownAttempts = 5
+	maxShownText     = 120
+)
+
+// text returns a text of the plan on one line.
+func (t tree) text(s string) string {
+	if t.all {
+		return printable(strings.ReplaceAll(s, "\n", " "), 0)
+	}
+	return printable(strings.ReplaceAll(s, "\n", " "), maxShownText)
+}
+
+func (t tree) paint(color, s string) string {
+	code := map[string]string{"ok": "32", "bad": "31", "run": "36", "stop": "33", "cut": "35", "idle": "2"}[color]
+	return t.style(code, s)
+}
+
+func (t tree) bold(s string) string { return t.style("1", s) }
+
+func (t tree) dim(s string) string { return t.style("2", s) }
+
+func (t tree) style(code, s string) string {
+	if !t.color {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
