@@ -47,7 +47,13 @@ It takes one Read: 2 requests, or one more for each sub-object of a running plan
 	return c
 }
 
-// report writes the page of a plan to a file.
+// reported is what report wrote.
+type reported struct {
+	ID   uuid.UUID `json:"id"`
+	File string    `json:"file"`
+}
+
+// report writes the page of a plan to a file, and says which.
 func (a *app) report(ctx context.Context, id uuid.UUID, path string) error {
 	v, err := a.vault(ctx)
 	if err != nil {
@@ -58,11 +64,11 @@ func (a *app) report(ctx context.Context, id uuid.UUID, path string) error {
 		return err
 	}
 	err = a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now()}) })
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("write the report: %w", err)
+	case path == "-":
+		return nil
 	}
-	if path != "-" {
-		a.remark("wrote %s", printable(path, 0))
-	}
-	return nil
+	return a.print(reported{id, path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s\n", printable(path, 0)) })
 }
