@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -42,9 +45,40 @@ func plannedOf(requests price.Tally) planned {
 	return planned{true, requests.Total(), requests.Dollars()}
 }
 
+// after returns what prints the requests and their price behind a text.
+func (p planned) after(text string) func(io.Writer) {
+	return func(w io.Writer) { fmt.Fprintf(w, "%s: %s\n", text, p) }
+}
+
 // String returns "about 35,000 requests, $0.14".
 func (p planned) String() string {
 	return fmt.Sprintf("about %s, %s", plural(p.Requests, "request"), dollars(p.Dollars))
+}
+
+// due is what a bulk change has to do, as a look has found.
+type due struct {
+	change
+	n       int64               // how much it is
+	wouldDo func(planned) error // prints it, for a dry run
+	nothing func() error        // prints that there is nothing to do
+	err     error               // what the look could not read, which does not keep the rest
+}
+
+// carryOut makes a bulk change if it may: a dry run only says what is due, and otherwise somebody has to agree. do makes the
+// change and prints what it did; it reports whether the budget has left more.
+func (a *app) carryOut(ctx context.Context, dryRun bool, d due, do func() (more bool, err error)) error {
+	switch {
+	case dryRun:
+		return errors.Join(d.wouldDo(plannedOf(d.requests)), d.err)
+	case d.n == 0 && !a.yes: // what has become due since the look was not confirmed
+		return errors.Join(d.nothing(), d.err)
+	case d.n > 0:
+		if err := a.confirm(ctx, d.change); err != nil {
+			return err
+		}
+	}
+	more, err := do()
+	return leftOver(err, more)
 }
 
 // leftOver returns the error of a command that did all that its budget allowed.
@@ -55,8 +89,13 @@ func leftOver(err error, more bool) error {
 	return err
 }
 
-// moreLeft is how a report ends if more is left.
-const moreLeft = "; more is left: run the same command again"
+// ifMore returns how a report ends if more is left.
+func ifMore(more bool) string {
+	if more {
+		return "; more is left: run the same command again"
+	}
+	return ""
+}
 
 // date returns a day as flags and reports have it.
 func date(day time.Time) string { return day.UTC().Format(time.DateOnly) }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,39 +80,38 @@ func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
 	if err != nil {
 		return err
 	}
-	due := len(found.Built)
-	requests := estimate(a.meter.tally(), step{buildCatalogue, int64(due)})
-	if o.DryRun {
-		return a.printCatalogued(found, "due", fmt.Sprintf("would build %s, %s of %s had one: %s", plural(due, "catalogue"), count(found.Present), plural(found.Closed, "closed day"), plannedOf(requests)))
+	n := int64(len(found.Built))
+	d := due{
+		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.tally(), step{buildCatalogue, n})}, n: n,
+		wouldDo: func(p planned) error {
+			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Closed, "closed day"))
+			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))
+		},
+		nothing: func() error {
+			return cmp.Or(a.printCatalogued(found, "built"), a.summarize(cataloguedSummary(found)))
+		},
 	}
-	if due == 0 && !a.yes { // what has become due since the look was not confirmed
-		return a.printCatalogued(found, "built", cataloguedSummary(found))
-	}
-	if due > 0 {
-		if err := a.confirm(ctx, change{"catalogue", plural(due, "day"), requests}); err != nil {
-			return err
-		}
-	}
-	p := a.progress("catalogue", "day", int64(due)).then(goOn)
+	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) { return a.runCatalogue(ctx, v, n, o) })
+}
+
+// runCatalogue builds catalogues, and prints their days.
+func (a *app) runCatalogue(ctx context.Context, v *azblob.Vault, days int64, o azblob.CatalogueOptions) (more bool, err error) {
+	p := a.progress("catalogue", "day", days).then(goOn)
 	o.Progress = func(azblob.CataloguedDay) { p.step() }
 	report, err := v.Catalogue(ctx, o)
 	p.end()
-	summary := cataloguedSummary(report)
-	if err == nil && report.More {
-		summary += moreLeft
+	if printErr := a.printCatalogued(report, "built"); printErr != nil {
+		return false, printErr
 	}
-	if err := a.printCatalogued(report, "built", summary); err != nil {
-		return err
-	}
-	return leftOver(err, report.More)
+	return report.More, errors.Join(err, a.summarize(cataloguedSummary(report)+ifMore(err == nil && report.More)))
 }
 
 func cataloguedSummary(r azblob.CatalogueReport) string {
 	return fmt.Sprintf("%s built, %s of %s had one", plural(len(r.Built), "catalogue"), count(r.Present), plural(r.Closed, "closed day"))
 }
 
-// printCatalogued prints the days, newest first, and in a table a summary.
-func (a *app) printCatalogued(r azblob.CatalogueReport, result, summary string) error {
+// printCatalogued prints the days, newest first.
+func (a *app) printCatalogued(r azblob.CatalogueReport, result string) error {
 	t := newTable(a,
 		column[cataloguedRow]{title: "DAY", text: func(r cataloguedRow) string { return r.Day }},
 		column[cataloguedRow]{title: "RESULT", text: func(r cataloguedRow) string { return r.Result }},
@@ -123,10 +124,7 @@ func (a *app) printCatalogued(r azblob.CatalogueReport, result, summary string) 
 			return err
 		}
 	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	return a.summarize(summary)
+	return t.end()
 }
 
 // sizeOrDash returns a text about a catalogue, or a dash if there is none.

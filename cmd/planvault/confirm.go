@@ -14,6 +14,7 @@ type change struct {
 	doing    string // such as "purge"
 	what     string // such as "5,000 plans"
 	requests price.Tally
+	warning  string // of what nothing undoes; may be empty
 }
 
 // String returns "purge: 5,000 plans, about 35,000 requests, $0.14".
@@ -24,7 +25,7 @@ func (c change) String() string {
 // confirm says what a bulk change is about to do, and in which vault, and returns nil if it may: with --yes, or when
 // somebody at the terminal agrees.
 func (a *app) confirm(ctx context.Context, c change) error {
-	fmt.Fprintf(a.stderr, "%s, in %s\n", c, strings.Join(a.places, " and "))
+	fmt.Fprintf(a.stderr, "%s%s, in %s\n", c.warning, c, strings.Join(a.places, " and "))
 	if a.yes {
 		return nil
 	}

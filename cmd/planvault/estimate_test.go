@@ -111,6 +111,24 @@ func saidRequests(t *testing.T, text string) int {
 	return n
 }
 
+// TestDryRunsInJSON compares the requests in the last object of a dry run with those in its text.
+func TestDryRunsInJSON(t *testing.T) {
+	s := newStage(t)
+	s.fill(t, 1, 3)
+	day := date(time.Now().AddDate(0, 0, -10))
+	for _, args := range [][]string{
+		{"purge", "--name", "plan"}, {"expire", "--older-than", "5d"}, {"catalogue"}, {"hold", day}, {"release", day},
+	} {
+		args = append(args, "--dry-run")
+		lines := strings.Split(strings.TrimSpace(s.must(t, append(args, "--output", "json")...).stdout), "\n")
+		var p planned
+		err := json.Unmarshal([]byte(lines[len(lines)-1]), &p)
+		if want := saidRequests(t, s.must(t, args...).stdout); err != nil || !p.DryRun || p.Requests != want || p.Dollars <= 0 {
+			t.Errorf("%s: %+v of %q, want %d requests: %v", args[0], p, lines, want, err)
+		}
+	}
+}
+
 // TestDryRunsOfPrices checks that a dry run's price is that of its requests.
 func TestDryRunsOfPrices(t *testing.T) {
 	s := newStage(t)

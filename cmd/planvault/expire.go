@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -100,29 +100,26 @@ func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
 		return err
 	}
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
-	if o.DryRun {
-		return errors.Join(a.printExpired(found, plans, true, fmt.Sprintf("would drop %s: %s", what, plannedOf(requests))), failed)
+	d := due{
+		change: change{doing: "expire", what: what, requests: requests}, n: int64(found.Dropped()), err: failed,
+		wouldDo: func(p planned) error {
+			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
+		},
+		nothing: func() error { return cmp.Or(a.printExpired(found, plans, false), a.summarize("0 days dropped")) },
 	}
-	if found.Dropped() == 0 && !a.yes { // what has become due since the look was not confirmed
-		return a.printExpired(found, plans, false, "0 days dropped")
-	}
-	if found.Dropped() > 0 {
-		if err := a.confirm(ctx, change{"expire", what, requests}); err != nil {
-			return err
-		}
-	}
-	p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
+	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) { return a.runExpire(ctx, v, int64(len(found.Days)), plans, o) })
+}
+
+// runExpire drops days, and prints them with the plans that were counted in them.
+func (a *app) runExpire(ctx context.Context, v *azblob.Vault, days int64, plans map[string]int64, o azblob.ExpireOptions) (more bool, err error) {
+	p := a.progress("expire", "day", days).then(goOn)
 	o.Progress = func(azblob.ExpiredDay) { p.step() }
 	report, err := v.Expire(ctx, o)
 	p.end()
-	summary := plural(report.Dropped(), "day") + " dropped"
-	if err == nil && report.More {
-		summary += moreLeft
+	if printErr := a.printExpired(report, plans, false); printErr != nil {
+		return false, printErr
 	}
-	if err := a.printExpired(report, plans, false, summary); err != nil {
-		return err
-	}
-	return leftOver(err, report.More)
+	return report.More, errors.Join(err, a.summarize(plural(report.Dropped(), "day")+" dropped"+ifMore(err == nil && report.More)))
 }
 
 // expireTakes returns the requests of an expiry after a dry run.
@@ -167,8 +164,8 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 	return plans, all, g.Wait()
 }
 
-// printExpired prints the days, and in a table a summary.
-func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool, summary string) error {
+// printExpired prints the days.
+func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool) error {
 	t := newTable(a,
 		column[expiredRow]{title: "DAY", text: func(r expiredRow) string { return r.Day }},
 		column[expiredRow]{title: "RESULT", text: func(r expiredRow) string { return r.Result }},
@@ -187,10 +184,7 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 			return err
 		}
 	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	return a.summarize(summary)
+	return t.end()
 }
 
 // why says why a day is kept.

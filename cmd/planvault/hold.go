@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func (a *app) hold(ctx context.Context, days []namedDay, dryRun bool) error {
 	if err != nil {
 		return err
 	}
-	return a.eachDay(ctx, days, daily{
+	return a.eachDay(ctx, days, dayChange{
 		doing: "hold", done: "held", takes: step{holdDay, int64(len(days))}, dryRun: dryRun, do: v.Hold,
 	})
 }
@@ -196,7 +195,7 @@ func (a *app) release(ctx context.Context, days []namedDay, dryRun bool) error {
 	if days, err = heldOf(ctx, v, days); err != nil {
 		return err
 	}
-	return a.eachDay(ctx, days, daily{
+	return a.eachDay(ctx, days, dayChange{
 		doing: "release", done: "released", takes: step{releaseDay, int64(len(days))}, dryRun: dryRun, do: v.Release,
 	})
 }
@@ -212,8 +211,8 @@ func heldOf(ctx context.Context, v *azblob.Vault, days []namedDay) ([]namedDay, 
 	}), err
 }
 
-// daily is what a command does with days.
-type daily struct {
+// dayChange is what a command does with days.
+type dayChange struct {
 	doing, done string
 	takes       step
 	dryRun      bool
@@ -221,16 +220,17 @@ type daily struct {
 }
 
 // eachDay does something with days, one after the other. A day that fails does not stop the others.
-func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
-	requests := estimate(nil, c.takes)
-	if c.dryRun {
-		return a.wouldDo(days, c, plannedOf(requests))
+func (a *app) eachDay(ctx context.Context, days []namedDay, c dayChange) error {
+	d := due{
+		change: change{doing: c.doing, what: plural(len(days), "day"), requests: estimate(nil, c.takes)}, n: int64(len(days)),
+		wouldDo: func(p planned) error { return a.wouldDo(days, c, p) },
+		nothing: func() error { return nil },
 	}
-	if len(days) > 0 {
-		if err := a.confirm(ctx, change{c.doing, plural(len(days), "day"), requests}); err != nil {
-			return err
-		}
-	}
+	return a.carryOut(ctx, c.dryRun, d, func() (bool, error) { return false, a.runEachDay(ctx, days, c) })
+}
+
+// runEachDay is eachDay when somebody has agreed.
+func (a *app) runEachDay(ctx context.Context, days []namedDay, c dayChange) error {
 	t := newTable(a, dayColumn(), resultColumn())
 	p := a.progress(c.doing, "day", int64(len(days))).then(goOn)
 	defer p.end()
@@ -262,15 +262,12 @@ func (a *app) eachDay(ctx context.Context, days []namedDay, c daily) error {
 }
 
 // wouldDo says what eachDay would do.
-func (a *app) wouldDo(days []namedDay, c daily, takes planned) error {
+func (a *app) wouldDo(days []namedDay, c dayChange, takes planned) error {
 	t := newTable(a, dayColumn(), resultColumn())
 	for _, d := range days {
 		if err := t.add(heldRow{Day: date(d.day), Result: "would be " + c.done}); err != nil {
 			return err
 		}
 	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	return a.summarize(fmt.Sprintf("would %s %s: %s", c.doing, plural(len(days), "day"), takes))
+	return cmp.Or(t.end(), a.print(takes, takes.after("would "+c.doing+" "+plural(len(days), "day"))))
 }

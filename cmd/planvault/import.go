@@ -115,7 +115,7 @@ func (a *app) importFile(ctx context.Context, path string, o importFlags) error 
 	}
 	if !o.dryRun && found.Plans > 0 {
 		what := fmt.Sprintf("%s and %s", plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
-		if err := a.confirm(ctx, change{"import", what, importTakes(found.Plans, found.Parts)}); err != nil {
+		if err := a.confirm(ctx, change{doing: "import", what: what, requests: importTakes(found.Plans, found.Parts)}); err != nil {
 			return err
 		}
 	}
@@ -192,9 +192,5 @@ func (d imported) text(w io.Writer, found bundle.VerifyReport) {
 		fmt.Fprintf(w, "%s there already, %s differ or can't be compared\n", plural(d.Present, "plan"), count(d.Failed))
 		return
 	}
-	more := ""
-	if d.More {
-		more = moreLeft
-	}
-	fmt.Fprintf(w, "%s restored, %s there already, %s failed%s\n", plural(d.Restored, "plan"), count(d.Present), count(d.Failed), more)
+	fmt.Fprintf(w, "%s restored, %s there already, %s failed%s\n", plural(d.Restored, "plan"), count(d.Present), count(d.Failed), ifMore(d.More))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -105,40 +104,32 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	if err != nil && (ctx.Err() != nil || found.Failed == 0) {
 		return err
 	}
-	requests := mirrorTakes(a.meter.tally(), found)
-	if o.DryRun {
-		m := mirroredOf(found, plannedOf(requests))
-		return errors.Join(a.print(m, func(w io.Writer) {
-			fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", a.places[0], a.places[1],
-				plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.planned, m.rest(), span(found.Behind))
-		}), err)
+	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
+	d := due{
+		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.tally(), found)}, n: found.Copied + found.Updated + found.Deleted, err: err,
+		wouldDo: func(p planned) error {
+			m := mirroredOf(found, p)
+			return a.print(m, func(w io.Writer) {
+				fmt.Fprintf(w, "from %s\nto   %s\nwould copy %s, update %s, remove %s: %s\n%s; the copy is %s behind\n", a.places[0], a.places[1],
+					plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.planned, m.rest(), span(found.Behind))
+			})
+		},
+		nothing: func() error { return a.printMirrored(ctx, found) },
 	}
-	changes := found.Copied + found.Updated + found.Deleted
-	if changes == 0 && !a.yes { // what has changed since the look was not confirmed
-		return errors.Join(a.printMirrored(ctx, found), err)
-	}
-	if changes > 0 {
-		what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
-		if err := a.confirm(ctx, change{"mirror", what, requests}); err != nil {
-			return err
+	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) {
+		report, err := a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
+		if err := a.printMirrored(ctx, report); err != nil {
+			return false, err
 		}
-	}
-	report, err := a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
-	if err := a.printMirrored(ctx, report); err != nil {
-		return err
-	}
-	return leftOver(err, report.More)
+		return report.More, err
+	})
 }
 
 // printMirrored prints what a mirror did.
 func (a *app) printMirrored(ctx context.Context, r mirror.Report) error {
 	m := mirroredOf(r, planned{})
 	return a.print(m, func(w io.Writer) {
-		more := ""
-		if m.More && ctx.Err() == nil {
-			more = moreLeft
-		}
-		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.rest(), more)
+		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.rest(), ifMore(m.More && ctx.Err() == nil))
 	})
 }
 

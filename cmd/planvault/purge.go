@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -60,6 +59,9 @@ changes; planvault catalogue builds them again.`,
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {
 				return err
 			}
+			if !includeOpen && slices.ContainsFunc(f.ByStatus, isOpen) {
+				return usageError("--status has an open status, and open plans stay: give --include-open to remove them, too")
+			}
 			return a.purge(c.Context(), storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
 		},
 	}
@@ -100,30 +102,35 @@ func (a *app) purge(ctx context.Context, o storage.PurgeOptions, dryRun bool) er
 	if err != nil {
 		return err
 	}
-	switch {
-	case dryRun:
-		return errors.Join(a.print(plan, plan.text), plan.err)
-	case plan.Plans == 0 && !a.yes: // what has become due since the look was not confirmed
-		nothing := purgeDone{Held: plan.Held, HeldDays: plan.HeldDays}
-		return errors.Join(a.print(nothing, nothing.text), plan.err)
-	case plan.Open > 0:
-		fmt.Fprintf(a.stderr, "WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
+	d := due{
+		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: estimate(a.meter.tally(), step{purgePlan, plan.Plans})},
+		n:      plan.Plans, err: plan.err,
+		wouldDo: func(p planned) error {
+			plan.planned = p
+			return a.print(plan, plan.text)
+		},
+		nothing: func() error {
+			nothing := purgeDone{Held: plan.Held, HeldDays: plan.HeldDays}
+			return a.print(nothing, nothing.text)
+		},
 	}
-	if plan.Plans > 0 {
-		requests := estimate(a.meter.tally(), step{purgePlan, plan.Plans})
-		if err := a.confirm(ctx, change{"purge", plural(plan.Plans, "plan"), requests}); err != nil {
-			return err
-		}
+	if plan.Open > 0 {
+		d.warning = fmt.Sprintf("WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
 	}
-	p := a.progress("purge", "plan", plan.Plans).then(goOn)
+	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return a.runPurge(ctx, v, plan.Plans, o) })
+}
+
+// runPurge removes plans, and prints how many.
+func (a *app) runPurge(ctx context.Context, v *azblob.Vault, plans int64, o storage.PurgeOptions) (more bool, err error) {
+	p := a.progress("purge", "plan", plans).then(goOn)
 	o.Progress = func(r storage.PurgeReport) { p.at(r.Deleted + r.Gone + r.Failed) }
 	report, err := storage.Purge(ctx, v, o)
 	p.end()
 	done := purgeDone{report.Deleted, report.Gone, report.Held, dates(report.HeldDays), report.Failed, report.More}
 	if printErr := a.print(done, done.text); printErr != nil {
-		return printErr
+		return false, printErr
 	}
-	return leftOver(err, report.More)
+	return report.More, err
 }
 
 // planPurge looks at what a purge would remove.
@@ -136,10 +143,7 @@ func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOpt
 	if found.More || found.Failed == 0 && err != nil { // a plan that can't be read does not keep the others
 		return purgePlanned{}, err
 	}
-	plan := purgePlanned{
-		planned: plannedOf(estimate(a.meter.tally(), step{purgePlan, found.Deleted})),
-		Plans:   found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays), err: err,
-	}
+	plan := purgePlanned{Plans: found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays), err: err}
 	if o.IncludeOpen {
 		plan.Open, err = countOpen(ctx, v, o.Select)
 		return plan, err
@@ -147,10 +151,11 @@ func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOpt
 	return plan, nil
 }
 
+func isOpen(s workflow.Status) bool { return !s.Final() }
+
 // countOpen counts the open plans among those that filters select.
 func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
-	isFinal := func(s workflow.Status) bool { return s.Final() }
-	open := slices.DeleteFunc(slices.Clone(f.ByStatus), isFinal)
+	open := slices.DeleteFunc(slices.Clone(f.ByStatus), workflow.Status.Final)
 	if len(f.ByStatus) == 0 {
 		open = []workflow.Status{workflow.NotStarted, workflow.Running}
 	}
@@ -177,10 +182,7 @@ func (d purgeDone) text(w io.Writer) {
 	if d.Failed > 0 {
 		fmt.Fprintf(w, ", %s failed", count(d.Failed))
 	}
-	if d.More {
-		fmt.Fprint(w, moreLeft)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, ifMore(d.More))
 	writeHeld(w, d.Held, d.HeldDays)
 }
 

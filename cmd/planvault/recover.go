@@ -126,17 +126,23 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
 	}
-	requests := estimate(a.meter.tally(), step{recoverPlan, int64(len(found.Plans))})
 	if !a.yes {
-		if err := a.print(recoverReportOf(found, true), recoverReportOf(found, true).write); err != nil {
+		if err := a.printRecovery(found, true); err != nil {
 			return err
 		}
 	}
-	if err := a.confirm(ctx, change{"recover", plural(len(found.Plans), "plan"), requests}); err != nil {
-		return err
-	}
-	done, err := a.runRecover(ctx, v, o, "recover", goOn)
-	return a.recovered(ctx, done, err, false)
+	n := int64(len(found.Plans))
+	d := due{change: change{doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.tally(), step{recoverPlan, n})}, n: n}
+	return a.carryOut(ctx, false, d, func() (bool, error) {
+		done, err := a.runRecover(ctx, v, o, "recover", goOn)
+		return false, a.recovered(ctx, done, err, false)
+	})
+}
+
+// printRecovery prints a report.
+func (a *app) printRecovery(r azblob.RecoveryReport, dry bool) error {
+	report := recoverReportOf(r, dry)
+	return a.print(report, report.write)
 }
 
 // runRecover recovers with a progress line.
@@ -170,7 +176,7 @@ func (a *app) recovered(ctx context.Context, r azblob.RecoveryReport, err error,
 	if err != nil && r.Days == 0 {
 		return err
 	}
-	if printErr := a.print(recoverReportOf(r, dry), recoverReportOf(r, dry).write); printErr != nil {
+	if printErr := a.printRecovery(r, dry); printErr != nil {
 		return errors.Join(err, printErr)
 	}
 	failed := slices.ContainsFunc(r.Plans, func(p azblob.RecoveredPlan) bool { return p.Err != nil })

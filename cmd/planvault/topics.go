@@ -93,6 +93,9 @@ terminals only; in a pipe there is nothing but results and errors.
     --output table    for people: columns may change with any version
     --output json     for programs: one JSON object on each line of a list, one object for a report
 
+A dry run of a bulk change says in JSON, too, how many requests and dollars the change takes. Where
+it lists days, that is an object behind them.
+
 Names in JSON are lowerCamelCase. Times are RFC 3339 in UTC; durations are numbers of seconds, with
 names that end in Seconds. Fields may be added. PLANVAULT_OUTPUT=json is the same as --output json.
 
