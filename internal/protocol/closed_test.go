@@ -116,7 +116,6 @@ func closedDays() []*closedDay {
 		{roles: roles(dayCreate, dayBuild)},
 		{roles: roles(dayUpdate, dayBuild), plan: formFinal},
 		{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal},
-		{roles: roles(dayDelete, dayUpdate, dayBuild), plan: formFinal},
 		{roles: roles(dayCreate, dayUpdate, dayBuild)},
 		{roles: roles(dayRestore, dayUpdate, dayBuild), later: true},
 		{roles: roles(dayRestore, dayDelete, dayBuild), later: true},
@@ -128,8 +127,6 @@ func closedDays() []*closedDay {
 		{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal},
 		{roles: roles(dayDelete, dayHold, dayExpire), plan: formFinal, later: true},
 		{roles: roles(dayCreate, dayExpire, dayBuild), later: true, anew: true},
-		{roles: roles(dayDelete, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
-		{roles: roles(dayUpdate, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
 		{roles: roles(dayRepair, dayExpire), plan: formHeadless, later: true, anew: true},
 		{roles: roles(dayHold, dayExpire, dayExpire, dayClear), plan: formFinal, later: true},
 		{roles: roles(dayCreate, dayBuild), loses: true},
@@ -141,6 +138,9 @@ func closedDays() []*closedDay {
 	if efforttest.Long() {
 		list = append(
 			list,
+			&closedDay{roles: roles(dayDelete, dayUpdate, dayBuild), plan: formFinal},
+			&closedDay{roles: roles(dayDelete, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
+			&closedDay{roles: roles(dayUpdate, dayExpire, dayBuild), plan: formFinal, later: true, anew: true},
 			&closedDay{roles: roles(dayDelete, dayUpdate, dayBuild, dayBuild), plan: formFinal, later: true},
 			&closedDay{roles: roles(dayCreate, dayExpire, dayExpire, dayClear), later: true, anew: true},
 			&closedDay{roles: roles(dayCreate, dayCreate, dayExpire, dayClear), later: true, anew: true},
