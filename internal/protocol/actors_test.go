@@ -88,12 +88,12 @@ const rounds = 2
 // answers so far. This way a program reads like the vault's code, and its state is nothing but its answers.
 type call struct {
 	self     actor
-	lacking  set  // the rules that are taken away
-	two      bool // the plan has two sub-objects
-	brief    bool // it has the shorter of two grace periods
-	thorough bool // it is a thorough Recovery
-	patient  bool // it leaves old remains to Recovery
-	long     bool // it has the longer of two grace periods
+	lacking  set[rule] // the rules that are taken away
+	two      bool      // the plan has two sub-objects
+	brief    bool      // it has the shorter of two grace periods
+	thorough bool      // it is a thorough Recovery
+	patient  bool      // it leaves old remains to Recovery
+	long     bool      // it has the longer of two grace periods
 	history  []answer
 	pos      int
 	begun    bool  // a Delete whose commit may have been sent

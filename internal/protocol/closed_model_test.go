@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"fmt"
-	"strings"
 )
 
 // The model of a closed day: its catalogue, changes of one of its plans, holds and expiry. Nothing is counted:
@@ -22,7 +21,7 @@ type closedDay struct {
 	anew    bool // another Create makes the container anew after it was dropped
 	loses   bool // the marker of an open plan is lost from outside
 	sleeps  bool // machines sleep, and their monotonic clocks stop
-	lacking daySet
+	lacking set[dayRule]
 	only    dayBreach // the only promise that is judged; 0 means all
 
 	search[dayState, dayMove]
@@ -193,33 +192,12 @@ func (d *closedDay) describe(m dayMove) string {
 }
 
 func (d *closedDay) String() string {
-	var b strings.Builder
-	for i, r := range d.roles {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(r.String())
-	}
-	b.WriteString("; " + d.plan.String())
-	for _, o := range []struct {
-		is   bool
-		what string
-	}{
+	return describe(join(d.roles)+"; "+d.plan.String(), []trait{
 		{d.later, "the day is closed"},
 		{d.anew, "the container is made anew"},
 		{d.loses, "the marker is lost"},
 		{d.sleeps, "machines sleep"},
-	} {
-		if o.is {
-			b.WriteString(", " + o.what)
-		}
-	}
-	for r := range dayRules {
-		if d.lacks(r) {
-			fmt.Fprintf(&b, "; %s", r)
-		}
-	}
-	return b.String()
+	}, d.lacking, dayRules)
 }
 
 // dayBreach is a broken promise.
@@ -341,6 +319,4 @@ func (r dayRule) String() string {
 	}[r]
 }
 
-type daySet uint64
-
-func (d *closedDay) lacks(r dayRule) bool { return d.lacking&(1<<r) != 0 }
+func (d *closedDay) lacks(r dayRule) bool { return d.lacking.has(r) }

@@ -1,18 +1,10 @@
 package protocol
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/internal/efforttest"
 )
-
-func daySetOf(rs ...dayRule) (s daySet) {
-	for _, r := range rs {
-		s |= 1 << r
-	}
-	return s
-}
 
 func roles(rs ...dayRole) []dayRole { return rs }
 
@@ -36,12 +28,7 @@ func (d *closedDay) tidy(st *dayState) {
 	}
 }
 
-func (d *closedDay) regress(_, to *dayState) string {
-	if to.broken != 0 {
-		return to.broken.String()
-	}
-	return ""
-}
+func (d *closedDay) regress(_, to *dayState) string { return to.broken.String() }
 
 // check returns which promise is broken in a state, now or after all calls have died and Recovery has run.
 func (d *closedDay) check(st *dayState) string {
@@ -51,10 +38,7 @@ func (d *closedDay) check(st *dayState) string {
 	case st.plan == formOpen && st.marks[slotMarker] == noMarker && !st.lost && d.judges(dayUnmarked):
 		return dayUnmarked.String()
 	}
-	if b := d.settle(*st); b != 0 {
-		return b.String()
-	}
-	return ""
+	return d.settle(*st).String()
 }
 
 // settle lets all calls die and everything become old. It lets Recovery run, and then a builder. It returns which
@@ -76,7 +60,10 @@ func (d *closedDay) settle(st dayState) dayBreach {
 		more = false
 		d.recover(st, func(_ dayMove, next dayState) { st, more = next, true })
 	}
-	builds := &closedDay{roles: roles(dayClear, dayBuild), lacking: d.lacking & daySetOf(dayClears)}
+	builds := &closedDay{roles: roles(dayClear, dayBuild)}
+	if d.lacks(dayClears) {
+		builds.lacking = setOf(dayClears)
+	}
 	for i := range builds.roles {
 		for range 8 {
 			moved := false
@@ -154,26 +141,15 @@ func closedDays() []*closedDay {
 }
 
 // TestClosedDays explores each situation to its end.
-func TestClosedDays(t *testing.T) {
-	situations, states, steps := 0, 0, 0
-	for _, d := range closedDays() {
-		t.Run(d.String(), func(t *testing.T) {
-			r := d.explore()
-			t.Logf("%d states, %d steps", r.states, r.steps)
-			if r.violation != "" {
-				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
-			}
-			situations, states, steps = situations+1, states+r.states, steps+r.steps
-		})
-	}
-	t.Logf("%d situations, %d states, %d steps", situations, states, steps)
+func TestClosedDays(t *testing.T) { holds(t, closedDays()) }
+
+type dayNeed struct {
+	closedDay
+	breach dayBreach
 }
 
 // dayNeeds says for each rule in which situation which promise is broken without it.
-var dayNeeds = map[dayRule]struct {
-	closedDay
-	breach dayBreach
-}{
+var dayNeeds = map[dayRule]dayNeed{
 	dayMarkerFirst:        {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
 	dayInvalidatesFirst:   {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
 	dayInvalidates:        {closedDay{roles: roles(dayCreate, dayBuild), later: true}, dayUnequal},
@@ -220,36 +196,15 @@ var daySpare = map[dayRule]string{
 
 // TestClosedDayRules removes the rules one at a time.
 func TestClosedDayRules(t *testing.T) {
-	promises := map[dayBreach]bool{}
-	for r := range dayRules {
-		need, isNeeded := dayNeeds[r]
-		if _, isSpare := daySpare[r]; isNeeded == isSpare {
-			t.Errorf("%s: the rule must be either needed or spare", r)
+	eachIsNeeded(t, dayRules, dayNeeds, daySpare, dayBreaches, func(n dayNeed) dayBreach { return n.breach })
+	removeRules(t, dayRules, func(r dayRule) (n need, spare bool) {
+		in, needed := dayNeeds[r]
+		if !needed {
+			in.closedDay = closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true}
 		}
-		promises[need.breach] = true
-		t.Run(r.String(), func(t *testing.T) {
-			t.Parallel()
-			d := need.closedDay
-			if !isNeeded {
-				d = closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true}
-			}
-			d.lacking, d.only = daySetOf(r), need.breach
-			found := d.explore()
-			t.Logf("%s: %d states, %d steps: %s", &d, found.states, found.steps, found.violation)
-			want := ""
-			if isNeeded {
-				want = need.breach.String()
-			}
-			if found.violation != want {
-				t.Errorf("found %q, want %q\n  %s", found.violation, want, strings.Join(found.path, "\n  "))
-			}
-		})
-	}
-	for b := dayBreach(1); b < dayBreaches; b++ {
-		if !promises[b] {
-			t.Errorf("no rule is needed for the promise that is broken if %s", b)
-		}
-	}
+		in.lacking, in.only = setOf(r), in.breach
+		return need{&in.closedDay, in.breach.String()}, !needed
+	})
 }
 
 // TestClosedDayLimits shows that the model finds what docs/protocol.md does not cover.

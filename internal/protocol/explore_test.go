@@ -18,15 +18,15 @@ const (
 type situation struct {
 	roles    []role
 	plan     planned
-	two      bool // the plan has two sub-objects
-	frozen   bool // requests may be under way for any time
-	tight    bool // a Create may overlap with a Delete, which the protocol does not cover
-	thorough bool // Recovery is thorough
-	patient  bool // Creates leave old remains to Recovery, to keep the situation small
-	early    bool // an updater may find a plan before its Create has returned
-	brief    who  // the actors with the shorter grace period
-	apart    bool // states that reach a stage in different ways are kept apart
-	lacking  set  // the rules that the protocol lacks here
+	two      bool      // the plan has two sub-objects
+	frozen   bool      // requests may be under way for any time
+	tight    bool      // a Create may overlap with a Delete, which the protocol does not cover
+	thorough bool      // Recovery is thorough
+	patient  bool      // Creates leave old remains to Recovery, to keep the situation small
+	early    bool      // an updater may find a plan before its Create has returned
+	brief    who       // the actors with the shorter grace period
+	apart    bool      // states that reach a stage in different ways are kept apart
+	lacking  set[rule] // the rules that the protocol lacks here
 
 	deaths uint8 // actors that die or whose context ends
 	losses uint8 // answers that are lost, or requests that are refused
@@ -58,54 +58,25 @@ const (
 )
 
 func (s situation) String() string {
-	var b strings.Builder
-	for i, r := range s.roles {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(r.String())
-	}
-	b.WriteString([...]string{
-		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was interrupted", " of a plan whose delete was interrupted",
-		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was interrupted", " of an entry alone", " of a plan whose entry contradicts itself",
-	}[s.plan])
+	traits := []trait{}
 	for _, n := range []struct {
 		count uint8
 		what  string
 	}{{s.deaths, "deaths"}, {s.losses, "losses"}, {s.delays, "delays"}, {s.lies, "lies"}, {s.harms, "harms"}} {
-		if n.count > 0 {
-			fmt.Fprintf(&b, ", %d %s", n.count, n.what)
-		}
+		traits = append(traits, trait{n.count > 0, fmt.Sprint(n.count, " ", n.what)})
 	}
-	if s.two {
-		b.WriteString(", two sub-objects")
-	}
-	if s.frozen {
-		b.WriteString(", frozen")
-	}
-	if s.tight {
-		b.WriteString(", overlapping")
-	}
-	if s.thorough {
-		b.WriteString(", thorough")
-	}
-	if s.patient {
-		b.WriteString(", with patience")
-	}
-	if s.early {
-		b.WriteString(", found early")
-	}
+	traits = append(
+		traits,
+		trait{s.two, "two sub-objects"}, trait{s.frozen, "frozen"}, trait{s.tight, "overlapping"},
+		trait{s.thorough, "thorough"}, trait{s.patient, "with patience"}, trait{s.early, "found early"},
+	)
 	for i := range s.roles {
-		if s.brief.has(i) {
-			fmt.Fprintf(&b, ", %d with a shorter grace period", i+1)
-		}
+		traits = append(traits, trait{s.brief.has(i), fmt.Sprint(i+1, " with a shorter grace period")})
 	}
-	for r := range rules {
-		if s.lacking.has(r) {
-			fmt.Fprintf(&b, "; %s", r)
-		}
-	}
-	return b.String()
+	return describe(join(s.roles)+[...]string{
+		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was interrupted", " of a plan whose delete was interrupted",
+		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was interrupted", " of an entry alone", " of a plan whose entry contradicts itself",
+	}[s.plan], traits, s.lacking, rules)
 }
 
 // state is a state of the exploration.

@@ -30,25 +30,20 @@ type fleet struct {
 	stranger     bool // a process that is not a member updates the first sub-object
 	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
-	lacking      fleetSet
+	lacking      set[fleetRule]
 	only         breach // the only promise that is judged; 0 means all
 
 	search[fleetState, move]
 }
 
 func (f *fleet) String() string {
-	var b strings.Builder
 	plural := func(n int, what string) string {
 		if n == 1 {
 			return "1 " + what
 		}
 		return fmt.Sprintf("%d %ss", n, what)
 	}
-	fmt.Fprintf(&b, "%s, %s", plural(f.nodes, "node"), plural(f.parts, "sub-object"))
-	for _, o := range []struct {
-		is   bool
-		what string
-	}{
+	return describe(plural(f.nodes, "node")+", "+plural(f.parts, "sub-object"), []trait{
 		{f.running, "Running without an owner"},
 		{f.unrecorded, "without records"},
 		{f.lateJoins, "late joins"},
@@ -56,20 +51,10 @@ func (f *fleet) String() string {
 		{f.stranger, "a stranger"},
 		{f.bound, "without F6"},
 		{f.apart, "doomed calls apart"},
-	} {
-		if o.is {
-			b.WriteString(", " + o.what)
-		}
-	}
-	for r := range fleetRules {
-		if f.lacks(r) {
-			fmt.Fprintf(&b, "; %s", r)
-		}
-	}
-	return b.String()
+	}, f.lacking, fleetRules)
 }
 
-func (f *fleet) lacks(r fleetRule) bool { return f.lacking&(1<<r) != 0 }
+func (f *fleet) lacks(r fleetRule) bool { return f.lacking.has(r) }
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
 // rank 0.
@@ -295,18 +280,8 @@ const (
 	fleetRules
 )
 
-// fleetSet is a set of rules, one bit each.
-type fleetSet uint32
-
-func fleetSetOf(rs ...fleetRule) (s fleetSet) {
-	for _, r := range rs {
-		s |= 1 << r
-	}
-	return s
-}
-
 // harmless are the rules without which a doomed call still has no effect.
-var harmless = fleetSetOf(fleetFenceFinal, fleetAbsentDead, fleetOwnTaken, fleetCompletes, fleetTakeDead, fleetHeartbeat)
+var harmless = setOf(fleetFenceFinal, fleetAbsentDead, fleetOwnTaken, fleetCompletes, fleetTakeDead, fleetHeartbeat)
 
 func (r fleetRule) String() string {
 	return [fleetRules]string{

@@ -598,14 +598,7 @@ func (f *fleet) answer(st *fleetState, i, k int) string {
 }
 
 // regress returns which promise a step breaks. The step itself has noted it.
-func (f *fleet) regress(_, to *fleetState) string { return broken(to.broken) }
-
-func broken(b breach) string {
-	if b == 0 {
-		return ""
-	}
-	return b.String()
-}
+func (f *fleet) regress(_, to *fleetState) string { return to.broken.String() }
 
 // check returns which promise is broken in a state, or "".
 func (f *fleet) check(st *fleetState) string {
@@ -620,7 +613,7 @@ func (f *fleet) check(st *fleetState) string {
 			f.breaks(st, twoOwners, n.owns() && m.owns() && n.epoch == m.epoch && n.epoch > 0)
 		}
 	}
-	return broken(st.broken)
+	return st.broken.String()
 }
 
 // owns reports whether the node believes that it owns the plan, and can still write.
@@ -639,7 +632,7 @@ func (f *fleet) tidy(st *fleetState) { f.canonical(st) }
 
 // canonical returns for each node its new place.
 func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
-	if f.lacking&^harmless == 0 && !f.apart {
+	if f.lacking.within(harmless) && !f.apart {
 		for i := range st.nodes[:f.nodes] {
 			f.doom(&st.nodes[i])
 		}

@@ -3,7 +3,6 @@ package protocol
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/internal/efforttest"
@@ -73,7 +72,6 @@ func fleets() []*fleet {
 		{nodes: 1, parts: 2},
 		{nodes: 2, parts: 1},
 		{nodes: 2, parts: 1, running: true},
-		{nodes: 2, parts: 2, unrecorded: true},
 		{nodes: 3, parts: 1, unrecorded: true},
 	}
 	if testing.Short() {
@@ -85,6 +83,7 @@ func fleets() []*fleet {
 			&fleet{nodes: 2, parts: 1, lateJoins: true},
 			&fleet{nodes: 2, parts: 1, deletes: true},
 			&fleet{nodes: 2, parts: 1, stranger: true},
+			&fleet{nodes: 2, parts: 2, unrecorded: true},
 			&fleet{nodes: 2, parts: 1, apart: true},
 			&fleet{nodes: 2, parts: 2},
 			&fleet{nodes: 2, parts: 2, lateJoins: true},
@@ -100,37 +99,26 @@ func fleets() []*fleet {
 }
 
 // TestFleet explores each situation to its end.
-func TestFleet(t *testing.T) {
-	situations, states, steps := 0, 0, 0
-	for _, f := range fleets() {
-		t.Run(f.String(), func(t *testing.T) {
-			r := f.explore()
-			t.Logf("%d states, %d steps", r.states, r.steps)
-			if r.violation != "" {
-				t.Errorf("%s:\n  %s", r.violation, strings.Join(r.path, "\n  "))
-			}
-			situations, states, steps = situations+1, states+r.states, steps+r.steps
-		})
-	}
-	t.Logf("%d situations, %d states, %d steps", situations, states, steps)
+func TestFleet(t *testing.T) { holds(t, fleets()) }
+
+type fleetNeed struct {
+	fleet
+	breach breach
 }
 
 // fleetNeeds says for each rule in which situation which promise is broken without it.
-var fleetNeeds = map[fleetRule]struct {
-	fleet
-	breach breach
-}{
+var fleetNeeds = map[fleetRule]fleetNeed{
 	fleetClaimMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetTakeMatch:     {fleet{nodes: 2, parts: 1, running: true}, lostUpdate},
 	fleetEndMatch:      {fleet{nodes: 2, parts: 1}, finalChanged},
 	fleetReadFirst:     {fleet{nodes: 2, parts: 1, running: true}, actionRerun},
-	fleetFenceLast:     {fleet{nodes: 2, parts: 1}, formerOwner},
+	fleetFenceLast:     {fleet{nodes: 2, parts: 1, unrecorded: true}, formerOwner},
 	fleetFenceAgain:    {fleet{nodes: 2, parts: 1, running: true}, formerOwner},
 	fleetConflictLooks: {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetConflictTakes: {fleet{nodes: 2, parts: 1, stranger: true}, formerOwner},
 	fleetFence:         {fleet{nodes: 2, parts: 1}, actionRerun},
-	fleetFenceNew:      {fleet{nodes: 2, parts: 1}, wrongResult},
-	fleetFenceFinal:    {fleet{nodes: 2, parts: 1}, wrongResult},
+	fleetFenceNew:      {fleet{nodes: 1, parts: 1}, wrongResult},
+	fleetFenceFinal:    {fleet{nodes: 1, parts: 1}, wrongResult},
 	fleetFenceOwn:      {fleet{nodes: 2, parts: 1}, actionRerun},
 	fleetFenceMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetWorkMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
@@ -139,9 +127,9 @@ var fleetNeeds = map[fleetRule]struct {
 	fleetUnknownClaim:  {fleet{nodes: 2, parts: 1}, twoOwners},
 	fleetUnknownTake:   {fleet{nodes: 2, parts: 1}, formerOwner},
 	fleetUnknownEnd:    {fleet{nodes: 2, parts: 1}, earlyObject},
-	fleetAbsentDead:    {fleet{nodes: 2, parts: 1}, orphan},
-	fleetOwnTaken:      {fleet{nodes: 2, parts: 1}, orphan},
-	fleetCompletes:     {fleet{nodes: 2, parts: 1}, orphan},
+	fleetAbsentDead:    {fleet{nodes: 1, parts: 1}, orphan},
+	fleetOwnTaken:      {fleet{nodes: 1, parts: 1}, orphan},
+	fleetCompletes:     {fleet{nodes: 1, parts: 1}, orphan},
 	fleetPartsFirst:    {fleet{nodes: 2, parts: 1}, openParts},
 	fleetNeverCreates:  {fleet{nodes: 2, parts: 1, deletes: true}, comesBack},
 }
@@ -155,41 +143,22 @@ var fleetSpare = map[fleetRule]string{
 // TestFleetRules removes the rules one at a time. Only the promise in the table is judged, which shows that the
 // model can find each promise broken, and not only the ones that break first.
 func TestFleetRules(t *testing.T) {
-	promises := map[breach]bool{}
-	for r := range fleetRules {
-		need, isNeeded := fleetNeeds[r]
-		if _, isSpare := fleetSpare[r]; isNeeded == isSpare {
-			t.Errorf("%s: the rule must be either needed or spare", r)
+	eachIsNeeded(t, fleetRules, fleetNeeds, fleetSpare, breaches, func(n fleetNeed) breach { return n.breach })
+	removeRules(t, fleetRules, func(r fleetRule) (n need, spare bool) {
+		in, needed := fleetNeeds[r]
+		if !needed {
+			in.fleet = fleet{nodes: 2, parts: 1}
 		}
-		promises[need.breach] = true
-		t.Run(r.String(), func(t *testing.T) {
-			t.Parallel()
-			f := need.fleet
-			if !isNeeded {
-				f = fleet{nodes: 2, parts: 1}
-			}
-			f.lacking, f.only = fleetSetOf(r), need.breach
-			found := f.explore()
-			t.Logf("%s: %d states, %d steps: %s", &f, found.states, found.steps, found.violation)
-			if isNeeded == (found.violation == "") {
-				t.Errorf("needed: %t, found: %q\n  %s", isNeeded, found.violation, strings.Join(found.path, "\n  "))
-			}
-		})
-	}
-	for b := breach(1); b < breaches; b++ {
-		if !promises[b] {
-			t.Errorf("no rule is needed for the promise that is broken if %s", b)
-		}
-	}
+		in.lacking, in.only = setOf(r), in.breach
+		return need{&in.fleet, in.breach.String()}, !needed
+	})
 }
 
 // TestFleetFreedom shows that the owners of the model use the freedom F6: without it, final sub-objects need no
 // fence.
 func TestFleetFreedom(t *testing.T) {
-	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: fleetSetOf(fleetFenceFinal)}
-	if found := f.explore(); found.violation != "" {
-		t.Errorf("%s: %s\n  %s", f, found.violation, strings.Join(found.path, "\n  "))
-	}
+	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: setOf(fleetFenceFinal)}
+	f.explore().want(t, "")
 }
 
 // TestFleetDoomed shows that forgetting doomed calls loses nothing: what can be stored is the same.

@@ -189,7 +189,7 @@ func (s *store) apply(r *request, retry bool, listed uint8) answer {
 
 // patience returns how old a blob must be before an actor that saw these markers may assume that its writer
 // is dead: older than the actor's own grace period and those in the markers.
-func patience(lacking set, brief bool, markers *store) age {
+func patience(lacking set[rule], brief bool, markers *store) age {
 	if brief && (lacking.has(ruleGraceCarried) || !markers[marker].long && !markers[deleteMarker].long) {
 		return aged
 	}
@@ -312,18 +312,6 @@ const (
 	ruleShownWhole
 	rules
 )
-
-// set is a set of rules.
-type set [2]uint64
-
-func setOf(rs ...rule) (s set) {
-	for _, r := range rs {
-		s[r/64] |= 1 << (r % 64)
-	}
-	return s
-}
-
-func (s set) has(r rule) bool { return s[r/64]&(1<<(r%64)) != 0 }
 
 // String describes what happens without the rule.
 func (r rule) String() string { return ruleNames[r] }
