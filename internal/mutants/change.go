@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -77,22 +78,21 @@ type program struct {
 	deps  types.Importer
 }
 
-// load reads and type-checks a package of the module at root. The packages that it imports come from the
-// build cache.
-func load(root, pattern string) (*program, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly", pattern)
+// load reads and type-checks packages of the module at root. It returns them by the names of their files. The
+// packages that they import come from the build cache, and each is read once.
+func load(root string, patterns ...string) (map[string]*program, error) {
+	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly"}, patterns...)...)
 	cmd.Dir = root
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list %s: %w: %s", pattern, err, problems.String())
-	}
-	p := &program{
-		fset: token.NewFileSet(), texts: map[string][]byte{}, files: map[string]*ast.File{}, heads: map[string]*ast.File{},
-		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}},
+		return nil, fmt.Errorf("go list %s: %w: %s", patterns, err, problems.String())
 	}
 	exports := map[string]string{}
+	fset := token.NewFileSet()
+	deps := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	var all []*program
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var listed struct {
 			ImportPath, Export, Dir string
@@ -102,33 +102,54 @@ func load(root, pattern string) (*program, error) {
 		if err := d.Decode(&listed); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("go list %s: %w", pattern, err)
+			return nil, fmt.Errorf("go list %s: %w", patterns, err)
 		}
 		exports[listed.ImportPath] = listed.Export
 		if listed.DepOnly {
 			continue
 		}
-		p.path = listed.ImportPath
-		for _, name := range listed.GoFiles {
-			path := filepath.Join(listed.Dir, name)
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return nil, err
-			}
-			rel = filepath.ToSlash(rel)
-			if p.texts[rel], err = os.ReadFile(path); err != nil {
-				return nil, err
-			}
-			if p.files[rel], err = parser.ParseFile(p.fset, rel, p.texts[rel], parser.ParseComments|parser.SkipObjectResolution); err != nil {
-				return nil, err
-			}
-			p.heads[rel] = head(p.files[rel])
-			p.names = append(p.names, rel)
+		p, err := parse(fset, root, listed.Dir, listed.GoFiles)
+		if err != nil {
+			return nil, err
+		}
+		p.path, p.deps = listed.ImportPath, deps
+		all = append(all, p)
+	}
+	byName := map[string]*program{}
+	for _, p := range all {
+		if err := errors.Join(p.check(p.files, p.info)...); err != nil {
+			return nil, err
+		}
+		for _, name := range p.names {
+			byName[name] = p
 		}
 	}
-	p.deps = importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	errs := p.check(p.files, p.info)
-	return p, errors.Join(errs...)
+	return byName, nil
+}
+
+// parse reads the files of a package in a folder of the module at root.
+func parse(fset *token.FileSet, root, dir string, names []string) (*program, error) {
+	p := &program{
+		fset: fset, texts: map[string][]byte{}, files: map[string]*ast.File{}, heads: map[string]*ast.File{},
+		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}},
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return nil, err
+		}
+		rel = filepath.ToSlash(rel)
+		if p.texts[rel], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+		if p.files[rel], err = parser.ParseFile(p.fset, rel, p.texts[rel], parser.ParseComments|parser.SkipObjectResolution); err != nil {
+			return nil, err
+		}
+		p.heads[rel] = head(p.files[rel])
+		p.names = append(p.names, rel)
+	}
+	return p, nil
 }
 
 // head returns the file without the bodies of functions.
@@ -156,37 +177,73 @@ func (p *program) check(files map[string]*ast.File, info *types.Info) (errs []er
 	return errs
 }
 
-// mutated returns the changed file's text.
-func (p *program) mutated(c change) []byte {
-	text := p.texts[c.file]
-	return slices.Concat(text[:c.from], []byte(c.text), text[c.to:])
+// mutated returns a file's text with those changes that are its own. They must not overlap.
+func (p *program) mutated(file string, list []change) []byte {
+	text := p.texts[file]
+	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b change) int { return cmp.Compare(b.from, a.from) }) {
+		if c.file == file { // the last first, so that offsets remain
+			text = slices.Concat(text[:c.from], []byte(c.text), text[c.to:])
+		}
+	}
+	return text
 }
 
-// compiles reports whether the package compiles with the change.
-func (p *program) compiles(c change) bool {
-	file, err := parser.ParseFile(p.fset, c.file, p.mutated(c), parser.SkipObjectResolution)
-	if err != nil {
-		return false
-	}
-	local := p.inBody(c)
-	files := p.files
+// compiles reports whether the package compiles with all the changes.
+func (p *program) compiles(list ...change) bool {
+	local := !slices.ContainsFunc(list, func(c change) bool { return p.body(c) == nil })
+	files := maps.Clone(p.files)
 	if local {
-		files = p.heads
+		files = maps.Clone(p.heads)
 	}
-	files = maps.Clone(files)
-	files[c.file] = file
+	changed := map[string]bool{}
+	for _, c := range list {
+		if changed[c.file] {
+			continue
+		}
+		changed[c.file] = true
+		file, err := parser.ParseFile(p.fset, c.file, p.mutated(c.file, list), parser.SkipObjectResolution)
+		if err != nil {
+			return false
+		}
+		files[c.file] = file
+	}
 	return !slices.ContainsFunc(p.check(files, nil), func(err error) bool {
 		e, ok := errors.AsType[types.Error](err)
-		return !local || !ok || p.fset.Position(e.Pos).Filename == c.file
+		return !local || !ok || changed[p.fset.Position(e.Pos).Filename]
 	})
 }
 
-// inBody reports whether a change lies in the body of a function, and therefore can't break other files.
-func (p *program) inBody(c change) bool {
-	return slices.ContainsFunc(p.files[c.file].Decls, func(decl ast.Decl) bool {
+// broken returns the changes with which the package does not compile. It checks changes of different functions
+// together, and one by one only if that fails.
+func (p *program) broken(list []change) (broken []change) {
+	rounds := map[int][]change{}
+	seen := map[*ast.BlockStmt]int{}
+	for i, c := range list {
+		round := -1 - i // alone, unless it lies in a function
+		if body := p.body(c); body != nil {
+			round = seen[body]
+			seen[body]++
+		}
+		rounds[round] = append(rounds[round], c)
+	}
+	for _, round := range rounds {
+		if !p.compiles(round...) {
+			broken = append(broken, slices.DeleteFunc(round, func(c change) bool { return p.compiles(c) })...)
+		}
+	}
+	return broken
+}
+
+// body returns the body of the function in which a change lies. There it can't break other files. It is nil if
+// the change lies elsewhere.
+func (p *program) body(c change) *ast.BlockStmt {
+	for _, decl := range p.files[c.file].Decls {
 		f, ok := decl.(*ast.FuncDecl)
-		return ok && f.Body != nil && p.fset.Position(f.Body.Lbrace).Offset < c.from && c.to <= p.fset.Position(f.Body.Rbrace).Offset
-	})
+		if ok && f.Body != nil && p.fset.Position(f.Body.Lbrace).Offset < c.from && c.to <= p.fset.Position(f.Body.Rbrace).Offset {
+			return f.Body
+		}
+	}
+	return nil
 }
 
 // changes returns all changes of the package in the order of the code, including changes that do not compile.
@@ -239,7 +296,10 @@ func functionName(decl *ast.FuncDecl) string {
 	if star, ok := t.(*ast.StarExpr); ok {
 		t = star.X
 	}
-	if index, ok := t.(*ast.IndexExpr); ok {
+	switch index := t.(type) {
+	case *ast.IndexExpr:
+		t = index.X
+	case *ast.IndexListExpr:
 		t = index.X
 	}
 	return t.(*ast.Ident).Name + "." + decl.Name.Name

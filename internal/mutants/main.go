@@ -173,16 +173,14 @@ func listedTrials(root string) ([]trial, error) {
 
 // randomTrials chooses n changes that compile and are not known to be equivalent.
 func randomTrials(what scope, root string, n int, seed uint64) ([]trial, error) {
+	programs, err := load(root, what.mutated...)
+	if err != nil {
+		return nil, err
+	}
 	var changes []change
-	programs := map[string]*program{} // by file
-	for _, pattern := range what.mutated {
-		p, err := load(root, pattern)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range p.changes() {
-			programs[c.file] = p
-			changes = append(changes, c)
+	for name, p := range programs {
+		if name == p.names[0] {
+			changes = append(changes, p.changes()...)
 		}
 	}
 	var trials []trial

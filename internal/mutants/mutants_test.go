@@ -16,7 +16,8 @@ const root = "../.."
 // The command tells whether the test kills it.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
-	programs := programs(t, vault.covered)
+	programs := programs(t)
+	changes := map[*program][]change{}
 	dir, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +37,10 @@ func TestMutantsFit(t *testing.T) {
 			continue
 		}
 		from := bytes.Index(text, []byte(m.old))
-		if p := programs[m.file]; p == nil || !p.compiles(change{file: m.file, from: from, to: from + len(m.old), text: m.new}) {
-			t.Errorf("%s does not compile", m.name)
+		if p := programs[m.file]; p != nil {
+			changes[p] = append(changes[p], change{fn: m.name, file: m.file, from: from, to: from + len(m.old), text: m.new})
+		} else {
+			t.Errorf("%s is in no package whose coverage is measured", m.name)
 		}
 		if m.old == m.new {
 			t.Errorf("%s changes nothing", m.name)
@@ -50,28 +53,28 @@ func TestMutantsFit(t *testing.T) {
 		}
 		names[m.name] = true
 	}
+	for p, list := range changes {
+		for _, c := range p.broken(list) {
+			t.Errorf("%s does not compile", c.fn)
+		}
+	}
 }
 
-// loaded holds the packages that tests have loaded, by pattern, as func() (*program, error).
-var loaded sync.Map
-
-// programs loads packages of the module, each once. It returns them by the names of their files.
-func programs(t *testing.T, patterns []string) map[string]*program {
-	t.Helper()
+// loaded loads the packages whose coverage is measured, once.
+var loaded = sync.OnceValues(func() (map[string]*program, error) {
 	dir, err := filepath.Abs(root)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	all := map[string]*program{}
-	for _, pattern := range patterns {
-		once, _ := loaded.LoadOrStore(pattern, sync.OnceValues(func() (*program, error) { return load(dir, pattern) }))
-		p, err := once.(func() (*program, error))()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range p.names {
-			all[name] = p
-		}
+	return load(dir, vault.covered...)
+})
+
+// programs returns the packages whose coverage is measured by the names of their files.
+func programs(t *testing.T) map[string]*program {
+	t.Helper()
+	all, err := loaded()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

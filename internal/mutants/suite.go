@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -42,11 +41,12 @@ const withoutAzurite = "/azurite$"
 // suite is the tests of a module.
 type suite struct {
 	scope
-	root     string              // of the module
-	dir      string              // for what is built
-	workers  int                 // how many test binaries run at the same time
-	packages []string            // the folders of packages with tests
-	names    map[string][]string // of the tests, by folder
+	root     string                       // of the module
+	dir      string                       // for what is built
+	workers  int                          // how many test binaries run at the same time
+	packages []string                     // the folders of packages with tests
+	names    map[string][]string          // of the tests, by folder
+	texts    map[string]map[string][]byte // of the files of tests, by folder and path
 	// measure runs every test by itself. It takes minutes, so it is called only when the likely tests do not
 	// kill a mutant.
 	measure func() (coverage, error)
@@ -80,7 +80,7 @@ func (p place) compare(q place) int {
 
 // newSuite finds the tests of a module. The folder dir is for what is built.
 func newSuite(ctx context.Context, what scope, root, dir string, workers int) (*suite, error) {
-	s := &suite{scope: what, root: root, dir: dir, workers: workers, names: map[string][]string{}}
+	s := &suite{scope: what, root: root, dir: dir, workers: workers, names: map[string][]string{}, texts: map[string]map[string][]byte{}}
 	s.measure = sync.OnceValues(func() (coverage, error) { return s.runEach(ctx) })
 	const files = "{{$dir := .Dir}}{{range .TestGoFiles}}{{$dir}}\t{{.}}\n{{end}}{{range .XTestGoFiles}}{{$dir}}\t{{.}}\n{{end}}"
 	list, err := goCommand(ctx, root, append([]string{"list", "-f", files}, what.tested...)...)
@@ -94,11 +94,14 @@ func newSuite(ctx context.Context, what scope, root, dir string, workers int) (*
 		}
 		if !slices.Contains(s.packages, dir) {
 			s.packages = append(s.packages, dir)
+			s.texts[dir] = map[string][]byte{}
 		}
-		text, err := os.ReadFile(filepath.Join(dir, file))
+		path := filepath.Join(dir, file)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
+		s.texts[dir][path] = text
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
 			s.names[dir] = append(s.names[dir], string(m[1]))
 		}
@@ -111,12 +114,7 @@ var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 // matching returns the folders of packages that have a test which a -run pattern matches. The folder of file
 // comes first.
 func (s *suite) matching(pattern, file string) []string {
-	var tops []string // the pattern without its subtests
-	for alternative := range strings.SplitSeq(pattern, "|") {
-		top, _, _ := strings.Cut(alternative, "/")
-		tops = append(tops, top)
-	}
-	re, err := regexp.Compile(strings.Join(tops, "|"))
+	re, err := topLevel(pattern)
 	if err != nil {
 		return nil
 	}
@@ -132,6 +130,16 @@ func (s *suite) matching(pattern, file string) []string {
 		}
 	}
 	return list
+}
+
+// topLevel returns what matches the tests of a -run pattern without their subtests.
+func topLevel(pattern string) (*regexp.Regexp, error) {
+	var tops []string
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		top, _, _ := strings.Cut(alternative, "/")
+		tops = append(tops, top)
+	}
+	return regexp.Compile(strings.Join(tops, "|"))
 }
 
 // runEach runs each test by itself, to learn what it runs through and how long it takes. All must pass.
@@ -283,16 +291,7 @@ func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, er
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	overlay := filepath.Join(dir, "overlay.json")
-	changed := filepath.Join(dir, filepath.Base(t.file))
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(s.root, t.file): changed}})
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.WriteFile(changed, t.text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
-		return "", err
-	}
-	killer, err = s.tryWaves(ctx, s.likelyWaves(t, short), dir, overlay)
+	killer, err = s.tryWaves(ctx, s.likelyWaves(t, short), dir, t)
 	if err != nil || killer != "" {
 		return killer, err
 	}
@@ -300,17 +299,15 @@ func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, er
 	if err != nil {
 		return "", err
 	}
-	return s.tryWaves(ctx, c.waves(t, short), dir, overlay)
+	return s.tryWaves(ctx, c.waves(t, short), dir, t)
 }
 
 // tryWaves runs waves of tests until one fails.
-func (s *suite) tryWaves(ctx context.Context, waves []wave, dir, overlay string) (killer string, err error) {
+func (s *suite) tryWaves(ctx context.Context, waves []wave, dir string, t trial) (killer string, err error) {
 	for _, w := range waves {
-		binary := s.binary(dir, w.pkg)
-		if _, err := os.Stat(binary); err != nil {
-			if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, w.pkg); err != nil {
-				return "", fmt.Errorf("does not build: %s", text)
-			}
+		binary, err := s.build(ctx, w, dir, t)
+		if err != nil {
+			return "", err
 		}
 		args := []string{"-test.failfast", "-test.run", w.pattern}
 		if w.short {
@@ -322,19 +319,78 @@ func (s *suite) tryWaves(ctx context.Context, waves []wave, dir, overlay string)
 		}
 		if err != nil {
 			killer := failure(text)
-			return killer, s.passes(ctx, w.pkg, killer)
+			return killer, s.passes(ctx, w, killer)
 		}
 	}
 	return "", nil
 }
 
-// passes returns an error if a test fails without any change. Each test is tried once.
-func (s *suite) passes(ctx context.Context, pkg, name string) error {
+// build builds the tests of a wave, unless an earlier wave has. Likely tests are built without the others, which
+// fails if what they need can't be told by names.
+func (s *suite) build(ctx context.Context, w wave, dir string, t trial) (binary string, err error) {
+	texts := map[string][]byte{filepath.Join(s.root, t.file): t.text}
+	if w.likely {
+		if binary, err := s.buildLikely(ctx, w, filepath.Join(dir, "likely"), maps.Clone(texts)); err == nil {
+			return binary, nil
+		}
+	}
+	binary = s.binary(dir, w.pkg)
+	return binary, s.buildOnce(ctx, w.pkg, binary, texts)
+}
+
+// buildLikely builds the tests of a wave alone.
+func (s *suite) buildLikely(ctx context.Context, w wave, dir string, texts map[string][]byte) (binary string, err error) {
+	re, err := topLevel(w.pattern)
+	if err != nil {
+		return "", err
+	}
+	pruned, err := prune(s.texts[w.pkg], re)
+	if err != nil {
+		return "", err
+	}
+	maps.Copy(texts, pruned)
+	binary = s.binary(dir, w.pkg)
+	return binary, s.buildOnce(ctx, w.pkg, binary, texts)
+}
+
+// buildOnce builds the tests of a package with the given texts of files, unless the binary exists.
+func (s *suite) buildOnce(ctx context.Context, pkg, binary string, texts map[string][]byte) error {
+	if _, err := os.Stat(binary); err == nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp(s.dir, "overlay")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	replace := map[string]string{}
+	for path, text := range texts {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
+		if err := os.WriteFile(replace[path], text, 0o600); err != nil {
+			return err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		return err
+	}
+	if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg); err != nil {
+		return fmt.Errorf("does not build: %s", text)
+	}
+	return nil
+}
+
+// passes returns an error if a test of a wave fails without any change. Each test is tried once.
+func (s *suite) passes(ctx context.Context, w wave, name string) error {
 	if !strings.HasPrefix(name, "Test") || strings.Contains(name, " ") {
 		return nil // a time-out or a crash
 	}
-	once, _ := s.tried.LoadOrStore(pkg+" "+name, sync.OnceValue(func() error {
-		binary, err := s.unchanged(ctx, pkg)
+	once, _ := s.tried.LoadOrStore(fmt.Sprint(w.pkg, name, w.short), sync.OnceValue(func() error {
+		binary, err := s.unchanged(ctx, w.pkg)
 		if err != nil {
 			return err
 		}
@@ -342,7 +398,8 @@ func (s *suite) passes(ctx context.Context, pkg, name string) error {
 		for level := range strings.SplitSeq(name, "/") {
 			levels = append(levels, "^"+regexp.QuoteMeta(level)+"$")
 		}
-		if text, err := s.run(ctx, binary, pkg, 10*time.Minute, "-test.run", strings.Join(levels, "/")); err != nil {
+		args := []string{"-test.run", strings.Join(levels, "/"), fmt.Sprintf("-test.short=%t", w.short)}
+		if text, err := s.run(ctx, binary, w.pkg, 10*time.Minute, args...); err != nil {
 			return fmt.Errorf("%s fails without any change: %w\n%s", name, err, text)
 		}
 		return nil
@@ -367,6 +424,7 @@ type wave struct {
 	pkg     string
 	pattern string // for -run
 	short   bool
+	likely  bool          // the pattern is the trial's
 	took    time.Duration // by the tests without a change, in -short mode; 0 if it was not measured
 }
 
@@ -388,8 +446,8 @@ func (s *suite) likelyWaves(t trial, short bool) []wave {
 	}
 	var quick, slow []wave
 	for _, dir := range s.matching(t.likely, t.file) {
-		quick = append(quick, wave{pkg: dir, pattern: t.likely, short: true})
-		slow = append(slow, wave{pkg: dir, pattern: t.likely})
+		quick = append(quick, wave{pkg: dir, pattern: t.likely, likely: true, short: true})
+		slow = append(slow, wave{pkg: dir, pattern: t.likely, likely: true})
 	}
 	if short {
 		return quick
