@@ -72,7 +72,7 @@ func TestClocks(t *testing.T) {
 	try := func(name string, newWorld func() world, scenarios []scenario) {
 		t.Run(name, func(t *testing.T) {
 			crashEverywhere(t, newWorld, scenarios, smallOnly)
-			everywhere(t, newWorld, scenarios, smallOnly, func(t *testing.T, st stage) int { return faultsAt(t, st, 5, effects) })
+			everywhere(t, newWorld, scenarios, smallOnly, func(t *testing.T, st stage) int { return faultsAt(t, st, 8, effects) })
 		})
 	}
 	for i, by := range []time.Duration{15 * time.Minute, -15 * time.Minute, 24 * time.Hour, -24 * time.Hour} {

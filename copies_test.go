@@ -113,7 +113,7 @@ func TestCopies(t *testing.T) {
 			v, err := azblob.NewFromConnectionString(t.Context(), name+"-"+prefix, connectionString, plantest.Register())
 			must(t, err)
 			return v
-		}, eachKind)
+		}, efforttest.Pick(plantest.Small, plantest.Small, eachKind))
 	})
 }
 

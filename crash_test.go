@@ -715,7 +715,7 @@ func finishParts(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (final work
 // TestDeleteAgain calls a Delete that died again, without a Recovery in between.
 func TestDeleteAgain(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, shapes, shapes), func(t *testing.T, st stage) int {
+	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, map[string]shape{"small": plantest.Small, "kinds": eachKind}, shapes), func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w world, c *call, first error) {
 			v := w.vault(t)
 			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {

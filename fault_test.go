@@ -154,7 +154,7 @@ func TestLateDuplicates(t *testing.T) {
 		}
 		for _, n := range boundaries(st.requests) {
 			for k := range st.requests - n + 3 {
-				if !sampled(10, n+st.number, k) {
+				if !sampled(14, n+st.number, k) {
 					continue
 				}
 				runs++

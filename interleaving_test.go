@@ -274,7 +274,7 @@ func (s space) explore(t *testing.T) {
 		return 0, true
 	}
 	// Explore so many runs in order, and if that is not all of them, so many more at random.
-	limit, sampledRuns := cmp.Or(*interleaveRuns, efforttest.Pick(1, 3, 5000)), efforttest.Pick(1, 5, 1000)
+	limit, sampledRuns := cmp.Or(*interleaveRuns, efforttest.Pick(1, 2, 5000)), efforttest.Pick(1, 4, 1000)
 	for runs < limit {
 		once(unseen)
 		if t.Failed() {

@@ -151,7 +151,7 @@ func TestStorms(t *testing.T) {
 // TestStormAmplification compares the number of requests sent in a storm with the number needed without one.
 func TestStormAmplification(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	lives := efforttest.Pick(50, 150, 150)
+	lives := efforttest.Pick(50, 80, 150)
 	send := func(share float64) (sent int64) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithoutLog())
@@ -186,7 +186,7 @@ func TestStormConcurrency(t *testing.T) {
 				m := &meter{Transporter: server.Transport()}
 				v := onEmulator(t, server, azblob.WithTransport(m), azblob.WithConcurrency(limit))
 				var wg sync.WaitGroup
-				for range efforttest.Pick(10, 40, 40) {
+				for range efforttest.Pick(10, 20, 40) {
 					wg.Go(func() {
 						if err := live(v, plantest.Small(), false, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
 							t.Error(err)
