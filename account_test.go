@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -70,6 +71,7 @@ func TestAccount(t *testing.T) {
 
 // TestAccountOfLogins runs each row of the table of what a login may ask about the account, in docs/account.md.
 func TestAccountOfLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	text, err := os.ReadFile("docs/account.md")
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +181,7 @@ func TestAccountOfDeadSecondary(t *testing.T) {
 
 // TestAccountCost counts the requests of a report. They don't depend on what is stored.
 func TestAccountCost(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, opts := range map[string][]azblob.Option{"alone": nil, "with a secondary": {azblob.WithSecondary("")}} {
 		server := emulator.New()
 		server.Replicate()

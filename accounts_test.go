@@ -77,6 +77,7 @@ func TestHierarchicalNamespace(t *testing.T) {
 // for the last one (entry, object, marker), one for each heartbeat of a member, and all blobs after Delete. The
 // vault works as on other accounts.
 func TestKeptCopies(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for what, opts := range map[string][]emulator.Option{
 		"versioning":  {emulator.WithVersioning()},
 		"soft delete": {emulator.WithSoftDelete()},
@@ -161,6 +162,7 @@ func oneLine(t *testing.T, what string, err, want error, remedy string) {
 // TestArchivedBlobs archives the blobs of one of two plans, as a lifecycle rule does. Listings and searches
 // show both plans. What reads or writes the archived one says what to do, and the other plan is not affected.
 func TestArchivedBlobs(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const remedy = "exclude the vault's containers from lifecycle rules that archive"
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -208,6 +210,7 @@ func TestArchivedBlobs(t *testing.T) {
 // and every other write is refused with what to do. With a policy for versions, updates work until a plan ends,
 // because its marker can't be removed. Recovery repairs what is left once the policy is gone.
 func TestImmutableContainers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	const remedy = "use containers without"
 	for policy, updates := range map[emulator.Policy]bool{emulator.ContainerPolicy: false, emulator.HoldPolicy: false, emulator.VersionPolicy: true} {
 		inBubble(t, fmt.Sprint(policy), func(t *testing.T, server *emulator.Server) {

@@ -113,6 +113,7 @@ func TestAnswersOfProxies(t *testing.T) {
 // TestWriteWithoutETagIsNotDurable checks that a 201 without an ETag, from somebody other than the service,
 // does not count as a write.
 func TestWriteWithoutETagIsNotDurable(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
 		if !m.writes {
 			return

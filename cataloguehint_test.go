@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -25,6 +26,7 @@ func (a *archive) hintsOf(container string) map[string]string {
 
 // TestHints counts the requests that set a hint, and those that listings send with the hint and without it.
 func TestHints(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
 		a.fill(first, 1, 20)
 		day := prefix("test").day(first)

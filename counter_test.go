@@ -133,6 +133,7 @@ func TestCostOfLongNames(t *testing.T) {
 // TestCountOfWhatCantBeRead counts the other plans beside one whose metadata is damaged, and beside one whose
 // name can't be read to its end. A plan that was deleted after the listing does not count, and is no error.
 func TestCountOfWhatCantBeRead(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "metadata", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		var bad *workflow.Plan
@@ -188,6 +189,7 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 // TestCountFailsOver counts while the primary becomes unavailable after each of its pages, and when the context
 // ends.
 func TestCountFailsOver(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for pages := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			g := &geo{Server: emulator.New(emulator.WithPageLimit(3))}

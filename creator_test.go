@@ -248,6 +248,7 @@ func TestCreateCancelledBefore(t *testing.T) {
 
 // TestCreateUndoesItself makes Create fail for certain before it sends the object. Nothing is left.
 func TestCreateUndoesItself(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, path := range []string{"blocks/", "sequences/", "actions/"} {
 		inBubble(t, path, func(t *testing.T, server *emulator.Server) {
 			v := faulty(t, server, emulator.On(emulator.PutBlob).Path(path).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))

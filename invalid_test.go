@@ -278,6 +278,7 @@ func TestIDsThatNoPlanCanHave(t *testing.T) {
 // TestPlansOfAClockAhead creates a plan with a clock that is three days ahead. The plan is listed, and can be
 // read, updated and deleted.
 func TestPlansOfAClockAhead(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	type stored struct {
 		container string
 		emulator.Blob
@@ -372,6 +373,7 @@ func TestUpdatesRefuseNil(t *testing.T) {
 }
 
 func TestUpdatesRefuseBadHeaders(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New()
 	v := onEmulator(t, server)
 	for _, test := range []struct {
@@ -568,6 +570,7 @@ func TestMovesAreSeenAfterAReadToo(t *testing.T) {
 // TestPartsOfAnyStatusEndWithTheirPlan checks that a final UpdatePlan stores the sub-objects as given,
 // whatever was stored before.
 func TestPartsOfAnyStatusEndWithTheirPlan(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "sub-objects that were reset", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		_, p := running(t, v, plantest.Full())

@@ -55,6 +55,7 @@ func collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListRes
 
 // TestSearch holds every filter against what it should choose, over several days.
 func TestSearch(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "all filters", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		now := time.Now().UTC()
@@ -325,6 +326,7 @@ func TestListingEnds(t *testing.T) {
 
 // TestDayProbing lists where the identity may not list containers.
 func TestDayProbing(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	deny := func() *emulator.Rule {
 		return emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
 	}
@@ -554,6 +556,7 @@ func TestOpenPlans(t *testing.T) {
 
 // TestCutTextsThatCantBeRead shows an error in place of a plan whose whole name can't be learnt, and the other plans.
 func TestCutTextsThatCantBeRead(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "the entry is refused", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		var ids []uuid.UUID // oldest first
@@ -594,6 +597,7 @@ func TestOpenPlansWithoutStartFrom(t *testing.T) {
 
 // TestLimitsSaveRequests looks at no more plans at once than are wanted.
 func TestLimitsSaveRequests(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "of IDs", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		var ids []uuid.UUID

@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -79,6 +80,7 @@ func recordCalls() []recordCall {
 // TestMembersUnknown loses the answer of each write of a record, whether it took effect or not. The same call
 // again settles it, even if it fails in between.
 func TestMembersUnknown(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, c := range recordCalls() {
 		for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 			inBubble(t, fmt.Sprintf("%s, %v", c.name, effect), func(t *testing.T, server *emulator.Server) {

@@ -386,6 +386,7 @@ func TestReadDamage(t *testing.T) {
 
 // TestReadRidesOutBadAnswers shortens and flips bodies in transit. Read requests them again.
 func TestReadRidesOutBadAnswers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{emulator.CutBody(0), emulator.CutBody(1), emulator.CutBody(100), emulator.FlipBit(0), emulator.FlipBit(999), emulator.Reset()} {
 		for n := 1; n <= 5; n++ {
 			inBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
@@ -404,6 +405,7 @@ func TestReadRidesOutBadAnswers(t *testing.T) {
 
 // TestReadTypes reads with other registries than the one the plan was written with.
 func TestReadTypes(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		_, plan := running(t, onEmulator(t, server), plantest.Full())
 		open := func(reg *registry.Register) *azblob.Vault {

@@ -321,6 +321,7 @@ func asJSON(t *testing.T, v any) string {
 
 // TestDocumentsOfOtherSchemasAndDamagedOnes changes golden documents in one place.
 func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	plan := goldenPlan()
 	other := idAt(time.UnixMilli(1), 1)
 	readers := map[string]func(body []byte) error{

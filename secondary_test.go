@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -281,6 +282,7 @@ func TestSecondaryCost(t *testing.T) {
 // TestListFailsOver lists many plans while the primary becomes unavailable between two pages: each plan is
 // yielded once.
 func TestListFailsOver(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for pages := range 6 {
 		synctest.Test(t, func(t *testing.T) {
 			g := &geo{Server: emulator.New(emulator.WithPageLimit(3))}
@@ -315,6 +317,7 @@ func TestListFailsOver(t *testing.T) {
 // TestSecondaryWithLogins reads from the secondary with logins that may not ask for the time of the last
 // sync, and through hosts of its own.
 func TestSecondaryWithLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, test := range map[string]struct {
 		open      opener
 		secondary string

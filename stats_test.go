@@ -27,6 +27,7 @@ func statsOf(t *testing.T, a *archive, v *Vault, o StatsOptions) ([]DayStats, in
 
 // TestStats compares the numbers of each day with what is stored, with and without catalogues.
 func TestStats(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
 		a.fill(first, 10, 300)
 		open := a.plan(first)

@@ -231,6 +231,7 @@ func TestUpdateUnknownTwice(t *testing.T) {
 
 // TestUpdateUnknown ends the context while an update is under way. The same call again settles the outcome.
 func TestUpdateUnknown(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
 		for n := 1; n <= 3; n++ {
 			inBubble(t, fmt.Sprintf("completion, %v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
@@ -374,6 +375,7 @@ func TestUpdateTwiceAtOnce(t *testing.T) {
 
 // TestCompletion checks the order of the writes of a final update.
 func TestCompletion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, status := range []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped} {
 		inBubble(t, status.String(), func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
