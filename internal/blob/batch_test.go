@@ -178,20 +178,11 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			targets := w.fill(items, false)
 			w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Times(1).Do(emulator.Answer(503, "ServerBusy")))
-			n := 0
-			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
-				resp, err := next(req)
-				if n++; n > 1 || err != nil {
-					return resp, err
-				}
-				body, err := io.ReadAll(resp.Body)
-				garbled := garble(string(body))
-				if garbled == string(body) {
+			c, _ := w.garbled(t, func(body string) string {
+				if garble(body) == body {
 					t.Errorf("%s: nothing is garbled in\n%s", what, body)
 				}
-				resp.Body = io.NopCloser(strings.NewReader(garbled))
-				resp.ContentLength = int64(len(garbled))
-				return resp, err
+				return garble(body)
 			})
 			if err := c.DeleteBatch(t.Context(), "box", targets); err != nil && !Is(err, Absent) || len(w.names()) > 0 {
 				t.Errorf("%s: %q are left, %v", what, w.names(), err)
@@ -205,18 +196,11 @@ func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		targets := w.fill(3, false)
 		w.server.Inject(emulator.On(emulator.BatchItem).Path("000").Times(1).Do(emulator.Answer(503, "ServerBusy")))
-		n := 0
-		c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
-			resp, err := next(req)
-			if n++; n > 1 || err != nil {
-				return resp, err
-			}
-			body, err := io.ReadAll(resp.Body)
-			boundary, _, _ := strings.Cut(string(body), "\r\n")
-			parts := strings.Split(string(body), boundary) // nothing, the three answers, the end
+		c, _ := w.garbled(t, func(body string) string {
+			boundary, _, _ := strings.Cut(body, "\r\n")
+			parts := strings.Split(body, boundary) // nothing, the three answers, the end
 			slices.Reverse(parts[1 : len(parts)-1])
-			resp.Body = io.NopCloser(strings.NewReader(strings.Join(parts, boundary)))
-			return resp, err
+			return strings.Join(parts, boundary)
 		})
 		if err := c.DeleteBatch(t.Context(), "box", targets); err != nil || len(w.names()) > 0 {
 			t.Errorf("%q are left, %v", w.names(), err)
@@ -289,12 +273,7 @@ func TestBatchesThatAreNotAnswered(t *testing.T) {
 		}
 	}
 	body := func(edit func(string) string) func(*http.Response) error {
-		return func(r *http.Response) error {
-			b, err := io.ReadAll(r.Body)
-			s := edit(string(b))
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(s)), int64(len(s))
-			return err
-		}
+		return func(r *http.Response) error { return editBody(r, edit) }
 	}
 	for what, wrong := range map[string]func(*http.Response) error{
 		"no parts":         body(func(string) string { return "" }),

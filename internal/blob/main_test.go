@@ -3,6 +3,7 @@ package blob
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -123,6 +124,27 @@ func (w *world) over(t *testing.T, through func(req *http.Request, next sender) 
 	})
 	must(t, err)
 	return c
+}
+
+// garbled returns a client whose first answer has the body that a function makes of it, and its number of requests.
+func (w *world) garbled(t *testing.T, garble func(body string) string) (c *Client, requests *int) {
+	t.Helper()
+	n := 0
+	return w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+		resp, err := next(req)
+		if n++; n == 1 && err == nil {
+			err = editBody(resp, garble)
+		}
+		return resp, err
+	}), &n
+}
+
+// editBody replaces the body of an answer by what a function makes of it.
+func editBody(resp *http.Response, edit func(body string) string) error {
+	body, err := io.ReadAll(resp.Body)
+	edited := edit(string(body))
+	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(edited)), int64(len(edited))
+	return err
 }
 
 // sent returns the values of a header in a request. The SDK does not write all names in the canonical form of
