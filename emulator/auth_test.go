@@ -183,9 +183,7 @@ func TestBearerAndHostStyle(t *testing.T) {
 	client, err := azblob.NewClient(url, token("made up"), noRetries(tr))
 	must(t, err)
 	c := client.ServiceClient().NewContainerClient("plans")
-	if _, err := c.Create(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Create(t.Context(), nil)))
 	mustUpload(t, c, "vault/a b", "body", nil)
 	if b, there := s.Blob("plans", "vault/a b"); !there || string(b.Body) != "body" {
 		t.Errorf("stored is %v", b)

@@ -32,9 +32,7 @@ func BenchmarkListInMillion(b *testing.B) {
 	c := plans(b, s.Transport())
 	for i := 0; b.Loop(); i++ {
 		o := &container.ListBlobsFlatOptions{StartFrom: to.Ptr(fmt.Sprintf("%07d", i*7919%1_000_000)), MaxResults: to.Ptr(int32(10))}
-		if _, err := c.NewListBlobsFlatPager(o).NextPage(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, errOf(c.NewListBlobsFlatPager(o).NextPage(b.Context())))
 	}
 }
 
@@ -47,8 +45,6 @@ func BenchmarkListPage(b *testing.B) {
 	c := plans(b, s.Transport())
 	for b.Loop() {
 		o := &container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: true}}
-		if _, err := c.NewListBlobsFlatPager(o).NextPage(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, errOf(c.NewListBlobsFlatPager(o).NextPage(b.Context())))
 	}
 }

@@ -63,9 +63,7 @@ func TestBlobRoundTrip(t *testing.T) {
 			t.Errorf("head is %+v", head)
 		}
 
-		if _, err := c.NewBlobClient(name).Delete(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(c.NewBlobClient(name).Delete(t.Context(), nil)))
 		_, _, err = download(t.Context(), c, name, nil)
 		want(t, err, http.StatusNotFound, "BlobNotFound")
 		_, err = c.NewBlobClient(name).GetProperties(t.Context(), nil)

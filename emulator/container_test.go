@@ -27,9 +27,7 @@ func TestContainers(t *testing.T) {
 		if *got.ETag != *set.ETag || *got.Metadata["Layout"] != "1" || *got.LeaseState != "available" {
 			t.Errorf("properties are %+v", got)
 		}
-		if _, err := c.Delete(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(c.Delete(t.Context(), nil)))
 		_, err = c.GetProperties(t.Context(), nil)
 		want(t, err, http.StatusNotFound, "ContainerNotFound")
 		_, err = upload(t.Context(), c, "a", "body", nil)
@@ -49,9 +47,7 @@ func TestContainers(t *testing.T) {
 func TestCreateContainerWithMetadata(t *testing.T) {
 	s := emulator.New()
 	c := newClient(t, s.Transport()).ServiceClient().NewContainerClient("new")
-	if _, err := c.Create(t.Context(), &container.CreateOptions{Metadata: map[string]*string{"layout": to.Ptr("2")}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Create(t.Context(), &container.CreateOptions{Metadata: map[string]*string{"layout": to.Ptr("2")}})))
 	got, err := c.GetProperties(t.Context(), nil)
 	if err != nil || *got.Metadata["Layout"] != "2" {
 		t.Errorf("metadata is %v, %v", got.Metadata, err)
@@ -63,9 +59,7 @@ func TestContainerBeingDeleted(t *testing.T) {
 		s := emulator.New()
 		c := plans(t, s.Transport())
 		mustUpload(t, c, "a", "body", nil)
-		if _, err := c.Delete(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(c.Delete(t.Context(), nil)))
 		_, err := c.Create(t.Context(), nil)
 		want(t, err, http.StatusConflict, "ContainerBeingDeleted")
 		_, err = upload(t.Context(), c, "a", "body", nil)
@@ -88,9 +82,7 @@ func TestContainerBeingDeleted(t *testing.T) {
 func TestContainerDeletionAtOnce(t *testing.T) {
 	s := emulator.New(emulator.WithContainerDeletion(0))
 	c := plans(t, s.Transport())
-	if _, err := c.Delete(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Delete(t.Context(), nil)))
 	if _, err := c.Create(t.Context(), nil); err != nil {
 		t.Error(err)
 	}

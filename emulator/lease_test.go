@@ -28,20 +28,15 @@ func TestLeases(t *testing.T) {
 		code   string
 		state  string // afterwards
 	}
+	of := func(do string) func(string, int, string, string) step {
+		return func(id string, status int, code, state string) step { return step{do, id, "", status, code, state} }
+	}
+	renew, release, remove := of("renew"), of("release"), of("delete")
 	acquire := func(id, n string, status int, code, state string) step {
 		return step{"acquire", id, n, status, code, state}
 	}
-	renew := func(id string, status int, code, state string) step {
-		return step{"renew", id, "", status, code, state}
-	}
-	release := func(id string, status int, code, state string) step {
-		return step{"release", id, "", status, code, state}
-	}
 	end := func(n string, status int, code, state string) step { return step{"break", "", n, status, code, state} }
 	wait := func(n, state string) step { return step{"wait", "", n, 0, "", state} }
-	remove := func(id string, status int, code, state string) step {
-		return step{"delete", id, "", status, code, state}
-	}
 	const (
 		none      = "available"
 		fixed     = "leased fixed"

@@ -85,9 +85,7 @@ func wantShown(t testing.TB, s *emulator.Server, want map[string]string) {
 func everything(t testing.TB, s *emulator.Server) {
 	t.Helper()
 	c := plans(t, s.Transport())
-	if _, err := c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"layout": to.Ptr("1")}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"layout": to.Ptr("1")}})))
 	mustUpload(t, c, "plain", "body", nil)
 	mustUpload(t, c, "empty", "", nil)
 	mustUpload(t, c, "full", "body", &blockblob.UploadOptions{
@@ -102,26 +100,18 @@ func everything(t testing.TB, s *emulator.Server) {
 	mustUpload(t, c, "twice", strings.Repeat("second", 5000), nil)
 	mustUpload(t, c, "changed", "body", nil)
 	time.Sleep(5 * time.Second) // so that its creation and its last change differ
-	if _, err := c.NewBlobClient("changed").SetMetadata(t.Context(), map[string]*string{"new": to.Ptr("1")}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.NewBlobClient("changed").SetMetadata(t.Context(), map[string]*string{"new": to.Ptr("1")}, nil)))
 	for _, name := range []string{"gone", "batch/1", "batch/2"} {
 		mustUpload(t, c, name, "body", nil)
 	}
-	if _, err := c.NewBlobClient("gone").Delete(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.NewBlobClient("gone").Delete(t.Context(), nil)))
 	if _, err := deleteBatch(t, c, "batch/1", "batch/2"); err != nil {
 		t.Fatal(err)
 	}
 	other := newClient(t, s.Transport()).ServiceClient().NewContainerClient("deleted")
-	if _, err := other.Create(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(other.Create(t.Context(), nil)))
 	mustUpload(t, other, "a", "body", nil)
-	if _, err := other.Delete(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(other.Delete(t.Context(), nil)))
 
 	s.Put("direct", "put", []byte("body"), map[string]string{"Name": "\x01"})
 	s.PutContainer("direct", map[string]string{"k": "v"})

@@ -101,10 +101,10 @@ func TestProtected(t *testing.T) {
 		}
 		_, err := b.GetProperties(t.Context(), nil)
 		check("head", true, err)
-		check("get", test.read, mustFail(b.DownloadStream(t.Context(), nil)))
-		check("put", test.put, mustFail(b.UploadBuffer(t.Context(), []byte("y"), nil)))
-		check("metadata", test.set, mustFail(b.SetMetadata(t.Context(), nil, nil)))
-		check("delete", test.del, mustFail(b.Delete(t.Context(), nil)))
-		check("another blob", true, mustFail(c.NewBlockBlobClient("b").UploadBuffer(t.Context(), nil, nil)))
+		check("get", test.read, errOf(b.DownloadStream(t.Context(), nil)))
+		check("put", test.put, errOf(b.UploadBuffer(t.Context(), []byte("y"), nil)))
+		check("metadata", test.set, errOf(b.SetMetadata(t.Context(), nil, nil)))
+		check("delete", test.del, errOf(b.Delete(t.Context(), nil)))
+		check("another blob", true, errOf(c.NewBlockBlobClient("b").UploadBuffer(t.Context(), nil, nil)))
 	}
 }

@@ -187,9 +187,7 @@ func TestClone(t *testing.T) {
 
 func TestCloneKeepsDeletedNames(t *testing.T) {
 	s := emulator.New()
-	if _, err := plans(t, s.Transport()).Delete(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(plans(t, s.Transport()).Delete(t.Context(), nil)))
 	_, err := newClient(t, s.Clone().Transport()).CreateContainer(t.Context(), "plans", nil)
 	want(t, err, http.StatusConflict, "ContainerBeingDeleted")
 }
@@ -227,9 +225,7 @@ func TestLog(t *testing.T) {
 	s := emulator.New()
 	tr := s.NamedTransport("vault")
 	c := newClient(t, tr).ServiceClient().NewContainerClient("plans")
-	if _, err := c.Create(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Create(t.Context(), nil)))
 	tr.Inject(emulator.On(emulator.HeadBlob).Do(emulator.LostAnswer()))
 	put := mustUpload(t, c, "a b", "body", &blockblob.UploadOptions{
 		AccessConditions: conditions("", "*"), Metadata: map[string]*string{"writeid": to.Ptr("7")},
