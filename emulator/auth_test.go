@@ -205,6 +205,5 @@ func TestBearerAndHostStyle(t *testing.T) {
 func TestOtherAccount(t *testing.T) {
 	s := emulator.New()
 	c := keyClient(t, s.Transport(), "http://localhost/other", emulator.DefaultAccount, emulator.DefaultKey)
-	_, err := c.Create(t.Context(), nil)
-	want(t, err, http.StatusNotFound, "ResourceNotFound")
+	want(t, errOf(c.Create(t.Context(), nil)), http.StatusNotFound, "ResourceNotFound")
 }

@@ -97,6 +97,5 @@ func TestSignedMetadataNotASCII(t *testing.T) {
 	s := emulator.New()
 	s.PutContainer("plans", nil)
 	c := keyClient(t, s.Transport(), pathStyle, emulator.DefaultAccount, emulator.DefaultKey)
-	_, err := upload(t.Context(), c, "a", "body", &blockblob.UploadOptions{Metadata: map[string]*string{"a": to.Ptr("ü")}})
-	want(t, err, http.StatusForbidden, "AuthenticationFailed")
+	want(t, errOf(upload(t.Context(), c, "a", "body", &blockblob.UploadOptions{Metadata: map[string]*string{"a": to.Ptr("ü")}})), http.StatusForbidden, "AuthenticationFailed")
 }

@@ -17,8 +17,7 @@ import (
 
 func TestContainers(t *testing.T) {
 	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
-		_, err := c.Create(t.Context(), nil)
-		want(t, err, http.StatusConflict, "ContainerAlreadyExists")
+		want(t, errOf(c.Create(t.Context(), nil)), http.StatusConflict, "ContainerAlreadyExists")
 
 		set, err := c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"Layout": to.Ptr("1")}})
 		must(t, err)
@@ -28,16 +27,12 @@ func TestContainers(t *testing.T) {
 			t.Errorf("properties are %+v", got)
 		}
 		must(t, errOf(c.Delete(t.Context(), nil)))
-		_, err = c.GetProperties(t.Context(), nil)
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
-		_, err = upload(t.Context(), c, "a", "body", nil)
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(c.GetProperties(t.Context(), nil)), http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(upload(t.Context(), c, "a", "body", nil)), http.StatusNotFound, "ContainerNotFound")
 		_, _, err = download(t.Context(), c, "a", nil)
 		want(t, err, http.StatusNotFound, "ContainerNotFound")
-		_, err = c.NewListBlobsFlatPager(nil).NextPage(t.Context())
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
-		_, err = c.Delete(t.Context(), nil)
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(c.NewListBlobsFlatPager(nil).NextPage(t.Context())), http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(c.Delete(t.Context(), nil)), http.StatusNotFound, "ContainerNotFound")
 		if list := slices.Collect(s.Containers()); len(list) != 0 {
 			t.Errorf("there is still %v", list)
 		}
@@ -60,17 +55,13 @@ func TestContainerBeingDeleted(t *testing.T) {
 		c := plans(t, s.Transport())
 		mustUpload(t, c, "a", "body", nil)
 		must(t, errOf(c.Delete(t.Context(), nil)))
-		_, err := c.Create(t.Context(), nil)
-		want(t, err, http.StatusConflict, "ContainerBeingDeleted")
-		_, err = upload(t.Context(), c, "a", "body", nil)
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
-		_, err = c.Delete(t.Context(), nil)
-		want(t, err, http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(c.Create(t.Context(), nil)), http.StatusConflict, "ContainerBeingDeleted")
+		want(t, errOf(upload(t.Context(), c, "a", "body", nil)), http.StatusNotFound, "ContainerNotFound")
+		want(t, errOf(c.Delete(t.Context(), nil)), http.StatusNotFound, "ContainerNotFound")
 		time.Sleep(30*time.Second - 1)
-		_, err = c.Create(t.Context(), nil)
-		want(t, err, http.StatusConflict, "ContainerBeingDeleted")
+		want(t, errOf(c.Create(t.Context(), nil)), http.StatusConflict, "ContainerBeingDeleted")
 		time.Sleep(time.Nanosecond)
-		if _, err = c.Create(t.Context(), nil); err != nil {
+		if _, err := c.Create(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 		if s.Len("plans") != 0 {

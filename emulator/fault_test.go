@@ -149,10 +149,8 @@ func TestFirstRuleWins(t *testing.T) {
 	first := emulator.On().Nth(1).Do(emulator.Answer(503, "ServerBusy"))
 	s.Inject(second, third)
 	tr.Inject(first)
-	_, err := upload(t.Context(), c, "a", "", nil)
-	want(t, err, 503, "ServerBusy")
-	_, err = upload(t.Context(), c, "a", "", nil)
-	want(t, err, 500, "InternalError")
+	want(t, errOf(upload(t.Context(), c, "a", "", nil)), 503, "ServerBusy")
+	want(t, errOf(upload(t.Context(), c, "a", "", nil)), 500, "InternalError")
 	if first.Fired() != 1 || second.Fired() != 1 || third.Fired() != 0 || third.Seen() != 2 {
 		t.Errorf("fired: %d, %d, %d", first.Fired(), second.Fired(), third.Fired())
 	}

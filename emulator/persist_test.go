@@ -148,8 +148,7 @@ func testEverythingComesBack(t *testing.T) {
 	}
 
 	deleted := newClient(t, s.Transport()).ServiceClient().NewContainerClient("deleted")
-	_, err = deleted.Create(t.Context(), nil)
-	want(t, err, http.StatusConflict, "ContainerBeingDeleted")
+	want(t, errOf(deleted.Create(t.Context(), nil)), http.StatusConflict, "ContainerBeingDeleted")
 	// A container created without a request exists at once, and its name is no longer held.
 	s.PutContainer("deleted", nil)
 	s.RemoveContainer("deleted")

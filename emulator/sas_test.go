@@ -101,10 +101,8 @@ func TestSignaturesThatAreRefused(t *testing.T) {
 	}
 	// A signature that allows to create does not allow to overwrite.
 	c := signedClient(t, s, s.ContainerSAS("plans", emulator.Permissions{Allowed: "c"}))
-	_, err := upload(t.Context(), c, "new", "body", nil)
-	must(t, err)
-	_, err = upload(t.Context(), c, "a", "other", nil)
-	want(t, err, http.StatusForbidden, "UnauthorizedBlobOverwrite")
+	must(t, errOf(upload(t.Context(), c, "new", "body", nil)))
+	want(t, errOf(upload(t.Context(), c, "a", "other", nil)), http.StatusForbidden, "UnauthorizedBlobOverwrite")
 	if b, _ := s.Blob("plans", "a"); string(b.Body) != "body" {
 		t.Error("it was overwritten")
 	}

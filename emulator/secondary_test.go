@@ -38,10 +38,8 @@ func TestSecondary(t *testing.T) {
 		if err != nil || stats.GeoReplication.LastSyncTime.Sub(synced).Abs() > 2*time.Second {
 			t.Errorf("%+v, %v", stats.GeoReplication, err)
 		}
-		_, err = upload(t.Context(), c, "c", "", nil)
-		want(t, err, http.StatusForbidden, "InsufficientAccountPermissions")
-		_, err = c.Create(t.Context(), nil)
-		want(t, err, http.StatusForbidden, "InsufficientAccountPermissions")
+		want(t, errOf(upload(t.Context(), c, "c", "", nil)), http.StatusForbidden, "InsufficientAccountPermissions")
+		want(t, errOf(c.Create(t.Context(), nil)), http.StatusForbidden, "InsufficientAccountPermissions")
 		if s.Len("plans") != 2 {
 			t.Error("a write took effect")
 		}

@@ -188,8 +188,7 @@ func TestClone(t *testing.T) {
 func TestCloneKeepsDeletedNames(t *testing.T) {
 	s := emulator.New()
 	must(t, errOf(plans(t, s.Transport()).Delete(t.Context(), nil)))
-	_, err := newClient(t, s.Clone().Transport()).CreateContainer(t.Context(), "plans", nil)
-	want(t, err, http.StatusConflict, "ContainerBeingDeleted")
+	want(t, errOf(newClient(t, s.Clone().Transport()).CreateContainer(t.Context(), "plans", nil)), http.StatusConflict, "ContainerBeingDeleted")
 }
 
 func TestForbid(t *testing.T) {
@@ -207,11 +206,9 @@ func TestForbid(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := upload(t.Context(), c, "b", "body", nil)
-	want(t, err, http.StatusBadRequest, "ForbiddenByTest")
+	want(t, errOf(upload(t.Context(), c, "b", "body", nil)), http.StatusBadRequest, "ForbiddenByTest")
 	mustUpload(t, c, "c", "body", &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
-	_, err = deleteBatch(t, c, "a")
-	want(t, err, http.StatusBadRequest, "ForbiddenByTest")
+	want(t, errOf(deleteBatch(t, c, "a")), http.StatusBadRequest, "ForbiddenByTest")
 	if got, _ := names(t, c, nil); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("stored are %v", got)
 	}
