@@ -223,48 +223,29 @@ func (m *memory) part(f facts, prefix string, a *ask, n int, on side, part *mult
 
 // node is an XML element.
 type node struct {
-	name     string
-	text     string
-	attrs    map[string]string
-	children []*node
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Text     string     `xml:",chardata"`
+	Children []*node    `xml:",any"`
 }
 
+// parseXML returns the root of a document, which has nothing after it.
 func parseXML(body []byte) (*node, error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	root := &node{}
-	stack := []*node{root}
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			if len(root.children) != 1 {
-				return nil, errors.New("no root element")
-			}
-			return root.children[0], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		top := stack[len(stack)-1]
-		switch v := token.(type) {
-		case xml.StartElement:
-			n := &node{name: v.Name.Local, attrs: make(map[string]string)}
-			for _, attr := range v.Attr {
-				n.attrs[attr.Name.Local] = attr.Value
-			}
-			top.children = append(top.children, n)
-			stack = append(stack, n)
-		case xml.EndElement:
-			stack = stack[:len(stack)-1]
-		case xml.CharData:
-			top.text += string(v)
-		}
+	if err := d.Decode(root); err != nil {
+		return nil, err
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("after the root: %w", err)
+	}
+	return root, nil
 }
 
 // child returns the first child with a name, or an empty node.
 func (n *node) child(name string) *node {
-	for _, c := range n.children {
-		if c.name == name {
+	for _, c := range n.Children {
+		if c.XMLName.Local == name {
 			return c
 		}
 	}
@@ -279,59 +260,60 @@ func (m *memory) listing(f facts, a *ask, s *endpoint, on side, body []byte) {
 		f["body"] = err.Error()
 		return
 	}
-	f["root"] = root.name
-	for name, value := range root.attrs {
+	f["root"] = root.XMLName.Local
+	for _, a := range root.Attrs {
+		name, value := a.Name.Local, a.Value
 		if name == "ServiceEndpoint" {
 			value = strings.Replace(value, s.url, "ACCOUNT", 1)
 		}
 		f["list @"+name] = value
 	}
 	var blobs, prefixes []string
-	for _, c := range root.children {
-		switch c.name {
+	for _, c := range root.Children {
+		switch c.XMLName.Local {
 		case "Blobs", "Containers":
-			for _, entry := range c.children {
+			for _, entry := range c.Children {
 				name := entry.child("Name")
-				label := strings.ToLower(entry.name) + " " + name.text + " "
-				if len(name.attrs) > 0 {
-					f[label+"Name attributes"] = fmt.Sprint(name.attrs)
+				label := strings.ToLower(entry.XMLName.Local) + " " + name.Text + " "
+				if len(name.Attrs) > 0 {
+					f[label+"Name attributes"] = fmt.Sprint(name.Attrs)
 				}
-				if entry.name == "BlobPrefix" {
-					prefixes = append(prefixes, name.text)
+				if entry.XMLName.Local == "BlobPrefix" {
+					prefixes = append(prefixes, name.Text)
 				} else {
-					blobs = append(blobs, name.text)
+					blobs = append(blobs, name.Text)
 				}
-				resource := a.container + "/" + name.text
-				if entry.name == "Container" {
-					resource = name.text + "/"
+				resource := a.container + "/" + name.Text
+				if entry.XMLName.Local == "Container" {
+					resource = name.Text + "/"
 				}
-				for _, x := range entry.children {
-					if x.name == "Name" {
+				for _, x := range entry.Children {
+					if x.XMLName.Local == "Name" {
 						continue
 					}
-					m.entry(f, label+x.name, x, resource, on)
+					m.entry(f, label+x.XMLName.Local, x, resource, on)
 				}
 			}
-			f["list "+c.name] = "present"
+			f["list "+c.XMLName.Local] = "present"
 		case "NextMarker":
-			if c.text == "" {
+			if c.Text == "" {
 				f["list NextMarker"] = "empty"
 			} else {
 				f["list NextMarker"] = "more"
 			}
 		case "Marker":
 			f["list Marker"] = "none"
-			if c.text != "" {
+			if c.Text != "" {
 				f["list Marker"] = "as sent"
-				if sent, _ := markerOf(a, on); sent != c.text {
-					f["list Marker"] = "another: " + c.text
+				if sent, _ := markerOf(a, on); sent != c.Text {
+					f["list Marker"] = "another: " + c.Text
 				}
 			}
 		default:
-			if len(c.children) > 0 {
-				m.entry(f, "list "+c.name, c, "", on)
+			if len(c.Children) > 0 {
+				m.entry(f, "list "+c.XMLName.Local, c, "", on)
 			} else {
-				f["list "+c.name] = c.text
+				f["list "+c.XMLName.Local] = c.Text
 			}
 		}
 	}
@@ -350,21 +332,21 @@ func markerOf(a *ask, on side) (string, bool) {
 
 // entry adds what a listing says about a blob or a container.
 func (m *memory) entry(f facts, label string, x *node, resource string, on side) {
-	if len(x.children) > 0 {
-		for _, c := range x.children {
-			m.entry(f, label+"/"+c.name, c, resource, on)
+	if len(x.Children) > 0 {
+		for _, c := range x.Children {
+			m.entry(f, label+"/"+c.XMLName.Local, c, resource, on)
 		}
 		return
 	}
-	switch x.name {
+	switch x.XMLName.Local {
 	case "Etag":
-		f[label] = m.version(on, resource, x.text)
+		f[label] = m.version(on, resource, x.Text)
 	case "Last-Modified":
-		f[label] = m.date(on, resource, x.text)
+		f[label] = m.date(on, resource, x.Text)
 	case "Creation-Time", "AccessTierChangeTime":
-		f[label] = isDate(x.text)
+		f[label] = isDate(x.Text)
 	default:
-		f[label] = strconv.Quote(x.text)
+		f[label] = strconv.Quote(x.Text)
 	}
 }
 
@@ -374,7 +356,7 @@ func nextMarker(body []byte) string {
 	if err != nil {
 		return ""
 	}
-	return root.child("NextMarker").text
+	return root.child("NextMarker").Text
 }
 
 // difference is a fact on which the services differ; "" is a missing fact.

@@ -479,8 +479,8 @@ var deviations = []*deviation{
 			if err != nil {
 				return false
 			}
-			for _, entry := range root.child("Blobs").children {
-				if name := entry.child("Name").text; name < next && !strings.HasPrefix(next, name) {
+			for _, entry := range root.child("Blobs").Children {
+				if name := entry.child("Name").Text; name < next && !strings.HasPrefix(next, name) {
 					return true
 				}
 			}

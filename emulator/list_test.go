@@ -1,7 +1,6 @@
 package emulator_test
 
 import (
-	"encoding/xml"
 	"fmt"
 	"net/url"
 	"slices"
@@ -161,25 +160,7 @@ func TestListOddNames(t *testing.T) {
 	for _, name := range odd {
 		s.Put("plans", name, nil, nil)
 	}
-	_, body := raw(t, s, "GET", "/plans?restype=container&comp=list", "", nil)
-	var list struct {
-		Names []struct {
-			Encoded bool   `xml:"Encoded,attr"`
-			Text    string `xml:",chardata"`
-		} `xml:"Blobs>Blob>Name"`
-	}
-	must(t, xml.Unmarshal([]byte(body), &list))
-	var got []string
-	for _, name := range list.Names {
-		text := name.Text
-		if name.Encoded {
-			var err error
-			if text, err = url.PathUnescape(text); err != nil {
-				t.Error(err)
-			}
-		}
-		got = append(got, text)
-	}
+	got := listAll(t, s, url.Values{})
 	slices.Sort(odd)
 	if !slices.Equal(got, odd) {
 		t.Errorf("got %q, want %q", got, odd)
