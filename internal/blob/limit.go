@@ -94,7 +94,8 @@ type slots struct {
 	*limiter
 }
 
-// take waits until an attempt may go, and returns its era. It returns false if ctx ends first.
+// take waits until an attempt may go, and returns its era. It returns false if ctx ends in the wait, even if the attempt may go at
+// the same moment: an attempt that has begun may have written.
 func (s *slots) take(ctx context.Context) (era int, ok bool) {
 	o, ok := ctx.Value(operationKey{}).(*operation)
 	if !ok {
@@ -108,13 +109,15 @@ func (s *slots) take(ctx context.Context) (era int, ok bool) {
 	}
 	select {
 	case <-waits.ready:
-		return waits.era, true
+		if ctx.Err() == nil {
+			return waits.era, true
+		}
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-waits.ready: // at this moment; another one goes instead
+	case <-waits.ready: // another one goes instead
 		s.end(waits.era, unclear)
 	default:
 		waits.left = true

@@ -202,6 +202,30 @@ func TestLeavingAtTheLastMoment(t *testing.T) {
 	})
 }
 
+// endsWith is a context that ends when somebody begins to wait for its end.
+type endsWith struct {
+	context.Context
+	end func()
+}
+
+func (c endsWith) Done() <-chan struct{} {
+	c.end()
+	return c.Context.Done()
+}
+
+// TestSlotsAfterTheEnd ends a context at the moment at which a slot becomes free. The attempt never begins.
+func TestSlotsAfterTheEnd(t *testing.T) {
+	for range 64 { // select chooses at random
+		s := slots{limiter: newLimiter(1)}
+		era, _ := s.take(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		_, ok := s.take(endsWith{ctx, func() { s.give(era, succeeded); cancel() }})
+		if ok || s.inFlight != 0 {
+			t.Fatalf("the attempt began: %t; %d are in flight", ok, s.inFlight)
+		}
+	}
+}
+
 // TestLimitRisesByAnswers lets a busy service recover while all that is asked of it is absent or has changed. These
 // answers say that it keeps up.
 func TestLimitRisesByAnswers(t *testing.T) {

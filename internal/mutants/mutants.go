@@ -171,6 +171,7 @@ var mutants = []mutant{
 	{"limit: rises by success alone", "internal/blob/retry.go", "[]Reason{Absent, AbsentContainer, Mismatch, Leased}, judge", "[]Reason{}, judge", "TestLimitRisesByAnswers"},
 	{"limit: rises while it is not used", "internal/blob/limit.go", "r == succeeded && l.inFlight >= int(l.limit)", "r == succeeded", "TestLimit"},
 	{"limit: large operations come first", "internal/blob/limit.go", "\t\t\tl.next = append(l.next, o)", "\t\t\tl.next = append([]*operation{o}, l.next...)", "TestTurns"},
+	{"limit: an attempt begins after the context has ended", "internal/blob/limit.go", "\t\tif ctx.Err() == nil {\n\t\t\treturn waits.era, true\n\t\t}", "\t\treturn waits.era, true", "TestSlotsAfter"},
 	{"limit: who leaves takes a place along", "internal/blob/limit.go", "s.end(waits.era, unclear)", "_ = waits.era", "TestLeaving"},
 	{"retry: heartbeats wait for other requests", "members.go", "v.putRecord(blob.Urgent(ctx), \"renew", "v.putRecord(ctx, \"renew", "TestHeartbeatsDoNotWait"},
 	{"retry: a listing ends at a failed page", "internal/blob/client.go", "if !yield(page, err) || err != nil || next == \"\" {", "if err != nil && Is(err, Unreachable) {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tif !yield(page, err) || err != nil || next == \"\" {", "TestList"},
