@@ -22,11 +22,9 @@ func story(c config) []step {
 	}
 	steps = append(
 		steps,
-		step{"conflict", "two processes update one plan: the second one gets a conflict, and no update is lost", conflict},
-		step{"members", "two processes join a fleet, and one removes the other", members},
 		step{"crash", "a process dies in the middle of a Create, and another one recovers", crash},
 		step{"history", "finished plans of old days are forked, copied, held, catalogued, purged and expired", history},
-		step{"list", "plans of several days, newest first, and filters", list},
+		step{"list", "plans of several days, newest first, and searches in them", list},
 		step{"check", "Recovery and Check find nothing wrong with what is stored", check},
 	)
 	if !c.keep {
