@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -113,8 +111,7 @@ type fleetFigures struct {
 	Problems   int      `json:"problems"`
 	Such       []string `json:"such,omitempty"` // problems
 
-	Violations map[string]int `json:"violations"`
-	Findings   []finding      `json:"findings,omitempty"`
+	findings
 
 	nodeHours float64
 }
@@ -137,19 +134,12 @@ func (t times) String() string {
 }
 
 func (f fleetFigures) String() string {
-	all := func(counts map[string]int) string {
-		var text []string
-		for _, what := range slices.Sorted(maps.Keys(counts)) {
-			text = append(text, fmt.Sprintf("%d %s", counts[what], what))
-		}
-		return cmp.Or(strings.Join(text, ", "), "none")
-	}
 	return fmt.Sprintf("%s: %d of %d plans ended; %d kills, %d freezes, %d leaves, %d nodes (%d removed though alive); %d takeovers (%d begun again), stale writes of %d owners refused, let go: %s; "+
 		"from death to resumption %v, to removal %v; %d calls, %d again; %d stop requests, %d faults, %d problems; "+
 		"%d requests, %.0f per node, %.0f per node and hour; violations: %s",
-		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Needless, f.Takeovers, f.Repeated, f.Refused, all(f.LetGo),
+		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Ended, f.Plans, f.Kills, f.Freezes, f.Leaves, f.Nodes, f.Needless, f.Takeovers, f.Repeated, f.Refused, counts(f.LetGo),
 		f.Resumption, f.Removal, f.Calls, f.Again, f.StopRequests, f.Faults, f.Problems,
-		f.Requests, f.PerNode, f.PerHour, all(f.Violations))
+		f.Requests, f.PerNode, f.PerHour, counts(f.Violations))
 }
 
 // playChaos runs a fleet under disturbances for the configured time, or until ctx ends. Then it lets the fleet
@@ -159,7 +149,7 @@ func (s *stage) playChaos(ctx context.Context) error {
 		o.Fleet = &fleetOrder{Interval: s.cfg.interval, TTL: s.cfg.ttl, Capacity: chaosCapacity}
 		run := &chaos{
 			stage: s, order: o, ledger: newCalls(), silent: map[uuid.UUID]silence{}, from: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
-			figures: fleetFigures{LetGo: map[string]int{}, Violations: map[string]int{}},
+			figures: fleetFigures{LetGo: map[string]int{}, findings: findings{Violations: map[string]int{}}},
 		}
 		s.out.step("chaos", fmt.Sprintf("%d nodes and %d plans for %v; interval %v, TTL %v; -seed %d repeats the plans and the disturbances",
 			s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, s.cfg.ttl, s.cfg.seed))
@@ -192,13 +182,7 @@ func (c *chaos) play(ctx context.Context) (err error) {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { c.submit(disturbing) })
 	helpers.Go(func() { c.disturb(disturbing, &helpers) })
-	reporting, hush := context.WithCancel(always)
-	var progress sync.WaitGroup
-	progress.Go(func() {
-		for sleep.For(reporting, 10*time.Second) {
-			c.out.progress(c.measure(started))
-		}
-	})
+	hush := c.report(func() fmt.Stringer { return c.measure(started) })
 	helpers.Wait()
 
 	c.drain(working)
@@ -206,7 +190,6 @@ func (c *chaos) play(ctx context.Context) (err error) {
 	release()
 	err = nodes.Wait()
 	hush()
-	progress.Wait()
 	if c.measure(started); err != nil {
 		return err
 	}
@@ -325,16 +308,7 @@ func (c *chaos) hear(s *seat, said notice) {
 		}
 	}
 	if wrong {
-		c.found(finding{"error", said.Plan, fmt.Sprintf("%s: %s", said.What, said.Error)})
-	}
-}
-
-// found adds a finding. The caller holds the lock.
-func (c *chaos) found(f finding) {
-	c.figures.Violations[f.What]++
-	const most = 50 // findings that are printed
-	if len(c.figures.Findings) < most {
-		c.figures.Findings = append(c.figures.Findings, f)
+		f.add(finding{"error", said.Plan, fmt.Sprintf("%s: %s", said.What, said.Error)})
 	}
 }
 
@@ -533,9 +507,7 @@ func (c *chaos) rest(ctx context.Context) {
 		case time.Now().After(until):
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			for _, f := range found {
-				c.found(f)
-			}
+			c.figures.add(found...)
 			return
 		}
 	}
@@ -611,15 +583,6 @@ func (c *chaos) judge(ctx context.Context) error {
 			f.Ended++
 		}
 	}
-	for _, f := range found {
-		c.found(f)
-	}
-	if len(f.Findings) == 0 {
-		return nil
-	}
-	var all int
-	for _, n := range f.Violations {
-		all += n
-	}
-	return fmt.Errorf("chaos: %s, such as %s", count(all, "violation"), f.Findings[0])
+	f.add(found...)
+	return f.err("chaos")
 }

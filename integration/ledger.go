@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,6 +201,39 @@ const (
 	half     = "half"
 	leftOver = "left over"
 )
+
+// findings counts what is found by kind, and holds the first of it.
+type findings struct {
+	Violations map[string]int `json:"violations"`
+	Findings   []finding      `json:"findings,omitempty"`
+}
+
+func (f *findings) add(found ...finding) {
+	const most = 50 // that are printed
+	for _, one := range found {
+		f.Violations[one.What]++
+		if len(f.Findings) < most {
+			f.Findings = append(f.Findings, one)
+		}
+	}
+}
+
+// err returns an error if anything was found.
+func (f *findings) err(in string) error {
+	if len(f.Findings) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s, such as %s", in, counts(f.Violations), f.Findings[0])
+}
+
+// counts describes numbers by kind.
+func counts(of map[string]int) string {
+	var text []string
+	for _, what := range slices.Sorted(maps.Keys(of)) {
+		text = append(text, fmt.Sprintf("%d %s", of[what], what))
+	}
+	return cmp.Or(strings.Join(text, ", "), "none")
+}
 
 // compare compares the plans of the vault with the ledger. A plan that could not be read is nil.
 func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {

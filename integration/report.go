@@ -128,16 +128,10 @@ func (p *people) end(v verdict) {
 		fmt.Fprintln(p.w)
 	}
 	if v.Soak != nil {
-		for _, f := range v.Soak.Findings {
-			fmt.Fprintf(p.w, "%s\n", f)
-		}
-		fmt.Fprintf(p.w, "%s, %d lost, %d half, %d left over\n", v.Soak, v.Soak.Lost, v.Soak.Half, v.Soak.LeftOver)
+		p.figures(v.Soak, v.Soak.Findings)
 	}
 	if v.Fleet != nil {
-		for _, f := range v.Fleet.Findings {
-			fmt.Fprintf(p.w, "%s\n", f)
-		}
-		fmt.Fprintf(p.w, "%s\n", v.Fleet)
+		p.figures(v.Fleet, v.Fleet.Findings)
 	}
 	if v.Cases > 0 {
 		fmt.Fprintf(p.w, "%s, ", count(v.Cases, "case"))
@@ -160,6 +154,13 @@ func (p *people) end(v verdict) {
 		return
 	}
 	fmt.Fprintln(p.w, v.Result)
+}
+
+func (p *people) figures(all fmt.Stringer, found []finding) {
+	for _, f := range found {
+		fmt.Fprintf(p.w, "%s\n", f)
+	}
+	fmt.Fprintf(p.w, "%s\n", all)
 }
 
 func seconds(s float64) string {

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -57,26 +56,19 @@ type figures struct {
 	HeapEarly       uint64 `json:"heapEarly"`
 	GoroutinesEarly int    `json:"goroutinesEarly"`
 
-	Lost     int       `json:"lost"`
-	Half     int       `json:"half"`
-	LeftOver int       `json:"leftOver"`
-	Findings []finding `json:"findings,omitempty"`
+	findings
 }
 
 func (f figures) String() string {
-	var told []string
-	for _, kind := range slices.Sorted(maps.Keys(f.Told)) {
-		told = append(told, fmt.Sprintf("%d %s", f.Told[kind], kind))
-	}
-	return fmt.Sprintf("%s: %d operations (%s), %d requests, %.0f a second, %d faults, %d kills, %d plans, heap %.1f MB (%.1f early on), %d goroutines (%d)",
-		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Operations, strings.Join(told, ", "), f.Requests, f.PerSecond, f.Faults, f.Kills,
-		f.Plans, float64(f.Heap)/1e6, float64(f.HeapEarly)/1e6, f.Goroutines, f.GoroutinesEarly)
+	return fmt.Sprintf("%s: %d operations (errors: %s), %d requests, %.0f a second, %d faults, %d kills, %d plans, heap %.1f MB (%.1f early on), %d goroutines (%d), violations: %s",
+		time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Operations, counts(f.Told), f.Requests, f.PerSecond, f.Faults, f.Kills,
+		f.Plans, float64(f.Heap)/1e6, float64(f.HeapEarly)/1e6, f.Goroutines, f.GoroutinesEarly, counts(f.Violations))
 }
 
 // playSoak lets the clients work for the configured time, or until ctx ends, and then checks the vault.
 func (s *stage) playSoak(ctx context.Context) error {
 	return s.withProcesses(ctx, soakGrace, func(o order) error {
-		run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}}, live: map[int]event{}}
+		run := &soak{stage: s, order: o, ledger: newLedger(), figures: figures{Told: map[string]int{}, findings: findings{Violations: map[string]int{}}}, live: map[int]event{}}
 		s.out.step("soak", fmt.Sprintf("%d processes for %v; -seed %d repeats their operations", s.cfg.clients, s.cfg.soak, s.cfg.seed))
 		err := run.clients(ctx)
 		// The vault is checked after an interrupt, too.
@@ -103,24 +95,26 @@ func (s *soak) clients(ctx context.Context) error {
 			return nil
 		})
 	}
-	var progress sync.WaitGroup
-	progress.Go(func() {
-		tick := time.NewTicker(10 * time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.out.progress(s.measure(started))
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	hush := s.report(func() fmt.Stringer { return s.measure(started) })
 	err := g.Wait()
-	stop()
-	progress.Wait()
+	hush()
 	s.measure(started)
 	return err
+}
+
+// report prints figures every ten seconds, until hush is called.
+func (s *stage) report(figures func() fmt.Stringer) (hush func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for sleep.For(ctx, 10*time.Second) {
+			s.out.progress(figures())
+		}
+	})
+	return func() {
+		stop()
+		reporting.Wait()
+	}
 }
 
 // now returns a copy of the figures.
@@ -128,7 +122,7 @@ func (s *soak) now() figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figures
-	f.Told = maps.Clone(f.Told)
+	f.Told, f.Violations = maps.Clone(f.Told), maps.Clone(f.Violations)
 	return f
 }
 
@@ -216,23 +210,7 @@ func (s *soak) count(client int, op, e event) {
 		s.figures.Told[e.Told]++
 	}
 	if e.Told == "wrong" {
-		s.found(finding{half, op.Plan, fmt.Sprintf("client %d: %s returned %s", client, op.Op, e.Error)})
-	}
-}
-
-// found adds a finding. The caller holds the lock.
-func (s *soak) found(f finding) {
-	switch f.What {
-	case lost:
-		s.figures.Lost++
-	case half:
-		s.figures.Half++
-	case leftOver:
-		s.figures.LeftOver++
-	}
-	const most = 50 // findings that are printed
-	if len(s.figures.Findings) < most {
-		s.figures.Findings = append(s.figures.Findings, f)
+		s.figures.add(finding{half, op.Plan, fmt.Sprintf("client %d: %s returned %s", client, op.Op, e.Error)})
 	}
 }
 
@@ -251,13 +229,8 @@ func (s *soak) judge(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.figures.Plans = len(there)
-	for _, f := range found {
-		s.found(f)
-	}
-	if f := s.figures; f.Lost+f.Half+f.LeftOver > 0 {
-		return fmt.Errorf("soak: %d lost, %d half, %d left over, such as %s", f.Lost, f.Half, f.LeftOver, f.Findings[0])
-	}
-	return nil
+	s.figures.add(found...)
+	return s.figures.err("soak")
 }
 
 // inspect recovers until nothing is recent, checks the vault and reads all plans. A plan that can't be read is

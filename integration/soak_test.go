@@ -9,20 +9,12 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
-// soaked runs a soak. Its clients are processes of the test binary.
-func soaked(ctx context.Context, t *testing.T, target *target, args ...string) (code int, f figures, out string) {
-	t.Helper()
-	code, s, out := played(ctx, t, target, (*stage).playSoak, args...)
-	if s.soaked != nil {
-		f = *s.soaked
-	}
-	return code, f, out
-}
-
-// played plays what needs processes, and returns the stage with its figures.
-func played(ctx context.Context, t *testing.T, target *target, play func(*stage, context.Context) error, args ...string) (code int, s *stage, out string) {
+// played plays what needs processes, which are those of the test binary, and returns the stage with its figures.
+func played(ctx context.Context, t *testing.T, target *target, args ...string) (code int, s *stage, out string) {
 	t.Helper()
 	cfg, err := parse(args, t.Output())
 	if err != nil {
@@ -30,7 +22,11 @@ func played(ctx context.Context, t *testing.T, target *target, play func(*stage,
 	}
 	var w strings.Builder
 	s = newStage(cfg, target, &people{w: &w})
-	err = play(s, ctx)
+	play := s.playSoak
+	if cfg.chaos > 0 {
+		play = s.playChaos
+	}
+	err = play(ctx)
 	s.out.end(s.verdict(err))
 	if err != nil {
 		code = exitFail
@@ -61,62 +57,111 @@ func whenBusy(t *testing.T, server *emulator.Server, plans int) context.Context 
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	target, server := inEmulator(t)
-	code, f, out := soaked(whenBusy(t, server, 25), t, target, "-soak", "1h", "-clients", "4", "-faults")
+	code, s, out := played(whenBusy(t, server, 25), t, target, "-soak", "1h", "-clients", "4", "-faults")
 	t.Log(out)
 	if code != exitPass || lastLine(out) != "PASS" {
 		t.Error("the soak fails")
 	}
-	if f.Operations == 0 || f.Kills == 0 || f.Faults == 0 {
+	if f := s.soaked; f.Operations == 0 || f.Kills == 0 || f.Faults == 0 {
 		t.Errorf("no operations, kills or faults: %v", f)
 	}
 }
 
-// TestSoakFinds interrupts a soak and does damage before the vault is checked.
-func TestSoakFinds(t *testing.T) {
+// TestChaos judges what a short chaos leaves, and no times: a slow machine makes it longer.
+func TestChaos(t *testing.T) {
 	t.Parallel()
+	target, _ := inEmulator(t)
+	code, s, out := played(t.Context(), t, target, "-chaos", "4s", "-interval", "1s", "-fleet", "3", "-plans", "16", "-every", "500ms", "-faults")
+	t.Log(out)
+	if code != exitPass || lastLine(out) != "PASS" {
+		t.Error("the chaos fails")
+	}
+	if f := s.chaosed; f.Kills+f.Freezes+f.Leaves == 0 || f.Requests == 0 || f.Ended != f.Plans {
+		t.Errorf("nothing happened: %v", f)
+	}
+}
+
+// TestDamageIsFound interrupts a soak and a chaos, and does damage before the vault is checked.
+func TestDamageIsFound(t *testing.T) {
+	t.Parallel()
+	soak := []string{"-soak", "1h", "-clients", "2"}
+	chaos := []string{"-chaos", "1h", "-interval", "1s", "-fleet", "2", "-plans", "36000", "-every", "1h"}
+	remove := func(part string) func(*testing.T, *target, *emulator.Server) {
+		return func(_ *testing.T, _ *target, server *emulator.Server) {
+			for container := range server.Containers() {
+				for b := range server.Blobs(container) {
+					if strings.Contains(b.Name, part) {
+						server.Remove(container, b.Name)
+					}
+				}
+			}
+		}
+	}
+	stray := func(_ *testing.T, _ *target, server *emulator.Server) {
+		for container := range server.Containers() {
+			server.Put(container, "what/is/this", nil, nil)
+		}
+	}
+	deadNode := func(t *testing.T, target *target, _ *emulator.Server) {
+		v, err := target.dial(t.Context(), "mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = v.Close(t.Context()) }()
+		if _, err := v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Started: time.Now(), TTL: time.Second}); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, test := range []struct {
 		name   string
-		remove string // a part of the names of the blobs to remove; "" for all
-		put    string // a blob to add
-		want   func(f figures) int
+		args   []string
+		damage func(*testing.T, *target, *emulator.Server)
+		want   string // a kind of finding
 	}{
-		{"lost plans", "", "", func(f figures) int { return f.Lost }},
-		{"half plans", "actions/", "", func(f figures) int { return f.Half }},
-		{"strays", "nothing", "what/is/this", func(f figures) int { return f.LeftOver }},
+		{"soak, lost plans", soak, remove(""), lost},
+		{"soak, half plans", soak, remove("actions/"), half},
+		{"soak, strays", soak, stray, leftOver},
+		{"chaos, lost plans", chaos, remove(""), lost},
+		{"chaos, the record of a dead node", chaos, deadNode, leftOver},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			target, server := inEmulator(t)
 			wait := target.wait
 			target.wait = func(ctx context.Context, d time.Duration) error {
-				for container := range server.Containers() {
-					for b := range server.Blobs(container) {
-						if strings.Contains(b.Name, test.remove) {
-							server.Remove(container, b.Name)
-						}
-					}
-					if test.put != "" {
-						server.Put(container, test.put, nil, nil)
-					}
+				if d < tidyAfter { // the processes have ended
+					test.damage(t, target, server)
 				}
 				return wait(ctx, d)
 			}
-			// Plans are left then: clients delete no recent ones.
-			code, f, out := soaked(whenBusy(t, server, 5), t, target, "-soak", "1h", "-clients", "2")
-			if code != exitFail || !strings.HasPrefix(lastLine(out), "FAIL: soak: ") || test.want(f) == 0 || len(f.Findings) == 0 {
-				t.Errorf("exit code %d:\n%s", code, out)
+			// Plans are left then: clients of a soak delete no recent ones.
+			code, s, out := played(whenBusy(t, server, 5), t, target, append([]string{"-prefix", "mine"}, test.args...)...)
+			if code != exitFail || !strings.HasPrefix(lastLine(out), "FAIL: "+test.args[0][1:]+": ") {
+				t.Fatalf("exit code %d:\n%s", code, out)
+			}
+			var f findings
+			if s.soaked != nil {
+				f = s.soaked.findings
+			} else {
+				f = s.chaosed.findings
+			}
+			if f.Violations[test.want] == 0 || len(f.Findings) == 0 {
+				t.Errorf("%+v", f)
 			}
 		})
 	}
 }
 
-// TestSoakClientFails checks that a client that ends by itself fails the soak with its error.
-func TestSoakClientFails(t *testing.T) {
+// TestProcessFails checks that a process that ends by itself fails the soak or the chaos with its error.
+func TestProcessFails(t *testing.T) {
 	t.Parallel()
-	target, _ := inEmulator(t)
-	target.reach = reachedBy(order{ConnectionString: "nonsense"})
-	code, _, out := soaked(t.Context(), t, target, "-soak", "1h", "-clients", "2")
-	if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, "FAIL: client ") || !strings.Contains(last, "it ended by itself: exit status 1: soak client: ") {
-		t.Errorf("exit code %d, last line %q", code, last)
+	for who, args := range map[string][]string{"client": {"-soak", "1h", "-clients", "2"}, "node": {"-chaos", "1h", "-interval", "1s", "-fleet", "2"}} {
+		target, _ := inEmulator(t)
+		target.reach = reachedBy(order{ConnectionString: "nonsense"})
+		code, _, out := played(t.Context(), t, target, args...)
+		if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, "FAIL: "+who+" ") || !strings.Contains(last, "it ended by itself: exit status 1: soak client: ") {
+			t.Errorf("exit code %d, last line %q", code, last)
+		}
 	}
 }
 
