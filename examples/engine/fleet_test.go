@@ -25,16 +25,16 @@ import (
 // no action that was Completed runs again.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	f := &fleetOfProcesses{survival: newSurvival(t), events: make(chan event, 1<<20)}
+	f := &fleetOfProcesses{survival: newSurvival(t), nodes: map[string]*nodeProcess{}, events: make(chan event, 1<<20)}
 	for i := range 3 {
-		f.start(fmt.Sprint("node-", i))
+		f.join(fmt.Sprint("node-", i))
 	}
 	for range efforttest.Pick(2, 2, 30) {
 		f.submit()
 		victim := f.atWork(1 + f.rand.IntN(efforttest.Pick(80, 80, 150)))
 		f.stop(victim, os.Kill)
 		f.lookBeside()
-		f.start(victim.name)
+		f.join(victim.name)
 	}
 	for !f.lookBeside() {
 		time.Sleep(500 * time.Millisecond) // each look reads all plans
@@ -66,7 +66,7 @@ type fleetOfProcesses struct {
 type nodeProcess struct {
 	name   string
 	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	stderr *bytes.Buffer
 	read   chan struct{} // closed when all its output is
 }
 
@@ -76,32 +76,17 @@ type event struct {
 	line string
 }
 
-func (f *fleetOfProcesses) start(name string) {
+// join starts a process that is a node of the fleet.
+func (f *fleetOfProcesses) join(name string) {
 	f.t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	args := append([]string{engineProcess, "-serve", "-node", name, "-interval", "1s", "-ttl", "3s"}, f.args...)
-	n := &nodeProcess{name: name, cmd: exec.Command(program, args...), read: make(chan struct{})}
-	n.cmd.Stderr = &n.stderr
-	stdout, err := n.cmd.StdoutPipe()
-	if err == nil {
-		err = n.cmd.Start()
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { _ = n.cmd.Process.Kill() })
+	cmd, stdout, stderr := f.start("-node", name, "-interval", "1s", "-ttl", "3s")
+	n := &nodeProcess{name: name, cmd: cmd, stderr: stderr, read: make(chan struct{})}
 	go func() {
 		defer close(n.read)
 		for in := bufio.NewScanner(stdout); in.Scan(); {
 			f.events <- event{n, in.Text()}
 		}
 	}()
-	if f.nodes == nil {
-		f.nodes = map[string]*nodeProcess{}
-	}
 	f.nodes[name] = n
 }
 
@@ -144,22 +129,11 @@ func (f *fleetOfProcesses) note(e event) {
 // lookBeside reads the plans while processes run them. It reports whether all are Completed.
 func (s *survival) lookBeside() (through bool) {
 	s.t.Helper()
-	through = true
 	s.onVault(func(ctx context.Context, v *azblob.Vault) {
 		completed := map[uuid.UUID]bool{}
-		listed, err := v.List(ctx, 0)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for l := range listed {
-			if l.Err != nil {
-				s.t.Fatal(l.Err)
-			}
-			plan, err := v.Read(ctx, l.Result.ID)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			through = through && plan.State.Status == workflow.Completed
+		var plans []*workflow.Plan
+		plans, through = s.read(ctx, v)
+		for _, plan := range plans {
 			for o := range workflow.Walk(plan) {
 				if a, ok := o.(*workflow.Action); ok && a.State.Status == workflow.Completed {
 					completed[a.ID] = true

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/planvault/azblob/examples/engine/plugins"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -154,23 +156,30 @@ func manyActions(name string) *workflow.Plan {
 	return p
 }
 
-// life starts an engine and kills it: during its start, after some transitions, or at the end of the plan.
-func (s *survival) life() {
+// start starts a process that serves plans.
+func (s *survival) start(args ...string) (cmd *exec.Cmd, stdout io.Reader, stderr *bytes.Buffer) {
 	s.t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.Command(program, append([]string{engineProcess, "-serve", "-poll", "20ms"}, s.args...)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
+	cmd, stderr = exec.Command(program, slices.Concat([]string{engineProcess, "-serve"}, args, s.args)...), &bytes.Buffer{}
+	cmd.Stderr = stderr
+	stdout, err = cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, stdout, stderr
+}
+
+// life starts an engine and kills it: during its start, after some transitions, or at the end of the plan.
+func (s *survival) life() {
+	s.t.Helper()
+	cmd, stdout, stderr := s.start("-poll", "20ms")
 	lines := s.rand.IntN(16)
 	if s.kills >= s.wanted {
 		lines = math.MaxInt
@@ -213,29 +222,34 @@ func (s *survival) look() (through bool) {
 				s.t.Errorf("action %s was Completed, and ran %d times more", id, runs[id]-before)
 			}
 		}
-		listed, err := v.List(ctx, 0)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		seen := 0
-		through = true
-		for l := range listed {
-			if l.Err != nil {
-				s.t.Fatal(l.Err)
-			}
-			seen++
-			plan, err := v.Read(ctx, l.Result.ID)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			through = through && plan.State.Status == workflow.Completed
+		var plans []*workflow.Plan
+		plans, through = s.read(ctx, v)
+		for _, plan := range plans {
 			s.lookAt(plan, runs)
 		}
-		if seen != s.plans {
-			s.t.Errorf("the vault has %d plans, and %d were submitted", seen, s.plans)
+		if len(plans) != s.plans {
+			s.t.Errorf("the vault has %d plans, and %d were submitted", len(plans), s.plans)
 		}
 	})
 	return through
+}
+
+// read returns all plans, and whether they are Completed.
+func (s *survival) read(ctx context.Context, v *azblob.Vault) (plans []*workflow.Plan, through bool) {
+	s.t.Helper()
+	listed, err := storage.Collect(v.List(ctx, 0))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	through = true
+	for _, l := range listed {
+		plan, err := v.Read(ctx, l.ID)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		plans, through = append(plans, plan), through && plan.State.Status == workflow.Completed
+	}
+	return plans, through
 }
 
 func (s *survival) lookAt(plan *workflow.Plan, runs map[uuid.UUID]int) {
