@@ -65,6 +65,9 @@ func TestRun(t *testing.T) {
 		if first != "Target: the emulator in this process" {
 			t.Errorf("the first line is %q", first)
 		}
+		if n, want := strings.Count(out.String(), "\n== "), 1+len(names(cfg, nil)); n != want {
+			t.Errorf("%d steps and the suite, want %d", n, want)
+		}
 		for _, want := range []string{
 			"\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "x 300", "\nDeleted it-",
 			fmt.Sprintf("\n%d cases, 0 skipped\n", len(cases)),
@@ -126,17 +129,6 @@ func TestJSON(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n"); n != v.Steps+1 {
 		t.Errorf("%d lines for %d steps and the result", n, v.Steps)
-	}
-}
-
-// TestJSONFailure checks that a failure before the first step is a JSON object too.
-func TestJSONFailure(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	code := run(t.Context(), []string{"-json", "-connection-string", unreachable}, &out, t.Output())
-	var v verdict
-	if err := json.Unmarshal([]byte(out.String()), &v); err != nil || code != exitFail || v.Result != "FAIL" || v.What == "" {
-		t.Errorf("exit code %d, error %v, output %s", code, err, out.String())
 	}
 }
 
@@ -221,15 +213,25 @@ func removeOne(server *emulator.Server, container, prefix, suffix string) {
 	}
 }
 
+// TestUnreachable checks that a failure before the first step is reported without the key, with -json as an object.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	code := run(t.Context(), []string{"-connection-string", unreachable}, &out, t.Output())
-	if last := lastLine(out.String()); code != exitFail || !strings.HasPrefix(last, "FAIL: list containers: ") {
-		t.Errorf("exit code %d, last line %q", code, last)
-	}
-	if strings.Contains(out.String(), "c2VjcmV0") {
-		t.Error("the key is printed")
+	for _, args := range [][]string{{"-connection-string", unreachable}, {"-connection-string", unreachable, "-json"}} {
+		var out, notes strings.Builder
+		code := run(t.Context(), args, &out, &notes)
+		last := lastLine(out.String())
+		var v verdict
+		if err := json.Unmarshal([]byte(last), &v); err == nil {
+			last = v.Result + ": " + v.What
+		} else if len(args) > 2 {
+			t.Error(err)
+		}
+		if code != exitFail || !strings.HasPrefix(last, "FAIL: list containers: ") {
+			t.Errorf("exit code %d, last line %q", code, last)
+		}
+		if strings.Contains(out.String()+notes.String(), "c2VjcmV0") {
+			t.Error("the key is printed")
+		}
 	}
 }
 

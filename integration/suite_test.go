@@ -242,11 +242,3 @@ func TestLong(t *testing.T) {
 		t.Errorf("a first run plays %d of %d steps and cases, without %d", len(short), len(all), long)
 	}
 }
-
-func TestPicked(t *testing.T) {
-	var out strings.Builder
-	code := run(t.Context(), []string{"-run", "^nothing$|suite/read/an ID without a plan"}, &out, t.Output())
-	if code != exitPass || strings.Count(out.String(), "\n== ") != 2 || !strings.Contains(out.String(), "\n1 case, 0 skipped\n") {
-		t.Errorf("exit code %d:\n%s", code, out.String())
-	}
-}
