@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -136,11 +137,9 @@ func (m *moment) String() string { return m.text }
 func (m *moment) Type() string   { return "time" }
 
 func (m *moment) Set(text string) error {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
-			*m = moment{text: text, at: at}
-			return nil
-		}
+	if at, ok := human.ParseTime(text); ok {
+		*m = moment{text: text, at: at}
+		return nil
 	}
 	age, err := parseAge(text)
 	if err != nil {

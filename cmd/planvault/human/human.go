@@ -106,6 +106,18 @@ var wide = &unicode.RangeTable{
 // Time returns a time in UTC to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
+// ParseTime parses a time as forms, people and [Time] write it, down to a day. Without a zone it is in UTC.
+func ParseTime(text string) (at time.Time, ok bool) {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04", time.DateOnly,
+	} {
+		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // Duration returns a duration in its two largest units, such as 350ms, 1.2s, 2m05s, 3h12m and 2d04h.
 func Duration(d time.Duration) string {
 	switch {

@@ -27,6 +27,20 @@ func TestLines(t *testing.T) {
 	}
 }
 
+func TestParseTime(t *testing.T) {
+	want := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	for _, text := range []string{"2026-11-22T03:00", "2026-11-22T03:00Z", "2026-11-22 03:00", "2026-11-22T03:00:00", "2026-11-22 03:00:00Z", "2026-11-22T03:00:00Z", "2026-11-22T04:00:00+01:00"} {
+		if got, ok := human.ParseTime(text); !ok || !got.Equal(want) {
+			t.Errorf("%q is %v, %t", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "3", "2026-13-01", "03:00"} {
+		if got, ok := human.ParseTime(text); ok {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("a\nb\xff\u202e", 3)
 	f.Fuzz(func(t *testing.T, text string, most int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -79,9 +80,9 @@ var statuses = []workflow.Status{workflow.NotStarted, workflow.Running, workflow
 func (q query) filters() (storage.Filters, error) {
 	var errs []error
 	moment := func(label, text string) time.Time {
-		at, err := parseTime(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", label, err))
+		at, ok := human.ParseTime(text)
+		if !ok && text != "" {
+			errs = append(errs, fmt.Errorf("%s: %q is not a time: use 2026-11-22 or 2026-11-22T03:00 (UTC)", label, text))
 		}
 		return at
 	}
@@ -109,19 +110,6 @@ func (q query) filters() (storage.Filters, error) {
 		}
 	}
 	return f, errors.Join(errs...)
-}
-
-// parseTime reads a time as forms and people write it. Without a zone it is in UTC.
-func parseTime(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05Z", "2006-01-02 15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time: use 2026-11-22 or 2026-11-22T03:00 (UTC)", text)
 }
 
 // results are a page of the history.

@@ -39,23 +39,6 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-func TestParseTime(t *testing.T) {
-	want := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	for _, text := range []string{"2026-11-22T03:00", "2026-11-22 03:00", "2026-11-22T03:00:00", "2026-11-22 03:00:00Z", "2026-11-22T03:00:00Z", "2026-11-22T04:00:00+01:00"} {
-		if got, err := parseTime(text); err != nil || !got.Equal(want) {
-			t.Errorf("%q is %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"yesterday", "3", "2026-13-01", "03:00"} {
-		if got, err := parseTime(text); err == nil {
-			t.Errorf("%q is %v", text, got)
-		}
-	}
-	if got, err := parseTime(""); err != nil || !got.IsZero() {
-		t.Errorf("an empty text is %v, %v", got, err)
-	}
-}
-
 // TestAge has the ages that the script of the pages must show in the same way.
 func TestAge(t *testing.T) {
 	now := time.Now()
