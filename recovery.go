@@ -458,9 +458,9 @@ func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 		return nil
 	}
 	ref := d.keys.part(lost[0])
-	found := fmt.Sprintf("%d of its sub-objects are missing, such as %s: they were lost from outside", len(lost), ref)
+	found := fmt.Sprintf("a plan without %d of its sub-objects, such as %s, which was lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
-		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: %d are missing: Recover with Thorough rewrites them", storage.ErrCorrupt, len(lost)))
+		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: the plan lacks %d of them: Recover with Thorough rewrites what is lost", storage.ErrCorrupt, len(lost)))
 	}
 	did := "rewrote them from the object"
 	if blobStatusOf(d.entry) == running {
