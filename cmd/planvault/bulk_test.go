@@ -65,6 +65,22 @@ func TestClocksOfExpire(t *testing.T) {
 	}
 }
 
+// TestNothingIsDue checks that a command without --yes only looks if it finds nothing to do: nobody has agreed to more.
+func TestNothingIsDue(t *testing.T) {
+	s := newStage(t)
+	s.fill(t, 1, 1)
+	for _, args := range [][]string{{"purge", "--name", "none"}, {"expire", "--older-than", "50d"}} {
+		sent := func(more ...string) int {
+			s.server.ResetRequests()
+			s.must(t, append(args, more...)...)
+			return len(s.server.Requests())
+		}
+		if looked, all := sent("--dry-run"), sent(); all != looked {
+			t.Errorf("%s: %d requests, and %d for a look", args[0], all, looked)
+		}
+	}
+}
+
 // TestBudgetOfPurge runs purges within a budget until nothing is left. Exit code 3 says that more is.
 func TestBudgetOfPurge(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
