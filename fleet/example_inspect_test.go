@@ -47,6 +47,43 @@ func ExampleInspect() {
 	// nodes alive: 0; rollout is orphaned; stuck: true
 }
 
+// A node hangs although its heartbeats continue. An operator removes it from the fleet, and starts another one, which
+// takes its plan.
+func ExampleEvict() {
+	ctx := context.Background()
+	vault := memvault.New(nil)
+	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
+	if err := vault.Create(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := hangs.Claim(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+
+	if err := fleet.Evict(ctx, vault, hangs.ID()); err != nil {
+		log.Fatal(err)
+	}
+	next, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-2"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	taken, err := next.Take(ctx, plan.ID) // Plans does so by itself
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("taken in epoch", taken.Epoch)
+	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))
+	fmt.Println("there is no such member any more:", errors.Is(fleet.Evict(ctx, vault, hangs.ID()), storage.ErrNotFound))
+	// Output:
+	// taken in epoch 2
+	// the former owner is refused: true
+	// there is no such member any more: true
+}
+
 // A node's heartbeats continue, but it works no more. An operator removes it from the fleet and hands its plan over.
 // Nobody else is alive, so the plan waits for the next node.
 func ExampleHandOver() {
