@@ -31,6 +31,7 @@ func (s *stage) fork(p *workflow.Plan) *workflow.Plan {
 
 // TestFork checks which jobs run in the fork of a plan that failed.
 func TestFork(t *testing.T) {
+	efforttest.NotShort(t, "TestForksRunWhatIsLeft runs forks under the race detector")
 	const end = " cont d1 d2 d4 deferred"
 	for _, test := range []struct {
 		name string

@@ -74,7 +74,7 @@ func TestTakeAtEachRequest(t *testing.T) {
 		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError").Applied(),
 	}
 	for _, effect := range effects[:efforttest.Pick(1, 2, 6)] {
-		for nth, more := 1, true; more; nth++ {
+		for nth, more := 1, true; more; nth += efforttest.Pick(2, 1, 1) {
 			synctest.Test(t, func(t *testing.T) { more = takeWith(t, effect, nth) })
 		}
 	}
@@ -132,6 +132,7 @@ func checked(t testing.TB, v *azblob.Vault) {
 // TestTakeCompletesAnEnd: an owner dies while it ends a plan, at each of its requests. Take of the plan leaves it
 // whole: final, without anything for Recovery.
 func TestTakeCompletesAnEnd(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
 		for nth := 1; nth <= 3; nth++ {
 			synctest.Test(t, func(t *testing.T) {

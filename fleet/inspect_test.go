@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -231,6 +232,7 @@ func TestInspectErrors(t *testing.T) {
 
 // TestCostOfInspect counts the requests: they follow the open plans, and not the final ones.
 func TestCostOfInspect(t *testing.T) {
+	efforttest.NotShort(t, "TestInspect inspects under the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()
 		v, _ := azure(t, server)
