@@ -68,7 +68,7 @@ func stories() []story {
 func TestKilledAtEveryWrite(t *testing.T) {
 	deaths := 0
 	all := stories()
-	for i := 0; i < len(all); i += efforttest.Pick(3, 1, 1) {
+	for i := 0; i < len(all); i += efforttest.Pick(5, 1, 1) {
 		st := all[i]
 		t.Run(st.name, func(t *testing.T) {
 			var want string
