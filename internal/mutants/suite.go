@@ -378,10 +378,16 @@ func (s *suite) buildOnce(ctx context.Context, pkg, binary string, texts map[str
 	if err := os.WriteFile(overlay, list, 0o600); err != nil {
 		return err
 	}
-	if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg); err != nil {
+	if text, err := s.compile(ctx, pkg, binary, "-overlay", overlay); err != nil {
 		return fmt.Errorf("does not build: %s", text)
 	}
 	return nil
+}
+
+// compile builds the tests of a package as cheaply as the tools can: a binary runs few tests, once.
+func (s *suite) compile(ctx context.Context, pkg, binary string, args ...string) (string, error) {
+	args = slices.Concat([]string{"test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false", "-ldflags=-s -w", "-o", binary}, args, []string{pkg})
+	return goCommand(ctx, s.root, args...)
 }
 
 // passes returns an error if a test of a wave fails without any change. Each test is tried once.
@@ -411,7 +417,7 @@ func (s *suite) passes(ctx context.Context, w wave, name string) error {
 func (s *suite) unchanged(ctx context.Context, pkg string) (binary string, err error) {
 	binary = s.binary(filepath.Join(s.dir, "unchanged"), pkg)
 	once, _ := s.tried.LoadOrStore(pkg, sync.OnceValue(func() error {
-		if text, err := goCommand(ctx, s.root, "test", "-c", "-ldflags=-s -w", "-o", binary, pkg); err != nil {
+		if text, err := s.compile(ctx, pkg, binary); err != nil {
 			return fmt.Errorf("build the tests of %s: %w: %s", pkg, err, text)
 		}
 		return nil
@@ -539,6 +545,7 @@ func only(tests ...*test) string {
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOGC=800") // for the compiler
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }
