@@ -2,7 +2,6 @@ package memvault
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -67,7 +66,7 @@ func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 	var found []storage.ListResult
 	for _, id := range slices.SortedFunc(maps.Keys(s.plans), driver.NewestFirst) {
 		var p workflow.Plan
-		if err := json.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
+		if err := workflow.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
 			return nil, corrupt(err)
 		}
 		version, _, _ := driver.SplitVersion(p.State.ETag)

@@ -163,10 +163,10 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		if err != nil {
 			return err
 		}
-		if err := json.Unmarshal(r.tree, plan); err != nil {
+		if err := workflow.Unmarshal(r.tree, plan); err != nil {
 			return corrupt(err)
 		}
-		if err := json.Unmarshal(r.now[id].text, plan); err != nil {
+		if err := workflow.Unmarshal(r.now[id].text, plan); err != nil {
 			return corrupt(err)
 		}
 		parts := r.shown
@@ -174,7 +174,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 			parts = r.now
 		}
 		for _, o := range workflow.Parts(plan) {
-			if err := json.Unmarshal(parts[*o.Header().ID].text, o); err != nil {
+			if err := workflow.Unmarshal(parts[*o.Header().ID].text, o); err != nil {
 				return corrupt(err)
 			}
 		}
@@ -265,7 +265,7 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 func (r *record) finalize(plan *workflow.Plan) error {
 	shown := maps.Clone(r.now)
 	for o := range workflow.Walk(plan) {
-		text, err := json.Marshal(withoutChildren(o))
+		text, err := workflow.Marshal(withoutChildren(o))
 		if err != nil {
 			return driver.Unencodable(plan, true, err)
 		}
@@ -333,13 +333,13 @@ func (s *Store) encode(o workflow.Object) (part, error) {
 	version := driver.Version(s.version(), o)
 	o = withoutChildren(o)
 	o.Header().State.ETag = version
-	text, err := json.Marshal(o)
+	text, err := workflow.Marshal(o)
 	return part{o.Kind(), version, text}, err
 }
 
 // treeOf encodes the tree of a plan.
 func treeOf(plan *workflow.Plan) ([]byte, error) {
-	text, err := json.Marshal(plan)
+	text, err := workflow.Marshal(plan)
 	if err != nil {
 		return nil, err
 	}
