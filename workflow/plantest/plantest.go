@@ -293,8 +293,14 @@ func Fork() *workflow.Plan {
 // are equal. It ignores versions (State.ETag). Requests and responses must have the same types, unless one of
 // the two is raw JSON.
 func Diff(want, got *workflow.Plan) string {
-	wantText, errA := json.Marshal(want)
-	gotText, errB := json.Marshal(got)
+	if want == nil || got == nil {
+		if want != got {
+			return "only one of the plans is nil"
+		}
+		return ""
+	}
+	wantText, errA := workflow.Marshal(want)
+	gotText, errB := workflow.Marshal(got)
 	if err := errors.Join(errA, errB); err != nil {
 		return "the plans can't be compared: " + err.Error()
 	}
