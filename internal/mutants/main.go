@@ -7,8 +7,9 @@
 //	go run ./internal/mutants -run MD5             the mutants whose names match
 //	go run ./internal/mutants -list                the names only
 //
-// Each mutant of the list names the tests that should kill it, and those run first. Only if they pass does
-// the command measure what every test runs through, which takes minutes, and runs the rest.
+// Each mutant of the list names the tests that should kill it, and those run first, compiled without the other
+// tests. Only if they pass does the command measure what every test runs through, which takes minutes, and runs
+// the rest.
 //
 // The names of random changes begin with their numbers, so -run '^0[3-9]' continues after the first 30.
 package main
