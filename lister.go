@@ -5,7 +5,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -169,40 +168,6 @@ func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
-// choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the
-// plan. It chooses a plan whose metadata can't be read, so that the listing shows the error.
-func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties) bool {
-	r, cut, err := form.parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
-	if err != nil {
-		p.err = blobError("read metadata of entry", p.keys.entry(), err)
-		return true
-	}
-	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
-	return p.match(f, r, cut)
-}
-
-// match sets the result of the candidate, and reports whether the filters choose it, or may choose it: cut has
-// the fields of which the result has only the beginning.
-func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string) bool {
-	p.result, p.truncated = r, len(cut) > 0
-	if slices.Contains(cut, metaName) {
-		f, p.undecided = filtersOfStart(f, r.Name)
-	}
-	return driver.Choose(f, r)
-}
-
-// filtersOfStart returns the filters without what the start of a plan's name can't decide, and whether there is
-// such a thing.
-func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecided bool) {
-	if len(f.NamePrefix) > len(start) && strings.HasPrefix(f.NamePrefix, start) {
-		f.NamePrefix, undecided = start, true
-	}
-	if !strings.Contains(start, f.NameContains) {
-		f.NameContains, undecided = "", true
-	}
-	return f, undecided
-}
-
 const (
 	// markersPage is how many markers a page holds at least. In a vault of many days, small pages of all days
 	// are read at once.
@@ -214,25 +179,6 @@ const (
 	// time.
 	burst = 50
 )
-
-// plans returns a directory that lists the plans that the filters choose.
-func (v *Vault) plans(f storage.Filters) directory {
-	return directory{v: v, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
-		entry := p.entry
-		chosen := p.committed() && p.choose(v.format, f, entry.Properties)
-		p.entry, p.object = nil, nil // thousands of candidates are in memory
-		return chosen
-	}}
-}
-
-// names returns a directory that lists all plans, without results.
-func (v *Vault) names() directory {
-	return directory{v: v, dir: plansDir, take: func(p *candidate) bool {
-		chosen := p.committed()
-		p.entry, p.object = nil, nil
-		return chosen
-	}}
-}
 
 // searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
 // day without planvaultlayout may have open plans without markers, so its plans are listed.
@@ -256,9 +202,6 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 		return p, chosen
 	})
 }
-
-// isMarked reports whether a candidate has a marker that leads to open plans. A change marker does not.
-func (p *candidate) isMarked() bool { return p.marker != nil || p.deleteMarker != nil }
 
 // headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
 // it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
@@ -317,15 +260,6 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader, resu
 	}
 }
 
-// newScan returns a scan by pages of a size.
-func (v *Vault) newScan(from reader, page int) *scan {
-	return &scan{reader: from, page: page, ahead: v.pagesAtOnce(page), now: time.Now()}
-}
-
-// pagesAtOnce returns how many pages of a size are read at once: as many as the vault may have requests in
-// flight, and as fit in memory.
-func (v *Vault) pagesAtOnce(page int) int { return min(v.concurrency, max(1, maxAhead/page)) }
-
 // pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
 func pageOfMarkers(days int) int {
 	return min(max(markersPage, maxAhead/max(1, days)), blob.MaxPage)
@@ -358,180 +292,6 @@ func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []
 		return nil // run reports it if the day exists
 	})
 	return days, err
-}
-
-// split divides the day of the early piece if that begins within it.
-func (s *scan) split(windows []window) []window {
-	for i, w := range windows {
-		if w.container == s.early.container && less(w.from, s.early.from) {
-			rest := w
-			windows[i].from, rest.to = s.early.from, s.early.from
-			return slices.Insert(windows, i+1, rest)
-		}
-	}
-	return windows
-}
-
-// stretches returns the parts of days that the filters leave.
-func stretches(days []day, f storage.Filters) []window {
-	var list []window
-	for _, d := range days {
-		if w, ok := stretch(d, f); ok {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
-// stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave
-// nothing.
-func stretch(d day, f storage.Filters) (w window, ok bool) {
-	w = window{day: d, from: firstID(d.date), to: firstID(d.date.AddDate(0, 0, 1))}
-	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.
-	if after := firstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && less(w.from, after) {
-		w.from = after
-	}
-	if bound := driver.CreatedBefore(f); !bound.IsZero() {
-		if before := firstID(bound.Add(time.Millisecond - 1)); less(before, w.to) {
-			w.to = before
-		}
-	}
-	if before := f.BeforeID; before != uuid.Nil && less(before, w.to) {
-		w.to = before
-	}
-	return w, less(w.from, w.to)
-}
-
-// directory reads the blobs of one directory, whose names begin with a plan's ID. It is a [reader].
-type directory struct {
-	v   *Vault
-	dir string
-	// metadataOf reports by its name whether the metadata of a blob is needed. If it is nil, no metadata is
-	// listed.
-	metadataOf func(name string) bool
-	// take completes a candidate and reports whether it is wanted.
-	take func(*candidate) bool
-	// dropping, if it is not nil, is called for the mark of an expiry.
-	dropping func(container string)
-	// needsStart says to read nothing if the service ignores where to begin.
-	needsStart bool
-}
-
-// byDay is a reader that chooses a reader for each day.
-type byDay func(d day) reader
-
-func (f byDay) read(ctx context.Context, w window) (reading, error) { return f(w.day).read(ctx, w) }
-
-func (f byDay) groups(ctx context.Context, w window) ([]uint64, error) {
-	return f(w.day).groups(ctx, w)
-}
-
-// options returns the options that list a window. Names within a minute or a millisecond have a prefix in
-// common.
-func (d directory) options(w window) blob.ListOptions {
-	from := w.from.String()
-	o := blob.ListOptions{Prefix: d.dir, StartFrom: d.dir + from}
-	if w.wholeDay() {
-		o.StartFrom = ""
-	}
-	switch {
-	case w.inOne(aMillisecond):
-		o.Prefix += from[:len("01234567-89ab-")]
-	case w.inOne(aMinute):
-		o.Prefix += from[:len("01234567-")]
-	}
-	return o
-}
-
-func (d directory) groups(ctx context.Context, w window) (groups []uint64, err error) {
-	opts := d.options(w)
-	opts.MaxResults = w.sample
-	if opts.StartFrom != "" { // the first group may begin before the window
-		digits := len("01234567")
-		if w.inOne(aMinute) {
-			digits = len("01234567-89ab")
-		}
-		opts.StartFrom = opts.StartFrom[:len(d.dir)+digits]
-	}
-	for names, err := range d.v.client.ListGroups(ctx, w.container, opts, groupEnd) {
-		if blob.Is(err, blob.AbsentContainer) {
-			d.v.containers.forget(w.container)
-			return nil, nil // the day was dropped
-		}
-		if err != nil {
-			return nil, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
-		}
-		for _, name := range names {
-			if from, size, ok := parseGroup(d.dir, name); ok && size == w.groupSize() {
-				groups = append(groups, from)
-			}
-		}
-		if w.sample > 0 && len(groups) >= w.sample {
-			break
-		}
-	}
-	return groups, nil
-}
-
-// read lists a window until a page is full.
-func (d directory) read(ctx context.Context, w window) (reading, error) {
-	got := reading{to: w.to}
-	opts := d.options(w)
-	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
-	from, to := d.dir+w.from.String(), d.dir+w.to.String()
-	var plan candidate // its blobs are neighbors, but may be on two pages
-	plans := 0
-	finish := func() {
-		if plans > 0 && d.take(&plan) {
-			got.plans = append(got.plans, plan)
-		}
-	}
-	for page, err := range d.v.client.List(ctx, w.container, opts) {
-		if blob.Is(err, blob.AbsentContainer) {
-			d.v.containers.forget(w.container)
-			return reading{to: w.to}, nil // the day was dropped
-		}
-		if err != nil {
-			return got, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
-		}
-		for _, item := range page.Items {
-			if item.Name < from { // a stray, or the service is older than version 2026-02-06 and ignores StartFrom
-				if d.needsStart {
-					return reading{to: w.from}, nil
-				}
-				if opts.StartFrom != "" && opts.MaxResults < blob.MaxPage {
-					w.limit = blob.MaxPage
-					return d.read(ctx, w)
-				}
-				continue
-			}
-			if item.Name == droppingName && d.dropping != nil {
-				d.dropping(w.container)
-			}
-			if item.Name >= to {
-				finish()
-				return got, nil
-			}
-			n, ok := parseName(item.Name)
-			if !ok || d.v.prefix.plan(n.plan).container != w.container {
-				continue // a stray; Check reports it
-			}
-			if n.plan != plan.keys.plan {
-				finish()
-				plans++
-				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: w.marked}}
-			}
-			plan.add(n, item)
-			got.blobs++
-		}
-		if page.More && plans > 1 && got.blobs >= opts.MaxResults/2 {
-			got.blobs -= len(plan.all())
-			got.to = plan.keys.plan // the next page may have more of it
-			return got, nil
-		}
-	}
-	finish()
-	return got, nil
 }
 
 // searchByID looks at the plans that the filters name.
