@@ -272,7 +272,7 @@ func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error
 		}
 	}
 	if n > 0 {
-		c.skip(d, "%d blobs say that plans are open or being changed, such as %s", n, first)
+		c.skip(d, "%s of open plans or work in progress, such as %s", plural(n, "marker"), first)
 	}
 	return n > 0, nil
 }

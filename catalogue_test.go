@@ -247,8 +247,8 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		}
 		want := []string{
 			"built 01-08", "built 01-07", "built 01-06",
-			"01-04 the metadata of plan ", "01-03 1 blobs say that plans are open or being changed, such as open/dropping",
-			"01-02 1 blobs say that plans are open or being changed, such as open/" + marked.ID.String() + "-delete",
+			"01-04 the metadata of plan ", "01-03 1 marker of open plans or work in progress, such as open/dropping",
+			"01-02 1 marker of open plans or work in progress, such as open/" + marked.ID.String() + "-delete",
 			"01-01 plan " + open.ID.String() + " is Running, and no marker leads to it", "12-31 the vault did not make its container",
 		}
 		if len(got) != len(want) || report.Closed != 9 || report.Present != 1 || len(dry.Built) != 7 || len(dry.Skipped) != 1 {

@@ -467,7 +467,7 @@ func (x *planCheck) incomplete() {
 	case lost != nil:
 		x.bad(Missing, x.missing()[0], "%v", errors.Unwrap(lost))
 	case len(all) == len(x.parts):
-		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%d sub-objects belong to no plan, and no marker leads to them", len(x.parts))
+		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%s of no plan, to which no marker leads", plural(len(x.parts), "sub-object"))
 	default:
 		x.bad(IncompletePlan, x.keys.entry(), "%s", d)
 	}

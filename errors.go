@@ -165,3 +165,11 @@ var (
 	// errSlowDelete is the cause of a Delete that ends because its grace period is over before it commits.
 	errSlowDelete = fmt.Errorf("the plan was not deleted within the grace period: %w", context.DeadlineExceeded)
 )
+
+// plural returns a number of things in words, such as "1 marker" or "2 markers".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

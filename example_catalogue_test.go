@@ -33,13 +33,13 @@ func ExampleVault_Catalogue() {
 		fmt.Println("built, plans:", day.Plans)
 	}
 	for _, day := range report.Skipped {
-		fmt.Println("skipped:", day.Reason[:len("1 blobs say that plans are open")])
+		fmt.Println("skipped:", day.Reason[:len("1 marker of open plans")])
 	}
 	// Output:
 	// 3 closed days
 	// built, plans: 1
 	// built, plans: 1
-	// skipped: 1 blobs say that plans are open
+	// skipped: 1 marker of open plans
 }
 
 // The numbers of plans by day, newest day first, and what it takes to store them.

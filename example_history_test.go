@@ -246,7 +246,7 @@ func Example_buildCatalogues() {
 	}
 	// Output:
 	// 0 of 2 closed days had a catalogue, and 1 more have one now
-	// 2025-03-02 has none: 1 blobs say that plans are open or being changed, such as open/019556ba-3de8-7000-8000-000000000002
+	// 2025-03-02 has none: 1 marker of open plans or work in progress, such as open/019556ba-3de8-7000-8000-000000000002
 }
 
 func Example_runAgain() {

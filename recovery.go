@@ -476,7 +476,7 @@ func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.It
 	if len(extra) == 0 {
 		return nil
 	}
-	found := fmt.Sprintf("%d sub-objects, such as %s, that the object does not name", len(extra), d.keys.at(extra[0].Name))
+	found := fmt.Sprintf("%s that the object does not name, such as %s", plural(len(extra), "sub-object"), d.keys.at(extra[0].Name))
 	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, d.keys, targetsOf(extra)) })
 	return err
 }

@@ -37,7 +37,7 @@ slow. A day with an open plan has no catalogue until the plan has ended.
     catalogue: 2 days, about 101 requests, $0.000090, in https://a.blob.core.windows.net, prefix ci
     DAY         RESULT   PLANS    SIZE  WHY
     2026-11-20  built    4,120  198 kB
-    2026-11-19  skipped      -       -  2 blobs say that plans are open or being changed, such as …
+    2026-11-19  skipped      -       -  2 markers of open plans or work in progress, such as …
     1 catalogue built, 88 of 90 closed days had one
 
 It takes a request for each closed day, five for each catalogue that it builds, and one more for
