@@ -68,24 +68,49 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		n.self.Version, err = store.AddMember(ctx, n.self)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
-	}
 	n.since = time.Now()
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, n.abandon(ctx, err)
+	}
 	n.loops.Go(func() { n.every(o.Interval, n.heartbeat) })
 	r, err := store.Roster(ctx)
 	if err != nil {
-		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.patience())
-		defer cancel()
-		if left := n.Leave(abandon); left != nil {
-			err = fmt.Errorf("%w; then %w", err, left)
-		}
-		return nil, fmt.Errorf("join as node %s: %w", n.id, err)
+		return nil, n.abandon(ctx, err)
 	}
 	next := n.see(ctx, r)
 	n.loops.Go(func() { n.every(next, n.look) })
 	return n, nil
+}
+
+// abandon removes the record of a node that could not join, also if it is not known whether the record was stored. It
+// returns the error of Join.
+func (n *Node) abandon(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.patience())
+	defer cancel()
+	var left error
+	if n.version() != "" {
+		left = n.Leave(ctx)
+	} else if errors.Is(err, storage.ErrUnknown) {
+		left = n.leaveIfStored(ctx)
+	}
+	if left != nil {
+		err = fmt.Errorf("%w; then %w", err, left)
+	}
+	return fmt.Errorf("join as node %s: %w", n.id, err)
+}
+
+// leaveIfStored removes the record of a node that does not know whether it was stored.
+func (n *Node) leaveIfStored(ctx context.Context) error {
+	switch m, err := n.store.FindMember(ctx, n.id); {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for node %s: %w", n.id, err)
+	default:
+		n.renewed(m.Version)
+		return n.Leave(ctx)
+	}
 }
 
 // ID returns the node's ID, a UUIDv7 that Join made. It is the Owner of the node's plans.

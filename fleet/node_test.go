@@ -101,6 +101,33 @@ func TestJoinFails(t *testing.T) {
 	})
 }
 
+// TestInterruptedJoin ends the context of a Join when its record has been stored. Nobody may be there to remove the
+// record when it is too old.
+func TestInterruptedJoin(t *testing.T) {
+	for _, interrupted := range []string{"AddMember", "Roster"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memvault.NewStore()
+			ctx, cancel := context.WithCancel(t.Context())
+			p := open(store)
+			p.on(func(_ context.Context, called string, do func() error) error {
+				err := do()
+				if called != interrupted {
+					return err
+				}
+				cancel()
+				return unknown(called)
+			})
+			n, err := fleet.Join(ctx, p, fleet.Options{})
+			if n != nil || !errors.Is(err, storage.ErrUnknown) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: Join returned %v, %v", interrupted, n, err)
+			}
+			if m := roster(t, store); len(m) > 0 {
+				t.Errorf("%s: Join left %v", interrupted, m)
+			}
+		})
+	}
+}
+
 // failing makes all calls of an operation fail.
 func failing(p *process, op string, with func(string) error) *process {
 	p.on(func(_ context.Context, called string, do func() error) error {
