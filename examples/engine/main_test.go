@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,11 +123,11 @@ const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
-	out := &watched{wait: "127.0.0.1:1/a has not answered for 2s; trying again: ", then: interrupt}
+	out := &watched{wait: []string{"127.0.0.1:1/a has not answered for 2s; trying again: "}, then: interrupt}
 	var errs bytes.Buffer
 	code := run(ctx, []string{"-connection-string", unreachable, "-prefix", "mine", "-data", t.TempDir()}, noEnv, out, &errs)
 	text := out.text.String()
-	if code != exitFail || !strings.Contains(text, out.wait) || !strings.Contains(text, "connection refused") {
+	if code != exitFail || !strings.Contains(text, out.wait[0]) || !strings.Contains(text, "connection refused") {
 		t.Errorf("code %d: %s%s", code, text, errs.String())
 	}
 	if !strings.HasPrefix(text, "plans are in the account 127.0.0.1:1/a, prefix mine\n") || strings.Contains(text+errs.String(), "c2VjcmV0") {
@@ -257,7 +258,7 @@ func TestSubmitBeside(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
-	out := &watched{wait: "compile: Running", then: interrupt}
+	out := &watched{wait: []string{"compile: Running", "render: Running"}, then: interrupt} // one of them would be a matter of speed
 	var errs bytes.Buffer
 	code := run(ctx, []string{"-data", t.TempDir()}, noEnv, out, &errs)
 	for _, want := range []string{"interrupted: waiting for what is running to end: ", "build / binary / compile, ", "a second interrupt ends the process now", "compile: Completed", "left as it stands", "the same command goes on"} {
@@ -267,16 +268,16 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// watched calls a function when a text was written.
+// watched calls a function when all of some texts were written.
 type watched struct {
 	text bytes.Buffer
-	wait string
+	wait []string
 	then func()
 }
 
 func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.text.Write(p)
-	if strings.Contains(w.text.String(), w.wait) {
+	if !slices.ContainsFunc(w.wait, func(text string) bool { return !strings.Contains(w.text.String(), text) }) {
 		w.then()
 	}
 	return n, err
