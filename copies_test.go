@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,34 +179,37 @@ func TestCrashInMirror(t *testing.T) {
 	options := mirror.Options{Delete: true, Concurrency: 1}
 	for _, crash := range crashes {
 		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 3, 1) {
-			t.Run(fmt.Sprintf("%v at %d", crash, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(time.Until(at))
-					from := onEmulator(t, source.Clone())
-					w := worldOf(base.Clone())
-					died, err := w.dying(t, n, crash, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-						_, err := mirror.Run(ctx, from, v, options)
-						return err
-					})
-					if done = !died; done {
-						must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("%v at %d", crash, n)
 					}
-					to := w.clone().vault(t)
-					all, err := storage.Collect(to.List(t.Context(), 0))
-					must(t, err)
-					for _, r := range all {
-						_, err := to.Read(t.Context(), r.ID)
-						must(t, err)
-					}
-					if _, err := mirror.Run(t.Context(), from, to, options); err != nil && !errors.Is(err, storage.ErrConflict) {
-						t.Errorf("the next run, at once: %v", err)
-					}
-					time.Sleep(pastGrace)
-					_, err = mirror.Run(t.Context(), from, to, options)
-					must(t, err)
-					sameVaults(t, from, to)
-					sound(t, to)
 				})
+				time.Sleep(time.Until(at))
+				from := onEmulator(t, source.Clone())
+				w := worldOf(base.Clone())
+				died, err := w.dying(t, n, crash, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+					_, err := mirror.Run(ctx, from, v, options)
+					return err
+				})
+				if done = !died; done {
+					must(t, err)
+				}
+				to := w.clone().vault(t)
+				all, err := storage.Collect(to.List(t.Context(), 0))
+				must(t, err)
+				for _, r := range all {
+					_, err := to.Read(t.Context(), r.ID)
+					must(t, err)
+				}
+				if _, err := mirror.Run(t.Context(), from, to, options); err != nil && !errors.Is(err, storage.ErrConflict) {
+					t.Errorf("the next run, at once: %v", err)
+				}
+				time.Sleep(pastGrace)
+				_, err = mirror.Run(t.Context(), from, to, options)
+				must(t, err)
+				sameVaults(t, from, to)
+				sound(t, to)
 			})
 		}
 	}

@@ -196,6 +196,7 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		debris, runs := 0, 0
 		for n, more := 1, true; more; n++ {
+			more = false
 			inBubble(t, fmt.Sprintf("of %d, deleted %v", n, deleted), func(t *testing.T, server *emulator.Server) {
 				v := faulty(t, server, emulator.On().Nth(n).Do(emulator.Duplicate(1<<20)))
 				_, plan := running(t, v, plantest.Small())
