@@ -64,3 +64,22 @@ func TestWindowsAtAnyMoment(t *testing.T) {
 	// A part of a minute without plans does not say that its neighbors have none.
 	moments(t, everyMinute(80, 30, 100), 10, 5, "30 at once, 80 a minute")
 }
+
+// TestWindowThatEndsWithinAMillisecond lists the plans before the newest one. A listing of groups shows the millisecond of
+// that one, which has no other plan, so the newest minute has one plan less than it has milliseconds.
+func TestWindowThatEndsWithinAMillisecond(t *testing.T) {
+	const limit, minute = 10, 1 << 16 // of an ID, in milliseconds
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	first := time.UnixMilli(noon.UnixMilli() / minute * minute).Sub(noon.Truncate(24 * time.Hour))
+	s := newShelf(60*limit, rand.New(rand.NewPCG(1, 1)), func(i int) time.Duration {
+		return first + time.Duration(i/limit*minute+i%limit*6500)*time.Millisecond
+	})
+	w := s.whole()
+	w.to = s.ids[len(s.ids)-1]
+	if got := s.drain(t, w, 4*limit+burst, 10, limit, true); len(got) != limit || got[limit-1] != s.ids[len(s.ids)-1-limit] {
+		t.Errorf("the list has %v", got)
+	}
+	if n := s.requests.Load(); n != 3 { // the minutes, the milliseconds of the last one, and a window
+		t.Errorf("%d requests, want 3", n)
+	}
+}

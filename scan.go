@@ -329,7 +329,9 @@ func (s *scan) refine(ctx context.Context, p *piece) []*piece {
 	}
 	p.scale.density = minute.perMinute()
 	if n > 2 { // the minute is not over, or only its beginning was busy
-		p.to = idOf(fine.groups[n-1] + aMillisecond)
+		if end := idOf(fine.groups[n-1] + aMillisecond); less(end, p.to) {
+			p.to = end
+		}
 	}
 	return nil
 }

@@ -216,7 +216,7 @@ var mutants = []mutant{
 	{"list: an answer without a list is an empty list", "internal/blob/page.go", "if d.err == nil && !listed {", "if false && !listed {", "TestReadPage|TestGarbled"},
 	{"answer: an archived blob is a matter of rights", "internal/blob/codes.go", "return meaning{verdict{reason: Damaged}, remedy}", "return meaning{verdict{reason: Refused}, remedy}", "TestArchived"},
 	{"login: a refusal may name another resource", "internal/blob/account.go", "return authorize(policy.TokenRequestOptions{Scopes: scopes})", "return authorize(policy.TokenRequestOptions{Scopes: []string{\"https://another.example/.default\"}})", "TestTokensAreForStorage"},
-	{"list: a divided millisecond counts as whole", "scan.go", "\t\tsure--\n", "\t\tsure -= 0\n", "TestCostOfManyPlans"},
+	{"list: a divided millisecond counts as whole", "scan.go", "\t\tsure--\n", "\t\tsure -= 0\n", "TestWindowThatEndsWithinAMillisecond"},
 	{"list: a directory counts as a blob", "internal/blob/page.go", "m.resource != \"directory\" && ", "", "TestReadPage"},
 	{"list: an earlier version counts as the blob", "internal/blob/page.go", "(m.version == \"\" || m.current == \"true\")", "true", "TestReadPage"},
 	{"list: a snapshot counts as the blob", "internal/blob/page.go", " && m.snapshot == \"\"", "", "TestReadPage"},
