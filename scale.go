@@ -8,6 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
+const (
+	// perPlan is how many blobs a plan has in plans/: an entry and an object.
+	perPlan = 2
+	// surplus is the ratio of what a window should hold to what is wanted. It may hold a little less than
+	// expected.
+	surplus = 1.4
+)
+
 // scale measures a part of a day by its groups: the minutes that have plans, or the milliseconds.
 type scale struct {
 	groups  []uint64 // their first keys, in ascending order

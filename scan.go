@@ -36,13 +36,8 @@ type scan struct {
 }
 
 const (
-	// perPlan is how many blobs a plan has in plans/: an entry and an object.
-	perPlan = 2
 	// reserve is the part of a page that a window should fill. It may hold a little more than expected.
 	reserve = 0.93
-	// surplus is the ratio of what a window should hold to what is wanted. It may hold a little less than
-	// expected.
-	surplus = 1.4
 	// oldEnough is the part of a minute that tells how many plans the minutes have, even if it has only one plan.
 	oldEnough = 0.75
 )
