@@ -35,7 +35,6 @@ type Vault struct {
 	unknown     unknownWrites
 	containers  *containers
 	started     startedPlans
-	lately      atomic.Int64 // minutes with plans in the last hours, when a listing last asked
 
 	uncatalogued uncatalogued
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -31,9 +32,6 @@ const (
 	// maxGap is how many bytes that nobody needs may lie between two blocks that are read together. They take
 	// less time than a request.
 	maxGap = 1 << 20
-	// cataloguesAhead is how many days are read ahead by their catalogues. They keep the round trips of a year
-	// within the budget. Large days take up to two first reads of memory each.
-	cataloguesAhead = 80
 	// rememberAbsence is how long a vault does not ask again for a catalogue that it has not found or could not
 	// use. Lists are always right, so this costs no more than requests.
 	rememberAbsence = time.Hour
@@ -93,17 +91,17 @@ func isUnusable(err error) bool { return !blob.Is(err, blob.Ended, blob.Unreacha
 // unlessCatalogued reads the markers of days. Those that have a catalogue have none that matters, and a HEAD
 // costs a twelfth of a listing.
 type unlessCatalogued struct {
-	directory
+	dayDirectory
 	now time.Time
 }
 
-func (m unlessCatalogued) read(ctx context.Context, w window) (reading, error) {
-	if m.v.mayBeCatalogued(w.day, m.now) {
-		if closed, err := m.v.hasCatalogue(ctx, w.day); closed || err != nil {
-			return reading{to: w.to}, err
+func (m unlessCatalogued) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	if m.v.mayBeCatalogued(m.day, m.now) {
+		if closed, err := m.v.hasCatalogue(ctx, m.day); closed || err != nil {
+			return listing.Page[candidate]{Rest: s.To}, err
 		}
 	}
-	return m.directory.read(ctx, w)
+	return m.dayDirectory.Read(ctx, s, most)
 }
 
 // history reads the closed days of a search by their catalogues.
@@ -130,13 +128,13 @@ type catalogued struct {
 func (h history) query(w window) catalogue.Query {
 	f := h.filters
 	return catalogue.Query{
-		From: w.from, To: w.to, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
+		From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
 	}
 }
 
 // open reads the directory of a day's catalogue, and the first of the blocks that are wanted. It returns nil if
 // the day has to be listed.
-func (h history) open(ctx context.Context, w window) (*catalogued, error) {
+func (h history) open(ctx context.Context, w window) (listing.Catalogue[candidate], error) {
 	c := &catalogued{history: h, window: w, query: h.query(w)}
 	err := c.start(ctx)
 	if err == nil {
@@ -300,9 +298,11 @@ func (c *catalogued) counts() bool {
 	return !c.results && len(c.filters.NamePrefix)+len(c.filters.NameContains) == 0
 }
 
-// plans yields the plans that the filters choose, newest first. If the catalogue can't be read to its end, rest
-// is the part of the day to list; with any other error, the part is unknown.
-func (c *catalogued) plans(ctx context.Context) iter.Seq2[candidate, error] {
+// Blobs implements [listing.Catalogue].
+func (c *catalogued) Blobs() int { return 2 * int(c.dir.Len()) }
+
+// All yields the plans that the filters choose, newest first.
+func (c *catalogued) All(ctx context.Context) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		if c.counts() {
 			c.numbers(ctx, yield)
@@ -342,15 +342,19 @@ func (c *catalogued) newest() uuid.UUID {
 	return c.left[0].Newest
 }
 
-// rest returns the part of the day that was not yielded.
-func (c *catalogued) rest() window {
-	w := c.window
+// Rest returns the part of the day that was not yielded, if err says that the catalogue can't be read to its end.
+func (c *catalogued) Rest(ctx context.Context, err error) (listing.Span, bool) {
+	if !isUnusable(err) {
+		return listing.Span{}, false
+	}
+	c.v.listInstead(ctx, c.container, err)
+	rest := c.Span
 	if len(c.left) > 0 && !c.counts() {
-		if to := nextID(c.newest()); less(to, w.to) {
-			w.to = to
+		if to := nextID(c.newest()); listing.Less(to, rest.To) {
+			rest.To = to
 		}
 	}
-	return w
+	return rest, true
 }
 
 // chosen decodes a block and returns the plans that the filters choose.
@@ -360,7 +364,7 @@ func (c *catalogued) chosen(m catalogue.Match, data []byte) (plans []catalogue.P
 			return nil, err
 		}
 		var p candidate
-		if !less(plan.ID, c.from) && less(plan.ID, c.to) && p.matchCatalogued(c.filters, plan) {
+		if !listing.Less(plan.ID, c.From) && listing.Less(plan.ID, c.To) && p.matchCatalogued(c.filters, plan) {
 			plan.Name, plan.Descr = strings.Clone(plan.Name), strings.Clone(plan.Descr) // of the block's memory
 			plans = append(plans, plan)
 		}
@@ -376,7 +380,7 @@ func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) b
 		return
 	}
 	for _, status := range slices.Sorted(maps.Keys(n)) {
-		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.from}}, stands: n[status]}
+		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.From}}, stands: n[status]}
 		p.result.State.Status = status
 		if n[status] > 0 && !yield(p, nil) {
 			return
@@ -430,7 +434,7 @@ func (v *Vault) verifyCatalogue(ctx context.Context, d day, etag string) error {
 	if c.etag != etag {
 		return nil // built anew meanwhile
 	}
-	for _, err := range c.plans(ctx) {
+	for _, err := range c.All(ctx) {
 		if err != nil {
 			return err
 		}

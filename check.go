@@ -214,10 +214,10 @@ func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) 
 	whole, _ := stretch(d, storage.Filters{})
 	c, err := v.openCatalogue(ctx, whole)
 	if err == nil {
-		listed, stop := iter.Pull2(v.newScan(v.plans(storage.Filters{}), blob.MaxPage).run(ctx, []window{whole}))
+		listed, stop := iter.Pull2(v.newest(ctx, []window{whole}, v.plans(storage.Filters{}).of, nil, v.pages(blob.MaxPage)))
 		defer stop()
 		var difference string
-		if difference, err = compareListings(c.plans(ctx), listed); difference == "" && err == nil {
+		if difference, err = compareListings(c.All(ctx), listed); difference == "" && err == nil {
 			return nil
 		}
 		if now, headErr := v.client.Head(ctx, ref); headErr != nil || now.ETag != c.etag {

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -89,6 +92,9 @@ func (v *Vault) ask(ctx context.Context, dates []time.Time, known func(container
 			return nil
 		}
 		c, err := v.client.HeadContainer(ctx, name)
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) { // a day would be missing, so one answer is not enough
+			c, err = v.client.HeadContainer(ctx, name)
+		}
 		switch {
 		case err == nil:
 			found[i] = newDay(dates[i], c)
@@ -140,26 +146,26 @@ func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
 // directories, each of which is sorted by plan. An error is the last element, also that the container is absent.
 func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
-		var listings []*listing
+		var cursors []*cursor
 		for _, dir := range dirs {
 			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
 			defer stop()
-			listings = append(listings, &listing{next: next})
+			cursors = append(cursors, &cursor{next: next})
 		}
-		for _, l := range listings {
+		for _, l := range cursors {
 			if err := l.advance(); err != nil {
 				yield(planBlobs{}, err)
 				return
 			}
 		}
 		for {
-			first := firstListing(listings)
+			first := firstCursor(cursors)
 			if first == nil {
 				return
 			}
 			id := first.item.name.plan
 			b := planBlobs{keys: v.prefix.plan(id), marked: d.marked, partsListed: len(dirs) > 1}
-			for _, l := range listings {
+			for _, l := range cursors {
 				for l.more && l.item.name.plan == id {
 					b.add(l.item.name, l.item.Item)
 					if err := l.advance(); err != nil {
@@ -175,21 +181,21 @@ func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(n
 	}
 }
 
-// listing is the listing of a directory, read blob by blob.
-type listing struct {
+// cursor is the listing of a directory, read blob by blob.
+type cursor struct {
 	next func() (namedItem, error, bool)
 	item namedItem // if more is set
 	more bool
 }
 
-func (l *listing) advance() (err error) {
+func (l *cursor) advance() (err error) {
 	l.item, err, l.more = l.next()
 	return err
 }
 
-// firstListing returns the listing whose next blob belongs to the first plan; nil at the end of all.
-func firstListing(listings []*listing) (first *listing) {
-	for _, l := range listings {
+// firstCursor returns the listing whose next blob belongs to the first plan; nil at the end of all.
+func firstCursor(cursors []*cursor) (first *cursor) {
+	for _, l := range cursors {
 		if l.more && (first == nil || bytes.Compare(l.item.name.plan[:], first.item.name.plan[:]) < 0) {
 			first = l
 		}
@@ -258,4 +264,33 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 		}
 	}
 	return catalogued, nil
+}
+
+// stretches returns the parts of days that the filters leave.
+func stretches(days []day, f storage.Filters) []window {
+	var list []window
+	for _, d := range days {
+		if w, ok := stretch(d, f); ok {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave nothing.
+func stretch(d day, f storage.Filters) (w window, ok bool) {
+	w = window{d, listing.Span{From: listing.FirstID(d.date), To: listing.FirstID(d.date.AddDate(0, 0, 1))}}
+	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.
+	if after := listing.FirstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && listing.Less(w.From, after) {
+		w.From = after
+	}
+	if bound := driver.CreatedBefore(f); !bound.IsZero() {
+		if before := listing.FirstID(bound.Add(time.Millisecond - 1)); listing.Less(before, w.To) {
+			w.To = before
+		}
+	}
+	if before := f.BeforeID; before != uuid.Nil && listing.Less(before, w.To) {
+		w.To = before
+	}
+	return w, listing.Less(w.From, w.To)
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 )
 
-// directory reads the blobs of one directory, whose names begin with a plan's ID. It is a [reader].
+// directory says how to read the blobs of a directory, whose names begin with a plan's ID.
 type directory struct {
 	v   *Vault
 	dir string
@@ -41,119 +42,130 @@ func (v *Vault) names() directory {
 	}}
 }
 
-// options returns the options that list a window. Names within a minute or a millisecond have a prefix in
-// common.
-func (d directory) options(w window) blob.ListOptions {
-	from := w.from.String()
+// window is a part of a day.
+type window struct {
+	day
+	listing.Span
+}
+
+// of returns the directory of a day.
+func (d directory) of(day day) listing.Source[candidate] { return dayDirectory{d, day} }
+
+// dayDirectory lists a directory of one day.
+type dayDirectory struct {
+	directory
+	day day
+}
+
+// options returns the options that list a span. Names within a minute or a millisecond have a prefix in common.
+func (d dayDirectory) options(s listing.Span) blob.ListOptions {
+	from := s.From.String()
 	o := blob.ListOptions{Prefix: d.dir, StartFrom: d.dir + from}
-	if w.wholeDay() {
+	if s.From == listing.FirstID(d.day.date) {
 		o.StartFrom = ""
 	}
 	switch {
-	case w.inOne(aMillisecond):
+	case s.InOne(listing.Millisecond):
 		o.Prefix += from[:len("01234567-89ab-")]
-	case w.inOne(aMinute):
+	case s.InOne(listing.Minute):
 		o.Prefix += from[:len("01234567-")]
 	}
 	return o
 }
 
-func (d directory) groups(ctx context.Context, w window) (groups []uint64, err error) {
-	opts := d.options(w)
-	opts.MaxResults = w.sample
-	if opts.StartFrom != "" { // the first group may begin before the window
+// Groups implements [listing.Source].
+func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint64, err error) {
+	opts := d.options(s)
+	if opts.StartFrom != "" { // the first group may begin before the span
 		digits := len("01234567")
-		if w.inOne(aMinute) {
+		if s.InOne(listing.Minute) {
 			digits = len("01234567-89ab")
 		}
 		opts.StartFrom = opts.StartFrom[:len(d.dir)+digits]
 	}
-	for names, err := range d.v.client.ListGroups(ctx, w.container, opts, groupEnd) {
+	for names, err := range d.v.client.ListGroups(ctx, d.day.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
-			d.v.containers.forget(w.container)
-			return nil, nil // the day was dropped
+			return nil, nil // Read finds out whether that is so
 		}
 		if err != nil {
-			return nil, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
+			return nil, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
 		}
 		for _, name := range names {
-			if from, size, ok := parseGroup(d.dir, name); ok && size == w.groupSize() {
+			if from, unit, ok := parseGroup(d.dir, name); ok && unit == s.Unit() {
 				groups = append(groups, from)
 			}
-		}
-		if w.sample > 0 && len(groups) >= w.sample {
-			break
 		}
 	}
 	return groups, nil
 }
 
-// read lists a window until a page is full.
-func (d directory) read(ctx context.Context, w window) (reading, error) {
-	got := reading{to: w.to}
-	opts := d.options(w)
-	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(w.limit, blob.MaxPage)
-	from, to := d.dir+w.from.String(), d.dir+w.to.String()
+// Read implements [listing.Source]. The day was there a moment ago, so a single answer that its container is absent is
+// not believed.
+func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	for range confirmations {
+		page, err := d.read(ctx, s, most)
+		if !blob.Is(err, blob.AbsentContainer) {
+			return page, err
+		}
+		if gone, err := d.v.dropped(ctx, d.day.container); gone || err != nil {
+			return listing.Page[candidate]{Rest: s.To}, err
+		}
+	}
+	return listing.Page[candidate]{}, vaultError("list", blob.Ref{Container: d.day.container, Name: d.dir}, "%w: the service contradicts itself: the container exists by name, and its listing says that it does not: call again", storage.ErrUnavailable)
+}
+
+// read reads a span once.
+func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	got := listing.Page[candidate]{Rest: s.To}
+	opts := d.options(s)
+	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(most, blob.MaxPage)
+	from, to := d.dir+s.From.String(), d.dir+s.To.String()
 	var plan candidate // its blobs are neighbors, but may be on two pages
 	plans := 0
 	finish := func() {
 		if plans > 0 && d.take(&plan) {
-			got.plans = append(got.plans, plan)
+			got.Items = append(got.Items, plan)
 		}
 	}
-	for page, err := range d.v.client.List(ctx, w.container, opts) {
-		if blob.Is(err, blob.AbsentContainer) {
-			d.v.containers.forget(w.container)
-			return reading{to: w.to}, nil // the day was dropped
-		}
+	for page, err := range d.v.client.List(ctx, d.day.container, opts) {
 		if err != nil {
-			return got, blobError("list", blob.Ref{Container: w.container, Name: d.dir}, err)
+			return got, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
 		}
 		for _, item := range page.Items {
 			if item.Name < from { // a stray, or the service is older than version 2026-02-06 and ignores StartFrom
 				if d.needsStart {
-					return reading{to: w.from}, nil
+					return listing.Page[candidate]{Rest: s.To}, nil
 				}
 				if opts.StartFrom != "" && opts.MaxResults < blob.MaxPage {
-					w.limit = blob.MaxPage
-					return d.read(ctx, w)
+					return d.read(ctx, s, blob.MaxPage)
 				}
 				continue
 			}
 			if item.Name == droppingName && d.dropping != nil {
-				d.dropping(w.container)
+				d.dropping(d.day.container)
 			}
 			if item.Name >= to {
 				finish()
 				return got, nil
 			}
 			n, ok := parseName(item.Name)
-			if !ok || d.v.prefix.plan(n.plan).container != w.container {
+			if !ok || d.v.prefix.plan(n.plan).container != d.day.container {
 				continue // a stray; Check reports it
 			}
 			if n.plan != plan.keys.plan {
 				finish()
 				plans++
-				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: w.marked}}
+				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: d.day.marked}}
 			}
 			plan.add(n, item)
-			got.blobs++
+			got.Blobs++
 		}
-		if page.More && plans > 1 && got.blobs >= opts.MaxResults/2 {
-			got.blobs -= len(plan.all())
-			got.to = plan.keys.plan // the next page may have more of it
+		if page.More && plans > 1 && got.Blobs >= opts.MaxResults/2 {
+			got.Blobs -= len(plan.all())
+			got.Rest = plan.keys.plan // the next page may have more of it
 			return got, nil
 		}
 	}
 	finish()
 	return got, nil
-}
-
-// byDay is a reader that chooses a reader for each day.
-type byDay func(d day) reader
-
-func (f byDay) read(ctx context.Context, w window) (reading, error) { return f(w.day).read(ctx, w) }
-
-func (f byDay) groups(ctx context.Context, w window) ([]uint64, error) {
-	return f(w.day).groups(ctx, w)
 }

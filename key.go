@@ -1,7 +1,6 @@
 package azblob
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -225,23 +225,6 @@ func parseID(s string) (uuid.UUID, bool) {
 	return id, err == nil && id.String() == s
 }
 
-// A key is the first half of an ID: 48 bits of milliseconds and 16 others. The first 8 digits of an ID name its
-// minute, which has 65.5 seconds.
-const (
-	aMillisecond = 1 << 16
-	aMinute      = 1 << 32
-	aDay         = 24 * 60 * 60 * 1000 * aMillisecond
-)
-
-// keyOf returns the key of an ID.
-func keyOf(id uuid.UUID) uint64 { return binary.BigEndian.Uint64(id[:8]) }
-
-// idOf returns the first ID with a key.
-func idOf(key uint64) (id uuid.UUID) {
-	binary.BigEndian.PutUint64(id[:8], key)
-	return id
-}
-
 // groupEnd is the delimiter between the parts of an ID. The first part has 32 of the 48 bits of its
 // milliseconds: plans of about a minute have it in common, so a day has about 1,300. The second part has the
 // other 16 bits.
@@ -251,16 +234,16 @@ const groupEnd = "-"
 // directory. It returns the first key of the group and how many there are.
 func parseGroup(dir, name string) (from, size uint64, ok bool) {
 	text, inDir := strings.CutPrefix(name, dir)
-	size = aMinute
+	size = listing.Minute
 	switch len(text) {
 	case len("01234567-"):
 	case len("01234567-89ab-"):
-		size = aMillisecond
+		size = listing.Millisecond
 	default:
 		return 0, 0, false
 	}
 	id, ok := parseID(text + uuid.Nil.String()[len(text):])
-	return keyOf(id), size, inDir && ok
+	return listing.KeyOf(id), size, inDir && ok
 }
 
 // directories returns the directories of a container, sorted as in a listing.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -319,6 +321,73 @@ func TestPrefixCheck(t *testing.T) {
 		}
 		if name := test.prefix.day(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)); len(name) > 63 {
 			t.Errorf("prefix %q makes a container's name of %d characters", test.prefix, len(name))
+		}
+	}
+}
+
+// TestStretches cuts days as filters want.
+func TestStretches(t *testing.T) {
+	date := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	noon := date.Add(12 * time.Hour)
+	id := listing.IDOf(listing.KeyOf(listing.FirstID(noon)) + 12345)
+	next := date.AddDate(0, 0, 1)
+	firstTime, lastTime := time.Unix(-1<<63, 0), time.Unix(1<<63-62135596801, 999_999_999)
+	for name, c := range map[string]struct {
+		f        storage.Filters
+		from, to uuid.UUID
+	}{
+		"no bounds":               {storage.Filters{}, listing.FirstID(date), listing.FirstID(next)},
+		"after a whole time":      {storage.Filters{After: noon}, listing.FirstID(noon.Add(time.Millisecond)), listing.FirstID(next)},
+		"after a broken time":     {storage.Filters{After: noon.Add(1)}, listing.FirstID(noon.Add(time.Millisecond)), listing.FirstID(next)},
+		"after a time before":     {storage.Filters{After: date.Add(-1)}, listing.FirstID(date), listing.FirstID(next)},
+		"after long ago":          {storage.Filters{After: time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC)}, listing.FirstID(date), listing.FirstID(next)},
+		"before a whole time":     {storage.Filters{Before: noon}, listing.FirstID(date), listing.FirstID(noon)},
+		"before a broken time":    {storage.Filters{Before: noon.Add(1)}, listing.FirstID(date), listing.FirstID(noon.Add(time.Millisecond))},
+		"before far ahead":        {storage.Filters{Before: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}, listing.FirstID(date), listing.FirstID(next)},
+		"before IDs end":          {storage.Filters{Before: time.UnixMilli(1<<48 + 1000)}, listing.FirstID(date), listing.FirstID(next)},
+		"after all times":         {storage.Filters{After: lastTime}, uuid.Nil, uuid.Nil},
+		"after the first time":    {storage.Filters{After: firstTime}, listing.FirstID(date), listing.FirstID(next)},
+		"before all times":        {storage.Filters{Before: firstTime}, uuid.Nil, uuid.Nil},
+		"before the last time":    {storage.Filters{Before: lastTime}, listing.FirstID(date), listing.FirstID(next)},
+		"after an overflow":       {storage.Filters{After: time.Unix(1<<61, 0)}, uuid.Nil, uuid.Nil},
+		"before an overflow":      {storage.Filters{Before: time.Unix(1<<61, 0)}, listing.FirstID(date), listing.FirstID(next)},
+		"after an underflow":      {storage.Filters{After: time.Unix(-1<<61, 0)}, listing.FirstID(date), listing.FirstID(next)},
+		"before an underflow":     {storage.Filters{Before: time.Unix(-1<<61, 0)}, uuid.Nil, uuid.Nil},
+		"before an ID":            {storage.Filters{BeforeID: id}, listing.FirstID(date), id},
+		"before an ID and a time": {storage.Filters{BeforeID: id, Before: noon}, listing.FirstID(date), listing.FirstID(noon)},
+		"after the day":           {storage.Filters{After: next}, uuid.Nil, uuid.Nil},
+		"before the day":          {storage.Filters{Before: date}, uuid.Nil, uuid.Nil},
+		"before an ID of before":  {storage.Filters{BeforeID: listing.IDOf(listing.KeyOf(listing.FirstID(date)) - 1)}, uuid.Nil, uuid.Nil},
+	} {
+		list := stretches([]day{{date: date}}, c.f)
+		if c.from == uuid.Nil {
+			if len(list) != 0 {
+				t.Errorf("%s: %v", name, list)
+			}
+			continue
+		}
+		if len(list) != 1 || list[0].From != c.from || list[0].To != c.to {
+			t.Errorf("%s: %v, want %v to %v", name, list, c.from, c.to)
+		}
+	}
+}
+
+// TestParseGroup reads what the names of a minute's or a millisecond's plans begin with, and nothing else.
+func TestParseGroup(t *testing.T) {
+	for name, want := range map[string][2]uint64{
+		"plans/019aa0b3-":      {0x019aa0b3 << 32, listing.Minute},
+		"plans/019aa0b3-12ef-": {0x019aa0b312ef << 16, listing.Millisecond},
+	} {
+		if from, size, ok := parseGroup(plansDir, name); !ok || from != want[0] || size != want[1] {
+			t.Errorf("%q is %d, %d, %v", name, from, size, ok)
+		}
+	}
+	for _, name := range []string{
+		"open/019aa0b3-", "019aa0b3-", "plans/019aa0b3", "plans/019AA0B3-", "plans/019aa0-", "plans/019aa0b3ff-", "plans/019aa0bx-", "plans/019aa0b-", "plans/-", "",
+		"plans/019aa0b3-12e-", "plans/019aa0b3-12ef", "plans/019aa0b3-12eg-", "plans/019aa0b3-12ef-7", "plans/019aa0b312ef--",
+	} {
+		if from, size, ok := parseGroup(plansDir, name); ok {
+			t.Errorf("%q is %d, %d", name, from, size)
 		}
 	}
 }

@@ -98,10 +98,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/sleep":      {},
 		"internal/blob":       {"internal/sleep"},
 		"internal/catalogue":  {"storage", "workflow"},
+		"internal/listing":    {},
 		"internal/selfsigned": {},
 		"emulator":            {"internal/selfsigned"},
 		"emulator/schedule":   {"emulator"},
-		".":                   {"internal/blob", "internal/catalogue", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
+		".":                   {"internal/blob", "internal/catalogue", "internal/listing", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		"storage/bundle":      {"storage", "storage/driver", "workflow"},
 		"storage/mirror":      {"storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.

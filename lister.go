@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -135,9 +136,9 @@ func (v *Vault) find(ctx context.Context, f storage.Filters, results bool) iter.
 	case isOpen(f.ByStatus):
 		candidates = v.searchOpen(ctx, f)
 	case !results && inNames(f):
-		return v.inDays(ctx, f, v.names(), results)
+		return v.inDays(ctx, f, v.names().of, results)
 	default:
-		candidates = v.inDays(ctx, f, v.plans(f), results)
+		candidates = v.inDays(ctx, f, v.plans(f).of, results)
 	}
 	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || results && p.truncated) }
 	return v.lookAtAll(candidates, f.Limit, isLong, func(p candidate) (_ candidate, chosen bool) {
@@ -150,6 +151,9 @@ func (v *Vault) find(ctx context.Context, f storage.Filters, results bool) iter.
 // the plan. They are too long for metadata.
 func (v *Vault) readLongFields(ctx context.Context, f storage.Filters, p *candidate) (chosen bool) {
 	entry, err := v.readEntry(ctx, p.keys)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) { // it was listed a moment ago
+		entry, err = v.readEntry(ctx, p.keys)
+	}
 	if err != nil {
 		p.err = err
 		return v.lagging || !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
@@ -185,12 +189,12 @@ const (
 func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
 	markers, plans := directory{v: v, dir: openDir, take: (*candidate).isMarked}, v.plans(f)
 	now := time.Now()
-	candidates := v.started.search(f, v.inDays(ctx, f, byDay(func(d day) reader {
+	candidates := v.started.search(f, v.inDays(ctx, f, func(d day) listing.Source[candidate] {
 		if d.marked {
-			return unlessCatalogued{markers, now}
+			return unlessCatalogued{dayDirectory{markers, d}, now}
 		}
-		return plans
-	}), true))
+		return plans.of(d)
+	}, true))
 	heads := 1
 	if onlyNotStarted(f) {
 		heads = 2
@@ -215,7 +219,7 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 		chosen = p.choose(v.format, f, p.entry.Properties)
 		return p, chosen
 	}
-	entry, err := v.client.Head(ctx, p.keys.entry())
+	entry, err := v.headAgain(ctx, p.keys.entry())
 	if err != nil {
 		return failed(p.keys.entry(), err)
 	}
@@ -223,37 +227,51 @@ func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_
 	if chosen = p.choose(v.format, f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
 		return p, chosen
 	}
-	if _, err := v.client.Head(ctx, p.keys.object()); err != nil {
+	if _, err := v.headAgain(ctx, p.keys.object()); err != nil {
 		return failed(p.keys.object(), err)
 	}
 	return p, true
 }
 
+// pages returns the options that list everything, by pages of a size: as many at once as the vault may have requests in
+// flight, and as fit in memory.
+func (v *Vault) pages(size int) listing.Options {
+	return listing.Options{Page: size, Ahead: min(v.concurrency, max(1, maxAhead/size)), Now: time.Now()}
+}
+
+// newest lists parts of days, newest first: those that may have a catalogue by that, unless h is nil.
+func (v *Vault) newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], h *history, o listing.Options) iter.Seq2[candidate, error] {
+	days := make([]listing.Day[candidate], len(windows))
+	for i, w := range windows {
+		days[i] = listing.Day[candidate]{Span: w.Span, Source: from(w.day)}
+		if h != nil && v.mayBeCatalogued(w.day, o.Now) {
+			days[i].Open = func(ctx context.Context) (listing.Catalogue[candidate], error) { return h.open(ctx, w) }
+		}
+	}
+	return listing.Newest(ctx, days, o)
+}
+
 // inDays reads the days that the filters leave, newest first: closed days by their catalogues, unless it searches
 // for open plans, and the others by listings.
-func (v *Vault) inDays(ctx context.Context, f storage.Filters, from reader, results bool) iter.Seq2[candidate, error] {
+func (v *Vault) inDays(ctx context.Context, f storage.Filters, from func(day) listing.Source[candidate], results bool) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		page := blob.MaxPage
-		exact := f.Limit > 0 && inNames(f)
-		if exact {
-			page = min(4*f.Limit+burst, page)
+		o := v.pages(blob.MaxPage)
+		if o.Aimed = f.Limit > 0 && inNames(f); o.Aimed {
+			o = v.pages(min(4*min(f.Limit, blob.MaxPage)+burst, blob.MaxPage))
+			o.Aimed = true
 		}
-		s := v.newScan(from, page)
-		s.limit, s.aimed = f.Limit, exact
-		days, err := v.daysOf(ctx, f, s)
+		days, from, err := v.daysOf(ctx, f, from, o)
 		if err != nil {
 			yield(candidate{}, err)
 			return
 		}
-		windows := s.split(stretches(days, f))
-		s.history = &history{v, f, results}
+		windows, h := stretches(days, f), &history{v, f, results}
 		if isOpen(f.ByStatus) {
-			s.history = nil
-			s.page = pageOfMarkers(len(windows))
-			s.ahead = v.pagesAtOnce(s.page)
+			h, o = nil, v.pages(pageOfMarkers(len(windows)))
 		}
-		for p, err := range s.run(ctx, windows) {
-			if !yield(p, err) || err != nil {
+		o.Limit = f.Limit
+		for p, err := range v.newest(ctx, windows, from, h, o) {
+			if !yield(p, err) {
 				return
 			}
 		}
@@ -265,33 +283,50 @@ func pageOfMarkers(days int) int {
 	return min(max(markersPage, maxAhead/max(1, days)), blob.MaxPage)
 }
 
-// daysOf lists the days. An aimed scan also needs the minutes of today, unless the filters exclude it, so
-// daysOf asks for these at the same time. If the last hours had plans enough when the vault last asked, it asks
-// for theirs alone: a day has up to 1,300 minutes, which take 75 kB.
-func (v *Vault) daysOf(ctx context.Context, f storage.Filters, s *scan) (days []day, err error) {
+// daysOf lists the days. An aimed listing also needs the minutes of today, unless the filters exclude it, so daysOf asks
+// for these at the same time, and returns a source that has them.
+func (v *Vault) daysOf(ctx context.Context, f storage.Filters, from func(day) listing.Source[candidate], o listing.Options) (days []day, _ func(day) listing.Source[candidate], err error) {
 	if dates := nearDates(f); dates != nil {
-		return v.near(ctx, dates)
+		days, err = v.near(ctx, dates)
+		return days, from, err
 	}
-	today := s.now.UTC().Truncate(24 * time.Hour)
+	today := o.Now.UTC().Truncate(24 * time.Hour)
 	w, ok := stretch(day{container: v.prefix.day(today), date: today}, f)
-	if !ok || !s.aimed {
-		return v.days(ctx)
+	if !ok || !o.Aimed {
+		days, err = v.days(ctx)
+		return days, from, err
 	}
+	known := measured{span: w.Span}
 	err = v.parallel(2, func(i int) (err error) {
 		if i == 0 {
 			days, err = v.days(ctx)
 			return err
 		}
-		lately := w.lastHours(s.now)
-		if less(w.from, lately) && v.lately.Load() >= int64(surplus*float64(s.limit)) {
-			w.from = lately
-		}
-		s.early.window = w
-		s.early.scale, s.early.err = measure(ctx, s.reader, w)
-		v.lately.Store(int64(s.early.scale.since(lately)))
-		return nil // run reports it if the day exists
+		known.groups, known.err = from(w.day).Groups(ctx, w.Span)
+		return nil // the listing has the error if the day exists
 	})
-	return days, err
+	return days, func(d day) listing.Source[candidate] {
+		if d.container != w.container {
+			return from(d)
+		}
+		known.Source = from(d)
+		return known
+	}, err
+}
+
+// measured is a source of which the groups of one span are known.
+type measured struct {
+	listing.Source[candidate]
+	span   listing.Span
+	groups []uint64
+	err    error
+}
+
+func (m measured) Groups(ctx context.Context, s listing.Span) ([]uint64, error) {
+	if s == m.span {
+		return m.groups, m.err
+	}
+	return m.Source.Groups(ctx, s)
 }
 
 // searchByID looks at the plans that the filters name.
@@ -309,6 +344,9 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 	}
 	return v.lookAtAll(named, f.Limit, func(candidate) bool { return true }, func(p candidate) (candidate, bool) {
 		p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
+		if p.err == nil && len(p.missing()) == 1 { // is being written or removed, or one of the answers was false
+			p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
+		}
 		if p.err != nil || !p.committed() {
 			return p, p.err != nil
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 )
 
 // Markers lead to open plans, and searches and Recovery look at each of these with a HEAD or two. Where open
@@ -15,7 +16,7 @@ import (
 
 const (
 	// lookAhead is how many candidates are looked at together: as many as a page may show.
-	lookAhead = blob.MaxPage / perPlan
+	lookAhead = blob.MaxPage / 2
 	// blobsPerHead is how many blobs a listing may read in place of one HEAD. It takes about as much time to
 	// receive and decode them.
 	blobsPerHead = 8
@@ -93,7 +94,7 @@ func neighbors(candidates []candidate, heads int) (runs [][]candidate) {
 
 // distance returns the time between a candidate and an older one.
 func distance(newer, older candidate) uint64 {
-	return keyOf(newer.keys.plan) - keyOf(older.keys.plan)
+	return listing.KeyOf(newer.keys.plan) - listing.KeyOf(older.keys.plan)
 }
 
 // listRuns lists the plans of some runs, as many at once as fit in memory.
@@ -102,7 +103,7 @@ func (v *Vault) listRuns(ctx context.Context, runs [][]candidate, heads int, met
 	for _, run := range runs {
 		page = max(page, blobsPerHead*heads*len(run))
 	}
-	turns := make(chan struct{}, v.pagesAtOnce(page))
+	turns := make(chan struct{}, v.pages(page).Ahead)
 	_ = v.parallel(len(runs), func(i int) error {
 		turns <- struct{}{}
 		defer func() { <-turns }()
@@ -121,12 +122,12 @@ func (v *Vault) listRun(ctx context.Context, run []candidate, page int, metadata
 	plans := directory{v: v, dir: plansDir, metadataOf: metadataOf, needsStart: true, take: func(p *candidate) bool {
 		return wanted[p.keys.plan] != nil
 	}}
-	w := window{day: day{container: newest.container, marked: true}, from: oldest.plan, to: nextID(newest.plan), limit: page}
-	got, err := plans.read(ctx, w)
+	d := dayDirectory{plans, day{container: newest.container, marked: true}}
+	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: nextID(newest.plan)}, page)
 	if err != nil {
 		return // the HEADs that follow have the error, or succeed
 	}
-	for _, p := range got.plans {
+	for _, p := range got.Items {
 		was := wanted[p.keys.plan]
 		was.entry, was.object = p.entry, p.object
 	}

@@ -93,11 +93,28 @@ func (b planBlobs) all() []*blob.Item {
 func (v *Vault) listPrefix(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
 	return func(yield func(blob.Item, error) bool) {
 		for item, err := range v.listPresent(ctx, doing, ref, metadata) {
-			if blob.Is(err, blob.AbsentContainer) || !yield(item, err) {
+			if blob.Is(err, blob.AbsentContainer) {
+				if gone, lookErr := v.dropped(ctx, ref.Container); gone {
+					return
+				} else if lookErr != nil {
+					err = lookErr
+				}
+			}
+			if !yield(item, err) {
 				return
 			}
 		}
 	}
+}
+
+// dropped asks for a container of which another answer said that it is absent.
+func (v *Vault) dropped(ctx context.Context, container string) (bool, error) {
+	_, err := v.client.HeadContainer(ctx, container)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		v.containers.forget(container)
+		return true, nil
+	}
+	return false, blobError("look for container", blob.Ref{Container: container}, err)
 }
 
 // listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container
@@ -167,6 +184,16 @@ func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.
 		return nil
 	})
 	return slices.Concat(found...), err
+}
+
+// headAgain asks for a blob by name to which another one leads. If the service says that it is absent, headAgain asks once
+// more, so that a single answer makes no listing shorter.
+func (v *Vault) headAgain(ctx context.Context, ref blob.Ref) (blob.Properties, error) {
+	p, err := v.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return v.client.Head(ctx, ref)
+	}
+	return p, err
 }
 
 // headPlan asks for a plan's entry and object by name.

@@ -217,8 +217,8 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 
 // listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
-	s := r.v.newScan(directory{v: r.v, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}, page)
-	return s.run(ctx, stretches(days, storage.Filters{}))
+	d := directory{v: r.v, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}
+	return r.v.newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.v.pages(page))
 }
 
 // anyName selects the metadata of all blobs: markers have grace periods, entries and objects have states.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -98,13 +99,13 @@ func TestStartedPlans(t *testing.T) {
 		}
 
 		for i := range maxStarted {
-			s.markers[idOf(uint64(i))] = startedMarker{"1", time.Now()}
+			s.markers[listing.IDOf(uint64(i))] = startedMarker{"1", time.Now()}
 		}
 		far := storage.Filters{ByStatus: polls.ByStatus, After: now.Add(24 * time.Hour)}
 		for range 2 {
 			expect("in a full memory", search(far, open(running, "1", workflow.Running)), running)
 		}
-		known := idOf(7)
+		known := listing.IDOf(7)
 		expect("in a full memory, anew", search(far, open(known, "2", workflow.Running)), known)
 		expect("in a full memory, again", search(far, open(known, "2", workflow.Running)))
 		if len(s.markers) != maxStarted {

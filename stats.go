@@ -147,9 +147,7 @@ func (v *Vault) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, e
 // as the last one.
 func (v *Vault) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, error] {
 	return func(yield func(DayStats, error) bool) {
-		s := v.newScan(v.plans(storage.Filters{}), blob.MaxPage)
-		s.history = &history{v: v}
-		next, stop := iter.Pull2(s.run(ctx, stretches(days, storage.Filters{})))
+		next, stop := iter.Pull2(v.newest(ctx, stretches(days, storage.Filters{}), v.plans(storage.Filters{}).of, &history{v: v}, v.pages(blob.MaxPage)))
 		defer stop()
 		p, err, more := next()
 		for _, d := range days {

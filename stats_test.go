@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -119,14 +120,14 @@ func TestStatsCost(t *testing.T) {
 		began := time.Now()
 		got, n := statsOf(t, a, a.open(), StatsOptions{})
 		trips := int(time.Since(began) / time.Second)
-		if len(got) != days || n > 1+days || trips > 1+(days+cataloguesAhead-1)/cataloguesAhead {
+		if len(got) != days || n > 1+days || trips > 1+(days+listing.CataloguesAhead-1)/listing.CataloguesAhead {
 			t.Errorf("%d days in %d requests and %d round trips", len(got), n, trips)
 		}
 		// The days that are sized take a page each, in turns.
 		began = time.Now()
 		_, n = statsOf(t, a, a.open(), StatsOptions{Bytes: true})
 		trips = int(time.Since(began) / time.Second)
-		if n > 1+2*days || trips > 2+(days+sizedAtOnce-1)/sizedAtOnce+days/cataloguesAhead {
+		if n > 1+2*days || trips > 2+(days+sizedAtOnce-1)/sizedAtOnce+days/listing.CataloguesAhead {
 			t.Errorf("with bytes: %d requests and %d round trips", n, trips)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -77,17 +76,4 @@ func programs(t *testing.T) map[string]*program {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// TestMutantsAreListed compares docs/testing.md with the list.
-func TestMutantsAreListed(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range mutants {
-		if !strings.Contains(string(page), "\n- "+m.name+"\n") {
-			t.Errorf("docs/testing.md does not list the mutant %q", m.name)
-		}
-	}
 }

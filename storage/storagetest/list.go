@@ -44,7 +44,7 @@ func listNewestFirst(s *stage) {
 
 func listLimit(s *stage) {
 	want := ids(s.ages(7))
-	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, -1, math.MinInt} {
+	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, math.MaxInt / 2, math.MaxInt, -1, math.MinInt} {
 		n := limit
 		if n <= 0 {
 			n = len(want)

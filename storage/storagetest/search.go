@@ -207,12 +207,15 @@ func searchBeforeID(s *stage) {
 func searchPages(s *stage) {
 	plans := s.motley(20)
 	at := workflow.NewV7At(time.Now().Add(-30 * time.Hour))
-	for i := range 8 { // all in one millisecond
-		same := at
-		same[15-i] ^= 0x0f
+	for i := range 60 { // a burst of one millisecond, and some that came a second apart
+		same, earlier := at, workflow.NewV7At(workflow.Time(at).Add(-time.Duration(i+1)*time.Second))
+		same[15] ^= byte(i)
 		plans = append(plans, s.create(&workflow.Plan{ID: same, GroupID: plans[1].GroupID}))
+		if i%2 == 0 {
+			plans = append(plans, s.create(&workflow.Plan{ID: earlier}))
+		}
 	}
-	for _, size := range []int{1, 2, 5, 28, 50} {
+	for _, size := range []int{1, 2, 5, 10, 28, 50} {
 		s.onceEach(fmt.Sprintf("pages of %d", size), ids(plans), s.pages(storage.Filters{Limit: size}))
 	}
 	var group []*workflow.Plan
