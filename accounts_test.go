@@ -247,6 +247,28 @@ func TestImmutableContainers(t *testing.T) {
 	}
 }
 
+// TestExpireOfImmutableDays refuses to remove containers as an account does that keeps them. Expire says what to do,
+// and asks once.
+func TestExpireOfImmutableDays(t *testing.T) {
+	for code, remedy := range map[string]string{
+		"ContainerImmutableStorageWithVersioningEnabled": "az storage container-rm delete",
+		"ContainerImmutabilityPolicyLocked":              "az storage container-rm delete",
+		"ContainerHasLegalHold":                          "legal hold",
+	} {
+		inBubble(t, code, func(t *testing.T, server *emulator.Server) {
+			putDay(server, daysAgo(9))
+			rule := emulator.On(emulator.DeleteContainer).Do(emulator.Answer(409, code))
+			server.Inject(rule)
+			report, err := onEmulator(t, server).Expire(t.Context(), azblob.ExpireOptions{OlderThan: 24 * time.Hour})
+			if len(report.Days) != 1 || report.Days[0].Result != azblob.DayFailed || rule.Fired() != 1 {
+				t.Errorf("%+v, %v; %d requests", report, err, rule.Fired())
+				return
+			}
+			oneLine(t, "Expire", report.Days[0].Err, storage.ErrDenied, remedy)
+		})
+	}
+}
+
 // TestStrangePages adds to each page of blobs what other accounts, and other requests, have there: directories,
 // snapshots, earlier versions and deleted blobs with the names of plans, and elements that nobody knows. The
 // vault sees its own plan and nothing else.
@@ -313,6 +335,11 @@ func TestAccountStates(t *testing.T) {
 		{"read-only", 403, "InsufficientAccountPermissions", "read-only"},
 		{"disabled", 403, "AccountIsDisabled", "subscription"},
 		{"a container that is disabled", 403, "ContainerDisabled", "state of the account"},
+		{"no keys", 403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
+		{"no http", 400, "AccountRequiresHttps", "https://"},
+		{"no old TLS", 400, "TlsVersionNotPermitted", "minimum TLS version"},
+		{"no anonymous requests", 409, "PublicAccessNotPermitted", "no login"},
+		{"an older version", 400, "", "WithServiceVersion, or --service-version"},
 	} {
 		inBubble(t, test.what, func(t *testing.T, server *emulator.Server) {
 			v := onEmulator(t, server)
@@ -326,8 +353,10 @@ func TestAccountStates(t *testing.T) {
 			oneLine(t, "Read", err, storage.ErrDenied, test.remedy)
 			plan.State.Status = workflow.Running
 			oneLine(t, "UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrDenied, test.remedy)
-			if n := len(server.Requests()) - before; n > 3 {
-				t.Errorf("%d requests: a refusal is repeated", n)
+			_, err = v.Exists(t.Context(), plan.ID)
+			oneLine(t, "Exists", err, storage.ErrDenied, test.remedy)
+			if n := len(server.Requests()) - before; n > 4 {
+				t.Errorf("%d requests, want at most two of Read and one of each other", n)
 			}
 		})
 	}

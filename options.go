@@ -63,8 +63,10 @@ func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 // that may be in flight.
 func WithTransport(t policy.Transporter) Option { return func(o *options) { o.transport = t } }
 
-// WithServiceVersion sets the version of the service's REST API, such as "2026-06-06", for a service or
-// emulator that does not know the SDK's version. Default: the SDK's.
+// WithServiceVersion sets the version of the service's REST API, a date such as "2021-12-02", for a service that does
+// not know the default: a national cloud, Azure Stack Hub, or an older emulator. Such a service refuses every request
+// with 400, which is [storage.ErrDenied]. Before version 2026-02-06 listings can't begin in the middle of a day: they
+// return the same and read more pages. Default: "2026-02-06".
 func WithServiceVersion(version string) Option {
 	return func(o *options) { o.serviceVersion = version }
 }
@@ -109,6 +111,9 @@ func applyOptions(opts []Option) (options, error) {
 	}
 	if o.probing < 0 {
 		errs = append(errs, driver.Invalid("WithDayProbing", "%d is negative", o.probing))
+	}
+	if _, err := time.Parse(time.DateOnly, o.serviceVersion); err != nil && o.serviceVersion != "" {
+		errs = append(errs, driver.Invalid("WithServiceVersion", "%q is not a date such as %s", o.serviceVersion, blob.Version))
 	}
 	if o.grace < time.Second {
 		errs = append(errs, driver.Invalid("WithGracePeriod", "%v is less than 1s, the resolution of the service's clock", o.grace))

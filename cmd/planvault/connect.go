@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -18,6 +19,7 @@ type connection struct {
 	Endpoint         string `json:"endpoint,omitempty"`
 	ConnectionString string `json:"connectionString,omitempty"`
 	Prefix           string `json:"prefix,omitempty"`
+	ServiceVersion   string `json:"serviceVersion,omitempty"`
 
 	profile string
 	kind    string // what its flags begin with: "" or "to-"
@@ -29,6 +31,7 @@ func (c *connection) addFlags(flags *pflag.FlagSet, kind string) {
 	flags.StringVar(&c.Endpoint, kind+"endpoint", "", "`URL` of the account: https://account.blob.core.windows.net")
 	flags.StringVar(&c.ConnectionString, kind+"connection-string", "", "connection string of the account (`TEXT`), or UseDevelopmentStorage=true for an emulator here")
 	flags.StringVar(&c.Prefix, kind+"prefix", "", "`NAME` of the vault, with which its containers begin")
+	flags.StringVar(&c.ServiceVersion, kind+"service-version", "", "`DATE` of the service's API, for a service that refuses the default with 400")
 	flags.StringVar(&c.profile, kind+"profile", "", "`NAME` of a profile that has what the flags leave out (planvault help connect)")
 }
 
@@ -77,6 +80,7 @@ func (a *app) environment(c connection) connection {
 		Endpoint:         a.getenv(c.variable("ENDPOINT")),
 		ConnectionString: a.getenv(c.variable("CONNECTION_STRING")),
 		Prefix:           a.getenv(c.variable("PREFIX")),
+		ServiceVersion:   a.getenv(c.variable("SERVICE_VERSION")),
 	}
 	if c.kind == "" && !e.hasAccount() {
 		e.ConnectionString = a.getenv("AZURE_STORAGE_CONNECTION_STRING")
@@ -93,9 +97,8 @@ func (c connection) fill(from connection) connection {
 	if !c.hasAccount() {
 		c.Endpoint, c.ConnectionString = from.Endpoint, from.ConnectionString
 	}
-	if c.Prefix == "" {
-		c.Prefix = from.Prefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, from.Prefix)
+	c.ServiceVersion = cmp.Or(c.ServiceVersion, from.ServiceVersion)
 	return c
 }
 
@@ -114,6 +117,7 @@ func (a *app) open(ctx context.Context, c connection, options ...azblob.Option) 
 }
 
 func (c connection) dial(ctx context.Context, options []azblob.Option) (*azblob.Vault, error) {
+	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
 	if c.ConnectionString != "" {
 		return azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
 	}

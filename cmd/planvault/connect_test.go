@@ -2,16 +2,21 @@ package main
 
 import (
 	"io"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
 )
 
 // TestResolve checks where a connection comes from.
 func TestResolve(t *testing.T) {
 	const profiles = `{
 		"default": {"endpoint": "https://default", "prefix": "default"},
-		"prod":    {"connectionString": "prod", "prefix": "prod"},
+		"prod":    {"connectionString": "prod", "prefix": "prod", "serviceVersion": "2021-12-02"},
 		"account": {"endpoint": "https://account"}
 	}`
 	path := t.TempDir() + "/profiles.json"
@@ -27,6 +32,7 @@ func TestResolve(t *testing.T) {
 		return m
 	}
 	flags := connection{Endpoint: "https://flag", Prefix: "flag"}
+	prod := connection{ConnectionString: "prod", Prefix: "prod", ServiceVersion: "2021-12-02"}
 	for name, c := range map[string]struct {
 		flags connection
 		env   map[string]string
@@ -36,9 +42,12 @@ func TestResolve(t *testing.T) {
 		"default":                 {connection{}, env(), connection{Endpoint: "https://default", Prefix: "default"}, ""},
 		"flags":                   {flags, env("PLANVAULT_PREFIX=env"), flags, ""},
 		"flag of the account":     {connection{ConnectionString: "x"}, env(), connection{ConnectionString: "x", Prefix: "default"}, ""},
-		"profile":                 {connection{profile: "prod"}, env("PLANVAULT_ENDPOINT=https://env"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
-		"profile and flag":        {connection{profile: "prod", Prefix: "flag"}, env(), connection{ConnectionString: "prod", Prefix: "flag"}, ""},
-		"profile of environment":  {connection{}, env("PLANVAULT_PROFILE=prod"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
+		"profile":                 {connection{profile: "prod"}, env("PLANVAULT_ENDPOINT=https://env"), prod, ""},
+		"profile and flag":        {connection{profile: "prod", Prefix: "flag"}, env(), connection{ConnectionString: "prod", Prefix: "flag", ServiceVersion: "2021-12-02"}, ""},
+		"profile of environment":  {connection{}, env("PLANVAULT_PROFILE=prod"), prod, ""},
+		"version of the flags":    {connection{profile: "prod", ServiceVersion: "2019-07-07"}, env(), connection{ConnectionString: "prod", Prefix: "prod", ServiceVersion: "2019-07-07"}, ""},
+		"version of environment":  {connection{}, env("PLANVAULT_SERVICE_VERSION=2020-10-02"), connection{Endpoint: "https://default", Prefix: "default", ServiceVersion: "2020-10-02"}, ""},
+		"version of a second":     {connection{kind: "to-", Endpoint: "x", Prefix: "p"}, env("PLANVAULT_TO_SERVICE_VERSION=2020-10-02", "PLANVAULT_SERVICE_VERSION=x"), connection{Endpoint: "x", Prefix: "p", ServiceVersion: "2020-10-02"}, ""},
 		"incomplete profile":      {connection{profile: "account"}, env("PLANVAULT_PREFIX=env"), connection{Endpoint: "https://account", Prefix: "env"}, ""},
 		"environment":             {connection{}, env("PLANVAULT_ENDPOINT=https://env", "PLANVAULT_PREFIX=env"), connection{Endpoint: "https://env", Prefix: "env"}, ""},
 		"environment of the CLI":  {connection{}, env("AZURE_STORAGE_CONNECTION_STRING=az"), connection{ConnectionString: "az", Prefix: "default"}, ""},
@@ -50,7 +59,7 @@ func TestResolve(t *testing.T) {
 		"both":                    {connection{Endpoint: "x", ConnectionString: "y", Prefix: "z"}, env(), connection{}, "exclude each other"},
 		"second has no default":   {connection{kind: "to-"}, env("PLANVAULT_ENDPOINT=https://env"), connection{}, "no account: give --to-endpoint"},
 		"environment of a second": {connection{kind: "to-", Prefix: "p"}, env("PLANVAULT_TO_ENDPOINT=https://to"), connection{Endpoint: "https://to", Prefix: "p"}, ""},
-		"profile of a second":     {connection{kind: "to-", profile: "prod"}, env("PLANVAULT_PROFILE=default"), connection{ConnectionString: "prod", Prefix: "prod"}, ""},
+		"profile of a second":     {connection{kind: "to-", profile: "prod"}, env("PLANVAULT_PROFILE=default"), prod, ""},
 	} {
 		a := newApp(process{getenv: func(name string) string { return c.env[name] }, stderr: io.Discard})
 		got, err := a.resolve(c.flags)
@@ -63,6 +72,29 @@ func TestResolve(t *testing.T) {
 		c.want.kind, c.want.profile = c.flags.kind, c.flags.profile
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestServiceVersionReachesTheService looks at the header that a connection sends.
+func TestServiceVersionReachesTheService(t *testing.T) {
+	server := emulator.New()
+	for given, want := range map[string]string{"2019-07-07": "2019-07-07", "": "2026-02-06"} {
+		var sent []string
+		c := connection{ConnectionString: server.ConnectionString(), Prefix: "test", ServiceVersion: given}
+		v, err := c.dial(t.Context(), []azblob.Option{azblob.WithTransport(transport(func(req *http.Request) (*http.Response, error) {
+			for name, values := range req.Header { // the SDK writes it in lower case
+				if strings.EqualFold(name, "x-ms-version") {
+					sent = append(sent, values...)
+				}
+			}
+			return server.Transport().Do(req)
+		}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Ping(t.Context()); err != nil || !slices.Equal(sent, []string{want}) {
+			t.Errorf("%q were sent, want %s: %v", sent, want, err)
 		}
 	}
 }

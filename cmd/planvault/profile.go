@@ -99,10 +99,10 @@ it. The profile "default" is used when flags and environment don't name a vault.
 		&cobra.Command{
 			Use:   "set NAME",
 			Short: "Store a profile",
-			Long: `Set stores what --endpoint or --connection-string and --prefix say, or else the environment, under a
-name, in place of what was there. The file can be read by its owner alone; a connection string in it
-is as secret as the account. Set sends no request: planvault doctor --profile NAME tries the
-connection.`,
+			Long: `Set stores what --endpoint or --connection-string, --prefix and --service-version say, or else the
+environment, under a name, in place of what was there. The file can be read by its owner alone; a
+connection string in it is as secret as the account. Set sends no request: planvault doctor --profile
+NAME tries the connection.`,
 			Example: `  planvault profile set prod --endpoint https://account.blob.core.windows.net --prefix my-cluster
   PLANVAULT_CONNECTION_STRING=... planvault profile set staging --prefix my-cluster`,
 			Args: cobra.ExactArgs(1),
@@ -127,6 +127,7 @@ type profileRow struct {
 	Account string `json:"account"`
 	Prefix  string `json:"prefix,omitempty"`
 	Login   string `json:"login"`
+	Version string `json:"serviceVersion,omitempty"`
 }
 
 func (a *app) listProfiles() error {
@@ -143,7 +144,7 @@ func (a *app) listProfiles() error {
 	)
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		p := profiles[name]
-		if err := t.add(profileRow{name, p.account(), p.Prefix, p.login()}); err != nil {
+		if err := t.add(profileRow{name, p.account(), p.Prefix, p.login(), p.ServiceVersion}); err != nil {
 			return err
 		}
 	}

@@ -12,9 +12,10 @@ func topics() []*cobra.Command {
 and which the engine gives to azblob.New. All commands take them from the same places, each of
 which fills in what those before it leave out:
 
-    1. flags                 --endpoint or --connection-string, and --prefix
+    1. flags                 --endpoint or --connection-string, --prefix, --service-version
     2. a profile             --profile NAME, or PLANVAULT_PROFILE
-    3. the environment       PLANVAULT_ENDPOINT or PLANVAULT_CONNECTION_STRING, PLANVAULT_PREFIX;
+    3. the environment       PLANVAULT_ENDPOINT or PLANVAULT_CONNECTION_STRING, PLANVAULT_PREFIX,
+                             PLANVAULT_SERVICE_VERSION;
                              AZURE_STORAGE_CONNECTION_STRING if there is no other account
     4. the profile "default"
 
@@ -31,6 +32,9 @@ Logins:
         keep secrets in the environment or in a profile.
     --connection-string UseDevelopmentStorage=true
         An emulator on port 10000 of this machine: planvault emulator, or Azurite.
+
+--service-version is for a service that refuses everything with 400, because it does not know the
+version of its API that is the default: try 2021-12-02, or 2019-07-07 on Azure Stack Hub.
 
 Profiles are kept in planvault/profiles.json below the user's configuration folder
 (PLANVAULT_PROFILES names another file), readable by the user alone:

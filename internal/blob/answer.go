@@ -55,6 +55,9 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
+	if resp.Request == nil { // remedies look at it
+		resp.Request = req
+	}
 	x.answered(resp)
 	code := resp.Header.Get("X-Ms-Error-Code")
 	if resp.StatusCode >= http.StatusBadRequest {
@@ -99,7 +102,8 @@ var isCode = regexp.MustCompile(`^[A-Za-z0-9]{0,100}$`)
 //
 // An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version and the
 // headers that are documented for it. A refusal has an error code. It may lack x-ms-version, because the
-// service omits that if it refuses a request before it parses it, and Azurite always does.
+// service omits that if it refuses a request before it parses it, and Azurite always does. A 400 may lack the code, too:
+// that is how the service refuses a version that it does not know.
 func stranger(req *http.Request, resp *http.Response, code string) string {
 	status := resp.StatusCode
 	needed := append(make([]string, 0, 4), "X-Ms-Request-Id") // in the canonical form, which needs no conversion
@@ -112,7 +116,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		if !documented(status) {
 			return "the service has no such status"
 		}
-		if code == "" && status < http.StatusInternalServerError {
+		if code == "" && status < http.StatusInternalServerError && status != http.StatusBadRequest {
 			return "it has no error code"
 		}
 		if !isCode.MatchString(code) {
@@ -150,14 +154,19 @@ func hints(req *http.Request) bool {
 	return parameter(req, "restype") == "container" && parameter(req, "comp") == "metadata"
 }
 
-// ranged reports whether a request asks for a part of a blob. The SDK writes the name of the header in lower case.
+// ranged reports whether a request asks for a part of a blob.
 func ranged(req *http.Request) bool {
-	for name := range req.Header {
-		if strings.EqualFold(name, "x-ms-range") || strings.EqualFold(name, "range") {
-			return true
+	return headerOf(req, "x-ms-range") != nil || headerOf(req, "range") != nil
+}
+
+// headerOf returns the values of a header. The SDK writes most names in lower case, and not in the canonical form.
+func headerOf(req *http.Request, name string) []string {
+	for is, values := range req.Header {
+		if strings.EqualFold(is, name) {
+			return values
 		}
 	}
-	return false
+	return nil
 }
 
 // lists reports whether a request asks for a page of a listing.

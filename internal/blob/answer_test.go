@@ -595,6 +595,13 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		{412, "LeaseIdMissing", "lease"},
 		{412, "LeaseIdMismatchWithBlobOperation", "lease"},
 		{400, "InvalidHeaderValue", "WithServiceVersion"},
+		{403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
+		{400, "AccountRequiresHttps", "https://"},
+		{400, "TlsVersionNotPermitted", "minimum TLS version"},
+		{409, "PublicAccessNotPermitted", "log in"},
+		{409, "ContainerImmutableStorageWithVersioningEnabled", "az storage container-rm delete"},
+		{409, "ContainerImmutabilityPolicyLocked", "az storage container-rm delete"},
+		{409, "ContainerHasLegalHold", "legal hold"},
 		{409, "NobodyKnowsThis", "409 NobodyKnowsThis"},
 	} {
 		for op, do := range operations() {
@@ -615,8 +622,52 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 				if strings.Contains(err.Error(), "list containers") {
 					t.Errorf("%s: %v", op, err)
 				}
-				if len(w.retries) > 0 {
-					t.Errorf("%s, %s: it was retried", op, test.code)
+				if most := requestsOf(op); len(w.requests) > most {
+					t.Errorf("%s, %s: %d requests, want %d", op, test.code, len(w.requests), most)
+				}
+			})
+		}
+	}
+}
+
+// requestsOf returns how many requests an operation may send that is always refused. A refused batch is followed by a
+// delete of each of its two blobs.
+func requestsOf(op string) int {
+	if op == "delete batch" {
+		return 3
+	}
+	return 1
+}
+
+// TestRefusalsOfVersions refuses all requests as the service refuses those of a version that it does not know: with
+// 400 and x-ms-request-id, and nothing else of its marks. That is final, and the error says what to do.
+func TestRefusalsOfVersions(t *testing.T) {
+	for op, do := range operations() {
+		for _, lost := range []bool{false, true} {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				var n int
+				w.Client = w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+					if n++; lost && n == 1 {
+						if _, err := next(req); err != nil {
+							return nil, err
+						}
+						return nil, io.EOF
+					}
+					return &http.Response{
+						StatusCode: 400, Header: http.Header{"X-Ms-Request-Id": {"1"}, "Content-Type": {"text/html"}}, ContentLength: -1,
+						Body: io.NopCloser(strings.NewReader("<html><body>Bad Request - Invalid Header</body></html>")), // a HEAD has none
+					}, nil
+				})
+				what := fmt.Sprintf("%s, an answer was lost: %t", op, lost)
+				err := do(t.Context(), w)
+				wantError(t, what, err, Refused, lost && writes(op))
+				for _, want := range []string{"400 to version " + Version + " (request 1)", "WithServiceVersion", "--service-version"} {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: %v, want %q", what, err, want)
+					}
+				}
+				if want := map[bool]int{false: 1, true: 2}[lost]; n != want {
+					t.Errorf("%s: %d requests, want %d", what, n, want)
 				}
 			})
 		}

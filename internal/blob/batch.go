@@ -145,7 +145,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 	ref := Ref{Container: containerName}
 	d := deletion{client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, d.try)
-	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served {
+	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served && !unread(err) { // single deletes have the same version
 		var worked bool
 		worked, err = c.deleteEach(ctx, containerName, d.left)
 		if worked || d.single {

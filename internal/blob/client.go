@@ -5,6 +5,7 @@ package blob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" // the service's checksum of blobs is MD5
 	"crypto/tls"
@@ -41,6 +42,11 @@ const (
 	MaxMetadata = 8 << 10
 )
 
+// Version is the version of the service's REST API that the client asks for. It is the oldest one that has startFrom,
+// because services lag behind the SDK: a service refuses requests of a version that it does not know. All other
+// requests work with version 2020-10-02.
+const Version = "2026-02-06"
+
 // WriteID is the name of the metadata that identifies the write that stored a blob.
 const WriteID = "writeid"
 
@@ -59,7 +65,7 @@ type Options struct {
 	Concurrency    int // the most attempts in flight at the same time, apart from urgent ones
 	Retry          Retry
 	Transport      policy.Transporter
-	ServiceVersion string // x-ms-version to send instead of the SDK's
+	ServiceVersion string // x-ms-version to send instead of [Version]
 	// OnRequest is called after each HTTP request, and OnRetry before each wait for another attempt, in the
 	// goroutine of the request. The context has the values of the caller's.
 	OnRequest func(context.Context, RequestEvent)
@@ -151,12 +157,10 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 }
 
 func (c *Client) options(o Options) *service.ClientOptions {
-	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}}}}
+	version := serviceVersion(cmp.Or(o.ServiceVersion, Version))
+	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version}}}
 	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
 	opts.Transport = wire{c.transport(o.Transport), o.OnRequest}
-	if o.ServiceVersion != "" {
-		opts.PerCallPolicies = append(opts.PerCallPolicies, serviceVersion(o.ServiceVersion))
-	}
 	return &opts
 }
 

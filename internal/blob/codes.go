@@ -27,8 +27,14 @@ var (
 	// unsent is a refusal of requests that the vault does not send: malformed ones, and those for page and
 	// append blobs, blocks, copies and tiers.
 	unsent = refused("the vault does not send such requests: check for a proxy that changes requests")
+	// otherVersion is a refusal of a version, or of a header of that version, that the service does not know.
+	otherVersion = refused("the service may not know this version: give an older one with WithServiceVersion, or --service-version; " +
+		"before " + Version + ", listings read each day from its start")
 	leased = refused("the blob has a lease, which the vault never takes: break the lease")
-	sas    = refused("the shared access signature does not allow the request: it needs the blob service, the resource types service, container and object, " +
+	// undeletable is a refusal to delete a container.
+	undeletable = refused("immutability keeps the container: once its blobs and their versions are gone, delete it with az storage container-rm delete; " +
+		"use an account and containers without immutability")
+	sas = refused("the shared access signature does not allow the request: it needs the blob service, the resource types service, container and object, " +
 		"the permissions rwdlc, and this address and protocol")
 	key = refused("check the account key, shared access signature or credential, and this machine's clock")
 )
@@ -76,29 +82,41 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.AuthorizationResourceTypeMismatch: sas,
 	bloberror.AuthorizationServiceMismatch:      sas,
 	bloberror.AuthorizationSourceIPMismatch:     sas,
-	bloberror.UnauthorizedBlobOverwrite:         refused("the shared access signature lacks the permission w"),
-	bloberror.InsufficientAccountPermissions:    refused("the account does not allow this operation now: check its state, and whether it is read-only"),
-	bloberror.AccountIsDisabled:                 refused("the account is disabled: check its subscription"),
-	bloberror.ContainerDisabled:                 refused("the container is disabled: check the state of the account"),
+	// These are not in the documentation's list of codes, apart from AccountRequiresHttps:
+	// https://github.com/microsoft/AzureStorageExplorer/issues/8090
+	"KeyBasedAuthenticationNotPermitted": refused("the account allows neither keys nor signatures made with a key: log in with an identity (azblob.New) that has the role " +
+		"Storage Blob Data Contributor, or allow shared key access"),
+	"PublicAccessNotPermitted":               refused("the request has no login: log in with an identity, a key or a signature"),
+	"AccountRequiresHttps":                   refused("the account requires https: give an endpoint that begins with https://"),
+	"TlsVersionNotPermitted":                 refused("the account's minimum TLS version is higher than that of the connection: check for a proxy or a transport with an old TLS version"),
+	bloberror.UnauthorizedBlobOverwrite:      refused("the shared access signature lacks the permission w"),
+	bloberror.InsufficientAccountPermissions: refused("the account does not allow this operation now: check its state, and whether it is read-only"),
+	bloberror.AccountIsDisabled:              refused("the account is disabled: check its subscription"),
+	bloberror.ContainerDisabled:              refused("the container is disabled: check the state of the account"),
 
 	// Something other than the vault has changed the blob.
-	bloberror.BlobArchived:                        sealed("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
-	bloberror.BlobBeingRehydrated:                 sealed("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
-	bloberror.BlobImmutableDueToPolicy:            refused("an immutability policy or legal hold protects the blob: use containers without them"),
-	"BlobImmutableDueToLegalHold":                 refused("an immutability policy or legal hold protects the blob: use containers without them"),
-	bloberror.BlobUsesCustomerSpecifiedEncryption: sealed("the blob is encrypted with a customer-provided key, which the vault does not have"),
-	bloberror.PendingCopyOperation:                refused("a copy to the blob is in progress: abort it"),
-	bloberror.SnapshotsPresent:                    refused("the blob has snapshots, which the vault does not remove: delete them"),
-	bloberror.ResourceTypeMismatch:                refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
-	bloberror.InvalidBlobType:                     refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
-	bloberror.LeaseIDMismatchWithBlobOperation:    leased,
-	bloberror.LeaseIDMissing:                      leased,
-	bloberror.LeaseNotPresentWithBlobOperation:    leased,
+	bloberror.BlobArchived:             sealed("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobBeingRehydrated:      sealed("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
+	bloberror.BlobImmutableDueToPolicy: refused("an immutability policy or legal hold protects the blob: use containers without them"),
+	"BlobImmutableDueToLegalHold":      refused("an immutability policy or legal hold protects the blob: use containers without them"),
+	// The service refuses to delete such containers, even empty ones; Azure Resource Manager deletes empty ones:
+	// https://github.com/Azure/azure-sdk-for-python/issues/22255, https://github.com/Azure/azure-powershell/issues/22564
+	"ContainerImmutableStorageWithVersioningEnabled": undeletable,
+	"ContainerImmutabilityPolicyLocked":              undeletable,
+	"ContainerHasLegalHold":                          refused("the container has a legal hold: clear it, and use containers without one"),
+	bloberror.BlobUsesCustomerSpecifiedEncryption:    sealed("the blob is encrypted with a customer-provided key, which the vault does not have"),
+	bloberror.PendingCopyOperation:                   refused("a copy to the blob is in progress: abort it"),
+	bloberror.SnapshotsPresent:                       refused("the blob has snapshots, which the vault does not remove: delete them"),
+	bloberror.ResourceTypeMismatch:                   refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
+	bloberror.InvalidBlobType:                        refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
+	bloberror.LeaseIDMismatchWithBlobOperation:       leased,
+	bloberror.LeaseIDMissing:                         leased,
+	bloberror.LeaseNotPresentWithBlobOperation:       leased,
 
 	// The account does not support the request.
 	bloberror.FeatureVersionMismatch:       refused("the account does not support this operation: try another version with WithServiceVersion"),
-	bloberror.InvalidHeaderValue:           refused("the service may not support the requested version: try another one with WithServiceVersion"),
-	bloberror.UnsupportedHeader:            refused("the service may not support the requested version: try another one with WithServiceVersion"),
+	bloberror.InvalidHeaderValue:           otherVersion,
+	bloberror.UnsupportedHeader:            otherVersion,
 	bloberror.UnsupportedHTTPVerb:          refused("the account does not support this operation: check its kind"),
 	bloberror.UnsupportedQueryParameter:    refused("the account does not support this operation: check its kind, or try another version with WithServiceVersion"),
 	bloberror.ConditionHeadersNotSupported: refused("the account does not support conditional requests, which the vault needs: check its kind"),

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -198,23 +199,30 @@ func retryAfter(h http.Header) time.Duration {
 type answerError struct{ *azcore.ResponseError }
 
 func (e answerError) Error() string {
-	text := fmt.Sprintf("the service answers %d %s", e.StatusCode, e.ErrorCode)
-	if e.RawResponse != nil {
-		if id := e.RawResponse.Header.Get("x-ms-request-id"); id != "" {
+	text := strings.TrimSpace(fmt.Sprintf("the service answers %d %s", e.StatusCode, e.ErrorCode))
+	if resp := e.RawResponse; resp != nil {
+		if e.StatusCode == http.StatusBadRequest && resp.Request != nil {
+			text += " to version " + strings.Join(headerOf(resp.Request, "x-ms-version"), ",")
+		}
+		if id := resp.Header.Get("x-ms-request-id"); id != "" {
 			text += " (request " + id + ")"
 		}
 	}
-	remedy := loginRemedy(e.ResponseError)
-	if remedy == "" {
-		remedy = clockRemedy(e.ResponseError)
-	}
-	if remedy == "" {
-		remedy = meanings[bloberror.Code(e.ErrorCode)].remedy
+	remedy := cmp.Or(loginRemedy(e.ResponseError), clockRemedy(e.ResponseError), meanings[bloberror.Code(e.ErrorCode)].remedy)
+	if unread(e.ResponseError) {
+		remedy = otherVersion.remedy
 	}
 	if remedy != "" {
 		text += ": " + remedy
 	}
 	return text
+}
+
+// unread reports whether the service has refused a request before it has read it. The reason is most likely the
+// version of the request.
+func unread(err error) bool {
+	var answer *azcore.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest && answer.ErrorCode == ""
 }
 
 func (e answerError) Unwrap() error { return e.ResponseError }

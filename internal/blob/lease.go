@@ -78,18 +78,9 @@ func (c *Client) lease(ref Ref, id string) (*lease.ContainerClient, error) {
 	return lease.NewContainerClient(c.container(ref), &lease.ContainerClientOptions{LeaseID: &id})
 }
 
-// releases reports whether a request releases a lease. The SDK does not write the name of the header in the
-// canonical form.
+// releases reports whether a request releases a lease.
 func releases(req *http.Request) bool {
-	if parameter(req, "comp") != "lease" {
-		return false
-	}
-	for name, values := range req.Header {
-		if strings.EqualFold(name, "x-ms-lease-action") {
-			return slices.Contains(values, "release")
-		}
-	}
-	return false
+	return parameter(req, "comp") == "lease" && slices.Contains(headerOf(req, "x-ms-lease-action"), "release")
 }
 
 // DeleteContainer removes a container with everything in it, if it has a lease of this ID that has not run

@@ -146,14 +146,3 @@ func editBody(resp *http.Response, edit func(body string) string) error {
 	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(edited)), int64(len(edited))
 	return err
 }
-
-// sent returns the values of a header in a request. The SDK does not write all names in the canonical form of
-// net/http.
-func sent(req *http.Request, header string) (values []string) {
-	for name, list := range req.Header {
-		if strings.EqualFold(name, header) {
-			values = append(values, list...)
-		}
-	}
-	return values
-}
