@@ -43,8 +43,8 @@ const (
 )
 
 // Version is the version of the service's REST API that the client asks for. It is the oldest one that has startFrom,
-// because services lag behind the SDK: a service refuses requests of a version that it does not know. All other
-// requests work with version 2020-10-02.
+// because services lag behind the SDK: a service refuses requests of a version that it does not know. What else is newer
+// than 2019-07-07, the version of Azure Stack Hub, is the batch: without it blobs are deleted one by one.
 const Version = "2026-02-06"
 
 // WriteID is the name of the metadata that identifies the write that stored a blob.
