@@ -345,6 +345,7 @@ func TestBatchesThatAreRefused(t *testing.T) {
 		{"not known", emulator.Answer(400, "UnsupportedQueryParameter"), emulator.BatchDelete, 1},
 		{"each item", emulator.Answer(403, "AuthorizationFailure"), emulator.BatchItem, 1},
 		{"by Azurite of a shared access signature", emulator.Foreign(500, "", ""), emulator.BatchDelete, 3},
+		{"by a proxy that seems to be busy", emulator.Foreign(503, "text/html", portalPage), emulator.BatchDelete, 3},
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.server.Inject(emulator.On(test.op).Do(test.effect))

@@ -218,8 +218,9 @@ func (d *deletion) try(ctx context.Context) error {
 // single delete: if that is answered, batches are not.
 func (d *deletion) failed(ctx context.Context, err error) error {
 	v := judge(err)
+	_, foreign := errors.AsType[*foreignError](err) // a proxy may refuse batches with any status
 	switch {
-	case v.reason == Refused, v.reason == AbsentContainer, throttled(err):
+	case v.reason == Refused, v.reason == AbsentContainer, throttled(err) && !foreign:
 		return err
 	case v.reason != Unreachable:
 		err = fmt.Errorf("%w: %w", errUndecided, explain(err))
@@ -279,10 +280,16 @@ func absence(t Target) error {
 // answered reports whether a delete was executed, was not needed, or met another version.
 func answered(err error) bool { return err == nil || Is(err, Absent, AbsentContainer, Mismatch) }
 
-// throttled reports whether the service asks for fewer requests.
+// throttled reports whether the service asks for fewer requests, or a front end in its place. That one may send a page
+// without any marks of the service: it says nothing about what is stored, but it is as busy.
 func throttled(err error) bool {
-	var answer *azcore.ResponseError
-	return errors.As(err, &answer) && (answer.StatusCode == http.StatusServiceUnavailable || answer.StatusCode == http.StatusTooManyRequests)
+	status := 0
+	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		status = answer.StatusCode
+	} else if foreign, ok := errors.AsType[*foreignError](err); ok {
+		status = foreign.status
+	}
+	return status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests
 }
 
 // worst returns the worst of several errors, as defined by worse.

@@ -345,6 +345,7 @@ func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
 func TestBatchesInAnOutage(t *testing.T) {
 	for what, effect := range map[string]emulator.Effect{
 		"a proxy's":     emulator.Foreign(502, "text/html", portalPage),
+		"a front end's": emulator.Foreign(503, "text/html", portalPage),
 		"the service's": emulator.Answer(500, "InternalError"),
 		"the network's": emulator.Reset(),
 	} {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,5 +259,52 @@ func TestLimitRisesByAnswers(t *testing.T) {
 				t.Errorf("%s: the limit is %.1f after 300 answers", what, w.slots.limit)
 			}
 		}, emulator.WithLatency(time.Millisecond))
+	}
+}
+
+// TestFrontEndsMayBeBusy sends many calls at once to a service that serves few at a time, and refuses the others: with
+// its marks, or without any as a front end does. As many calls succeed before the deadline.
+func TestFrontEndsMayBeBusy(t *testing.T) {
+	const (
+		calls, deadline = 1000, 10 * time.Second
+		capacity, took  = 8, 50 * time.Millisecond
+	)
+	succeeded := func(refusal func(http.Header) int) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			var inFlight, good atomic.Int32
+			c, err := NewFromConnectionString(emulator.New().ConnectionString(), Options{
+				Concurrency: 256, Retry: retry,
+				Transport: sender(func(req *http.Request) (*http.Response, error) {
+					h := headers()
+					defer inFlight.Add(-1)
+					if inFlight.Add(1) <= capacity {
+						time.Sleep(took)
+						return &http.Response{StatusCode: http.StatusOK, Header: h}, nil
+					}
+					time.Sleep(took / 2) // a refusal costs it time, too
+					return &http.Response{StatusCode: refusal(h), Header: h}, nil
+				}),
+			})
+			must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			var wg sync.WaitGroup
+			for range calls {
+				wg.Go(func() {
+					if _, err := c.Head(ctx, ref); err == nil {
+						good.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			n = int(good.Load())
+		})
+		return n
+	}
+	want := succeeded(func(h http.Header) int { h.Set("x-ms-error-code", "ServerBusy"); return 503 })
+	for _, status := range []int{503, 429} {
+		if n := succeeded(func(h http.Header) int { clear(h); return status }); n < want*9/10 {
+			t.Errorf("%d of a front end: %d of %d calls succeed; if the service itself refuses: %d", status, n, calls, want)
+		}
 	}
 }

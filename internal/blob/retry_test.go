@@ -59,21 +59,22 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 	})
 }
 
+// headers returns the headers by which a client knows an answer of the service.
+func headers() http.Header {
+	return http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {Version}, "Etag": {`"0x1"`}, "Last-Modified": {"Sat, 01 Jan 2000 00:00:00 GMT"}}
+}
+
 // busy returns a transport that answers 503 with these headers n times, and then 200.
-func busy(n int, headers map[string]string) sender {
+func busy(n int, more map[string]string) sender {
 	return func(req *http.Request) (*http.Response, error) {
-		h := http.Header{}
+		h := headers()
 		status := http.StatusOK
 		if n--; n >= 0 {
 			status = http.StatusServiceUnavailable
-			for name, value := range headers {
+			for name, value := range more {
 				h.Set(name, value)
 			}
 		}
-		h.Set("X-Ms-Request-Id", "1")
-		h.Set("X-Ms-Version", "2026-02-06")
-		h.Set("Etag", `"0x1"`)
-		h.Set("Last-Modified", "Sat, 01 Jan 2000 00:00:00 GMT")
 		return &http.Response{StatusCode: status, Header: h, Body: http.NoBody, Request: req}, nil
 	}
 }
