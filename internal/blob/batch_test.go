@@ -191,6 +191,24 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 	}
 }
 
+// TestBatchAnswersAreReadToTheirEnd adds text behind the last part of an answer, which is valid. It is read, too, because
+// a connection with a rest of an answer can't be used again.
+func TestBatchAnswersAreReadToTheirEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var rest *strings.Reader
+		c := w.batchesOnly(t, true, func(resp *http.Response) error {
+			body, err := io.ReadAll(resp.Body)
+			rest = strings.NewReader(string(body) + strings.Repeat("epilogue", 10_000))
+			resp.Body, resp.ContentLength = io.NopCloser(rest), -1
+			return err
+		})
+		must(t, c.DeleteBatch(t.Context(), "box", w.fill(3, true)))
+		if rest.Len() > 0 || len(w.names()) > 0 {
+			t.Errorf("%d bytes are not read, %q are left", rest.Len(), w.names())
+		}
+	})
+}
+
 // TestBatchAnswersMayComeInAnyOrder reverses the items of the answer.
 func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -159,6 +159,10 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 func (c *Client) options(o Options) *service.ClientOptions {
 	version := serviceVersion(cmp.Or(o.ServiceVersion, Version))
 	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version}}}
+	// For a minute after a 429, 500 or 503 the SDK would let writes wait for 100 Continue before they send the body. Most
+	// bodies are a few KB: the wait costs a round trip while the service is slow, and a second behind a proxy that does
+	// not know 100 Continue, to save less than the headers take.
+	opts.ExpectContinueBehavior.Mode = service.ExpectContinueModeOff
 	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
 	opts.Transport = wire{c.transport(o.Transport), o.OnRequest}
 	return &opts
@@ -452,11 +456,14 @@ type ListOptions struct {
 	MaxResults int
 }
 
+// format is the format of listings that the client reads. The SDK's default may become another one.
+const format = container.StorageResponseFormatXML
+
 // List yields the blobs of a container page by page, in the order of their names. The last pair may have an
 // error, which is [AbsentContainer] if the container does not exist.
 func (c *Client) List(ctx context.Context, containerName string, o ListOptions) iter.Seq2[Page, error] {
 	ref := Ref{containerName, o.Prefix}
-	opts := container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: o.Metadata}, Prefix: &o.Prefix}
+	opts := container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: o.Metadata}, Prefix: &o.Prefix, ResponseFormat: format}
 	if o.StartFrom != "" {
 		opts.StartFrom = &o.StartFrom
 	}

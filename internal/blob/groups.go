@@ -63,7 +63,7 @@ func (c *Client) ListGroups(ctx context.Context, containerName string, o ListOpt
 // listGroups lets the service group the names. The error of a service that does not is errDelimiter.
 func (c *Client) listGroups(ctx context.Context, containerName string, o ListOptions, delimiter string) iter.Seq2[[]string, error] {
 	ref := Ref{containerName, o.Prefix}
-	opts := container.ListBlobsHierarchyOptions{Prefix: &o.Prefix}
+	opts := container.ListBlobsHierarchyOptions{Prefix: &o.Prefix, ResponseFormat: format}
 	if o.StartFrom != "" {
 		opts.StartFrom = &o.StartFrom
 	}
