@@ -351,7 +351,7 @@ func TestSharedAccessSignatureOnAzurite(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	v := openVault(t, prefix, "BlobEndpoint="+endpoint+";SharedAccessSignature="+signature, azblob.WithServiceVersion("2026-06-06"))
+	v := openVault(t, prefix, "BlobEndpoint="+endpoint+";SharedAccessSignature="+signature)
 	for range 2 {
 		plan := created(t, v, plantest.Small())
 		if err := v.Delete(t.Context(), plan.ID); err != nil {
