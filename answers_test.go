@@ -110,6 +110,27 @@ func TestAnswersOfProxies(t *testing.T) {
 	})
 }
 
+// TestRefusalsAreFinal refuses all requests of a call from one of them on: because of the version, or because the account
+// allows no keys. No method waits and tries again; what it sends after the first refusal is under way already, or undoes.
+func TestRefusalsAreFinal(t *testing.T) {
+	for _, effect := range []emulator.Effect{emulator.Answer(400, ""), emulator.Answer(403, "KeyBasedAuthenticationNotPermitted")} {
+		eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
+			for from := 1; ; from++ {
+				copied, rule, started := server.Clone(), emulator.On().Range(from, 0).Do(effect), time.Now()
+				p := *plan
+				err := m.call(t.Context(), faulty(t, copied, rule), &p)
+				if rule.Fired() == 0 {
+					return
+				}
+				if !errors.Is(err, storage.ErrDenied) || rule.Fired() > 6 || time.Since(started) > 0 {
+					t.Errorf("%s from request %d: %d requests in %v, %v", effect, from, rule.Fired(), time.Since(started), err)
+				}
+				settled(t, onEmulator(t, copied))
+			}
+		})
+	}
+}
+
 // TestWriteWithoutETagIsNotDurable checks that a 201 without an ETag, from somebody other than the service,
 // does not count as a write.
 func TestWriteWithoutETagIsNotDurable(t *testing.T) {
