@@ -89,7 +89,7 @@ func eachMethod(t *testing.T, test func(t *testing.T, m method, server *emulator
 func TestAnswersOfProxies(t *testing.T) {
 	efforttest.NotShort(t, "each error is a case of one goroutine")
 	eachMethod(t, func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan) {
-		for _, status := range []int{200, 201, 302, 401, 403, 404, 407, 409, 412, 502, 507, 520} {
+		for _, status := range []int{200, 201, 302, 400, 401, 403, 404, 407, 409, 412, 429, 502, 503, 507, 520} {
 			for _, effect := range []emulator.Effect{emulator.Foreign(status, "text/html", portal), emulator.Foreign(status, "text/html", portal).Applied()} {
 				v := faulty(t, server.Clone(), emulator.On().Do(effect))
 				err := m.call(t.Context(), v, plan)

@@ -96,6 +96,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 		"being deleted":    {answers(emulator.Answer(409, "ContainerBeingDeleted")), storage.ErrUnavailable, "ContainerBeingDeleted"},
 		"disabled account": {answers(emulator.Answer(403, "AccountIsDisabled")), storage.ErrDenied, "the account is disabled"},
 		"firewall":         {answers(emulator.Answer(403, "AuthorizationFailure")), storage.ErrDenied, "the network rules of the account block this machine"},
+		"another version":  {answers(emulator.Answer(400, "")), storage.ErrDenied, "the service may not know this version"},
 		"wrong account":    {answers(emulator.Answer(404, "ResourceNotFound")), storage.ErrDenied, "there is no such account"},
 	} {
 		t.Run(name, func(t *testing.T) {
