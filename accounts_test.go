@@ -338,7 +338,7 @@ func TestAccountStates(t *testing.T) {
 		{"no keys", 403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
 		{"no http", 400, "AccountRequiresHttps", "https://"},
 		{"no old TLS", 400, "TlsVersionNotPermitted", "minimum TLS version"},
-		{"no anonymous requests", 409, "PublicAccessNotPermitted", "no login"},
+		{"no anonymous requests", 409, "PublicAccessNotPermitted", "without a login"},
 		{"an older version", 400, "", "WithServiceVersion, or --service-version"},
 	} {
 		inBubble(t, test.what, func(t *testing.T, server *emulator.Server) {

@@ -609,7 +609,7 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		{403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
 		{400, "AccountRequiresHttps", "https://"},
 		{400, "TlsVersionNotPermitted", "minimum TLS version"},
-		{409, "PublicAccessNotPermitted", "log in"},
+		{409, "PublicAccessNotPermitted", "without a login"},
 		{409, "ContainerImmutableStorageWithVersioningEnabled", "az storage container-rm delete"},
 		{409, "ContainerImmutabilityPolicyLocked", "az storage container-rm delete"},
 		{409, "ContainerHasLegalHold", "legal hold"},

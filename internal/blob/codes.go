@@ -82,12 +82,12 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.AuthorizationResourceTypeMismatch: sas,
 	bloberror.AuthorizationServiceMismatch:      sas,
 	bloberror.AuthorizationSourceIPMismatch:     sas,
-	// These are not in the documentation's list of codes, apart from AccountRequiresHttps:
+	// What the settings of the account forbid. The SDK has no names for these codes:
 	// https://github.com/microsoft/AzureStorageExplorer/issues/8090
 	"KeyBasedAuthenticationNotPermitted": refused("the account allows neither keys nor signatures made with a key: log in with an identity (azblob.New) that has the role " +
 		"Storage Blob Data Contributor, or allow shared key access"),
-	"PublicAccessNotPermitted":               refused("the request has no login: log in with an identity, a key or a signature"),
-	"AccountRequiresHttps":                   refused("the account requires https: give an endpoint that begins with https://"),
+	"PublicAccessNotPermitted":               refused("the request arrived without a login: check the signature in the URL, and for a proxy that removes the Authorization header"),
+	"AccountRequiresHttps":                   refused("the account requires https: give an endpoint that begins with https://, or DefaultEndpointsProtocol=https"),
 	"TlsVersionNotPermitted":                 refused("the account's minimum TLS version is higher than that of the connection: check for a proxy or a transport with an old TLS version"),
 	bloberror.UnauthorizedBlobOverwrite:      refused("the shared access signature lacks the permission w"),
 	bloberror.InsufficientAccountPermissions: refused("the account does not allow this operation now: check its state, and whether it is read-only"),
