@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,11 +152,11 @@ func (x *doctor) reach(ctx context.Context) (goOn bool) {
 	case errors.As(err, &noToken):
 		x.say("log in", resultProblem, err.Error(), "log in with az login, set the environment variables of an identity, or give --connection-string")
 		return false
-	case errors.Is(err, storage.ErrUnavailable), report.Server == "":
+	case errors.Is(err, storage.ErrUnavailable), err != nil && report.Server == "":
 		x.say("reach", resultProblem, err.Error(), "")
 		return false
 	}
-	x.say("reach", resultOK, fmt.Sprintf("%s answers in %s", report.Server, span(report.Latency)), "")
+	x.say("reach", resultOK, fmt.Sprintf("%s answers in %s", cmp.Or(report.Server, "the service"), span(report.Latency)), "")
 	x.say(clockFinding(report.Skew))
 	if err != nil {
 		x.say("read", resultProblem, err.Error(), "")

@@ -121,6 +121,8 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 			want: []string{"ok reach", "problem list", "unknown kind ask for the kind of the account: unavailable"},
 		},
 		"a login page":     {change: inject(emulator.On().Do(emulator.Foreign(200, "text/html", "<html>log in</html>"))), code: exitFound, want: []string{"problem reach", "which is not the service's"}},
+		"another version":  {change: inject(emulator.On().Do(emulator.Answer(400, ""))), code: exitFound, want: []string{"ok reach", "problem read", "or --service-version"}},
+		"no name":          {change: inject(emulator.On().Do(emulator.Strip("Server"))), code: exitDone, want: []string{"ok reach the service answers in"}},
 		"account disabled": {change: inject(emulator.On().Do(emulator.Answer(403, "AccountIsDisabled"))), code: exitFound, want: []string{"problem read", "the account is disabled"}},
 		"firewall":         {change: inject(emulator.On().Do(emulator.Answer(403, "AuthorizationFailure"))), code: exitFound, want: []string{"problem read", "the firewall or the network rules"}},
 		"unknown host":     {network: fails(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), code: exitFound, want: []string{"problem reach", "the host is unknown"}},
