@@ -2,14 +2,9 @@ package main
 
 import (
 	"io"
-	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/emulator"
 )
 
 // TestResolve checks where a connection comes from.
@@ -72,29 +67,6 @@ func TestResolve(t *testing.T) {
 		c.want.kind, c.want.profile = c.flags.kind, c.flags.profile
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-}
-
-// TestServiceVersionReachesTheService looks at the header that a connection sends.
-func TestServiceVersionReachesTheService(t *testing.T) {
-	server := emulator.New()
-	for given, want := range map[string]string{"2019-07-07": "2019-07-07", "": "2026-02-06"} {
-		var sent []string
-		c := connection{ConnectionString: server.ConnectionString(), Prefix: "test", ServiceVersion: given}
-		v, err := c.dial(t.Context(), []azblob.Option{azblob.WithTransport(transport(func(req *http.Request) (*http.Response, error) {
-			for name, values := range req.Header { // the SDK writes it in lower case
-				if strings.EqualFold(name, "x-ms-version") {
-					sent = append(sent, values...)
-				}
-			}
-			return server.Transport().Do(req)
-		}))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := v.Ping(t.Context()); err != nil || !slices.Equal(sent, []string{want}) {
-			t.Errorf("%q were sent, want %s: %v", sent, want, err)
 		}
 	}
 }

@@ -262,49 +262,42 @@ func TestLimitRisesByAnswers(t *testing.T) {
 	}
 }
 
-// TestFrontEndsMayBeBusy sends many calls at once to a service that serves few at a time, and refuses the others: with
-// its marks, or without any as a front end does. As many calls succeed before the deadline.
+// TestFrontEndsMayBeBusy sends 1,000 calls at once to a service that serves 8 at a time, and refuses the others: with its
+// marks, or without any as a front end does. As many calls succeed before the deadline.
 func TestFrontEndsMayBeBusy(t *testing.T) {
-	const (
-		calls, deadline = 1000, 10 * time.Second
-		capacity, took  = 8, 50 * time.Millisecond
-	)
-	succeeded := func(refusal func(http.Header) int) (n int) {
+	const took = 50 * time.Millisecond
+	succeeded := func(refuse func(http.Header) (status int)) (n int) {
 		synctest.Test(t, func(t *testing.T) {
-			var inFlight, good atomic.Int32
+			var inFlight atomic.Int32
 			c, err := NewFromConnectionString(emulator.New().ConnectionString(), Options{
 				Concurrency: 256, Retry: retry,
-				Transport: sender(func(req *http.Request) (*http.Response, error) {
-					h := headers()
+				Transport: sender(func(*http.Request) (*http.Response, error) {
 					defer inFlight.Add(-1)
-					if inFlight.Add(1) <= capacity {
-						time.Sleep(took)
-						return &http.Response{StatusCode: http.StatusOK, Header: h}, nil
+					resp := &http.Response{StatusCode: http.StatusOK, Header: headers()}
+					if inFlight.Add(1) > 8 {
+						resp.StatusCode = refuse(resp.Header)
+						time.Sleep(took / 2) // a refusal costs it time, too
+						return resp, nil
 					}
-					time.Sleep(took / 2) // a refusal costs it time, too
-					return &http.Response{StatusCode: refusal(h), Header: h}, nil
+					time.Sleep(took)
+					return resp, nil
 				}),
 			})
 			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			var wg sync.WaitGroup
-			for range calls {
-				wg.Go(func() {
-					if _, err := c.Head(ctx, ref); err == nil {
-						good.Add(1)
-					}
-				})
+			for _, err := range each(make([]Target, 1000), func(Target) error { _, err := c.Head(ctx, ref); return err }) {
+				if err == nil {
+					n++
+				}
 			}
-			wg.Wait()
-			n = int(good.Load())
 		})
 		return n
 	}
 	want := succeeded(func(h http.Header) int { h.Set("x-ms-error-code", "ServerBusy"); return 503 })
 	for _, status := range []int{503, 429} {
 		if n := succeeded(func(h http.Header) int { clear(h); return status }); n < want*9/10 {
-			t.Errorf("%d of a front end: %d of %d calls succeed; if the service itself refuses: %d", status, n, calls, want)
+			t.Errorf("%d of a front end: %d calls succeed; if the service itself refuses: %d", status, n, want)
 		}
 	}
 }
