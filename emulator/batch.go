@@ -88,7 +88,7 @@ func (s *Server) parseItem(c *call, part *multipart.Part) (*call, bool) {
 func (s *Server) batch(c *call) *answer {
 	outcomes := make([]*answer, len(c.items))
 	for i, item := range c.items {
-		item.now, item.n = c.now, c.n
+		item.now, item.n, item.manners = c.now, c.n, c.manners
 		outcomes[i] = s.doItem(item)
 		outcomes[i].finish(item)
 	}

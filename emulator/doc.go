@@ -25,6 +25,7 @@
 //
 //   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies
 //     do.
+//   - [WithRealAnswers] answers as real accounts were recorded to, where Azurite is plainer.
 //   - [Server.Requests] is a log of all requests.
 //   - [Server.Forbid] refuses requests that a protocol does not allow.
 //   - [Gate] and the package emulator/schedule decide the order of requests.

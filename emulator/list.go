@@ -120,7 +120,7 @@ func (s *Server) listContainers(c *call) *answer {
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
 		var w bytes.Buffer
-		w.WriteString(xmlProlog + `<EnumerationResults ServiceEndpoint="`)
+		w.WriteString(c.prolog() + `<EnumerationResults ServiceEndpoint="`)
 		escapeXML(&w, c.endpoint)
 		w.WriteString(`">`)
 		l.writeHead(&w, l.max)
@@ -171,7 +171,7 @@ func (s *Server) listBlobs(c *call) *answer {
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
 		var w bytes.Buffer
-		w.WriteString(xmlProlog + `<EnumerationResults ServiceEndpoint="`)
+		w.WriteString(c.prolog() + `<EnumerationResults ServiceEndpoint="`)
 		escapeXML(&w, c.endpoint)
 		w.WriteString(`" ContainerName="`)
 		escapeXML(&w, c.container)

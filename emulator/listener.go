@@ -119,6 +119,9 @@ func (s *Server) serveWire(cl *client, w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.status)
+	if a.chunked {
+		_ = http.NewResponseController(w).Flush() // otherwise net/http announces the length of a short body
+	}
 	if out.cut >= 0 && out.cut < int64(len(a.body)) {
 		_, _ = w.Write(a.body[:out.cut])
 		_ = http.NewResponseController(w).Flush()

@@ -52,6 +52,9 @@ type call struct {
 	// version is the service version that the client uses.
 	version string
 
+	// manners are those of the answer.
+	manners manners
+
 	// fault is the fault of an item of a batch.
 	fault *Effect
 
@@ -174,6 +177,9 @@ func (s *Server) understand(c *call) *answer {
 	}
 	if bad := c.checkHeaders(at); bad != nil {
 		return bad
+	}
+	if s.real != nil && c.futuristic() {
+		return failWith(codeInvalidHeaderValue, "Header: x-ms-version.")
 	}
 	switch c.operation.op {
 	case ListBlobs, ListContainers:
@@ -310,8 +316,12 @@ type answer struct {
 	// failure is why a batch was refused as a whole.
 	failure *answer
 
-	// foreign means that the answer does not come from the service.
-	foreign bool
+	// foreign means that the answer does not come from the service, or with identified from its front end,
+	// which has not parsed the request.
+	foreign, identified bool
+
+	// chunked means that the answer does not announce the length of its body.
+	chunked bool
 }
 
 func newAnswer(status int) *answer {
@@ -328,10 +338,14 @@ func (a *answer) copy() *answer {
 // finish completes the answer. It must be called once.
 func (a *answer) finish(c *call) {
 	if a.foreign {
-		a.header.Set("Date", stamp(c.now))
+		a.header.Set("Date", c.date())
 	} else {
 		stampAnswer(a.header, c)
 	}
+	if a.identified {
+		a.header.Set("X-Ms-Request-Id", requestID(c.n))
+	}
+	a.behave(c)
 	if a.failure != nil {
 		a.wrapFailure(c)
 	}
@@ -343,10 +357,14 @@ func (a *answer) finish(c *call) {
 		if a.status >= http.StatusBadRequest {
 			a.header.Del("Content-Type")
 		}
+	case a.chunked:
 	default:
 		a.header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 }
+
+// date returns the time of the answer.
+func (c *call) date() string { return stamp(c.now.Add(-c.manners.lag)) }
 
 // stampAnswer sets the headers that every answer has.
 func stampAnswer(h http.Header, c *call) {
@@ -355,7 +373,7 @@ func stampAnswer(h http.Header, c *call) {
 	h.Set("X-Ms-Request-Id", requestID(c.n))
 	if c.contentID == "" || h.Get("X-Ms-Error-Code") == "" {
 		// Failed items of a batch have no Date.
-		h.Set("Date", stamp(c.now))
+		h.Set("Date", c.date())
 	}
 	if id := c.http.Header.Get("x-ms-client-request-id"); id != "" {
 		h.Set("X-Ms-Client-Request-Id", id)

@@ -29,6 +29,7 @@ type Server struct {
 	hierarchical bool // see WithHierarchicalNamespace
 	versioning   bool
 	softDelete   bool
+	real         *uint64 // see WithRealAnswers; nil without it
 
 	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
 	// waiting.
@@ -98,6 +99,7 @@ func (s *Server) Clone() *Server {
 		hierarchical: s.hierarchical,
 		versioning:   s.versioning,
 		softDelete:   s.softDelete,
+		real:         s.real,
 		kept:         s.kept,
 		keptBytes:    s.keptBytes,
 	}
@@ -193,15 +195,17 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 		return outcome{err: ErrCrashed}, c.entry
 	}
 	s.n++
-	c.n, c.now = s.n, s.clock()
+	c.n, c.now, c.manners = s.n, s.clock(), s.mannersOf(s.n)
 	var own *answer
 	switch {
 	case banned != nil:
 		own = failWith(codeForbidden, banned.Error())
 	case e == nil || e.reaches():
-		c.list.emptyPage = e != nil && e.kind == kindEmptyPage
+		asked := c.list
+		c.list.shorten(c.manners)
+		c.list.emptyPage = c.list.emptyPage || e != nil && e.kind == kindEmptyPage
 		own = s.execute(c)
-		c.list.emptyPage = false
+		c.list = asked
 	}
 	out := outcome{answer: own, cut: -1}
 	fault := ""

@@ -1,0 +1,98 @@
+package emulator
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// manners are how one answer differs from the plainest that the service may give. See [WithRealAnswers]. The
+// zero manners change nothing.
+type manners struct {
+	real bool
+	lag  time.Duration // of Date
+	cut  bool          // ends a page of a listing after items
+	// items is the largest number of items in a page that is cut.
+	items int
+	// bare leaves out a mark that recorded answers have only sometimes.
+	bare bool
+}
+
+// mannersOf returns those of the nth answer. They depend on nothing else, so a run can be repeated.
+func (s *Server) mannersOf(n int) manners {
+	if s.real == nil {
+		return manners{}
+	}
+	r := rand.New(rand.NewPCG(*s.real, uint64(n)))
+	m := manners{real: true, bare: r.IntN(2) == 0}
+	switch chance := r.Float64(); {
+	case chance < 0.43:
+		m.lag = time.Second
+	case chance < 0.48:
+		m.lag = 2 * time.Second
+	}
+	if m.cut = r.IntN(8) == 0; m.cut && r.IntN(3) > 0 {
+		m.items = 1 + int(8*r.ExpFloat64())
+	}
+	return m
+}
+
+// shorten applies the manners of an answer to a listing that is about to be executed.
+func (l *listing) shorten(m manners) {
+	if m.cut {
+		l.limit = min(l.limit, m.items)
+		l.emptyPage = l.emptyPage || m.items == 0
+	}
+}
+
+// byteOrderMark begins the bodies of listings, and those of the items of a batch.
+const byteOrderMark = "\ufeff"
+
+// prolog begins the body of a listing.
+func (c *call) prolog() string {
+	if c.manners.real {
+		return byteOrderMark + xmlProlog
+	}
+	return xmlProlog
+}
+
+// newestVersion is the newest service version that a real account knows.
+const newestVersion = "2026-12-06"
+
+// futuristic reports whether the client uses a service version that is newer than the service.
+func (c *call) futuristic() bool { return c.version > newestVersion }
+
+// oldVersion is the service version in the items of a batch.
+const oldVersion = "2018-11-09"
+
+// behave changes an answer of the service to how real accounts answer. The headers that every answer has are
+// set already.
+func (a *answer) behave(c *call) {
+	if !c.manners.real || a.foreign {
+		return
+	}
+	op := c.operation.op
+	if c.contentID != "" { // an item of a batch
+		a.header.Set("X-Ms-Version", oldVersion)
+		a.header.Del("Date")
+		if len(a.body) > 0 {
+			a.body = append([]byte(byteOrderMark), a.body...)
+		}
+	}
+	refused := c.verdict != nil // before the request was executed
+	switch {
+	case a.status < http.StatusMultipleChoices:
+		a.chunked = op == ListBlobs || op == ListContainers || op == BatchDelete
+	case refused && a.status == http.StatusBadRequest && (c.futuristic() || c.http.Method == http.MethodHead || op == GetBlobMetadata):
+		a.header.Del("X-Ms-Error-Code")
+		a.header.Del("X-Ms-Version")
+		if op == GetBlobMetadata && c.manners.bare {
+			a.header.Set("Content-Type", "text/html")
+			a.body = []byte("<html><body>Bad Request</body></html>")
+		}
+	case refused && c.manners.bare && (a.status == http.StatusUnauthorized || a.status == http.StatusForbidden):
+		a.header.Del("X-Ms-Version")
+	case a.status == http.StatusNotFound && op == GetBlob && c.manners.bare:
+		a.header.Del("X-Ms-Error-Code")
+	}
+}
