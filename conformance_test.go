@@ -3,6 +3,7 @@ package azblob_test
 import (
 	"bytes"
 	"context"
+	"hash/fnv"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -162,9 +163,18 @@ func accountKey(connectionString string) string {
 	return key
 }
 
-// emulated is a store on an emulator in this process, with pages so small that listings have several.
+// emulated is a store on an emulator in this process that answers as real accounts do, with pages so small that
+// listings have several. Each case has a seed of its own, which is the same in each run.
 func emulated(t storagetest.T, open opener, opts ...emulator.Option) storagetest.Store {
-	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog())...)
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(t.Name()))
+	seed := name.Sum64()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the emulator had WithRealAnswers(%d)", seed)
+		}
+	})
+	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
 	strict(t, server)
 	return onConnections(server, open, func() policy.Transporter { return server.Transport() }).Store()
 }

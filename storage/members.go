@@ -58,5 +58,5 @@ type StopRequest struct {
 type Roster struct {
 	Members []Member
 	Stops   []StopRequest
-	Now     time.Time // the store's clock
+	Now     time.Time // the store's clock, which may lag behind the times of records by seconds
 }

@@ -12,9 +12,10 @@ import (
 )
 
 // clock advances the clock of a service, as seen through connections of the clock. It moves all times that
-// the service returns: the times of answers, and those of the last changes of blobs and containers. Each
-// moves by as much as the clock had been advanced at that time. A grace period of any length therefore passes
-// at once, on any service.
+// the service returns: the times of the last changes of blobs and containers by as much as the clock had been
+// advanced at that time, and the times of answers by as much as it had been advanced when the request was
+// sent, because these may lag behind the service's clock by seconds. A grace period of any length therefore
+// passes at once, on any service.
 type clock struct {
 	mu    sync.Mutex
 	told  time.Time // the latest time that the service returned
@@ -39,16 +40,38 @@ func (c *clock) pass(ctx context.Context, d time.Duration) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var ahead time.Duration
-	if n := len(c.jumps); n > 0 {
-		ahead = c.jumps[n-1].ahead
-	}
-	c.jumps = append(c.jumps, jump{c.told.Add(time.Second), ahead + d.Round(time.Second)})
+	c.jumps = append(c.jumps, jump{c.told.Add(time.Second), c.advanced() + d.Round(time.Second)})
 	return nil
 }
 
+// advanced returns by how much the clock has been advanced so far. The lock is held.
+func (c *clock) advanced() time.Duration {
+	if len(c.jumps) == 0 {
+		return 0
+	}
+	return c.jumps[len(c.jumps)-1].ahead
+}
+
+// sent returns what moves the time of the answer to a request that is sent now.
+func (c *clock) sent() func(time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ahead := c.advanced()
+	return func(time.Time) time.Duration { return ahead }
+}
+
+// changed returns how far the time of a change is moved. The lock is held.
+func (c *clock) changed(t time.Time) (ahead time.Duration) {
+	for _, j := range c.jumps {
+		if !t.Before(j.from) {
+			ahead = j.ahead
+		}
+	}
+	return ahead
+}
+
 // moved returns a time as the clock shows it. It returns other texts unchanged.
-func (c *clock) moved(text string) string {
+func (c *clock) moved(text string, by func(time.Time) time.Duration) string {
 	t, err := http.ParseTime(text)
 	if err != nil {
 		return text
@@ -58,13 +81,7 @@ func (c *clock) moved(text string) string {
 	if t.After(c.told) {
 		c.told = t
 	}
-	var ahead time.Duration
-	for _, j := range c.jumps {
-		if !t.Before(j.from) {
-			ahead = j.ahead
-		}
-	}
-	return t.Add(ahead).UTC().Format(http.TimeFormat)
+	return t.Add(by(t)).UTC().Format(http.TimeFormat)
 }
 
 // on returns a connection on which the service has this clock.
@@ -78,13 +95,14 @@ type clocked struct {
 func (c clocked) CloseIdleConnections() { hangUp(c.inner) }
 
 func (c clocked) Do(req *http.Request) (*http.Response, error) {
+	sent := c.clock.sent()
 	resp, err := c.inner.Do(req)
 	if err != nil {
 		return resp, err
 	}
-	for _, name := range []string{"Date", "Last-Modified"} {
+	for name, by := range map[string]func(time.Time) time.Duration{"Date": sent, "Last-Modified": c.clock.changed} {
 		if text := resp.Header.Get(name); text != "" {
-			resp.Header.Set(name, c.clock.moved(text))
+			resp.Header.Set(name, c.clock.moved(text, by))
 		}
 	}
 	if req.Method != http.MethodGet || req.URL.Query().Get("comp") != "list" {
@@ -111,7 +129,7 @@ func (c *clock) movedList(list []byte) []byte {
 			return moved
 		}
 		end := max(bytes.IndexByte(after, '<'), 0)
-		moved = append(append(moved, element...), c.moved(string(after[:end]))...)
+		moved = append(append(moved, element...), c.moved(string(after[:end]), c.changed)...)
 		list = after[end:]
 	}
 }

@@ -90,6 +90,17 @@ func (s *stage) passGrace() {
 	}
 }
 
+// maxLag is how far the clock that a store tells may lag behind the times that it gives to what it stores.
+const maxLag = 5 * time.Second
+
+// past checks that a time that the store gave to something is not later than the clock that it tells.
+func (s *stage) past(what string, at, now time.Time) {
+	s.Helper()
+	if at.IsZero() || at.Sub(now) > maxLag {
+		s.Errorf("%s was at %v, and it is %v", what, at, now)
+	}
+}
+
 // must ends the case if there is an error.
 func (s *stage) must(err error) {
 	s.Helper()

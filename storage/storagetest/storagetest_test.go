@@ -218,6 +218,7 @@ func TestBrokenMembersAreCaught(t *testing.T) {
 		{"a renewal stores nothing", func(v *memvault.Vault) storage.Members { return renewsNothing{v} }, renewed},
 		{"a removal ignores the version", func(v *memvault.Vault) storage.Members { return removesAny{v} }, stale},
 		{"a stop request replaces an earlier one", func(v *memvault.Vault) storage.Members { return replacesStops{v} }, stop},
+		{"a roster is told a minute late", func(v *memvault.Vault) storage.Members { return lateRoster{v} }, "members/a member is found by all nodes, until its record is removed"},
 		{"a roster ends early", func(v *memvault.Vault) storage.Members { return shortRoster{v} }, "members/a roster has all of many members, in order"},
 		{"Recovery removes members", func(v *memvault.Vault) storage.Members { return forgetful{v} }, "members/members and stop requests are no plans, and Recovery leaves them alone"},
 	} {
@@ -277,6 +278,14 @@ func (v replacesStops) RequestStop(ctx context.Context, plan uuid.UUID) error {
 		err = errors.Join(err, v.RemoveStop(ctx, stop.Plan, stop.Version))
 	}
 	return errors.Join(err, v.Vault.RequestStop(ctx, plan))
+}
+
+type lateRoster struct{ *memvault.Vault }
+
+func (v lateRoster) Roster(ctx context.Context) (storage.Roster, error) {
+	r, err := v.Vault.Roster(ctx)
+	r.Now = r.Now.Add(-time.Minute)
+	return r, err
 }
 
 type shortRoster struct{ *memvault.Vault }
