@@ -22,6 +22,7 @@ type config struct {
 	prefix           string
 	keep, json       bool
 	seed             uint64
+	real             bool
 	list, otel       bool
 	all              bool
 	grace            time.Duration // zero for the default
@@ -65,7 +66,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none of the prefix may exist")
 	f.BoolVar(&c.keep, "keep", false, "keep the containers of the story and of cases that fail (those of the emulator and of -azurite end with the program)")
 	f.BoolVar(&c.json, "json", false, "print one JSON object for each step, each case and the result, instead of text")
-	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak or -chaos, the `number` that operations, faults and kills are made of")
+	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak or -chaos, the `number` that operations, faults and kills are made of, and with -real the answers")
+	f.BoolVar(&c.real, "real", false, "let the emulator answer as recorded real accounts do: its dates lag, and pages are cut short")
 	f.DurationVar(&c.soak, "soak", 0, "instead of the story, let processes work on one vault for this `time`, kill them at random, and check that nothing is lost")
 	f.IntVar(&c.clients, "clients", 16, "with -soak, the number of processes")
 	f.BoolVar(&c.faults, "faults", false, "with -soak or -chaos, let connections fail at random")
@@ -112,6 +114,8 @@ func (c config) check(f *flag.FlagSet) error {
 		return fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
 	case c.otel && f.NFlag() > 1:
 		return errors.New("-otel excludes all other flags")
+	case targets > 0 && c.real:
+		return errors.New("-real is for the emulator: it excludes -endpoint, -connection-string and -azurite")
 	case targets > 1:
 		return errors.New("-endpoint, -connection-string and -azurite are mutually exclusive")
 	case c.msi != "" && c.endpoint == "":

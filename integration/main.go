@@ -6,6 +6,7 @@
 //
 //	go run ./integration                    against the emulator, in this process, within 20 seconds
 //	go run ./integration -all               with the long cases, a minute more
+//	go run ./integration -real              against the emulator as real accounts were recorded to answer
 //	go run ./integration -azurite           against the pinned Azurite, which it installs, starts and stops
 //	go run ./integration -endpoint URL      against an account, with the identity that azidentity finds
 //	go run ./integration -connection-string TEXT

@@ -63,7 +63,11 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	case c.azurite:
 		return onAzurite(ctx, stderr)
 	}
-	server, advance := newEmulator()
+	var opts []emulator.Option
+	if c.real {
+		opts = append(opts, emulator.WithRealAnswers(c.seed))
+	}
+	server, advance := newEmulator(opts...)
 	if c.faults {
 		lie(server, c.seed, c.soak > 0) // a fleet lets go of a plan that it believes is deleted
 	}
@@ -82,11 +86,11 @@ func lie(server *emulator.Server, seed uint64, absences bool) {
 }
 
 // newEmulator returns an emulator, and a function that advances its clock.
-func newEmulator() (server *emulator.Server, advance func(time.Duration)) {
+func newEmulator(opts ...emulator.Option) (server *emulator.Server, advance func(time.Duration)) {
 	var ahead atomic.Int64
-	server = emulator.New(emulator.WithoutLog(), emulator.WithClock(func() time.Time {
+	server = emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(func() time.Time {
 		return time.Now().Add(time.Duration(ahead.Load()))
-	}))
+	}))...)
 	return server, func(d time.Duration) { ahead.Add(int64(d)) }
 }
 
