@@ -2,6 +2,7 @@ package azblob_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -134,6 +135,44 @@ func TestDeleteBelievesNoFalse404(t *testing.T) {
 						}
 					})
 				}
+			}
+		}
+	}
+}
+
+// TestNoListingOfOneKindIsBelieved answers the listings of one kind of sub-objects with 404, while the other kinds
+// are listed in the same day, and the removal of a sub-object of that kind, too. A Delete and a Recovery that return
+// nil leave nothing, because no marker would lead to it.
+func TestNoListingOfOneKindIsBelieved(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, kind := range []string{"actions/", "blocks/", "checks/", "deferbatches/", "deferredactions/", "sequences/"} {
+		for _, times := range []int{2, 1 << 20} {
+			for name, run := range map[string]func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error{
+				"Delete":   func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) },
+				"Recovery": func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error { return v.Recovery(ctx) },
+			} {
+				inBubble(t, fmt.Sprintf("%s, %s, %d times", name, kind, times), func(t *testing.T, server *emulator.Server) {
+					plan := created(t, onEmulator(t, server), eachKind())
+					if name == "Recovery" {
+						dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+						time.Sleep(pastGrace)
+					}
+					lists := func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, kind) }
+					lie := emulator.On(emulator.ListBlobs).Where(lists).Times(times).Do(emulator.Answer(404, "ContainerNotFound"))
+					removal := emulator.On(emulator.BatchItem).Path(kind).Nth(1).Do(emulator.Answer(404, "BlobNotFound"))
+					err := run(t.Context(), faulty(t, server, lie, removal), plan)
+					if n := stored(server); err == nil && n > 0 {
+						t.Errorf("it returned %v, and %d blobs are left", err, n)
+					}
+					if err != nil && !errors.Is(err, storage.ErrUnavailable) {
+						t.Errorf("%v", err)
+					}
+					time.Sleep(pastGrace)
+					must(t, onEmulator(t, server).Recovery(t.Context()))
+					if n := stored(server); n > 0 {
+						t.Errorf("%d blobs are left behind Recovery", n)
+					}
+				})
 			}
 		}
 	}

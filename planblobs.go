@@ -171,19 +171,42 @@ func (v *Vault) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error
 	return b, nil
 }
 
-// listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once.
-func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
-	found := make([][]blob.Item, len(kinds))
-	err := v.parallel(len(kinds), func(i int) error {
-		for item, err := range v.listPrefix(ctx, "list sub-objects", keys.at(keys.parts(kinds[i])), false) {
-			if err != nil {
-				return err
+// listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once. If all listings say
+// that the day is absent, there are none. If only some say so, the others contradict them, and they are asked
+// again.
+func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) (found []blob.Item, err error) {
+	ask := kinds
+	for range confirmations {
+		listed, absent := make([][]blob.Item, len(ask)), make([]error, len(ask))
+		err = v.parallel(len(ask), func(i int) error {
+			for item, err := range v.listPresent(ctx, "list sub-objects", keys.at(keys.parts(ask[i])), false) {
+				if blob.Is(err, blob.AbsentContainer) {
+					listed[i], absent[i] = nil, err
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				listed[i] = append(listed[i], item)
 			}
-			found[i] = append(found[i], item)
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return slices.Concat(found...), err
+		var again []kind
+		for i, kind := range ask {
+			if absent[i] != nil {
+				again, err = append(again, kind), absent[i]
+			}
+		}
+		found = append(found, slices.Concat(listed...)...)
+		if len(again) == 0 || len(again) == len(kinds) {
+			return found, nil
+		}
+		ask = again
+	}
+	return nil, err
 }
 
 // headAgain asks for a blob by name to which another one leads. If the service says that it is absent, headAgain asks once
