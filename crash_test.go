@@ -78,8 +78,8 @@ type world struct {
 // worldOf returns a world whose vaults are opened with onEmulator.
 func worldOf(server *emulator.Server) world { return world{server: server, open: onEmulator} }
 
-// plainWorld returns a new service with default settings.
-func plainWorld() world { return worldOf(emulator.New(emulator.WithoutLog())) }
+// plainWorld returns a new service that answers as real accounts do.
+func plainWorld() world { return worldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1))) }
 
 // vault opens a vault. Each process has its own.
 func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {

@@ -29,7 +29,7 @@ type unsteadily struct {
 
 func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
-		server := emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(3))
+		server := emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(3), emulator.WithRealAnswers(*modelSeed))
 		strict(t, server)
 		var seeds atomic.Uint64
 		dial := func() policy.Transporter {
