@@ -56,9 +56,9 @@ verify: azurite supply apidiff
 	go test -race -timeout 0 ./...
 	go -C azblobotel test -race ./...
 	go run ./bench -cpu
-	go run ./integration -soak 10m -clients 8 -faults
+	go run ./integration -real -soak 10m -clients 8 -faults
 	go run ./integration -azurite -soak 10m -clients 8 -faults -grace 10s
-	go run ./integration -fleet 8 -chaos 30m -plans 10000 -interval 2s -faults
+	go run ./integration -real -fleet 8 -chaos 30m -plans 10000 -interval 2s -faults
 	go run ./integration -azurite -fleet 5 -chaos 10m -interval 2s -faults -grace 10s
 	$(MAKE) fuzz
 

@@ -79,7 +79,9 @@ type world struct {
 func worldOf(server *emulator.Server) world { return world{server: server, open: onEmulator} }
 
 // plainWorld returns a new service that answers as real accounts do.
-func plainWorld() world { return worldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1))) }
+func plainWorld() world {
+	return worldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1)))
+}
 
 // vault opens a vault. Each process has its own.
 func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {

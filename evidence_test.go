@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -175,6 +178,113 @@ func TestNoListingOfOneKindIsBelieved(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestLies lets processes work one after the other on an account that answers as real ones do. Many crash at a
+// request, lose requests and answers, and get pages of proxies and up to two false 404s, for listings too. In the
+// end, Recovery leaves nothing that belongs to no plan, and all plans are whole.
+func TestLies(t *testing.T) {
+	var operations, fired int
+	seeds := efforttest.Pick(2, 20, 20_000)
+	for i := range seeds {
+		seed := *modelSeed + uint64(i)
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("the failure was with seed %d", seed)
+				}
+			}()
+			l := liars{r: rand.New(rand.NewPCG(seed, 0)), server: emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(5), emulator.WithRealAnswers(seed))}
+			for range 30 {
+				l.process(t)
+			}
+			settled(t, onEmulator(t, l.server))
+			operations, fired = operations+l.operations, fired+l.fired
+		})
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("lies: %d operations, %d seeds from %d, %d faults", operations, seeds, *modelSeed, fired)
+}
+
+// liars are the processes of TestLies.
+type liars struct {
+	r          *rand.Rand
+	server     *emulator.Server
+	plans      []*workflow.Plan
+	operations int
+	fired      int // faults
+}
+
+// process makes up to three random calls in a process of its own. Their errors are not judged.
+func (l *liars) process(t *testing.T) {
+	if l.r.IntN(4) == 0 {
+		time.Sleep([]time.Duration{time.Second, time.Minute, 5 * time.Minute, pastGrace}[l.r.IntN(4)])
+	}
+	rules := l.rules()
+	transport := l.server.Transport()
+	transport.Inject(rules...)
+	v := withToken(t, l.server, azblob.WithTransport(transport), azblob.WithConcurrency(1+7*l.r.IntN(2)), impatient)
+	defer v.Close(t.Context())
+	for range 1 + l.r.IntN(3) {
+		l.operations++
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		l.call(ctx, v)
+		cancel()
+	}
+	for _, rule := range rules {
+		l.fired += rule.Fired()
+	}
+}
+
+// rules returns what befalls a process.
+func (l *liars) rules() (rules []*emulator.Rule) {
+	if l.r.IntN(3) == 0 {
+		crash := []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
+		rules = append(rules, emulator.On().Nth(1+l.r.IntN(25)).Do(crash[l.r.IntN(2)]))
+	}
+	chance := []float64{0, 0.03, 0.1, 0.3}[l.r.IntN(4)]
+	rules = append(rules,
+		emulator.On(emulator.HeadBlob, emulator.GetBlob, emulator.DeleteBlob, emulator.BatchItem, emulator.ListBlobs).
+			Chance(chance, l.r.Uint64()).Times(2).Do(absences[l.r.IntN(2)]),
+		emulator.Random(chance/2, l.r.Uint64(), emulator.LostAnswer(), emulator.LostRequest(),
+			emulator.Answer(500, "InternalError").Applied(), emulator.Answer(503, "ServerBusy")))
+	if l.r.IntN(2) == 0 {
+		rules = append(rules, emulator.Lies(chance/2, l.r.Uint64()))
+	}
+	return rules
+}
+
+// call makes a random call.
+func (l *liars) call(ctx context.Context, v *azblob.Vault) {
+	which := l.r.IntN(10)
+	if len(l.plans) == 0 {
+		which = 0
+	}
+	if which < 3 {
+		names := slices.Sorted(maps.Keys(shapes))
+		plan := shapes[names[l.r.IntN(len(names))]]()
+		plan.ID = workflow.NewV7()
+		l.plans = append(l.plans, plan)
+		_ = v.Create(ctx, plan)
+		return
+	}
+	plan := *l.plans[l.r.IntN(len(l.plans))]
+	switch which {
+	case 3:
+		_ = v.Create(ctx, &plan)
+	case 4, 5, 6:
+		_ = v.Delete(ctx, plan.ID)
+	case 7:
+		if p, err := v.Read(ctx, plan.ID); err == nil && !p.State.Status.Final() {
+			p.State.Status++ // to Running, or from there to Completed
+			p.State.Start = time.Now()
+			_ = v.UpdatePlan(ctx, p)
+		}
+	default:
+		_ = v.Recovery(ctx)
 	}
 }
 

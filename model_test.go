@@ -18,7 +18,7 @@ import (
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
 
-var modelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel and TestModelHistories")
+var modelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel, TestModelHistories and TestLies")
 
 // unsteadily runs the model on vaults on the emulator, in virtual time. The latency of the service varies,
 // pages are small, and about every fifth request of a faulty vault meets a fault.
