@@ -150,10 +150,10 @@ func conducted(ctx context.Context, t *testing.T, target *target, args []string,
 	return code, w.String()
 }
 
-// inEmulator returns a target on an emulator that the test can inspect. Cases run one at a time there.
+// inEmulator returns a target on an emulator with real answers that the test can inspect. Cases run one at a time there.
 func inEmulator(t *testing.T) (*target, *emulator.Server) {
 	t.Helper()
-	server, advance := newEmulator()
+	server, advance := newEmulator(emulator.WithRealAnswers(1))
 	target, err := onEmulator(server, advance)
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +305,7 @@ func TestMisuse(t *testing.T) {
 	for _, args := range [][]string{
 		{"-endpoint", "https://a.example", "-connection-string", "x"},
 		{"-azurite", "-endpoint", "https://a.example"},
+		{"-azurite", "-real"},
 		{"-azurite", "-connection-string", "x"},
 		{"-msi", "someone"},
 		{"-no-such-flag"},
