@@ -41,7 +41,6 @@ func (s *Server) mannersOf(n int) manners {
 func (l *listing) shorten(m manners) {
 	if m.cut {
 		l.limit = min(l.limit, m.items)
-		l.emptyPage = l.emptyPage || m.items == 0
 	}
 }
 

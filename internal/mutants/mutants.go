@@ -277,6 +277,7 @@ var mutants = []mutant{
 	{"delete: remains of an earlier Delete are a plan", "deleter.go", "\t\terr = unfinished(err)\n", "", "TestDeleteWithoutListing"},
 	{"evidence: an absent sub-object counts as removed", "planblobs.go", "if err != nil || !slices.Contains(doubts, true) {", "if true {", "TestDeleteBelieves"},
 	{"evidence: the HEAD alone counts", "planblobs.go", "case there != again:", "case false:", "TestRecoveryBelieves"},
+	{"evidence: a listing of one kind is believed against the others", "planblobs.go", "if len(again) == 0 || len(again) == len(kinds) {", "if true {", "TestNoListingOfOneKind"},
 	{"evidence: a short listing is believed", "remains.go", "if err := v.confirmParts(ctx, d.keys, d.older); err != nil {", "if false {", "TestRecoveryBesideAShort"},
 	{"diagnosis: a running entry without object is remains", "diagnosis.go", "\tcase (s.entry == running || s.entry == final) && !s.deleteMarker && !(s.restored && s.marker):\n\t\treturn lostObject\n", "", "TestDiagnose|TestRecoveryLeavesLosses"},
 	{"diagnosis: an object without entry is remains", "diagnosis.go", "\t\treturn lostEntry\n\tcase s.entry == unreadable", "\t\treturn remains\n\tcase s.entry == unreadable", "TestDiagnose|TestRecoveryLeavesLosses"},
