@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -135,21 +134,4 @@ func TestRealRefusals(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestFrontEnd checks the marks of an answer before the request was parsed, on both wires.
-func TestFrontEnd(t *testing.T) {
-	effect := emulator.FrontEnd(503, "text/html", "<html>")
-	if effect.String() != "front end 503 text/html" {
-		t.Error(effect)
-	}
-	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
-		s.Inject(emulator.On(emulator.GetBlob).Do(effect))
-		var resp *http.Response
-		_, err := c.NewBlobClient("a").DownloadStream(policy.WithCaptureResponse(t.Context(), &resp), nil)
-		if err == nil || resp.StatusCode != 503 || resp.Header.Get("X-Ms-Request-Id") == "" || resp.Header.Get("X-Ms-Version") != "" {
-			t.Errorf("%v: %v", err, resp.Header)
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-	})
 }
