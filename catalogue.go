@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,8 +23,8 @@ import (
 type CatalogueOptions struct {
 	// DryRun builds nothing. The report has the days that are due in Built, with neither plans nor bytes.
 	DryRun bool
-	// Verify also reads the catalogues that exist, and builds those anew that are damaged. It costs as much as
-	// a List of all closed days.
+	// Verify also compares the catalogues that exist with their days, and builds those anew that are damaged or differ. It
+	// costs as much as two Lists of all closed days, with the catalogues and without.
 	Verify bool
 	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, and
 	// Catalogue ends when no day is left.
@@ -67,7 +68,8 @@ type SkippedDay struct {
 // Catalogue builds it anew. Call it daily. It may run on several nodes at once and beside all other calls. It
 // may be stopped at any point and run again.
 //
-// It asks for the catalogue of each day with one request, and builds one with four and one for 2,500 plans,
+// A plan that a single listing omits is in no catalogue either, so Catalogue builds one only if two listings agree. It
+// asks for the catalogue of each day with one request, and builds one with five and two for 2,500 plans,
 // newest day first. The last request sets the container's metadata, by which listings know where to look for a
 // catalogue. An identity without the right to do so builds catalogues that nobody reads. Catalogue works on one
 // day at a time, and takes about 100 bytes of memory for each of its plans. If a day can't be built, it goes on
@@ -124,7 +126,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 		return nil
 	})
 	for i, d := range days {
-		if c.opts.Verify && errs[i] == nil && found[i].Metadata[metaState] == stateBuilt && c.mayWork(ctx) {
+		if c.opts.Verify && errs[i] == nil && isBuiltOf(d.container, found[i]) && c.mayWork(ctx) {
 			found[i], errs[i] = c.verify(ctx, d, found[i]) // one at a time: it takes memory
 		}
 		switch {
@@ -134,7 +136,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 		case errs[i] != nil:
 		case !d.marked:
 			c.skip(d, "the vault did not make its container, so plans that are open may have no markers")
-		case found[i].Metadata[metaState] == stateBuilt:
+		case isBuiltOf(d.container, found[i]):
 			c.report.Present++
 			errs[i] = c.hint(ctx, d)
 		case c.opts.DryRun:
@@ -166,18 +168,30 @@ func (c *cataloguing) look(ctx context.Context, d day) (blob.Properties, error) 
 	return p, blobError("look at catalogue", ref, err)
 }
 
-// verify reads a catalogue. It returns one that should be built anew as a placeholder.
+// verify compares a catalogue with its day. It returns one that should be built anew as a placeholder. One that differs
+// from the day is removed first, because the new one may have to wait for an open plan.
 func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (blob.Properties, error) {
-	err := c.v.verifyCatalogue(ctx, d, p.ETag)
-	switch damage := (*catalogue.Damage)(nil); {
-	case errors.As(err, &damage):
+	ref := catalogueOf(d.container)
+	difference, etag, err := c.v.compareCatalogue(ctx, d)
+	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) {
 		return blob.Properties{ETag: p.ETag}, nil
-	case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer):
+	}
+	if err == nil && difference != "" && etag == p.ETag {
+		if c.opts.DryRun {
+			return blob.Properties{}, nil
+		}
+		err = c.v.client.Delete(ctx, ref, blob.IfMatch(etag))
+		if err == nil {
+			return blob.Properties{}, nil
+		}
+	}
+	switch {
+	case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer), errors.Is(err, errNotBuilt):
 		return blob.Properties{}, nil // removed meanwhile
 	case errors.Is(err, catalogue.ErrSchema):
 		return p, nil
 	}
-	return p, blobError("verify catalogue", catalogueOf(d.container), err)
+	return p, blobError("verify catalogue", ref, certain(err))
 }
 
 func (c *cataloguing) skip(d day, reason string, args ...any) {
@@ -240,8 +254,19 @@ func (c *cataloguing) hint(ctx context.Context, d day) error {
 // putCatalogue writes the blob of a catalogue. It makes no container: the day may have been dropped.
 func (v *Vault) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, state string, cond blob.Condition) (etag string, err error) {
 	return v.client.Put(ctx, ref, body, map[string]string{
-		metaState: state, metaSchema: strconv.Itoa(catalogue.Schema), blob.WriteID: uuid.NewString(),
+		metaState: state, metaSchema: strconv.Itoa(catalogue.Schema), metaContainer: ref.Container, blob.WriteID: uuid.NewString(),
 	}, cond)
+}
+
+// isBuilt reports by its metadata whether a blob is a catalogue. One of an older schema counts as a placeholder.
+func isBuilt(p blob.Properties) bool {
+	schema, err := strconv.Atoi(p.Metadata[metaSchema])
+	return p.Metadata[metaState] == stateBuilt && err == nil && schema >= catalogue.Schema
+}
+
+// isBuiltOf is isBuilt for the catalogue of a container. A copy of another day's counts as a placeholder, too.
+func isBuiltOf(container string, p blob.Properties) bool {
+	return isBuilt(p) && p.Metadata[metaContainer] == container
 }
 
 // overtaken skips a day if err says that another process was faster.
@@ -253,10 +278,19 @@ func (c *cataloguing) overtaken(d day, doing string, ref blob.Ref, err error) er
 	return nil
 }
 
-// listOpen skips a day that is not closed by the service's clock, or has anything under open/.
+// listOpen skips a day that is not closed by the service's clock, or has anything under open/ by one of two listings.
 func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error) {
+	for _, size := range pageSizes() {
+		if open, err = c.listOpenBy(ctx, d, size); open || err != nil {
+			return open, err
+		}
+	}
+	return false, nil
+}
+
+func (c *cataloguing) listOpenBy(ctx context.Context, d day, size int) (open bool, err error) {
 	n, first := 0, ""
-	for page, err := range c.v.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir}) {
+	for page, err := range c.v.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir, MaxResults: size}) {
 		switch {
 		case blob.Is(err, blob.AbsentContainer):
 			c.skip(d, "it was dropped meanwhile")
@@ -277,12 +311,39 @@ func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error
 	return n > 0, nil
 }
 
+// tally is the number of some blobs and a hash of their names and versions.
+type tally struct {
+	blobs int
+	hash  uint64
+}
+
+func (t *tally) add(item *blob.Item) {
+	h := fnv.New64a()
+	fmt.Fprintln(h, t.hash, item.Name, item.ETag)
+	t.blobs, t.hash = t.blobs+1, h.Sum64()
+}
+
+// tallyPlans lists the blobs of a day's plans a second time, without their metadata.
+func (v *Vault) tallyPlans(ctx context.Context, d day) (t tally, err error) {
+	ref := blob.Ref{Container: d.container, Name: plansDir}
+	for item, err := range v.listPages(ctx, "list", ref, blob.ListOptions{MaxResults: pageSizes()[1]}) {
+		if err != nil {
+			return t, err
+		}
+		if name, ok := parseName(item.Name); ok && v.prefix.plan(name.plan).container == d.container {
+			t.add(&item)
+		}
+	}
+	return t, nil
+}
+
 // encode lists the plans of a day, and returns the catalogue and their number. It returns nil if it skips the day.
 func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int64, err error) {
-	e, err := catalogue.NewEncoder(blob.MaxBody)
+	e, err := catalogue.NewEncoder(d.container, blob.MaxBody)
 	if err != nil {
 		return nil, 0, err
 	}
+	var listed tally
 	for b, err := range c.v.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
 		if blob.Is(err, blob.AbsentContainer) {
 			c.skip(d, "it was dropped meanwhile")
@@ -290,6 +351,9 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		}
 		if err != nil {
 			return nil, 0, err
+		}
+		for _, item := range b.all() {
+			listed.add(item)
 		}
 		if !b.committed() {
 			continue // what is left of one, which listings don't show
@@ -307,6 +371,14 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 			return nil, 0, c.unencoded(d, err)
 		}
 		plans++
+	}
+	again, err := c.v.tallyPlans(ctx, d)
+	if err != nil {
+		return nil, 0, err
+	}
+	if again != listed {
+		c.skip(d, "two listings of its plans differ, in %d and %d blobs: somebody is changing one, or the service contradicts itself", listed.blobs, again.blobs)
+		return nil, 0, nil
 	}
 	body, err = e.Finish()
 	return body, plans, c.unencoded(d, err)

@@ -227,7 +227,7 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		b, _ := a.server.Blob(day(3), prefix("test").plan(newer.ID).entry().Name)
 		b.Metadata[metaSchema] = "9"
 		a.server.Put(day(3), b.Name, b.Body, b.Metadata)
-		a.server.Put(day(4), catalogueName, []byte("of newer code"), map[string]string{metaState: stateBuilt, metaSchema: "9"})
+		a.server.Put(day(4), catalogueName, []byte("of newer code"), map[string]string{metaState: stateBuilt, metaSchema: "9", metaContainer: day(4)})
 		a.server.Put(day(5), catalogueName, []byte(statePlaceholder), map[string]string{metaState: statePlaceholder})
 		remains := prefix("test").plan(workflow.NewV7At(first.AddDate(0, 0, 5)))
 		a.server.Put(day(5), remains.entry().Name, nil, nil)
@@ -294,7 +294,7 @@ func (b *before) Do(req *http.Request) (*http.Response, error) {
 
 // TestDayChangesWhileCatalogueIsBuilt removes the placeholder, as every change does, before each request of a build.
 func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
-	for nth := 1; nth <= 6; nth++ {
+	for nth := 1; nth <= 8; nth++ {
 		inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
 			a.fill(first, 1, 10)
 			day := prefix("test").day(first)
@@ -304,7 +304,7 @@ func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
 			}}))
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
-			// The requests: list containers, look, placeholder, open/, plans/, catalogue.
+			// The requests: list containers, look, placeholder, open/ twice, plans/ twice, catalogue.
 			b, there := a.server.Blob(day, catalogueName)
 			if built := there && b.Metadata[metaState] == stateBuilt; changed == built || changed != (nth > 3) || len(report.Built) == len(report.Skipped) {
 				t.Errorf("changed before request %d (%t): there is a catalogue: %t, %+v", nth, changed, built, report)
@@ -349,7 +349,7 @@ func TestUnusableCatalogue(t *testing.T) {
 			"damaged end":       store(damaged(len(sound.Body)-10), sound.Metadata),
 			"cut":               store(sound.Body[:firstRead+1000], sound.Metadata),
 			"empty":             store(nil, sound.Metadata),
-			"newer schema":      store(append([]byte("planvcat\x00\x00\x00\x02"), sound.Body[12:]...), sound.Metadata),
+			"newer schema":      store(append([]byte("planvcat\x00\x00\x00\x03"), sound.Body[12:]...), sound.Metadata),
 		} {
 			for nth := 1; nth <= 2; nth++ {
 				a.server.Restore(day, sound)
@@ -420,7 +420,7 @@ func TestCostOfCatalogues(t *testing.T) {
 				t.Logf("%s: %d requests, %d round trips", what, r, n)
 			}
 		}
-		count("the first Catalogue", 1+6*days, 3+5*days, func() {
+		count("the first Catalogue", 1+8*days, 3+7*days, func() {
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			if len(report.Built) != days {

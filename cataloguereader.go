@@ -78,7 +78,7 @@ func (v *Vault) hasCatalogue(ctx context.Context, d day) (bool, error) {
 	if err != nil && !isUnusable(err) {
 		return false, blobError("look for catalogue", ref, err)
 	}
-	built := err == nil && p.Metadata[metaState] == stateBuilt
+	built := err == nil && isBuiltOf(d.container, p)
 	if !built {
 		v.uncatalogued.remember(d.container, time.Now())
 	}
@@ -165,7 +165,7 @@ func (c *catalogued) start(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return blobError("read catalogue", ref, err)
-	case p.Metadata[metaState] != stateBuilt:
+	case !isBuilt(p):
 		return errNotBuilt
 	}
 	c.etag = p.ETag
@@ -178,7 +178,7 @@ func (c *catalogued) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := catalogue.ReadDirectory(head)
+	dir, err := catalogue.ReadDirectory(head, c.container)
 	if err != nil {
 		return err
 	}
@@ -424,20 +424,22 @@ func (v *Vault) openCatalogue(ctx context.Context, whole window) (*catalogued, e
 	return c, c.start(ctx)
 }
 
-// verifyCatalogue reads a version of a day's catalogue whole.
-func (v *Vault) verifyCatalogue(ctx context.Context, d day, etag string) error {
-	w, _ := stretch(d, storage.Filters{})
-	c, err := v.openCatalogue(ctx, w)
-	if err != nil {
-		return err
-	}
-	if c.etag != etag {
-		return nil // built anew meanwhile
-	}
-	for _, err := range c.All(ctx) {
-		if err != nil {
-			return err
+// compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as the
+// catalogue is the same version, what it lists is, too.
+func (v *Vault) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
+	whole, _ := stretch(d, storage.Filters{})
+	for _, size := range pageSizes() {
+		c, err := v.openCatalogue(ctx, whole)
+		if err != nil || etag != "" && c.etag != etag {
+			return "", etag, err // built anew meanwhile
+		}
+		etag = c.etag
+		listed, stop := iter.Pull2(v.newest(ctx, []window{whole}, v.plans(storage.Filters{}).of, nil, v.pages(size)))
+		difference, err = compareListings(c.All(ctx), listed)
+		stop()
+		if difference == "" || err != nil {
+			return "", etag, err
 		}
 	}
-	return nil
+	return difference, etag, nil
 }

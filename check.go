@@ -203,30 +203,25 @@ func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) 
 	return x.verdict, nil
 }
 
-// checkCatalogue compares the catalogue of a day with a listing. As long as the catalogue is the same, what it
-// lists is, too.
+// checkCatalogue compares the catalogue of a day with listings.
 func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) error {
 	ref := catalogueOf(d.container)
 	bad := func(kind ProblemKind, format string, args ...any) {
 		report.Problems = append(report.Problems, Problem{Kind: kind, Blob: ref.String(), Detail: fmt.Sprintf(format, args...)})
 	}
 	report.Blobs++
-	whole, _ := stretch(d, storage.Filters{})
-	c, err := v.openCatalogue(ctx, whole)
-	if err == nil {
-		listed, stop := iter.Pull2(v.newest(ctx, []window{whole}, v.plans(storage.Filters{}).of, nil, v.pages(blob.MaxPage)))
-		defer stop()
-		var difference string
-		if difference, err = compareListings(c.All(ctx), listed); difference == "" && err == nil {
-			return nil
-		}
-		if now, headErr := v.client.Head(ctx, ref); headErr != nil || now.ETag != c.etag {
+	difference, etag, err := v.compareCatalogue(ctx, d)
+	if difference == "" && err == nil {
+		return nil
+	}
+	if etag != "" {
+		if now, headErr := v.client.Head(ctx, ref); headErr != nil || now.ETag != etag {
 			return nil // somebody has changed the day meanwhile
 		}
-		if err == nil {
-			bad(Disagreement, "%s: the next Catalogue builds it anew once it is removed", difference)
-			return nil
-		}
+	}
+	if err == nil {
+		bad(Disagreement, "%s: Catalogue with Verify builds it anew", difference)
+		return nil
 	}
 	switch damage := (*catalogue.Damage)(nil); {
 	case errors.As(err, &damage), blob.Is(err, blob.Damaged, blob.Refused):
@@ -321,7 +316,9 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	}
 	for b, err := range v.dayPlans(ctx, d, directories(), stray) {
 		if blob.Is(err, blob.AbsentContainer) {
-			break // the day was dropped
+			if err = v.confirmDropped(ctx, d.container); err == nil {
+				break
+			}
 		}
 		if err != nil {
 			return err

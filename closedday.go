@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -161,6 +162,32 @@ func (v *Vault) clearDropping(ctx context.Context, container, etag string) (over
 		return true, nil
 	}
 	return err == nil, blobError("remove what an expiry left", droppingOf(container), certain(err))
+}
+
+// confirmDropped returns nil only if a HEAD of a container and a list of the containers agree that it is absent, which one
+// response has said. If the identity may not list containers, the HEAD decides.
+func (v *Vault) confirmDropped(ctx context.Context, container string) error {
+	const doing = "confirm that the day was dropped"
+	ref := blob.Ref{Container: container}
+	_, err := v.client.HeadContainer(ctx, container)
+	there := err == nil
+	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return blobError(doing, ref, err)
+	}
+	for page, err := range v.client.ListContainers(ctx, container) {
+		if blob.IsForbidden(err) {
+			break
+		}
+		if err != nil {
+			return blobError(doing, ref, err)
+		}
+		there = there || slices.ContainsFunc(page, func(c blob.ContainerItem) bool { return c.Name == container })
+	}
+	if there {
+		return vaultError(doing, ref, "%w: the service contradicts itself: one response says that the container is absent, another one that it exists: call again", storage.ErrUnavailable)
+	}
+	v.containers.forget(container)
+	return nil
 }
 
 // change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an

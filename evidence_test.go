@@ -296,12 +296,15 @@ func object(server *emulator.Server, plan *workflow.Plan) string {
 	return ""
 }
 
-// shortLister is a transport whose listings omit blobs with certain names, a limited number of times.
+// shortLister is a transport whose listings omit blobs with certain names, a limited number of times, or as a cache: in
+// every answer to the same request.
 type shortLister struct {
 	*emulator.Transport
-	name  string
-	mu    sync.Mutex
-	times int
+	name   string
+	cached bool
+	mu     sync.Mutex
+	times  int
+	query  string // the request that a cache answers
 }
 
 var listedBlob = regexp.MustCompile(`(?s)<Blob>.*?</Blob>`)
@@ -310,7 +313,8 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 	resp, err := f.Transport.Do(req)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil || req.URL.Query().Get("comp") != "list" || f.times == 0 {
+	hit := f.times > 0 || f.cached && f.query == req.URL.RawQuery
+	if err != nil || req.URL.Query().Get("comp") != "list" || !hit {
 		return resp, err
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -324,7 +328,7 @@ func (f *shortLister) Do(req *http.Request) (*http.Response, error) {
 		return b
 	})
 	if len(short) < len(body) {
-		f.times--
+		f.times, f.query = f.times-1, req.URL.RawQuery
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(short)), int64(len(short))
 	return resp, nil
@@ -421,6 +425,125 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 			t.Errorf("List: %v, %v", found, err)
 		}
 	})
+}
+
+// TestNoDayIsJudgedByOneListing omits blobs from one listing of a closed day, the first or the second, also in each of its
+// answers as a cache does. Nothing is dropped, held or catalogued that the other listing contradicts.
+func TestNoDayIsJudgedByOneListing(t *testing.T) {
+	type do = func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
+	expire := func(o azblob.ExpireOptions, want ...azblob.ExpireResult) do {
+		return func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
+			report, err := v.Expire(t.Context(), o)
+			var got []azblob.ExpireResult
+			for _, d := range report.Days {
+				got = append(got, d.Result)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%+v, %v, want %v", report, err, want)
+			}
+		}
+	}
+	catalogue := func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
+		report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+		if err != nil || len(report.Built) > 0 || len(report.Skipped) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+	unchanged := func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan {
+		plan := finished(t, v, oldPlan())
+		finished(t, v, oldOf(plan))
+		return plan
+	}
+	dead := func(op emulator.Op, path string, change func(*azblob.Vault, context.Context, *workflow.Plan) error) func(*testing.T, *emulator.Server, *azblob.Vault) *workflow.Plan {
+		return func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan {
+			plan := finished(t, v, oldPlan())
+			dies(t, server, emulator.On(op).Path(path), func(v *azblob.Vault) { _ = change(v, t.Context(), plan) })
+			return plan
+		}
+	}
+	for name, row := range map[string]struct {
+		omitted string
+		prepare func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan
+		do      do
+	}{
+		"Expire of an open plan": {"open/[^d]", func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
+			return created(t, v, oldPlan())
+		}, expire(azblob.ExpireOptions{OlderThan: time.Hour}, azblob.DayOpen)},
+		"Expire of an empty day": {"", unchanged, expire(azblob.ExpireOptions{OlderThan: 10 * nineDays, Empty: true})},
+		"Hold": {
+			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
+			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Hold beside a Delete: %v", err)
+				}
+			},
+		},
+		"Catalogue of a day that changes": {"open/", dead(emulator.PutBlob, "-entry.json", (*azblob.Vault).UpdatePlan), catalogue},
+		"Catalogue":                       {"plans/.*-entry", unchanged, catalogue},
+		"Verify": {"plans/.*-entry", func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan {
+			plan := unchanged(t, server, v)
+			build(t, v)
+			return plan
+		}, func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
+			report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{Verify: true})
+			if err != nil || report.Present != 1 {
+				t.Errorf("%+v, %v", report, err)
+			}
+		}},
+	} {
+		for _, cached := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s/%t", name, cached), func(t *testing.T, server *emulator.Server) {
+				v := onEmulator(t, server)
+				plan := row.prepare(t, server, v)
+				short := &shortLister{Transport: server.Transport(), name: row.omitted, cached: cached, times: 1}
+				row.do(t, onEmulator(t, server, azblob.WithTransport(short)), plan)
+				if short.query == "" {
+					t.Error("no listing was short")
+				}
+				same(t, v, plan)
+				equalListings(t, server)
+			})
+		}
+	}
+}
+
+// TestExpireBelievesNoFalse404 answers each request of an Expire for the container with 404. The day is not dropped, and
+// Expire does not say so.
+func TestExpireBelievesNoFalse404(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.HeadBlob, emulator.LeaseContainer, emulator.DeleteContainer, emulator.GetContainerProperties} {
+		for _, lasting := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s/%t", op, lasting), func(t *testing.T, server *emulator.Server) {
+				v := onEmulator(t, server)
+				plan := finished(t, v, oldPlan())
+				rules := []*emulator.Rule{emulator.On(op).Do(absences[1])}
+				if op == emulator.GetContainerProperties { // it is asked when the lease is another's
+					rules = append(rules, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseAlreadyPresent")))
+				}
+				if !lasting {
+					rules[0].Nth(1)
+				}
+				report, err := faulty(t, server, rules...).Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+				if rules[0].Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
+					t.Errorf("%d false responses, %+v, %v", rules[0].Fired(), report, err)
+				}
+				same(t, v, plan)
+				noMark(t, server, workflow.Time(plan.ID).UTC())
+				if report := expiredAll(t, v); report.Dropped() != 1 {
+					t.Errorf("again: %+v", report)
+				}
+			})
+		}
+	}
+}
+
+// expiredAll drops all closed days.
+func expiredAll(t *testing.T, v *azblob.Vault) azblob.ExpireReport {
+	t.Helper()
+	report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+	must(t, err)
+	return report
 }
 
 // TestCreateSeesAnExpiry creates a plan in a day of which an Expire may still be about to remove the container.

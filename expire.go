@@ -77,7 +77,7 @@ func (r ExpireReport) Dropped() (n int) {
 }
 
 // Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
-// are not held ([Vault.Hold]). A day takes five requests, whatever it holds, and the list of the days one. It
+// are not held ([Vault.Hold]). A day takes six requests, whatever it holds, and the list of the days one. It
 // drops the oldest days first, eight at a time. It looks at nothing but the markers of a day, so it drops final
 // plans whether they are sound or damaged, and with them everything else that is stored in the container.
 //
@@ -212,15 +212,26 @@ func (x *expiry) lease() (ExpireResult, error) {
 // firstPlans is how many plans a report names.
 const firstPlans = 10
 
-// content says what would become of a day by what is stored in it.
+// content says what would become of a day by what is stored in it. The day is dropped only if two listings agree.
 func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 	dir := openDir
 	if x.empty {
 		dir = ""
 	}
+	for _, size := range pageSizes() {
+		if result, err := x.contentBy(ctx, dir, size); err != nil || result != DayDropped {
+			return result, err
+		}
+	}
+	return DayDropped, nil
+}
+
+// contentBy is content by one listing with pages of a size.
+func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireResult, error) {
 	x.result.Open, x.result.Plans = 0, nil
 	var last uuid.UUID
-	for item, err := range x.v.listPresent(ctx, "look for open plans", blob.Ref{Container: x.day.container, Name: dir}, false) {
+	ref := blob.Ref{Container: x.day.container, Name: dir}
+	for item, err := range x.v.listPages(ctx, "look for open plans", ref, blob.ListOptions{MaxResults: size}) {
 		switch {
 		case err != nil:
 			return "", err
@@ -261,7 +272,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	case err == nil:
 		cond = blob.IfMatch(p.ETag) // of an Expire that did not finish
 	case blob.Is(err, blob.AbsentContainer):
-		return DayDropped, nil
+		return x.gone(ctx)
 	case !blob.Is(err, blob.Absent):
 		return "", blobError("look for expiry", mark, err)
 	}
@@ -270,7 +281,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	case blob.Is(err, blob.Leased):
 		return x.leased(ctx)
 	case blob.Is(err, blob.AbsentContainer):
-		return DayDropped, nil
+		return x.gone(ctx)
 	case err != nil:
 		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, certain(err)))
 	}
@@ -291,9 +302,15 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	// The commit point. If the container may be removed, the lease and the mark are left.
 	err = v.client.DeleteContainer(ctx, container, lease)
 	switch {
-	case err == nil, blob.Is(err, blob.AbsentContainer):
+	case err == nil:
 		v.containers.forget(container)
 		return DayDropped, nil
+	case blob.Is(err, blob.AbsentContainer): // an earlier attempt has removed it
+		found, err := x.gone(ctx)
+		if err != nil {
+			x.giveUp(ctx, lease, etag)
+		}
+		return found, err
 	case blob.Is(err, blob.Leased):
 		x.giveUp(ctx, lease, etag)
 		return DayBusy, nil // the lease was over, so no earlier attempt takes effect any more
@@ -309,13 +326,21 @@ func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
 	c, err := x.v.client.HeadContainer(ctx, x.day.container)
 	switch {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return DayDropped, nil
+		return x.gone(ctx)
 	case err != nil:
 		return "", blobError("look for lease", blob.Ref{Container: x.day.container}, err)
 	case c.Lease == blob.LeasedForever:
 		return DayHeld, nil
 	}
 	return DayBusy, nil
+}
+
+// gone says what a day is whose container is absent by one response.
+func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
+	if err := x.v.confirmDropped(ctx, x.day.container); err != nil {
+		return "", err
+	}
+	return DayDropped, nil
 }
 
 // giveUp releases the lease and then removes the mark, in the version that this Expire wrote. In the opposite

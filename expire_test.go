@@ -133,7 +133,7 @@ func TestCostOfExpire(t *testing.T) {
 		}
 		before := len(server.Requests())
 		report := expired(t, onEmulator(t, server), azblob.ExpireOptions{})
-		if n := len(server.Requests()) - before; report.Dropped() != 365 || n != 1+5*365 {
+		if n := len(server.Requests()) - before; report.Dropped() != 365 || n != 1+6*365 {
 			t.Errorf("%d days with %d requests", report.Dropped(), n)
 		}
 	})

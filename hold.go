@@ -147,28 +147,34 @@ func (v *Vault) acquireHold(ctx context.Context, container string) error {
 	}
 }
 
-// awaitDeletes waits until no delete marker is in a day. A Delete looks for the lease after it has written its
+// awaitDeletes waits until no delete marker is in a day, by two listings. A Delete looks for the lease after it has written its
 // marker. So the Deletes that have overlooked a lease have markers when it is acquired, and the later ones see
 // it.
 func (v *Vault) awaitDeletes(ctx context.Context, container string) error {
 	ref := blob.Ref{Container: container, Name: openDir}
 	for wait := awaitDelete; ; wait = min(2*wait, longestAwait) {
-		waiting := ""
-		for item, err := range v.listPresent(ctx, "look for deletes", ref, false) {
-			if err != nil {
-				return err
-			}
-			if strings.HasSuffix(item.Name, deleteTail) {
-				waiting = item.Name
-				break
-			}
-		}
-		if waiting == "" {
-			return nil
+		waiting, err := v.anyDelete(ctx, ref)
+		if err != nil || waiting == "" {
+			return err
 		}
 		if !sleep.For(ctx, wait) {
 			ref.Name = waiting
 			return vaultError("wait for deletes", ref, "the day is held, but a Delete that began before may still take effect: call Hold again: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// anyDelete returns the name of a delete marker, if one of two listings shows any.
+func (v *Vault) anyDelete(ctx context.Context, open blob.Ref) (name string, err error) {
+	for _, size := range pageSizes() {
+		for item, err := range v.listPages(ctx, "look for deletes", open, blob.ListOptions{MaxResults: size}) {
+			if err != nil {
+				return "", err
+			}
+			if strings.HasSuffix(item.Name, deleteTail) {
+				return item.Name, nil
+			}
+		}
+	}
+	return "", nil
 }

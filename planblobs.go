@@ -121,8 +121,19 @@ func (v *Vault) dropped(ctx context.Context, container string) (bool, error) {
 // is absent, that is ErrUnavailable: a single response must not make a day look empty to whoever drops, holds or
 // catalogues it. An error is the last element.
 func (v *Vault) listPresent(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
+	return v.listPages(ctx, doing, ref, blob.ListOptions{Metadata: metadata})
+}
+
+// pageSizes returns the page sizes of two listings that have to agree before something is removed, or stored for ever,
+// because a blob is not listed. The second size makes another request, which whoever answered the first one wrongly
+// answers anew.
+func pageSizes() [2]int { return [...]int{blob.MaxPage, blob.MaxPage - 1} }
+
+// listPages is listPresent with other options.
+func (v *Vault) listPages(ctx context.Context, doing string, ref blob.Ref, o blob.ListOptions) iter.Seq2[blob.Item, error] {
+	o.Prefix = ref.Name
 	return func(yield func(blob.Item, error) bool) {
-		for page, err := range v.client.List(ctx, ref.Container, blob.ListOptions{Prefix: ref.Name, Metadata: metadata}) {
+		for page, err := range v.client.List(ctx, ref.Container, o) {
 			if blob.Is(err, blob.AbsentContainer) {
 				yield(blob.Item{}, vaultError(doing, ref, "%w: the day was dropped, or the service contradicts itself: call again: %w", storage.ErrUnavailable, err))
 				return

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -32,6 +33,7 @@ type RecoverOptions struct {
 	//     whether the plan had started;
 	//   - removes what belongs to no plan: entries and sub-objects without a plan or a marker, and sub-objects that the
 	//     object of their plan does not name. It leaves them alone until the grace period and the margin are over;
+	//   - compares the catalogues with their days, and builds those anew that are damaged or differ;
 	//   - reports strays.
 	//
 	// A rewrite that races with a Delete of the plan can leave sub-objects behind. The next thorough run
@@ -62,6 +64,9 @@ type RecoveryReport struct {
 	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
 	// that needed several repairs is listed once for each.
 	Plans []RecoveredPlan
+	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Recover has built it anew, or
+	// only removed it if a plan of the day is open.
+	Catalogues []time.Time
 	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recover
 	// looks for them, and it leaves them alone.
 	Strays []string
@@ -108,6 +113,8 @@ type recovery struct {
 	errs     []error
 	dropping map[string]bool // the containers with the mark of an expiry
 	progress RecoverProgress
+
+	catalogued []day // that a thorough Recovery has found
 }
 
 // run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
@@ -149,7 +156,32 @@ func (r *recovery) run(ctx context.Context) error {
 			r.failed(err)
 		}
 	}
+	if err := r.verifyCatalogues(ctx); err != nil {
+		r.failed(err)
+	}
 	return errors.Join(r.errs...)
+}
+
+// verifyCatalogues compares the catalogues that were found with their days, when the plans are repaired.
+func (r *recovery) verifyCatalogues(ctx context.Context) error {
+	c := cataloguing{v: r.v, opts: CatalogueOptions{Verify: true, DryRun: r.opts.DryRun}}
+	var errs []error
+	for _, d := range r.catalogued {
+		p, err := c.look(ctx, d)
+		if err != nil || !isBuiltOf(d.container, p) {
+			errs = append(errs, err)
+			continue
+		}
+		now, err := c.verify(ctx, d, p)
+		if err == nil && !isBuilt(now) {
+			r.report.Catalogues = append(r.report.Catalogues, d.date)
+			if !r.opts.DryRun {
+				err = c.build(ctx, d, now.ETag)
+			}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // looked reports that a plan was looked at.
@@ -237,12 +269,18 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 				defer r.mu.Unlock()
 				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
 			}
-			if _, err := r.v.strays(ctx, d, stray); err != nil && !yield(planBlobs{}, err) {
+			catalogued, err := r.v.strays(ctx, d, stray)
+			if err != nil && !yield(planBlobs{}, err) {
 				return
+			}
+			if catalogued {
+				r.catalogued = append(r.catalogued, d)
 			}
 			for b, err := range r.v.dayPlans(ctx, d, directories(), stray) {
 				if blob.Is(err, blob.AbsentContainer) {
-					break // the day was dropped
+					if err = r.v.confirmDropped(ctx, d.container); err == nil {
+						break
+					}
 				}
 				if !yield(b, err) {
 					return

@@ -65,9 +65,12 @@ func (h history) group(midnight time.Time, day, i int) uuid.UUID {
 	return h.id(midnight, day, i-i%groupOf)
 }
 
+// containerOf names the container of a day.
+func containerOf(midnight time.Time) string { return "bench-" + midnight.Format(time.DateOnly) }
+
 // catalogue returns the catalogue of a day. One plan in a thousand failed.
 func (h history) catalogue(midnight time.Time, day int) ([]byte, error) {
-	e, err := catalogue.NewEncoder(256 << 20)
+	e, err := catalogue.NewEncoder(containerOf(midnight), 256<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +113,9 @@ func (h history) measure(ctx context.Context, progress io.Writer) (rows []recall
 			return nil, err
 		}
 		size, most = size+len(body), max(most, len(body))
-		container := "bench-" + midnight.Format(time.DateOnly)
+		container := containerOf(midnight)
 		server.PutContainer(container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
-		server.Put(container, "catalogue", body, map[string]string{"state": "built", "schema": strconv.Itoa(catalogue.Schema)})
+		server.Put(container, "catalogue", body, map[string]string{"state": "built", "schema": strconv.Itoa(catalogue.Schema), "container": container})
 	}
 	fmt.Fprintf(progress, "%d days: %d of %d plans and one of %d; catalogues of %.1f MB, the largest %.1f MB\n",
 		h.days, h.days-1, h.plans, h.newest, float64(size)/1e6, float64(most)/1e6)

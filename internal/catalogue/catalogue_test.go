@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,9 @@ import (
 
 // day is the start of the day that the tests make catalogues of.
 var day = time.Date(2026, 2, 28, 0, 0, 0, 0, time.UTC)
+
+// container is that day's.
+const container = "test-2026-02-28"
 
 // randomPlans returns plans of a day, newest first, with values of all kinds.
 func randomPlans(r *rand.Rand, n, groups int) []Plan {
@@ -82,7 +86,7 @@ func randomPlans(r *rand.Rand, n, groups int) []Plan {
 
 func encode(t testing.TB, plans []Plan) []byte {
 	t.Helper()
-	e, err := NewEncoder(1 << 30)
+	e, err := NewEncoder(container, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func encode(t testing.TB, plans []Plan) []byte {
 // search decodes what a query needs of a catalogue, as a reader would. wanted is what the directory and the
 // postings say about the number of plans; it is -1 if they don't know it.
 func search(body []byte, q Query) (plans []Plan, wanted int, err error) {
-	d, err := ReadDirectory(body)
+	d, err := ReadDirectory(body, container)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -203,6 +207,36 @@ func TestPlansComeBack(t *testing.T) {
 	}
 }
 
+// TestManyPlans encodes more plans than a block takes of bytes, whose names are too short to end a block by its size.
+func TestManyPlans(t *testing.T) {
+	plans := randomPlans(rand.New(rand.NewPCG(1, 7)), 100_000, 100_000)
+	for i := range plans {
+		plans[i].Name, plans[i].Descr = fmt.Sprint("p", i), ""
+	}
+	got, wanted, err := search(encode(t, plans), all)
+	if err != nil || wanted != len(plans) || !slices.Equal(got, plans) {
+		t.Errorf("%d plans, %d by the directory: %v", len(got), wanted, err)
+	}
+}
+
+// TestCatalogueNamesItsDay reads the catalogue of another day, and one of the schema that named no day.
+func TestCatalogueNamesItsDay(t *testing.T) {
+	body := encode(t, randomPlans(rand.New(rand.NewPCG(1, 8)), 10, 0))
+	older := slices.Clone(body)
+	older[len(magic)+3] = 1
+	copy(older[headerSize-4:], binary.BigEndian.AppendUint32(nil, sumOf(older[:headerSize-4])))
+	for what, err := range map[string]error{
+		"another day": second(ReadDirectory(body, "test-2026-02-27")), "another prefix": second(ReadDirectory(body, "prod-2026-02-28")),
+		"an older schema": second(ReadDirectory(older, container)),
+	} {
+		if damage := (*Damage)(nil); !errors.As(err, &damage) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // TestPlanWithoutEnd searches by end in a block whose plans all match but for one that has no end.
 func TestPlanWithoutEnd(t *testing.T) {
 	plans := randomPlans(rand.New(rand.NewPCG(1, 1)), 5, 0)
@@ -247,7 +281,7 @@ func TestListResultIsWhole(t *testing.T) {
 // TestEncoderRefuses lists what is no catalogue of a closed day.
 func TestEncoderRefuses(t *testing.T) {
 	plans := randomPlans(rand.New(rand.NewPCG(1, 3)), 10, 0)
-	e, err := NewEncoder(100)
+	e, err := NewEncoder(container, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +342,7 @@ func FuzzDecode(f *testing.F) {
 		mend(body)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		d, err := ReadDirectory(body)
+		d, err := ReadDirectory(body, container)
 		if err != nil {
 			return
 		}
@@ -351,7 +385,7 @@ func mend(body []byte) {
 		header := appendHeader(nil, body[headerSize:end])
 		copy(body, header)
 		in := input{rest: body[headerSize:end]}
-		d, err := ReadDirectory(body)
+		d, err := ReadDirectory(body, container)
 		if err != nil {
 			return
 		}
@@ -362,6 +396,7 @@ func mend(body []byte) {
 				b[0], b[1], b[2], b[3] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
 			}
 		}
+		in.bytes(in.number())
 		in.number()
 		for _, p := range d.Pages {
 			sums(p.Section)

@@ -92,14 +92,18 @@ func DirectorySize(head []byte) (int, error) {
 	if sum := sumOf(head[:headerSize-4]); sum != u32(head[headerSize-4:]) {
 		return 0, &Damage{"header", 0, fmt.Sprintf("its checksum is %08x, not %08x", sum, u32(head[headerSize-4:]))}
 	}
-	if schema := u32(head[len(magic):]); schema != Schema {
+	switch schema := u32(head[len(magic):]); {
+	case schema < Schema:
+		return 0, &Damage{"header", 0, fmt.Sprintf("its schema %d does not name its day", schema)}
+	case schema > Schema:
 		return 0, fmt.Errorf("%w: %d, but this program knows only %d: update the program", ErrSchema, schema, Schema)
 	}
 	return headerSize + int(u32(head[len(magic)+4:])), nil
 }
 
-// ReadDirectory decodes the directory of a catalogue. head has at least its first [DirectorySize] bytes.
-func ReadDirectory(head []byte) (*Directory, error) {
+// ReadDirectory decodes the directory of the catalogue of a container. That of another one is [Damage]. head has at least its
+// first [DirectorySize] bytes.
+func ReadDirectory(head []byte, container string) (*Directory, error) {
 	end, err := DirectorySize(head)
 	if err != nil {
 		return nil, err
@@ -111,6 +115,9 @@ func ReadDirectory(head []byte) (*Directory, error) {
 	whole := Section{headerSize, len(in.rest), binary.BigEndian.Uint32(head[headerSize-8:])}
 	if err := whole.check(in.part, in.rest); err != nil {
 		return nil, err
+	}
+	if of := string(in.bytes(in.number())); in.err == nil && of != container {
+		in.fail("it is the catalogue of %.63q, not of %s", of, container)
 	}
 	d := &Directory{Pages: make([]Page, in.count(leastPage))}
 	for i := range d.Pages {

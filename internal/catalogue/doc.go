@@ -4,7 +4,7 @@
 // A catalogue consists of a header, a directory, postings and blocks:
 //
 //	header     magic, schema, length and checksum of the directory, checksum of the header
-//	directory  where each page of postings and each block is, and what is in it
+//	directory  the day's container, where each page of postings and each block is, and what is in it
 //	postings   for each group, which blocks have its plans, and how many; in pages, sorted by group
 //	blocks     the plans, newest first
 //

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// Schema is the version of the form that is written.
-	Schema = 1
+	// Schema is the version of the form that is written. Schema 1 did not name the container of the day.
+	Schema = 2
 
 	magic      = "planvcat"
 	headerSize = len(magic) + 4*4
@@ -50,13 +50,14 @@ type Plan struct {
 // Encoder makes a catalogue. It holds the blocks in their compressed form, and one for each status before
 // compression.
 type Encoder struct {
-	limit    int
-	zstd     *zstd.Encoder
-	open     map[workflow.Status]*builder
-	closed   []encoded
-	postings []posting
-	last     uuid.UUID
-	size     int // of the blocks that are closed
+	container string
+	limit     int
+	zstd      *zstd.Encoder
+	open      map[workflow.Status]*builder
+	closed    []encoded
+	postings  []posting
+	last      uuid.UUID
+	size      int // of the blocks that are closed
 }
 
 // encoded is a block in its compressed form.
@@ -72,10 +73,10 @@ type posting struct {
 	plans int
 }
 
-// NewEncoder returns an Encoder of a catalogue that may have at most limit bytes.
-func NewEncoder(limit int) (*Encoder, error) {
+// NewEncoder returns an Encoder of the catalogue of a container, which may have at most limit bytes.
+func NewEncoder(container string, limit int) (*Encoder, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
-	return &Encoder{limit: limit, zstd: z, open: map[workflow.Status]*builder{}}, err
+	return &Encoder{container: container, limit: limit, zstd: z, open: map[workflow.Status]*builder{}}, err
 }
 
 // Add adds a plan. Plans must be added oldest first, as the service lists them.
@@ -130,7 +131,7 @@ func (e *Encoder) Finish() ([]byte, error) {
 	for i, b := range e.closed {
 		blocks[i] = b.Block
 	}
-	dir := appendDirectory(nil, pages, blocks)
+	dir := appendDirectory(nil, e.container, pages, blocks)
 	size := headerSize + len(dir) + len(postings) + e.size
 	if size > e.limit {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, size, e.limit)
@@ -215,7 +216,8 @@ func appendHeader(b, dir []byte) []byte {
 }
 
 // appendDirectory appends a directory.
-func appendDirectory(b []byte, pages []Page, blocks []Block) []byte {
+func appendDirectory(b []byte, container string, pages []Page, blocks []Block) []byte {
+	b = append(binary.AppendUvarint(b, uint64(len(container))), container...)
 	b = binary.AppendUvarint(b, uint64(len(pages)))
 	for _, p := range pages {
 		b = p.Section.append(b)
