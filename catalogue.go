@@ -194,6 +194,24 @@ func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (blo
 	return p, blobError("verify catalogue", ref, certain(err))
 }
 
+// mend builds the wrong ones of some catalogues anew, and returns their days.
+func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, err error) {
+	errs := make([]error, len(days))
+	for i, d := range days {
+		was, err := c.look(ctx, d)
+		if now := was; err == nil && isBuiltOf(d.container, was) {
+			if now, err = c.verify(ctx, d, was); err == nil && !isBuilt(now) {
+				wrong = append(wrong, d.date)
+				if !c.opts.DryRun {
+					err = c.build(ctx, d, now.ETag)
+				}
+			}
+		}
+		errs[i] = err
+	}
+	return wrong, errors.Join(errs...)
+}
+
 func (c *cataloguing) skip(d day, reason string, args ...any) {
 	c.report.Skipped = append(c.report.Skipped, SkippedDay{d.date, fmt.Sprintf(reason, args...)})
 }

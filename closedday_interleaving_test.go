@@ -83,6 +83,7 @@ func shownBy(t *testing.T, server *emulator.Server) (lines []string) {
 	}
 	add(v.List(t.Context(), 0))
 	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}))
+	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
 	n, err := v.Count(t.Context(), storage.Filters{})
 	if err != nil {
 		t.Error(err)

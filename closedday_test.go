@@ -365,6 +365,126 @@ func TestRestoredEntryInAClosedDay(t *testing.T) {
 	})
 }
 
+// wrong makes the catalogue of a closed day wrong: it returns what to store in place of the one that was built.
+type wrong func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob
+
+// behind changes a day and leaves its catalogue.
+func behind(change func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)) wrong {
+	return func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+		change(t, v, plan)
+		return built
+	}
+}
+
+const isAnotherDays, isOlder = "is another day's", "is of an older schema"
+
+func wrongs() map[string]wrong {
+	return map[string]wrong{
+		"lacks a plan":       behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { finished(t, v, oldOf(plan)) }),
+		"lacks an open plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { created(t, v, oldOf(plan)) }),
+		"has a deleted plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { must(t, v.Delete(t.Context(), plan.ID)) }),
+		"has an old version": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { must(t, v.UpdatePlan(t.Context(), plan)) }),
+		isAnotherDays: func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, _ emulator.Blob) emulator.Blob {
+			other := plantest.Small()
+			other.ID = workflow.NewV7At(workflow.Time(plan.ID).Add(-24 * time.Hour))
+			finished(t, v, other)
+			build(t, v)
+			built, _ := server.Blob(containerOf(workflow.Time(other.ID).UTC()), "catalogue")
+			return built
+		},
+		"is another day's, beside an open plan": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built = wrongs()[isAnotherDays](t, server, v, plan, built)
+			created(t, v, oldOf(plan))
+			return built
+		},
+		"is another day's, renamed": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+			return emulator.Blob{Body: wrongs()[isAnotherDays](t, server, v, plan, built).Body, Metadata: built.Metadata}
+		},
+		"is damaged": func(_ *testing.T, _ *emulator.Server, _ *azblob.Vault, _ *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built.Body = slices.Clone(built.Body)
+			built.Body[len(built.Body)-1] ^= 1
+			return built
+		},
+		isOlder: func(_ *testing.T, _ *emulator.Server, _ *azblob.Vault, _ *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built.Metadata = maps.Clone(built.Metadata)
+			built.Metadata["schema"] = "1"
+			return built
+		},
+	}
+}
+
+// TestWrongCatalogues stores a wrong catalogue, and lets Catalogue with Verify or a thorough Recovery find it: in a dry run,
+// and after a crash at each request of an earlier one. No listing reads a catalogue that does not name its day.
+func TestWrongCatalogues(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	menders := map[string]func(ctx context.Context, v *azblob.Vault, dry bool) (days int, err error){
+		"Verify": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
+			report, err := v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true, DryRun: dry})
+			return len(report.Built), err
+		},
+		"Recover": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
+			report, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true, DryRun: dry})
+			return len(report.Catalogues), err
+		},
+	}
+	for how, wrong := range wrongs() {
+		for by, mend := range menders {
+			// Recovery leaves to Catalogue what it takes for a placeholder.
+			want, open := 1, strings.HasSuffix(how, "open plan")
+			if by == "Recover" && (strings.HasPrefix(how, isAnotherDays) && !strings.HasSuffix(how, "renamed") || how == isOlder) {
+				want = 0
+			}
+			for n, more := 0, true; more && !t.Failed(); n++ {
+				more = n == 0 && !strings.HasPrefix(how, "is ")
+				for _, effect := range crashes[:efforttest.Pick(1, 1, 2)] {
+					inBubble(t, fmt.Sprintf("%s/%s/%d/%s", how, by, n, effect), func(t *testing.T, server *emulator.Server) {
+						v := onEmulator(t, server)
+						plan := finished(t, v, oldPlan())
+						build(t, v)
+						built, _ := server.Blob(oldContainer(), "catalogue")
+						built = wrong(t, server, v, plan, built)
+						server.Put(oldContainer(), "catalogue", built.Body, built.Metadata)
+						right := func() {
+							bare := server.Clone()
+							if bare.Remove(oldContainer(), "catalogue"); !slices.Equal(shownBy(t, server), shownBy(t, bare)) {
+								t.Error("a listing believes a wrong catalogue")
+							}
+						}
+						if strings.HasPrefix(how, "is ") {
+							right()
+						}
+						before := contents(server)
+						if found, err := mend(t.Context(), v, true); err != nil || found != want || !maps.Equal(before, contents(server)) {
+							t.Errorf("a dry run: %d days, %v", found, err)
+						}
+						if n > 0 {
+							died, _ := worldOf(server).dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+								_, err := mend(ctx, v, false)
+								return err
+							})
+							more = more || died
+						}
+						found, err := mend(t.Context(), v, false)
+						must(t, err)
+						if n == 0 && found != want && !open {
+							t.Errorf("%d days", found)
+						}
+						right()
+						build(t, v)
+						right()
+						if b, _ := server.Blob(oldContainer(), "catalogue"); (b.Metadata["container"] == oldContainer() && b.Metadata["state"] == "built") == open {
+							t.Errorf("there is a catalogue: %t", !open)
+						}
+						if how != "is another day's, beside an open plan" {
+							sound(t, v)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // TestLeftChangeMarker leaves the marker of an update that died. Searches for open plans do not see it, Check
 // reports it, and Recovery removes it when it is not recent.
 func TestLeftChangeMarker(t *testing.T) {

@@ -156,32 +156,9 @@ func (r *recovery) run(ctx context.Context) error {
 			r.failed(err)
 		}
 	}
-	if err := r.verifyCatalogues(ctx); err != nil {
-		r.failed(err)
-	}
-	return errors.Join(r.errs...)
-}
-
-// verifyCatalogues compares the catalogues that were found with their days, when the plans are repaired.
-func (r *recovery) verifyCatalogues(ctx context.Context) error {
 	c := cataloguing{v: r.v, opts: CatalogueOptions{Verify: true, DryRun: r.opts.DryRun}}
-	var errs []error
-	for _, d := range r.catalogued {
-		p, err := c.look(ctx, d)
-		if err != nil || !isBuiltOf(d.container, p) {
-			errs = append(errs, err)
-			continue
-		}
-		now, err := c.verify(ctx, d, p)
-		if err == nil && !isBuilt(now) {
-			r.report.Catalogues = append(r.report.Catalogues, d.date)
-			if !r.opts.DryRun {
-				err = c.build(ctx, d, now.ETag)
-			}
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	r.report.Catalogues, err = c.mend(ctx, r.catalogued)
+	return errors.Join(append(r.errs, err)...)
 }
 
 // looked reports that a plan was looked at.
