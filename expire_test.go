@@ -1,6 +1,7 @@
 package azblob_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -298,6 +299,21 @@ func TestExpireWithoutRights(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCancelledExpire ends the context after the first day of the first eight. The days that Expire has not begun did not
+// fail: they are left.
+func TestCancelledExpire(t *testing.T) {
+	inBubble(t, "20 days", func(t *testing.T, server *emulator.Server) {
+		for n := range 20 {
+			putDay(server, daysAgo(n+9))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		report, err := onEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour, Progress: func(azblob.ExpiredDay) { cancel() }})
+		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
 }
 
 // TestLeftExpiry leaves the mark of an Expire that died. It stops no Create for longer than its lease, Check

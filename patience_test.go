@@ -594,6 +594,55 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 	}
 }
 
+// TestThoroughRecoveryBesideADroppedDay drops the middle one of three days before it is listed, or only says so. Recovery
+// goes on with the others, and reports the false response: it has not looked at that day.
+func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
+	for _, dropped := range []bool{true, false} {
+		inBubble(t, fmt.Sprint(dropped), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			for n := 9; n <= 11; n++ {
+				dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), planOf(daysAgo(n))) })
+			}
+			time.Sleep(pastGrace)
+			middle := containerOf(daysAgo(10))
+			listed := func(r emulator.Request) bool {
+				return r.Op == emulator.ListBlobs && r.Container == middle && r.Prefix != ""
+			}
+			recoverer := faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(absences[1]))
+			if dropped {
+				recoverer = with(t, server, listed, func() { server.RemoveContainer(middle) })
+			}
+			report, err := recoverer.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if len(report.Plans) != 2 || dropped != (err == nil) || !dropped && !errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != dropped {
+				t.Errorf("Check: %+v, %v", report, err)
+			}
+			if _, err := faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(absences[1])).Check(t.Context(), azblob.CheckOptions{}); dropped != (err == nil) {
+				t.Errorf("Check beside a false response: %v", err)
+			}
+		})
+	}
+}
+
+// TestRecoveryThatMayNotConfirm removes a marker that is gone by one response, and may not look at it. Recovery does not
+// take that for the work of another process.
+func TestRecoveryThatMayNotConfirm(t *testing.T) {
+	inBubble(t, "marker", func(t *testing.T, server *emulator.Server) {
+		w := worldOf(server)
+		plan, after := running(t, w.vault(t), plantest.Small())
+		dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), after) })
+		time.Sleep(pastGrace)
+		v := faulty(t, server, emulator.On(emulator.DeleteBlob).Path("open/").Do(absences[0]), emulator.On(emulator.HeadBlob).Path("open/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		settled(t, w.vault(t))
+	})
+}
+
 // TestCheckBesideADroppedDay drops a day before each request of a Check that has found something. Check
 // returns no error.
 func TestCheckBesideADroppedDay(t *testing.T) {
