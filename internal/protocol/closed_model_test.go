@@ -21,6 +21,7 @@ type closedDay struct {
 	anew    bool // another Create makes the container anew after it was dropped
 	loses   bool // the marker of an open plan is lost from outside
 	sleeps  bool // machines sleep, and their monotonic clocks stop
+	lies    bool // one answer is false: a listing omits everything, or says 404 for the container
 	lacking set[dayRule]
 	only    dayBreach // the only promise that is judged; 0 means all
 
@@ -115,6 +116,7 @@ type dayState struct {
 	lease     lease
 	held      bool // a Hold has returned, and no Release has begun
 	lost      bool // the marker was lost from outside
+	lied      bool // the false answer was given
 
 	latePlaceholder bool
 	late            [unequal + 1]bool // catalogues under way whose condition still holds
@@ -136,6 +138,7 @@ type dayCall struct {
 	match  bool // its version of what it changes is the stored one
 	knows  droppingSeen
 	lists  content // what a builder has listed
+	agreed uint8   // how many listings have shown the same
 }
 
 // droppingSeen is what a call knows of `open/dropping`.
@@ -197,6 +200,7 @@ func (d *closedDay) String() string {
 		{d.anew, "the container is made anew"},
 		{d.loses, "the marker is lost"},
 		{d.sleeps, "machines sleep"},
+		{d.lies, "one answer is false"},
 	}, d.lacking, dayRules)
 }
 
@@ -213,6 +217,7 @@ const (
 	dayNoPlan
 	dayDebris
 	dayNeverBuilt
+	dayNotDropped
 	dayBreaches
 )
 
@@ -226,6 +231,7 @@ func (b dayBreach) String() string {
 		dayNoPlan:      "Create returns nil, but there is no plan",
 		dayDebris:      "after Recovery something is left that no plan has",
 		dayNeverBuilt:  "after Recovery the catalogue can't be built",
+		dayNotDropped:  "Expire says that it dropped a day that is there",
 	}[b]
 }
 
@@ -272,6 +278,11 @@ const (
 	dayCreateConfirmsOwn                 // K9
 	dayCreateConfirmsLate                // K9
 	dayMakesNothing                      // K9
+	dayExpireTwice                       // K10
+	dayExpireConfirms                    // K10
+	dayHoldTwice                         // K10
+	dayOpenTwice                         // K10
+	dayPlansTwice                        // K10
 	dayRules
 )
 
@@ -316,6 +327,11 @@ func (r dayRule) String() string {
 		dayCreateConfirmsOwn:  "Create believes any marker to be its own",
 		dayCreateConfirmsLate: "Create looks at its marker before it looks for open/dropping",
 		dayMakesNothing:       "an update makes the container anew",
+		dayExpireTwice:        "Expire believes one listing",
+		dayExpireConfirms:     "a day is dropped by one 404",
+		dayHoldTwice:          "Hold believes one listing",
+		dayOpenTwice:          "a builder believes one listing of the markers",
+		dayPlansTwice:         "a catalogue believes one listing of the plans",
 	}[r]
 }
 

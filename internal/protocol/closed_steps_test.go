@@ -612,6 +612,25 @@ func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
 	}
 }
 
+// look yields what a listing shows to a call: something or nothing. Nothing counts when two listings agree. One of them may
+// be short. Without false answers the second is left out, because it can only keep the call from going on.
+func (d *closedDay) look(st dayState, i int, what string, empty bool, twice dayRule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState)) {
+	step := stepsOf(st, i, yield)
+	nothing := func(_ *dayState, c *dayCall) {
+		if c.agreed++; c.agreed == 2 || !d.lies || d.lacks(twice) {
+			c.agreed, c.at = 0, next
+		}
+	}
+	if empty {
+		step("finds no "+what, nothing)
+		return
+	}
+	step("finds "+what, func(st *dayState, c *dayCall) { c.agreed = 0; something(st, c) })
+	if d.lies && !st.lied {
+		step("finds no "+what+" in a short listing", func(st *dayState, c *dayCall) { st.lied = true; nothing(st, c) })
+	}
+}
+
 // hold yields the next steps of Hold and Release.
 func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
 	step, c := stepsOf(st, i, yield), st.calls[i]
@@ -627,8 +646,10 @@ func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
 				c.at, st.held = dayHeld, true
 			}
 		})
-	case c.at == dayLeased && st.marks[slotDelete] == noMarker:
-		step("finds no Delete under way and returns", func(st *dayState, c *dayCall) { c.at, st.held = dayHeld, true })
+	case c.at == dayLeased:
+		d.look(st, i, "Delete under way", st.marks[slotDelete] == noMarker, dayHoldTwice, daySaid, to(dayLeased), yield)
+	case c.at == daySaid:
+		step("returns", func(st *dayState, c *dayCall) { c.at, st.held = dayHeld, true })
 	case c.at == dayHeld:
 		step("release", func(st *dayState, c *dayCall) { st.lease, st.held = noLease, false; end(st, c) })
 	}
@@ -645,6 +666,20 @@ func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
 	open := dayAborts // what follows when something is open
 	if !d.lacks(dayAbortLease) {
 		open = dayReleases
+	}
+	if d.lies && !st.lied && (c.at == dayRead || c.at == dayFoundNothing) {
+		step("is told that the container is absent", func(st *dayState, c *dayCall) {
+			st.lied = true
+			switch {
+			case d.lacks(dayExpireConfirms):
+				d.breaks(st, dayNotDropped)
+				end(st, c)
+			case c.at == dayRead:
+				end(st, c)
+			default:
+				c.at = open
+			}
+		})
 	}
 	switch c.at {
 	case dayIdle:
@@ -672,11 +707,7 @@ func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
 	case dayPrepared:
 		d.say(st, i, dayFoundNothing, yield)
 	case daySaid:
-		if empty {
-			step("finds nothing open", to(dayFoundNothing))
-		} else {
-			step("finds something open", to(open))
-		}
+		d.look(st, i, "open plan", empty, dayExpireTwice, dayFoundNothing, to(open), yield)
 	case dayFoundNothing:
 		step("delete container", func(st *dayState, c *dayCall) { st.lateDrops |= 1 << i; c.at = daySent })
 	case daySent:
@@ -784,19 +815,13 @@ func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
 			if st.plan != formOpen {
 				step("list plans", lists(dayPlaced))
 			}
-		case open && !d.lacks(dayOpenListed):
-			step("finds something open", end)
 		case d.lacks(dayOpenFirst):
-			step("finds nothing open", to(dayListed))
+			d.look(st, i, "marker", !open, dayOpenTwice, dayListed, end, yield)
 		default:
-			step("finds nothing open", to(dayFoundNothing))
+			d.look(st, i, "marker", !open || d.lacks(dayOpenListed), dayOpenTwice, dayFoundNothing, end, yield)
 		}
 	case dayFoundNothing:
-		if st.plan == formOpen && !d.lacks(dayFinal) {
-			step("finds an open plan", end)
-		} else {
-			step("list plans", lists(dayListed))
-		}
+		d.listPlans(st, i, yield)
 	case dayListed:
 		match := c.match
 		if d.lacks(dayPlaceholder) {
@@ -807,5 +832,32 @@ func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
 			return
 		}
 		step("write catalogue", func(st *dayState, c *dayCall) { d.puts(st, c.lists); end(st, c) })
+	}
+}
+
+// listPlans yields the listings of a builder. The second one must show what the first did.
+func (d *closedDay) listPlans(st dayState, i int, yield func(dayMove, dayState)) {
+	step, c := stepsOf(st, i, yield), st.calls[i]
+	next := dayListed
+	if d.lies && !d.lacks(dayPlansTwice) {
+		next = dayFoundNothing
+	}
+	first := func(is content) func(*dayState, *dayCall) {
+		return func(_ *dayState, c *dayCall) { c.at, c.lists, c.agreed = next, is, 1 }
+	}
+	switch {
+	case c.lists == noContent && d.lies && !st.lied && st.plan.visible():
+		step("list plans, in short", func(st *dayState, c *dayCall) { st.lied = true; first(unequal)(st, c) })
+	case c.lists != noContent && c.lists != equal:
+		step("finds that two listings differ", end)
+		return
+	}
+	switch {
+	case st.plan == formOpen && !d.lacks(dayFinal):
+		step("finds an open plan", end)
+	case c.lists == noContent:
+		step("list plans", first(equal))
+	default:
+		step("list plans again", to(dayListed))
 	}
 }

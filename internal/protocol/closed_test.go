@@ -118,6 +118,11 @@ func closedDays() []*closedDay {
 		{roles: roles(dayHold, dayExpire, dayExpire, dayClear), plan: formFinal, later: true},
 		{roles: roles(dayCreate, dayBuild), loses: true},
 		{roles: roles(dayDelete, dayHold, dayBuild), plan: formFinal, sleeps: true},
+		{roles: roles(dayDelete, dayBuild), plan: formFinal, later: true, lies: true},
+		{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true},
+		{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true},
+		{roles: roles(dayCreate, dayExpire, dayBuild), later: true, anew: true, lies: true},
+		{roles: roles(dayHold, dayExpire, dayExpire), plan: formOpen, later: true, lies: true},
 	}
 	if testing.Short() {
 		return list[:3]
@@ -187,6 +192,11 @@ var dayNeeds = map[dayRule]dayNeed{
 	dayCreateConfirms:     {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
 	dayCreateConfirmsOwn:  {closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
 	dayCreateConfirmsLate: {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
+	dayExpireTwice:        {closedDay{roles: roles(dayCreate, dayExpire), later: true, lies: true}, dayOpenDropped},
+	dayExpireConfirms:     {closedDay{roles: roles(dayExpire), plan: formFinal, later: true, lies: true}, dayNotDropped},
+	dayHoldTwice:          {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true}, dayHeldDeleted},
+	dayOpenTwice:          {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal},
+	dayPlansTwice:         {closedDay{roles: roles(dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal},
 }
 
 // daySpare has the rules that keep no promise, and says why they exist.
