@@ -31,19 +31,19 @@ slow. A day with an open plan has no catalogue until the plan has ended.
     DAY         RESULT  PLANS  SIZE  WHY
     2026-11-20  due         -     -
     2026-11-19  due         -     -
-    would build 2 catalogues, 88 of 90 closed days had one: about 101 requests, $0.000090
+    would build 2 catalogues, 88 of 90 closed days had one: about 105 requests, $0.00011
 
     $ planvault catalogue --yes
-    catalogue: 2 days, about 101 requests, $0.000090, in https://a.blob.core.windows.net, prefix ci
+    catalogue: 2 days, about 105 requests, $0.00011, in https://a.blob.core.windows.net, prefix ci
     DAY         RESULT   PLANS    SIZE  WHY
     2026-11-20  built    4,120  198 kB
     2026-11-19  skipped      -       -  2 markers of open plans or work in progress, such as …
     1 catalogue built, 88 of 90 closed days had one
 
-It takes a request for each closed day, five for each catalogue that it builds, and one more for
-every 2,500 plans. With --verify it also reads the catalogues that exist, and builds damaged ones
-again. It can be interrupted at any time, and may run beside everything else: the same command
-goes on.`,
+It takes a request for each closed day, seven for each catalogue that it builds, and two more for
+every 2,500 plans. With --verify it also compares the catalogues that exist with their days, and
+builds those again that are damaged or differ. It can be interrupted at any time, and may run
+beside everything else: the same command goes on.`,
 		Example: `  planvault catalogue --dry-run
   planvault catalogue --yes
   planvault catalogue --verify --budget 10m --yes`,

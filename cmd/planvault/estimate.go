@@ -18,12 +18,12 @@ var (
 	dropDay = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
 	keepDay = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
 
-	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 1}
+	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 2}
 	releaseDay = price.Tally{azblob.ClassOther: 1}
 
 	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
 
-	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 2, azblob.ClassOther: 1}
+	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 4, azblob.ClassOther: 1}
 
 	restorePlan = price.Tally{azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 2}
 	restorePart = price.Tally{azblob.ClassWrite: 1}

@@ -25,7 +25,7 @@ func (a *app) expireCommand() *cobra.Command {
 		Use:   "expire --older-than AGE",
 		Short: "Drop old days as a whole",
 		Long: `Expire drops the days that ended longer ago than an age, each with everything in it. A day takes
-five requests, less than $0.00002, whatever it holds. What was dropped can't be brought back,
+six requests, less than $0.00002, whatever it holds. What was dropped can't be brought back,
 unless it was exported before or the account keeps deleted containers.
 
 A day is dropped only if no plan in it is open. Days that can't be dropped are kept, and the
@@ -45,7 +45,7 @@ dropped. First look at what would be dropped:
     2026-08-20  dropped  4,120
     2026-08-21  open         -  2 plans open or being changed, such as 0198c8b1-5a00-…
     2026-08-22  dropped  3,904
-    would drop 2 days with 8,024 plans: about 17 requests, $0.000042
+    would drop 2 days with 8,024 plans: about 19 requests, $0.000052
 
 Then drop it with --yes instead of --dry-run. Expire can be interrupted at any time, and may
 run beside engines and other expires: the same command goes on. While it is at work on a day,

@@ -29,7 +29,7 @@ unless --include-open is given, and so do the plans of held days (planvault help
 removed can't be brought back, unless it was exported before.
 
 Use purge for some plans of a day: those of a group, or those that failed. To throw away old
-days as a whole, use planvault expire: it takes five requests a day, whatever is in it. Purge
+days as a whole, use planvault expire: it takes six requests a day, whatever is in it. Purge
 takes about ten requests for a plan, $0.01 for a thousand plans.
 
 First look at what would be removed:

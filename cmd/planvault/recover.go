@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -31,9 +32,9 @@ progress: plans that were written less than the grace period ago. Run it again f
 interrupted at any time, and run again.
 
 It takes a list for each day, and about two requests for each open plan. With --thorough it also
-repairs what no crash leaves: lost markers, entries and sub-objects. It then lists everything and
-reads the object of each plan, so its cost grows with the history. Sub-objects of a Running plan
-that are restored are NotStarted and may run again; the report says so.
+repairs what no crash leaves: lost markers, entries and sub-objects, and wrong catalogues. It then
+lists everything and reads the object of each plan, so its cost grows with the history. Sub-objects
+of a Running plan that are restored are NotStarted and may run again; the report says so.
 
 The exit code is 4 if problems remain: plans that can't be repaired, or with --dry-run plans that a
 run would repair. With --output json, the report is one object.`,
@@ -61,7 +62,9 @@ type recoverReport struct {
 	Open   int            `json:"open"`
 	Recent int            `json:"recent"`
 	Plans  []recoveredRow `json:"plans"`
-	Strays []string       `json:"strays,omitempty"`
+	// Catalogues are the days whose catalogue was damaged or differed from the day.
+	Catalogues []string `json:"catalogues,omitempty"`
+	Strays     []string `json:"strays,omitempty"`
 }
 
 // recoveredRow is a plan that was repaired, would be, or could not be.
@@ -73,7 +76,10 @@ type recoveredRow struct {
 }
 
 func recoverReportOf(r azblob.RecoveryReport, dry bool) recoverReport {
-	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, slices.Sorted(slices.Values(r.Strays))}
+	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, nil, slices.Sorted(slices.Values(r.Strays))}
+	for _, day := range r.Catalogues {
+		report.Catalogues = append(report.Catalogues, day.Format(time.DateOnly))
+	}
 	for _, p := range r.Plans {
 		row := recoveredRow{ID: p.ID, Found: p.Found, Did: p.Did}
 		if p.Err != nil {
@@ -99,6 +105,12 @@ func (r recoverReport) write(w io.Writer) {
 			would++
 		}
 	}
+	for _, day := range r.Catalogues {
+		fmt.Fprintf(w, "catalogue of %s: damaged, or differs from the day\n", day)
+		if !r.DryRun {
+			fmt.Fprintln(w, "    removed or built again")
+		}
+	}
 	for _, name := range r.Strays {
 		fmt.Fprintf(w, "stray: %s\n", printable(name, 0))
 	}
@@ -122,7 +134,7 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 	look := o
 	look.DryRun = true
 	found, err := a.runRecover(ctx, v, look, "look", untouched)
-	repairable := slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
+	repairable := len(found.Catalogues) > 0 || slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
 	}
@@ -131,8 +143,10 @@ func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
 			return err
 		}
 	}
-	n := int64(len(found.Plans))
-	d := due{change: change{doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.tally(), step{recoverPlan, n})}, n: n}
+	n, catalogues := int64(len(found.Plans)), int64(len(found.Catalogues))
+	d := due{change: change{
+		doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.tally(), step{recoverPlan, n}, step{buildCatalogue, catalogues}),
+	}, n: n + catalogues}
 	return a.carryOut(ctx, false, d, func() (bool, error) {
 		done, err := a.runRecover(ctx, v, o, "recover", goOn)
 		return false, a.recovered(ctx, done, err, false)
@@ -185,7 +199,7 @@ func (a *app) recovered(ctx context.Context, r azblob.RecoveryReport, err error,
 		return fmt.Errorf("the report is not complete; run it again: %w", ctx.Err())
 	case others != nil:
 		return fmt.Errorf("the report is not complete; run it again: %w", others)
-	case failed, dry && len(r.Plans) > 0:
+	case failed, dry && len(r.Plans)+len(r.Catalogues) > 0:
 		return errFound
 	}
 	return nil
