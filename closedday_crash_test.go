@@ -51,6 +51,10 @@ func closedDays() []scenario {
 		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
 		return err
 	}
+	verify := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
+		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true})
+		return err
+	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
 		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
 		if err == nil && report.Dropped() != 1 {
@@ -60,6 +64,7 @@ func closedDays() []scenario {
 	}
 	return []scenario{
 		of("Catalogue", nothing, same, same, nil, catalogue),
+		of("Catalogue with Verify", catalogued, same, same, nil, verify),
 		of("Restore", emptied, gone, same, storage.ErrExists, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.Restore(ctx, p)
 		}),

@@ -125,6 +125,10 @@ func closedSpaces() []space {
 			return err
 		}}
 	}
+	verifier := actor{name: "verifier", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
+		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true})
+		return err
+	}}
 	update := updater("updater", &later, func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) })
 	expirer := func(name string) actor {
 		return actor{name: name, do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
@@ -173,6 +177,8 @@ func closedSpaces() []space {
 		{name: "a builder and the deletion of a catalogued plan", prepare: catalogue, actors: []actor{deleter("deleter"), builder("builder")}},
 		{name: "a builder and an update", prepare: prepare, actors: []actor{builder("builder"), update}},
 		{name: "a builder and the update of a catalogued plan", prepare: catalogue, actors: []actor{update, builder("builder")}},
+		{name: "Verify and the update of a catalogued plan", prepare: catalogue, actors: []actor{update, verifier}},
+		{name: "Verify and the deletion of a catalogued plan", prepare: catalogue, actors: []actor{deleter("deleter"), verifier}},
 		{name: "a builder and a creation", prepare: without, actors: []actor{builder("builder"), creator("first", "plan")}},
 		{name: "a builder and Recovery", prepare: prepare, actors: []actor{builder("builder"), deleter("deleter"), recoverer("recoverer")}, clock: []time.Duration{pastGrace}},
 		{name: "a builder and a thorough Recovery", prepare: headless, actors: []actor{builder("builder"), restorer}},

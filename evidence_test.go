@@ -538,6 +538,58 @@ func TestExpireBelievesNoFalse404(t *testing.T) {
 	}
 }
 
+// TestClosedDayBesideLies gives false answers of all kinds to the calls that drop, hold, catalogue and recover a day with an
+// open plan and one with a final plan. The open plan stays, Expire drops what it says, and no call sends requests without end.
+func TestClosedDayBesideLies(t *testing.T) {
+	for seed := range uint64(efforttest.Pick(10, 40, 1000)) {
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T, server *emulator.Server) {
+			v := onEmulator(t, server)
+			open, ended := created(t, v, oldPlan()), planOf(daysAgo(8))
+			ended = finished(t, v, ended)
+			build(t, v)
+			container := containerOf(daysAgo(8))
+			absent := emulator.On(emulator.LeaseContainer, emulator.DeleteContainer, emulator.GetContainerProperties, emulator.ListBlobs).Chance(0.2, seed).Do(absences[1])
+			transport := server.Transport()
+			transport.Inject(emulator.Lies(0.1, seed), emulator.FalseAbsences(0.1, seed), absent)
+			short := &shortLister{Transport: transport, name: []string{"", "open/", "plans/"}[seed%3], cached: seed%2 == 0, times: 1}
+			liar := onEmulator(t, server, azblob.WithTransport(short))
+			day := workflow.Time(ended.ID)
+			for what, do := range []func(ctx context.Context) error{
+				func(ctx context.Context) error { return liar.Upkeep(ctx) },
+				func(ctx context.Context) error {
+					_, err := liar.Catalogue(ctx, azblob.CatalogueOptions{Verify: true})
+					return err
+				},
+				func(ctx context.Context) error {
+					_, err := liar.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+					return err
+				},
+				func(ctx context.Context) error { return errors.Join(liar.Hold(ctx, day), v.Release(ctx, day)) },
+				func(ctx context.Context) error {
+					report, err := liar.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
+					if gone := server.Len(container) == 0; report.Dropped() == 1 && !gone {
+						t.Errorf("%+v, %v, and the day is there", report, err)
+					}
+					return err
+				},
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				server.ResetRequests()
+				err := do(ctx)
+				cancel()
+				if n := len(server.Requests()); n > 400 {
+					t.Errorf("call %d sent %d requests: %v", what, n, err)
+				}
+			}
+			same(t, v, open)
+			time.Sleep(pastGrace)
+			_, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			must(t, err)
+			sound(t, v)
+		})
+	}
+}
+
 // expiredAll drops all closed days.
 func expiredAll(t *testing.T, v *azblob.Vault) azblob.ExpireReport {
 	t.Helper()

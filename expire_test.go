@@ -144,7 +144,7 @@ func TestCostOfExpire(t *testing.T) {
 // minute later, nothing is in the way of a Create or of the next Expire.
 func TestCrashInExpire(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for n := 1; n <= 6; n++ {
+	for n := 1; n <= 7; n++ {
 		for _, open := range []bool{false, true} {
 			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied(), emulator.LostAnswer(), emulator.LostRequest()} {
 				inBubble(t, fmt.Sprintf("%d/%t/%s", n, open, effect), func(t *testing.T, server *emulator.Server) {
