@@ -101,17 +101,12 @@ func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint
 
 // Read implements [listing.Source]. The day was there a moment ago, so a single answer that its container is absent is
 // not believed.
-func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
-	for range confirmations {
-		page, err := d.read(ctx, s, most)
-		if !blob.Is(err, blob.AbsentContainer) {
-			return page, err
-		}
-		if gone, err := d.v.dropped(ctx, d.day.container); gone || err != nil {
-			return listing.Page[candidate]{Rest: s.To}, err
-		}
-	}
-	return listing.Page[candidate]{}, vaultError("list", blob.Ref{Container: d.day.container, Name: d.dir}, "%w: the service contradicts itself: the container exists by name, and its listing says that it does not: call again", storage.ErrUnavailable)
+func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (page listing.Page[candidate], err error) {
+	err = d.v.unlessDropped(ctx, blob.Ref{Container: d.day.container}, func() (err error) {
+		page, err = d.read(ctx, s, most)
+		return err
+	})
+	return page, err
 }
 
 // read reads a span once.
@@ -129,7 +124,7 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 	}
 	for page, err := range d.v.client.List(ctx, d.day.container, opts) {
 		if err != nil {
-			return got, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
+			return listing.Page[candidate]{Rest: s.To}, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
 		}
 		for _, item := range page.Items {
 			if item.Name < from { // a stray, or the service is older than version 2026-02-06 and ignores StartFrom

@@ -620,14 +620,14 @@ func TestCreateSeesAnExpiry(t *testing.T) {
 	}
 }
 
-// TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal. The blobs that
+// TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal, as a cache does. The blobs that
 // lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {
 	for name, in := range map[string]state{"a create": createBroken("plans/*-object.json", 1), "a delete": deleteBroken(emulator.BatchDelete, "")} {
 		inBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			plan, _ := in(t, worldOf(server), plantest.Small())
 			time.Sleep(pastGrace)
-			short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
+			short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1, cached: true}
 			report, err := onEmulator(t, server, azblob.WithTransport(short)).Recover(t.Context(), azblob.RecoverOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
@@ -646,7 +646,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 	}
 	inBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
 		plan, _ := deleteBroken(emulator.BatchDelete, "")(t, worldOf(server), plantest.Small())
-		short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1}
+		short := &shortLister{Transport: server.Transport(), name: "actions/", times: 1, cached: true}
 		if err := onEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("got %v, want ErrUnknown", err)
 		}

@@ -94,10 +94,8 @@ func (v *Vault) listPrefix(ctx context.Context, doing string, ref blob.Ref, meta
 	return func(yield func(blob.Item, error) bool) {
 		for item, err := range v.listPresent(ctx, doing, ref, metadata) {
 			if blob.Is(err, blob.AbsentContainer) {
-				if gone, lookErr := v.dropped(ctx, ref.Container); gone {
+				if err = v.confirmDropped(ctx, ref.Container); err == nil {
 					return
-				} else if lookErr != nil {
-					err = lookErr
 				}
 			}
 			if !yield(item, err) {
@@ -107,14 +105,18 @@ func (v *Vault) listPrefix(ctx context.Context, doing string, ref blob.Ref, meta
 	}
 }
 
-// dropped asks for a container of which another answer said that it is absent.
-func (v *Vault) dropped(ctx context.Context, container string) (bool, error) {
-	_, err := v.client.HeadContainer(ctx, container)
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		v.containers.forget(container)
-		return true, nil
+// unlessDropped calls list again as long as it fails because the container is absent, and others say that it is there. A
+// container that was dropped is no error.
+func (v *Vault) unlessDropped(ctx context.Context, ref blob.Ref, list func() error) (err error) {
+	for range confirmations {
+		if err = list(); !blob.Is(err, blob.AbsentContainer) {
+			return err
+		}
+		if err = v.confirmDropped(ctx, ref.Container); !errors.Is(err, storage.ErrUnavailable) {
+			return err
+		}
 	}
-	return false, blobError("look for container", blob.Ref{Container: container}, err)
+	return err
 }
 
 // listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container
@@ -182,42 +184,28 @@ func (v *Vault) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error
 	return b, nil
 }
 
-// listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once. If all listings say
-// that the day is absent, there are none. If only some say so, the others contradict them, and they are asked
-// again.
-func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) (found []blob.Item, err error) {
-	ask := kinds
-	for range confirmations {
-		listed, absent := make([][]blob.Item, len(ask)), make([]error, len(ask))
-		err = v.parallel(len(ask), func(i int) error {
-			for item, err := range v.listPresent(ctx, "list sub-objects", keys.at(keys.parts(ask[i])), false) {
-				if blob.Is(err, blob.AbsentContainer) {
-					listed[i], absent[i] = nil, err
-					return nil
-				}
+// listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once.
+func (v *Vault) listParts(ctx context.Context, keys keys, kinds []kind) ([]blob.Item, error) {
+	return v.listPartsBy(ctx, keys, kinds, pageSizes()[0])
+}
+
+// listPartsBy is listParts with pages of a size.
+func (v *Vault) listPartsBy(ctx context.Context, keys keys, kinds []kind, size int) ([]blob.Item, error) {
+	found := make([][]blob.Item, len(kinds))
+	err := v.parallel(len(kinds), func(i int) error {
+		ref := keys.at(keys.parts(kinds[i]))
+		return v.unlessDropped(ctx, ref, func() error {
+			found[i] = nil
+			for item, err := range v.listPages(ctx, "list sub-objects", ref, blob.ListOptions{MaxResults: size}) {
 				if err != nil {
 					return err
 				}
-				listed[i] = append(listed[i], item)
+				found[i] = append(found[i], item)
 			}
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
-		var again []kind
-		for i, kind := range ask {
-			if absent[i] != nil {
-				again, err = append(again, kind), absent[i]
-			}
-		}
-		found = append(found, slices.Concat(listed...)...)
-		if len(again) == 0 || len(again) == len(kinds) {
-			return found, nil
-		}
-		ask = again
-	}
-	return nil, err
+	})
+	return slices.Concat(found...), err
 }
 
 // headAgain asks for a blob by name to which another one leads. If the service says that it is absent, headAgain asks once
@@ -397,10 +385,10 @@ func (v *Vault) removeParts(ctx context.Context, keys keys, parts []blob.Target)
 	return err
 }
 
-// confirmParts lists a plan's sub-objects after their removal, because the listing before it may have missed
-// some. It fails if a listed sub-object should be gone, as removed says.
+// confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before it may
+// have missed some. It fails if a listed sub-object should be gone, as removed says.
 func (v *Vault) confirmParts(ctx context.Context, keys keys, removed func(blob.Item) (bool, error)) error {
-	items, err := v.listParts(ctx, keys, kinds[:])
+	items, err := v.listPartsBy(ctx, keys, kinds[:], pageSizes()[1])
 	if err != nil {
 		return err
 	}
