@@ -395,7 +395,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		return nil, 0, err
 	}
 	if again != listed {
-		c.skip(d, "two listings of its plans differ, in %d and %d blobs: somebody is changing one, or the service contradicts itself", listed.blobs, again.blobs)
+		c.skip(d, "two listings of its plans differ, with %d and %d blobs: call Catalogue again", listed.blobs, again.blobs)
 		return nil, 0, nil
 	}
 	body, err = e.Finish()

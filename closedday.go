@@ -184,7 +184,7 @@ func (v *Vault) confirmDropped(ctx context.Context, container string) error {
 		there = there || slices.ContainsFunc(page, func(c blob.ContainerItem) bool { return c.Name == container })
 	}
 	if there {
-		return vaultError(doing, ref, "%w: the service contradicts itself: one response says that the container is absent, another one that it exists: call again", storage.ErrUnavailable)
+		return vaultError(doing, ref, "%w: the service contradicts itself about whether the container exists: call again", storage.ErrUnavailable)
 	}
 	v.containers.forget(container)
 	return nil

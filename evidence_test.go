@@ -548,7 +548,8 @@ func TestClosedDayBesideLies(t *testing.T) {
 			ended = finished(t, v, ended)
 			build(t, v)
 			container := containerOf(daysAgo(8))
-			absent := emulator.On(emulator.LeaseContainer, emulator.DeleteContainer, emulator.GetContainerProperties, emulator.ListBlobs).Chance(0.2, seed).Do(absences[1])
+			absent := emulator.On(emulator.LeaseContainer, emulator.DeleteContainer, emulator.GetContainerProperties, emulator.ListBlobs).
+				Chance(0.2, seed).Do(absences[1])
 			transport := server.Transport()
 			transport.Inject(emulator.Lies(0.1, seed), emulator.FalseAbsences(0.1, seed), absent)
 			short := &shortLister{Transport: transport, name: []string{"", "open/", "plans/"}[seed%3], cached: seed%2 == 0, times: 1}

@@ -78,7 +78,8 @@ func (r ExpireReport) Dropped() (n int) {
 
 // Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
 // are not held ([Vault.Hold]). A day takes six requests, whatever it holds, and the list of the days one. It
-// drops the oldest days first, eight at a time. It looks at nothing but the markers of a day, so it drops final
+// drops the oldest days first, eight at a time. It drops a day only if two listings show nothing open, and says that a
+// day is gone only if two responses agree. It looks at nothing but the markers of a day, so it drops final
 // plans whether they are sound or damaged, and with them everything else that is stored in the container.
 //
 // Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run

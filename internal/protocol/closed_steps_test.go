@@ -614,7 +614,9 @@ func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
 
 // look yields what a listing shows to a call: something or nothing. Nothing counts when two listings agree. One of them may
 // be short. Without false answers the second is left out, because it can only keep the call from going on.
-func (d *closedDay) look(st dayState, i int, what string, empty bool, twice dayRule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState)) {
+func (d *closedDay) look(
+	st dayState, i int, what string, empty bool, twice dayRule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState),
+) {
 	step := stepsOf(st, i, yield)
 	nothing := func(_ *dayState, c *dayCall) {
 		if c.agreed++; c.agreed == 2 || !d.lies || d.lacks(twice) {
