@@ -480,6 +480,7 @@ var mutants = []mutant{
 	{"recovery: a day is dropped by one 404", "recovery.go", "if err = r.v.confirmDropped(ctx, d.container); err == nil {", "if err = nil; err == nil {", "TestThoroughRecoveryBeside"},
 	{"recovery: a denied look counts as another process", "remains.go", "if err := v.confirmGone(ctx, keys, ref); err != nil {", "if err := v.confirmGone(ctx, keys, ref); false {", "TestRecoveryThatMayNot"},
 	{"check: a day is dropped by one 404", "check.go", "if err = v.confirmDropped(ctx, d.container); err == nil {", "if err = nil; err == nil {", "TestThoroughRecoveryBeside"},
+	{"recovery: remains are listed twice by one request", "planblobs.go", "kinds[:], pageSizes()[1])", "kinds[:], pageSizes()[0])", "TestRecoveryBesideAShort"},
 	{"hold: believes one listing", "hold.go", "\tfor _, size := range pageSizes() {\n", "\tfor _, size := range pageSizes() {\n\t\tif size < blob.MaxPage {\n\t\t\tbreak\n\t\t}\n", "TestNoDayIsJudged"},
 	{"expiry: believes one listing", "expire.go", "err != nil || result != DayDropped {\n\t\t\treturn", "true {\n\t\t\treturn", "TestNoDayIsJudged"},
 	{"expiry: dropped by one 404", "expire.go", "if err := x.v.confirmDropped(ctx, x.day.container); err != nil {", "if err := error(nil); err != nil {", "TestExpireBelieves"},
