@@ -192,12 +192,15 @@ func (a Account) clients(o *service.ClientOptions) (sender, builder *service.Cli
 	return sender, builder, err
 }
 
+// tokenScope is the scope of a token, in all clouds.
+const tokenScope = "https://storage.azure.com/.default"
+
 // bearer returns the policy that adds tokens to requests. After a refusal it asks once for another token.
 //
 // The policy of the service's SDK would ask for a token of the resource that the refusal names, and send it to
 // whoever sent the refusal. It also keeps that name without a lock.
 func bearer(cred azcore.TokenCredential) policy.Policy {
-	scopes := []string{"https://storage.azure.com/.default"} // in all clouds
+	scopes := []string{tokenScope}
 	return runtime.NewBearerTokenPolicy(cred, scopes, &policy.BearerTokenOptions{AuthorizationHandler: policy.AuthorizationHandler{
 		OnChallenge: func(_ *policy.Request, _ *http.Response, authorize func(policy.TokenRequestOptions) error) error {
 			return authorize(policy.TokenRequestOptions{Scopes: scopes})

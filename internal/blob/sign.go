@@ -30,14 +30,20 @@ func newSigner(account string, key []byte) *signer {
 
 // Do implements [policy.Policy].
 func (s *signer) Do(req *policy.Request) (*http.Response, error) {
-	r := req.Raw()
-	r.Header["X-Ms-Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
-	text, err := s.appendText(make([]byte, 0, 1024), r)
-	if err != nil {
+	if err := s.sign(req.Raw(), time.Now()); err != nil {
 		return nil, err
 	}
-	r.Header["Authorization"] = []string{s.authorization(text)}
 	return req.Next()
+}
+
+// sign signs a request at a time.
+func (s *signer) sign(r *http.Request, at time.Time) error {
+	r.Header["X-Ms-Date"] = []string{at.UTC().Format(http.TimeFormat)}
+	text, err := s.appendText(make([]byte, 0, 1024), r)
+	if err == nil {
+		r.Header["Authorization"] = []string{s.authorization(text)}
+	}
+	return err
 }
 
 // authorization returns the header that signs a text.
