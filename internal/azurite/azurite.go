@@ -87,6 +87,7 @@ type Server struct {
 	temp   string
 	proc   *process
 	out    *output
+	clock  io.Writer
 	cert   *x509.Certificate
 	client *http.Client
 	close  func() error
@@ -172,6 +173,9 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 	cmd.Dir = s.temp
 	cmd.Env = environ()
 	cmd.Stdout, cmd.Stderr = s.out, s.out
+	if s.clock, err = cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("azurite: %w", err)
+	}
 	if s.proc, err = startProcess(cmd); err != nil {
 		return nil, fmt.Errorf("azurite: cannot run node; check that `node --version` works: %w", err)
 	}
@@ -230,6 +234,14 @@ func (s *Server) ping(ctx context.Context) error {
 		return fmt.Errorf("%s answered, with status %s and the Server header %q", s.url, resp.Status, server)
 	}
 	return nil
+}
+
+// Advance moves the server's clock ahead. Requests that are sent afterwards see it moved.
+func (s *Server) Advance(ctx context.Context, d time.Duration) error {
+	if _, err := fmt.Fprintln(s.clock, d.Milliseconds()); err != nil {
+		return fmt.Errorf("azurite: move the clock: %w", err)
+	}
+	return s.ping(ctx) // node reads what is written before this request no later than the request
 }
 
 // URL returns the address of the account without a trailing slash, such as
