@@ -111,11 +111,12 @@ func TestImportsRunOneWay(t *testing.T) {
 		"examples/engine/plugins": {"engine", "plugins"},
 		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
 		"internal/price":          {"."},
+		"internal/firsthour":      {"internal/blob", "internal/sleep"},
 		"internal/fill":           {".", "emulator", "workflow", "workflow/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
 			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "fleet",
-			"internal/price", "internal/sleep", "storage", "storage/bundle", "storage/mirror", "workflow",
+			"internal/firsthour", "internal/price", "internal/sleep", "storage", "storage/bundle", "storage/mirror", "workflow",
 		},
 		"cmd/planvault/human":  {},
 		"cmd/planvault/report": {"cmd/planvault/human", "plugins", "workflow"},

@@ -23,6 +23,8 @@ type doctor struct {
 	readOnly  bool
 	probes    int
 	secondary string
+	firstHour bool
+	ramp      bool
 	table     *table[finding]
 	bad       bool // a problem was found
 }
@@ -68,9 +70,17 @@ last sync take the account's key, or a role such as Storage Account Contributor:
 not enough, so that these facts are often unknown, which is not a problem.
 
 It takes about 20 requests and those of --probes, less than $0.001. No check takes longer than 10
-seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.`,
+seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.
+
+With --first-hour, it tries instead what only a real account can settle: how the service answers,
+where the documentation is silent and emulators differ. Each of 13 probes says what was expected
+and seen, and what breaks if they differ; then the exit code is 4. It takes about 360 requests and
+$0.002, a minute, and containers of a random prefix of their own, which it removes, also when it is
+interrupted. It names those that it can't remove. With --ramp, probe 12 writes until the first 503,
+to three containers, 20 seconds each at most: up to $0.33.`,
 		Example: `  planvault doctor
   planvault doctor --read-only --probes 500
+  planvault doctor --first-hour --output json > first-hour.json
 
   RESULT   CHECK        FINDING
   ok       reach        Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0 answers in 12ms
@@ -83,11 +93,21 @@ seconds. The exit code is 4 if there is a problem. With --output json, each line
   ok       redundancy   Standard_RAGRS: also copies in a second region, which can be read
   ok       last sync    2026-11-22 02:55:00Z, 5m00s ago`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case x.firstHour:
+				return a.tryFirstHour(c.Context(), x.ramp)
+			case x.ramp:
+				return usageError("--ramp needs --first-hour")
+			}
+			return x.run(c.Context())
+		},
 	}
 	c.Flags().BoolVar(&x.readOnly, "read-only", false, "the login needs no rights to write and delete")
 	c.Flags().IntVar(&x.probes, "probes", 50, "send this `NUMBER` of cheap requests to see how busy the service is")
 	c.Flags().StringVar(&x.secondary, "secondary", "", "endpoint `URL` of the account's readable secondary, if it is not that of the account with -secondary")
+	c.Flags().BoolVar(&x.firstHour, "first-hour", false, "try what only a real account can settle, in containers of its own")
+	c.Flags().BoolVar(&x.ramp, "ramp", false, "with --first-hour, write until the service refuses a write")
 	return c
 }
 

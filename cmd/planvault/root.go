@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
@@ -30,6 +32,8 @@ type process struct {
 	terminalSize func() (width, height int)
 	// options are those of each vault that is opened.
 	options []azblob.Option
+	// transport sends requests that are not a vault's. If it is nil, they are sent over the network.
+	transport policy.Transporter
 }
 
 // app is one run of the tool. The commands are its methods.
@@ -44,6 +48,7 @@ type app struct {
 	places  []string // where the vaults are
 	screen  screen
 	reached atomic.Pointer[progress] // how far the command has come
+	grace   atomic.Int64             // how long the command may take to return when it is interrupted, if not interruptGrace
 	running atomic.Bool              // the arguments are right, and the command has begun
 }
 
@@ -139,7 +144,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(interruptGrace)
+	late := time.NewTimer(cmp.Or(time.Duration(a.grace.Load()), interruptGrace))
 	defer late.Stop()
 	select {
 	case err := <-ended:

@@ -69,7 +69,7 @@ func (s *stage) process(stdout, stderr *bytes.Buffer) process {
 	return process{
 		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		getenv:  func(name string) string { return s.env[name] },
-		options: []azblob.Option{azblob.WithTransport(network)},
+		options: []azblob.Option{azblob.WithTransport(network)}, transport: network,
 	}
 }
 

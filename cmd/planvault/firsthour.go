@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/firsthour"
+	"github.com/planvault/azblob/internal/price"
+)
+
+// tryFirstHour tries on the account what only a real account can settle, and prints what each probe finds.
+func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
+	c, err := a.resolve(a.connection)
+	if err != nil {
+		return err
+	}
+	id := uuid.New()
+	c.Prefix = fmt.Sprintf("first-hour-%x", id[:4])
+	probe, err := c.prober()
+	if err != nil {
+		return err
+	}
+	a.places = append(a.places, c.String())
+	if ramp {
+		what := fmt.Sprintf("up to %s in up to %s", plural(firsthour.RampWrites, "write"), span(firsthour.RampTime))
+		most := price.Tally{azblob.ClassWrite: firsthour.RampWrites}
+		if err := a.confirm(ctx, change{doing: "ramp", what: what, requests: most}); err != nil {
+			return err
+		}
+	}
+	a.remark("The containers of the first hour begin with %s- and are removed at the end.", c.Prefix)
+	a.grace.Store(int64(firsthour.ClearLimit + interruptGrace))
+	p := a.progress("first hour", "probe", int64(firsthour.Count())).then("what it made is removed, unless it is named here")
+	count := a.meter.observer().Request
+	probe.Transport, probe.Ramp = a.transport, ramp
+	probe.Begin = func(number int) { p.at(int64(number)) }
+	probe.Sent = func(class string) { count(ctx, azblob.RequestEvent{Class: azblob.Class(class)}) }
+	verdicts := map[string]int{}
+	err = firsthour.Run(ctx, probe, func(f firsthour.Finding) error {
+		verdicts[f.Verdict]++
+		return a.print(f, func(w io.Writer) { a.writeFinding(w, f) })
+	})
+	p.end()
+	if left, ok := errors.AsType[*firsthour.LeftError](err); ok && ctx.Err() != nil { // the exit code 130 says no error
+		a.complain(left)
+	}
+	if err != nil {
+		return err
+	}
+	different := verdicts[firsthour.Differs]
+	err = a.summarize(fmt.Sprintf("%d as expected, %d different, %d not tried",
+		verdicts[firsthour.AsExpected], different, verdicts[firsthour.NotTried]))
+	if err == nil && different > 0 {
+		return errFound
+	}
+	return err
+}
+
+// prober returns the account to probe.
+func (c connection) prober() (firsthour.Config, error) {
+	probe := firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix}
+	if c.ConnectionString != "" || c.hasSignature() {
+		return probe, nil
+	}
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	probe.Credential = cred
+	if err != nil {
+		err = fmt.Errorf("log in: %w", err)
+	}
+	return probe, err
+}
+
+// writeFinding writes what a probe found, in lines that fit the terminal.
+func (a *app) writeFinding(w io.Writer, f firsthour.Finding) {
+	width := helpWidth
+	if a.stdoutIsTerm {
+		width, _ = a.terminalSize()
+	}
+	for _, row := range [][2]string{
+		{fmt.Sprintf("%2d %s", f.Number, f.Verdict), f.Tried},
+		{"   expected", f.Expected},
+		{"   seen", f.Summary(false)},
+		{"   if not", f.Breaks},
+	} {
+		label := row[0]
+		for _, line := range wrapped(printable(row[1], 0), width-labelWidth) {
+			fmt.Fprintf(w, "%-*s%s\n", labelWidth, label, line)
+			label = ""
+		}
+	}
+}
+
+// labelWidth is how many columns stand before the texts of a finding.
+const labelWidth = len("13 as expected  ")
+
+// wrapped splits a text into lines of up to a number of columns, at spaces.
+func wrapped(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && textWidth(line)+1+textWidth(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
+}

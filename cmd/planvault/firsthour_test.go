@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/firsthour"
+)
+
+// TestFirstHour runs doctor --first-hour: its text, its JSON, its exit codes, and what it leaves.
+func TestFirstHour(t *testing.T) {
+	for name, test := range map[string]struct {
+		options []emulator.Option
+		rule    *emulator.Rule
+		args    []string
+		code    int
+		stdout  []string
+		stderr  string
+	}{
+		"as expected": {
+			options: []emulator.Option{emulator.WithRealAnswers(1)}, code: exitDone,
+			stdout: []string{" 1 as expected  GET, HEAD,", "   expected     200 with", "   seen         HEAD, GET", "   if not       no request works", "\n12 not tried    a ramp", "11 as expected, 0 different, 2 not tried\n"},
+		},
+		"a difference": {code: exitFound, stdout: []string{" 3 differs      HEAD,", "unknown version: 412 ConditionNotMet, NOT 400", "10 as expected, 1 different, 2 not tried\n"}},
+		"ramp, not confirmed": {
+			args: []string{"--ramp"}, code: exitUsage,
+			stderr: "ramp: up to 60,000 writes in up to 1m00s, about 60,000 requests, $0.33, in http://blob.emulator.invalid/devstoreaccount1, prefix first-hour-",
+		},
+		"ramp": {
+			options: []emulator.Option{emulator.WithRealAnswers(1)}, args: []string{"--ramp", "--yes", "--cost"}, code: exitDone, stderr: "write",
+			rule:   emulator.On(emulator.PutBlob).Path("ramp/*").Every(200).Do(emulator.Answer(503, "ServerBusy")),
+			stdout: []string{"12 as expected  a ramp", "503 ServerBusy", "12 as expected, 0 different, 1 not tried\n"},
+		},
+		"what is left": {
+			rule: emulator.On(emulator.DeleteContainer).Do(emulator.Answer(403, "AuthorizationFailure")), code: exitFailed,
+			stdout: []string{"13 not tried"}, stderr: "-2000-01-01 is left, delete it by hand: 403 AuthorizationFailure",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := stageOn(t, test.options...)
+				if test.rule != nil {
+					s.server.Inject(test.rule)
+				}
+				r := s.run(t.Context(), append([]string{"doctor", "--first-hour"}, test.args...)...)
+				if r.code != test.code || !strings.Contains(r.stderr, test.stderr) || test.stderr == "" && r.stderr != "" {
+					t.Errorf("exit code %d, stderr %q", r.code, r.stderr)
+				}
+				rest := r.stdout
+				for _, want := range test.stdout {
+					_, after, found := strings.Cut(rest, want)
+					if rest = after; !found {
+						t.Fatalf("nothing says %q:\n%s", want, r.stdout)
+					}
+				}
+				if left := slices.Collect(s.server.Containers()); len(left) > 0 != (name == "what is left") {
+					t.Errorf("left: %v", left)
+				}
+			})
+		})
+	}
+	if r := newStage(t).run(t.Context(), "doctor", "--ramp"); r.code != exitUsage || !strings.Contains(r.stderr, "--ramp needs --first-hour") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestFirstHourAtATerminal has lines that fit the terminal, and shows the progress above them.
+func TestFirstHourAtATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stdout, stderr bytes.Buffer
+		p := stageOn(t).process(&stdout, &stderr)
+		p.stdoutIsTerm, p.stderrIsTerm, p.terminalSize = true, true, func() (int, int) { return 80, 24 }
+		if code := run(t.Context(), p, []string{"doctor", "--first-hour"}); code != exitFound {
+			t.Errorf("exit code %d", code)
+		}
+		for line := range strings.Lines(stdout.String()) {
+			if textWidth(strings.TrimRight(line, "\n")) > 80 {
+				t.Errorf("too long: %s", line)
+			}
+		}
+		for _, want := range []string{"are removed at the end", "first hour: 9 of 13 probes"} {
+			if !strings.Contains(stderr.String(), want) {
+				t.Errorf("nothing says %q: %q", want, stderr.String())
+			}
+		}
+	})
+}
+
+// TestFirstHourIsInterrupted interrupts the wait for a lease: the objects until then are whole, and nothing is left, or it
+// is named.
+func TestFirstHourIsInterrupted(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := stageOn(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			if left {
+				s.server.Inject(emulator.On(emulator.DeleteContainer).Do(emulator.Answer(500, "InternalError")))
+			}
+			ended := make(chan result)
+			go func() { ended <- s.run(ctx, "doctor", "--first-hour", "--output", "json") }()
+			synctest.Wait()
+			cancel()
+			r := <-ended
+			d := json.NewDecoder(strings.NewReader(r.stdout))
+			for n := 1; n <= 7; n++ {
+				var f firsthour.Finding
+				if err := d.Decode(&f); err != nil || f.Number != n || f.Verdict == "" || len(f.Seen) == 0 || f.Breaks == "" {
+					t.Fatalf("object %d: %+v, %v", n, f, err)
+				}
+			}
+			if r.code != exitInterrupted || d.More() || !strings.Contains(r.stderr, "interrupted: first hour: 8 of 13 probes") {
+				t.Errorf("exit code %d, %q", r.code, r.stderr)
+			}
+			if left != strings.Contains(r.stderr, "is left, delete it by hand: 500 InternalError") || left != (s.server.Len(prefix) == 0 && len(slices.Collect(s.server.Containers())) > 0) {
+				t.Errorf("%q", r.stderr)
+			}
+		})
+	}
+}

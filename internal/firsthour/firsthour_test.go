@@ -1,0 +1,316 @@
+package firsthour_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/firsthour"
+	"github.com/planvault/azblob/internal/goldentest"
+)
+
+// probed runs all probes, and returns what they found.
+func probed(ctx context.Context, c firsthour.Config) (findings []firsthour.Finding, err error) {
+	c.Prefix = "first"
+	err = firsthour.Run(ctx, c, func(f firsthour.Finding) error {
+		findings = append(findings, f)
+		return nil
+	})
+	return findings, err
+}
+
+// onEmulator runs all probes with the account's key, in virtual time, and checks that nothing is left.
+func onEmulator(t *testing.T, server *emulator.Server, c firsthour.Config) []firsthour.Finding {
+	t.Helper()
+	if c.Credential == nil && c.Endpoint == "" {
+		c.ConnectionString = server.ConnectionString()
+	}
+	if c.Transport == nil {
+		c.Transport = server.Transport()
+	}
+	findings, err := probed(t.Context(), c)
+	if err != nil || len(findings) != firsthour.Count() {
+		t.Fatalf("%d findings, %v", len(findings), err)
+	}
+	if left := slices.Collect(server.Containers()); len(left) > 0 {
+		t.Errorf("containers are left: %v", left)
+	}
+	return findings
+}
+
+const page = "../../docs/account.md"
+
+// TestPage compares the table of the first hour in the documentation with runs on the three services.
+func TestPage(t *testing.T) {
+	efforttest.NotShort(t, "it needs Azurite")
+	var reports [3][]firsthour.Finding
+	for i, options := range [][]emulator.Option{nil, {emulator.WithRealAnswers(1)}} {
+		synctest.Test(t, func(t *testing.T) { reports[i] = onEmulator(t, emulator.New(options...), firsthour.Config{}) })
+	}
+	a := azuritetest.Start(t)
+	var err error
+	if reports[2], err = probed(t.Context(), firsthour.Config{ConnectionString: a.ConnectionString(), Transport: a.HTTPClient(), Wait: a.Advance}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "| probe | emulator | with real answers | Azurite | if it differs |\n| --- | --- | --- | --- | --- |\n"
+	before, rest, found := strings.Cut(string(text), head)
+	_, after, ended := strings.Cut("\n"+rest, "\n\n")
+	if !found || !ended {
+		t.Fatal("the page has no table of the first hour")
+	}
+	var rows strings.Builder
+	for i, f := range reports[0] {
+		fmt.Fprintf(&rows, "| %d. %s |", f.Number, f.Tried)
+		for _, report := range reports {
+			fmt.Fprintf(&rows, " %s |", cell(report[i]))
+		}
+		fmt.Fprintf(&rows, " %s |\n", f.Breaks)
+	}
+	goldentest.Equal(t, page, []byte(before+head+rows.String()+"\n"+after))
+}
+
+// cell is what the page says of a finding.
+func cell(f firsthour.Finding) string {
+	switch {
+	case f.Verdict == firsthour.AsExpected:
+		return "ok"
+	case f.Number == 12: // it takes a minute
+		return f.Verdict
+	}
+	return f.Verdict + ": " + f.Summary(true)
+}
+
+// network changes requests on their way, and answers on theirs.
+type network struct {
+	to      policy.Transporter
+	request func(*http.Request)
+	answer  func(*http.Request, *http.Response)
+}
+
+func (n network) Do(req *http.Request) (*http.Response, error) {
+	if n.request != nil {
+		n.request(req)
+	}
+	resp, err := n.to.Do(req)
+	if err == nil && n.answer != nil {
+		n.answer(req, resp)
+	}
+	return resp, err
+}
+
+// token is a credential whose tokens the emulator accepts.
+type token struct{}
+
+func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	end := time.Now().Add(time.Hour)
+	return azcore.AccessToken{Token: emulator.NewClaims("tenant", emulator.Contributor, end).Token(), ExpiresOn: end}, nil
+}
+
+const endpoint = "https://devstoreaccount1.blob.core.windows.net"
+
+// TestDifferences damages what the service answers in one respect each. Only the probe of that respect says so.
+func TestDifferences(t *testing.T) {
+	efforttest.NotShort(t, "TestKindsOfAccounts sends the same requests")
+	without := func(header string) func(*http.Request) { return func(r *http.Request) { r.Header.Del(header) } }
+	parameter := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) {
+			if q := r.URL.Query(); q.Has(name) {
+				q.Set(name, value)
+				r.URL.RawQuery = q.Encode()
+			}
+		}
+	}
+	set := func(method, path, header string, value func(*http.Response) string) func(*http.Request, *http.Response) {
+		return func(req *http.Request, resp *http.Response) {
+			if req.Method == method && strings.Contains(req.URL.String(), path) {
+				resp.Header.Set(header, value(resp))
+			}
+		}
+	}
+	text := func(s string) func(*http.Response) string { return func(*http.Response) string { return s } }
+	late := func(resp *http.Response) string {
+		modified, _ := http.ParseTime(resp.Header.Get("Last-Modified"))
+		return modified.Add(-6 * time.Second).Format(http.TimeFormat)
+	}
+	for name, test := range map[string]struct {
+		number  int
+		says    string
+		request func(*http.Request)
+		answer  func(*http.Request, *http.Response)
+		rule    *emulator.Rule
+	}{
+		"startFrom is ignored":      {number: 1, says: "startFrom: by no version", request: parameter("startFrom", "")},
+		"no version":                {number: 1, says: "HEAD: 200 (no version)", answer: set("HEAD", "versions/a", "X-Ms-Version", text(""))},
+		"Date lags":                 {number: 2, says: "0s to 6s", answer: set("PUT", "dates", "Date", late)},
+		"a proxy refuses":           {number: 3, says: "GET 401 InvalidAuthenticationInfo without x-ms-request-id", answer: set("GET", "refusals", "X-Ms-Request-Id", text(""))},
+		"conditions are ignored":    {number: 4, says: "PUT 201, DELETE 202; the blob: 404", request: without("If-Match")},
+		"creations are not guarded": {number: 5, says: "the second: 201", request: without("If-None-Match")},
+		"no delimiter":              {number: 6, says: "delimiter -: [plans/01a1fc0b-e448", request: parameter("delimiter", "/")},
+		"startFrom is refused":      {number: 6, says: "startFrom: 400 UnsupportedQueryParameter", rule: emulator.On(emulator.ListBlobs).Path("first-*").Nth(9).Do(emulator.Answer(400, "UnsupportedQueryParameter"))},
+		"no batches":                {number: 7, says: "by a token: 501", rule: emulator.On(emulator.BatchDelete).Do(emulator.Answer(501, "NotImplemented"))},
+		"half a batch":              {number: 7, says: "62 × 404 BlobNotFound, 2 × no answer: the batch lacks it", rule: emulator.On(emulator.BatchDelete).Do(emulator.CutBatch(250))},
+		"no lease twice":            {number: 8, says: "acquire again: 409 LeaseAlreadyPresent", rule: emulator.On(emulator.LeaseContainer).Nth(2).Do(emulator.Answer(409, "LeaseAlreadyPresent"))},
+		"deletions never end":       {number: 8, says: "not within 5m0s", rule: emulator.On(emulator.CreateContainer).Range(3, 63).Do(emulator.Answer(409, "ContainerBeingDeleted"))},
+		"late containers":           {number: 9, says: "15 × 201, 1 × 404 ContainerNotFound", rule: emulator.On(emulator.PutBlob).Path("newborn/*").Nth(3).Do(emulator.Answer(404, "ContainerNotFound"))},
+		"metadata is decoded":       {number: 10, says: "HEAD: percent is \"100% %zz\"", answer: set("HEAD", "metadata", "X-Ms-Meta-Percent", text("100% %zz"))},
+		"ranges are forgotten":      {number: 11, says: "an empty blob: 400", rule: emulator.On(emulator.GetBlob).Path("ranges").Nth(1).Do(emulator.Answer(400, "InvalidRange"))},
+		"an outage without marks":   {number: 12, says: "a new container: 503 without x-ms-request-id (no version, no code, text/html) after", rule: emulator.On(emulator.PutBlob).Path("ramp/*").Every(100).Do(emulator.Foreign(503, "text/html", "busy"))},
+		"no statistics":             {number: 13, says: "statistics: 404", rule: emulator.On(emulator.GetServiceStats).Do(emulator.Answer(404, "ResourceNotFound"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(emulator.WithTokens("tenant"))
+				server.Replicate()
+				if test.rule != nil {
+					server.Inject(test.rule)
+				}
+				for _, f := range onEmulator(t, server, firsthour.Config{
+					Endpoint: endpoint, Credential: token{}, Ramp: test.number == 12, Transport: network{server.Transport(), test.request, test.answer}, Version: "2026-12-06",
+				}) {
+					if got := f.Summary(true); f.Number == test.number && (f.Verdict != firsthour.Differs || !strings.Contains(got, test.says)) {
+						t.Errorf("%d %s: %s", f.Number, f.Verdict, got)
+					} else if f.Number != test.number && f.Verdict == firsthour.Differs && f.Number != 3 && test.request == nil {
+						t.Errorf("probe %d differs, too: %s", f.Number, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestKindsOfAccounts probes accounts and logins of other kinds: nothing differs, and what can't be tried is said.
+func TestKindsOfAccounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		options []emulator.Option
+		change  func(*emulator.Server)
+		config  func(*emulator.Server) firsthour.Config
+		says    []string // in the findings, in their order
+	}{
+		"key":                {says: []string{"http not tried: the endpoint is http already", "by a token not tried: the login is the account's key", "hierarchical: the account is flat; secondary: the account is Standard_LRS"}},
+		"hierarchical":       {options: []emulator.Option{emulator.WithHierarchicalNamespace()}, says: []string{"delimiter - not tried: the account is hierarchical, see 13", "delimiter -: 400", "startFrom: in order and complete", "again: 409"}},
+		"readable secondary": {change: (*emulator.Server).Replicate, says: []string{"GET at the secondary: 404 ContainerNotFound", "statistics: 200", "the account is flat"}},
+		"no right to the kind": {change: func(s *emulator.Server) {
+			s.Inject(emulator.On(emulator.GetAccountInfo).Do(emulator.Answer(403, "AuthorizationFailure")))
+		}, says: []string{"the login may not ask what the account is: 403 AuthorizationFailure", "its secondary says 403 InsufficientAccountPermissions"}},
+		"signature of all": {config: func(s *emulator.Server) firsthour.Config {
+			return firsthour.Config{Endpoint: endpoint + "?" + s.AccountSAS(emulator.Permissions{Allowed: "rwdlc"})}
+		}, says: []string{"wrong login: HEAD and GET and DELETE 403", "http: HEAD 401", "date 20 minutes off not tried: it takes the account's key, and the login is a shared access signature", "a login that may only read not tried"}},
+		"token": {config: func(*emulator.Server) firsthour.Config {
+			return firsthour.Config{Endpoint: endpoint, Credential: token{}}
+		}, says: []string{"wrong login: HEAD and GET and DELETE 401", "by a token: right ETag 202"}},
+		"a ramp that is slowed": {change: func(s *emulator.Server) {
+			s.Inject(emulator.On(emulator.PutBlob).Path("ramp/*").Every(100).Do(emulator.Answer(503, "ServerBusy")))
+		}, config: func(s *emulator.Server) firsthour.Config {
+			return firsthour.Config{ConnectionString: s.ConnectionString(), Ramp: true}
+		}, says: []string{"a new container: 503 ServerBusy after", "a warm container: 503 ServerBusy", "across midnight: 503 ServerBusy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(append(test.options, emulator.WithTokens("tenant"), emulator.WithRealAnswers(2))...)
+				if test.change != nil {
+					test.change(server)
+				}
+				var config firsthour.Config
+				if test.config != nil {
+					config = test.config(server)
+				}
+				var all strings.Builder
+				for _, f := range onEmulator(t, server, config) {
+					if fmt.Fprintln(&all, f.Summary(false)); f.Verdict == firsthour.Differs {
+						t.Errorf("%d differs: %s", f.Number, f.Summary(true))
+					}
+				}
+				rest := all.String()
+				for _, want := range test.says {
+					_, after, found := strings.Cut(rest, want)
+					if rest = after; !found {
+						t.Fatalf("nothing says %q:\n%s", want, all.String())
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestInterrupt ends the context at each request, with its answer or without one. Nothing is left.
+func TestInterrupt(t *testing.T) {
+	for nth, more := 1, true; more; nth += efforttest.Pick(61, 23, 1) {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			sent := 0
+			config := firsthour.Config{ConnectionString: server.ConnectionString(), Begin: func(int) {}}
+			turn := make(chan struct{}, 1)
+			config.Transport = network{to: server.Transport(), request: func(*http.Request) {
+				turn <- struct{}{}
+				if sent++; sent == nth && nth%2 == 0 {
+					cancel()
+				}
+				<-turn
+			}, answer: func(*http.Request, *http.Response) {
+				turn <- struct{}{}
+				if sent == nth {
+					cancel()
+				}
+				<-turn
+			}}
+			_, err := probed(ctx, config)
+			if more = ctx.Err() != nil; more && err == nil && sent > nth+10 {
+				t.Errorf("request %d: it goes on", nth)
+			}
+			if left := slices.Collect(server.Containers()); len(left) > 0 {
+				t.Errorf("request %d: containers are left: %v, %v", nth, left, err)
+			}
+		})
+	}
+}
+
+// TestWhatIsLeft lets removals fail. The error names what is left, whether the run was interrupted or not.
+func TestWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		config := firsthour.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()}
+		server.Put("first-2026-01-01", "blob", nil, nil)
+		if _, err := probed(t.Context(), config); err == nil || !strings.Contains(err.Error(), "container first-2026-01-01 exists already") {
+			t.Errorf("beside another container: %v", err)
+		}
+		server.RemoveContainer("first-2026-01-01")
+		server.Inject(emulator.On(emulator.DeleteContainer).Path("first-2000-01-01").Do(emulator.Answer(403, "AuthorizationFailure")))
+		for range 2 {
+			findings, err := probed(t.Context(), config)
+			left := slices.Collect(server.Containers())
+			if err == nil || !strings.Contains(err.Error(), "container first-2000-01-01 is left, delete it by hand: 403 AuthorizationFailure") || !slices.Equal(left, []string{"first-2000-01-01"}) {
+				t.Errorf("%d findings, %v, %v", len(findings), err, left)
+			}
+			server.RemoveContainer(left[0])
+		}
+		lost := server.Clone() // the container is made, and the answer lost
+		lost.Inject(emulator.On(emulator.CreateContainer).Do(emulator.LostAnswer()))
+		config.Transport = lost.Transport()
+		if _, err := probed(t.Context(), config); err == nil || len(slices.Collect(lost.Containers())) > 0 {
+			t.Errorf("after a lost answer: %v, %v", err, slices.Collect(lost.Containers()))
+		}
+		config.Transport = server.Transport()
+		server.Inject(emulator.On(emulator.CreateContainer).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		if _, err := probed(t.Context(), config); err == nil || strings.Contains(err.Error(), "is left") || !strings.Contains(err.Error(), "create container first-2000") {
+			t.Errorf("without the right to create containers: %v", err)
+		}
+	})
+}
