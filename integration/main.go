@@ -1,8 +1,9 @@
 // Command integration plays a story on an Azure Blob service and checks at each step that the vault keeps its
 // promises: whole lives of plans, a crash in the middle of a write, recovery, what is done with finished plans,
-// listings. Then it runs the conformance suite, storage/storagetest, which has the conflicts, the members of a
-// fleet, and every filter. The long cases of the suite need -all; the last lines say how many were left out. Only
-// flags choose an account; environment variables don't.
+// listings. The first step reports how the service answers where only a real account can settle it. In the end it
+// runs the conformance suite, storage/storagetest, which has the conflicts, the members of a fleet, and every filter.
+// The long cases of the suite need -all; the last lines say how many were left out. Only flags choose an account;
+// environment variables don't.
 //
 //	go run ./integration                    against the emulator, in this process, within 20 seconds
 //	go run ./integration -all               with the long cases, a minute more

@@ -106,7 +106,7 @@ func TestJSON(t *testing.T) {
 			for _, l := range a.Lines {
 				inLines += l.Count
 			}
-			if inLines != a.Requests {
+			if inLines != a.Requests && a.Finding == nil {
 				t.Errorf("%s: %s: %d requests, %d in its lines", s.Step, a.Name, a.Requests, inLines)
 			}
 			inActs += a.Requests

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/planvault/azblob/internal/firsthour"
 )
 
 // act is the report of one call of a step.
@@ -15,6 +17,8 @@ type act struct {
 	Name     string `json:"name"`
 	Requests int    `json:"requests"`
 	Lines    []line `json:"lines,omitempty"`
+
+	Finding *firsthour.Finding `json:"finding,omitempty"` // of the first hour
 }
 
 // sum is the report of one step.

@@ -16,7 +16,10 @@ import (
 // story returns the steps in their order. The crash comes before the listings, whose plans stay: each
 // Recovery looks at every plan that is not final.
 func story(c config) []step {
-	steps := []step{{"nothing", "an empty vault, which has no container yet", nothing}}
+	steps := []step{
+		{"first-hour", "what only a real account can settle: expected and seen", firstHour},
+		{"nothing", "an empty vault, which has no container yet", nothing},
+	}
 	for _, sh := range shapes {
 		steps = append(steps, step{"life/" + sh.name, sh.about, func(ctx context.Context, s *stage) error { return life(ctx, s, sh) }})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
+	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/internal/sleep"
 )
 
@@ -37,6 +38,8 @@ type target struct {
 	// reach returns an order with what another process needs to open a vault on the target. The caller calls
 	// end afterwards.
 	reach func() (o order, end func() error, err error)
+	// probe says to the first hour where the account is, and how to log in.
+	probe firsthour.Config
 	// wait lets time pass by the service's clock.
 	wait func(ctx context.Context, d time.Duration) error
 	// casesAtOnce is how many cases run at the same time. Most of them wait for the network or for retries.
@@ -147,6 +150,7 @@ func onConnectionString(connectionString string, connect func() policy.Transport
 	}
 	t := newTarget(client, connect, transport)
 	t.reach = reachedBy(order{ConnectionString: connectionString})
+	t.probe.ConnectionString = connectionString
 	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
 		return azblob.NewFromConnectionString(ctx, prefix, connectionString, register(), opts...)
 	}
@@ -160,6 +164,7 @@ func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() pol
 		return nil, err
 	}
 	t := newTarget(client, connect, transport)
+	t.probe.Endpoint, t.probe.Credential = endpoint, cred
 	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
 		return azblob.New(ctx, prefix, endpoint, cred, register(), opts...)
 	}
