@@ -65,7 +65,7 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 
 // prober returns the account to probe.
 func (c connection) prober() (firsthour.Config, error) {
-	probe := firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix}
+	probe := firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix, Version: c.ServiceVersion}
 	if c.ConnectionString != "" || c.hasSignature() {
 		return probe, nil
 	}

@@ -46,9 +46,6 @@ type Config struct {
 	Sent  func(class string)
 }
 
-// vaultVersion is the version that the vault sends.
-const vaultVersion = "2026-02-06"
-
 // open returns what sends the requests of the run.
 func (p *prober) open() (err error) {
 	p.account, err = p.parse()
@@ -70,7 +67,7 @@ func (p *prober) open() (err error) {
 			p.Sent(class)
 		}
 	}
-	p.wire = wire{transport: p.Transport, login: &blob.Login{Account: p.account}, version: cmp.Or(p.Version, vaultVersion), sent: sent}
+	p.wire = wire{transport: p.Transport, login: &blob.Login{Account: p.account}, version: cmp.Or(p.Version, blob.Version), sent: sent}
 	return err
 }
 
