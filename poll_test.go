@@ -101,7 +101,7 @@ func TestPoll(t *testing.T) {
 		// A day that was dropped, and made anew by others without its layout, may have plans without markers.
 		day := "test-" + workflow.Time(running.ID).UTC().Format(time.DateOnly)
 		server.RemoveContainer(day)
-		expect("a day was dropped", []uuid.UUID{plan.ID}, map[emulator.Op]int{emulator.GetContainerProperties: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 2})
+		expect("a day was dropped", []uuid.UUID{plan.ID}, map[emulator.Op]int{emulator.GetContainerProperties: 1, emulator.ListContainers: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 2})
 		time.Sleep(time.Minute) // the name is free again
 		server.PutContainer(day, nil)
 		last := created(t, other, plantest.Small())
