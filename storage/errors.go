@@ -89,7 +89,7 @@ const maxFaults = 10
 // oneLine puts the text of joined errors on one line.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
-	if more := len(lines) - maxFaults; more > 0 {
+	if more := len(lines) - maxFaults; more > 1 { // one more line may be the number of others
 		lines = append(lines[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "; ")

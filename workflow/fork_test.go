@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -25,21 +26,18 @@ func set(status workflow.Status, objects ...workflow.Object) {
 // reruns returns the paths of the objects that a fork does not carry over. It leaves out the plan itself, and
 // counts those that belong to each run of it.
 func reruns(p *workflow.Plan) (paths []string, ofRun int) {
-	carried := map[workflow.Object]bool{}
-	for o, is := range workflow.CarriedOver(p) {
-		carried[o] = is
-	}
-	err := workflow.Validate(p, func(o workflow.Object, bad func(field, problem string)) {
-		if !carried[o] && o != workflow.Object(p) {
-			bad("", "")
+	carried := maps.Collect(workflow.CarriedOver(p))
+	for _, again := range workflow.Parts(p) {
+		if carried[again] {
+			continue
 		}
-	})
-	if err == nil {
-		return nil, 0
-	}
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		path := err.(*workflow.FieldError).Field
-		if strings.HasPrefix(path, "ContChecks") || strings.HasPrefix(path, "Deferred") {
+		err := workflow.Validate(p, func(o workflow.Object, bad func(field, problem string)) {
+			if o == again {
+				bad("", "")
+			}
+		})
+		found, _ := errors.AsType[*workflow.FieldError](err)
+		if path := found.Field; strings.HasPrefix(path, "ContChecks") || strings.HasPrefix(path, "Deferred") {
 			ofRun++
 		} else {
 			paths = append(paths, path)

@@ -26,6 +26,10 @@ import (
 // reads 10,000 levels, and the plan around it takes a few.
 const MaxDepth = 9_000
 
+// maxObjects returns how many JSON objects a text of size bytes may have, so that memory is bounded by the bytes
+// that are read. An ID or a time takes more than 32 bytes, so the first number is for objects that have neither.
+func maxObjects(size int) int { return 100_000 + size/32 }
+
 // duration is a time.Duration in the notation of time.ParseDuration, such as "1m30s".
 type duration time.Duration
 
@@ -46,6 +50,9 @@ func Marshal(o Object) ([]byte, error) { return AppendJSON(nil, o) }
 func AppendJSON(text []byte, o Object) ([]byte, error) {
 	w := &writer{text: text}
 	o.write(w)
+	if limit := maxObjects(len(w.text) - len(text)); w.objects > limit {
+		w.fail(fmt.Errorf("workflow: %d JSON objects in %d bytes, at most %d are allowed", w.objects, len(w.text)-len(text), limit))
+	}
 	return w.text, w.err
 }
 
@@ -57,7 +64,9 @@ func MarshalOwn(o Object) ([]byte, error) {
 }
 
 // Unmarshal reads the JSON of [Marshal] into an object, in one pass. It does the same as json.Unmarshal, which
-// takes several. Requests and responses become json.RawMessage.
+// takes several. Requests and responses become json.RawMessage. Unmarshal refuses a text that has more than 100,000
+// JSON objects, and more than one for each 32 bytes on top, besides those in requests and responses: its memory
+// would be far larger than the text.
 func Unmarshal(text []byte, o Object) error {
 	return unmarshal(text, o.read)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -423,6 +424,58 @@ func TestUnmarshalErrors(t *testing.T) {
 				t.Errorf("the error is %v, want %q in it", err, test.want)
 			}
 		})
+	}
+}
+
+// TestMemoryOfWhatIsRead reads and validates texts that are made to take much memory for each byte.
+func TestMemoryOfWhatIsRead(t *testing.T) {
+	const size = 4 << 20
+	for _, test := range []struct{ name, before, unit, after, want string }{
+		{"objects", `{"preChecks":{"actions":[`, `{},`, `{}]}}`, "JSON objects"},
+		{"no objects", `{"preChecks":{"actions":[`, `null,`, `null]}}`, "JSON objects"},
+		{"attempts", `{"preChecks":{"actions":[{"attempts":[`, `{},`, `{}]}]}}`, "JSON objects"},
+		{"errors", `{"preChecks":{"actions":[{"attempts":[`, `{"err":{"wrapped":{}}},`, `{}]}]}}`, "JSON objects"},
+		{"one member again and again", `{`, `"preChecks":{},`, `"name":""}`, "JSON objects"},
+		{"unknown members", `{`, `"a":1,`, `"a":1}`, ""},
+		{"requests", `{"preChecks":{"actions":[{`, `"req":1,`, `"req":1}]}}`, "Plugin: is empty"},
+		{"arrays", `{"meta2":`, `[`, ``, "nested more than 9000 levels"},
+		{"one ID", `{"preChecks":{"actions":[`, `{"id":"01900000-0000-7000-8000-000000000001"},`, `{}]}}`, fmt.Sprintf("and %d more", size/46*2-10)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text := []byte(test.before + strings.Repeat(test.unit, size/len(test.unit)) + test.after)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			plan := new(workflow.Plan)
+			err := workflow.Unmarshal(text, plan)
+			if err == nil {
+				err = workflow.Validate(plan)
+			}
+			problem := fmt.Sprint(err)
+			runtime.ReadMemStats(&after)
+			if times := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); times > 40 || len(problem) > 2000 {
+				t.Errorf("%d bytes of memory for each byte, and an error of %d bytes", times, len(problem))
+			}
+			if test.want == "" && err != nil || !strings.Contains(problem, test.want) {
+				t.Errorf("the error is %.200s, want %q in it", problem, test.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsWrittenCanBeRead writes an action with about as many empty attempts as can be read.
+func TestWhatIsWrittenCanBeRead(t *testing.T) {
+	refused := 0
+	for n := 110_340; n < 110_350; n++ {
+		text, err := workflow.Marshal(&workflow.Action{Attempts: make([]workflow.Attempt, n)})
+		if err != nil {
+			refused++
+		}
+		if read := workflow.Unmarshal(text, new(workflow.Action)); (read == nil) != (err == nil) {
+			t.Errorf("%d attempts: Marshal says %v, and Unmarshal %v", n, err, read)
+		}
+	}
+	if refused == 0 || refused == 10 {
+		t.Errorf("%d of 10 were refused", refused)
 	}
 }
 

@@ -24,6 +24,15 @@ type reader struct {
 	text []byte
 	at   int // the offset of the next byte
 	err  error
+	// objects counts the objects that were read into fields, and null in lists of them.
+	objects int
+}
+
+// count counts an object.
+func (r *reader) count() {
+	if r.objects++; r.objects > maxObjects(len(r.text)) {
+		r.fail("more than %d JSON objects in %d bytes", maxObjects(len(r.text)), len(r.text))
+	}
 }
 
 // fail keeps the first error.
@@ -112,6 +121,7 @@ func (r *reader) object(want string, known func(name []byte) bool) (unknown stri
 		r.unexpected(want)
 		return ""
 	}
+	r.count()
 	if r.skip('}') {
 		return ""
 	}
@@ -182,7 +192,13 @@ func optional[T any](r *reader, read func(*T, *reader)) *T {
 
 // objects reads an array of objects, some of which may be null.
 func objects[T any](r *reader, want string, read func(*T, *reader)) []*T {
-	return list(r, want, func(r *reader) *T { return optional(r, read) })
+	return list(r, want, func(r *reader) *T {
+		v := optional(r, read)
+		if v == nil {
+			r.count()
+		}
+		return v
+	})
 }
 
 // quoted reads a string. ok is false for null and after an error.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -277,7 +278,7 @@ func wanted(t reflect.Type) string {
 
 // validate reports what Validate finds.
 func (p *planParser) validate(plan *Plan) {
-	joined, ok := Validate(plan).(interface{ Unwrap() []error })
+	joined, ok := validate(plan, math.MaxInt, nil).(interface{ Unwrap() []error })
 	if !ok {
 		return
 	}

@@ -32,12 +32,19 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 // within o.
 type Rule func(o Object, bad func(field, problem string))
 
-// Validate reports everything that is wrong with an object and with everything below it, as [*FieldError]
-// values joined with errors.Join. IDs and PlanIDs may be nil, since the vault fills them in. If they are set,
+// maxProblems is how many problems an error names.
+const maxProblems = 10
+
+// Validate reports what is wrong with an object and with everything below it: the first ten problems, as
+// [*FieldError] values joined with errors.Join, and the number of the others. IDs and PlanIDs may be nil, since the vault fills them in. If they are set,
 // they must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules
 // to each object too.
-func Validate(o Object, rules ...Rule) error {
+func Validate(o Object, rules ...Rule) error { return validate(o, maxProblems, rules) }
+
+// validate is Validate for the first limit problems.
+func validate(o Object, limit int, rules []Rule) error {
 	v := newValidator(o, true, rules)
+	v.limit = limit
 	v.do = func(o, _ Object) bool {
 		if v.header(o) {
 			v.fields(o)
@@ -45,7 +52,7 @@ func Validate(o Object, rules ...Rule) error {
 		return true
 	}
 	v.walk(o)
-	return errors.Join(v.errs...)
+	return v.err()
 }
 
 // ValidateOwn is Validate for an object's own fields, which an update stores. Of its children it reads only
@@ -64,7 +71,7 @@ func ValidateOwn(o Object, rules ...Rule) error {
 		return true
 	}
 	v.walkOwn(o)
-	return errors.Join(v.errs...)
+	return v.err()
 }
 
 // validator validates the objects that it walks over. It makes paths and keeps objects only if it must, because
@@ -79,11 +86,13 @@ type validator struct {
 	seen    map[uuid.UUID]bool
 	objects map[Object]bool
 	report  func(field, problem string) // for the rules
-	errs    []error
+	errs    []error                     // the first limit problems
+	limit   int
+	more    int // the number of the others
 }
 
 func newValidator(o Object, whole bool, rules []Rule) *validator {
-	v := &validator{walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID}
+	v := &validator{walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: maxProblems}
 	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
 	if ids := v.ids(o, whole); ids[0] == uuid.Nil || len(slices.Compact(ids)) < len(ids) {
 		v.seen, v.objects = make(map[uuid.UUID]bool, len(ids)), make(map[Object]bool, len(ids))
@@ -113,21 +122,40 @@ func (v *validator) ids(o Object, whole bool) []uuid.UUID {
 
 // bad adds a problem with a field of the present object.
 func (v *validator) bad(field, problem string, args ...any) {
+	if len(v.errs) == v.limit {
+		v.more++
+		return
+	}
 	v.errs = append(v.errs, &FieldError{v.path(field), fmt.Sprintf(problem, args...)})
 }
 
-// first returns the path to a field of the first object that is.
-func (v *validator) first(field string, is func(o Object) bool) (path string) {
-	w := newWalker(nil)
-	w.do = func(o, _ Object) bool {
-		found := o != nil && is(o)
-		if found {
-			path = w.path(field)
-		}
-		return !found
+// err joins the problems.
+func (v *validator) err() error {
+	if v.more > 0 {
+		v.errs = append(v.errs, fmt.Errorf("and %d more", v.more))
 	}
-	w.walk(v.root)
-	return path
+	return errors.Join(v.errs...)
+}
+
+// lazy is a text that is made only if a problem is reported.
+type lazy func() string
+
+func (l lazy) String() string { return l() }
+
+// first returns the path to a field of the first object that is.
+func (v *validator) first(field string, is func(o Object) bool) lazy {
+	return func() (path string) {
+		w := newWalker(nil)
+		w.do = func(o, _ Object) bool {
+			found := o != nil && is(o)
+			if found {
+				path = w.path(field)
+			}
+			return !found
+		}
+		w.walk(v.root)
+		return path
+	}
 }
 
 func (v *validator) set(field string, id uuid.UUID) {

@@ -21,6 +21,8 @@ import (
 type writer struct {
 	text []byte
 	err  error
+	// objects counts the JSON objects, except for those of requests and responses.
+	objects int
 	// own says to leave out children and versions.
 	own bool
 	// others writes requests and responses to the writer. It is nil until the first one.
@@ -40,7 +42,10 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *writer) open() { w.text = append(w.text, '{') }
+func (w *writer) open() {
+	w.objects++
+	w.text = append(w.text, '{')
+}
 
 // close ends an object with the members that were read and not known.
 func (w *writer) close(unknown string) {
@@ -163,6 +168,7 @@ func elements[T any](w *writer, name string, list []*T, write func(*T, *writer))
 	for i, v := range list {
 		w.text = append(w.text, "[,"[min(i, 1)])
 		if v == nil {
+			w.objects++
 			w.text = append(w.text, "null"...)
 		} else {
 			write(v, w)

@@ -104,7 +104,7 @@ func (e *DamageError) Error() string {
 	if e.Plan != uuid.Nil {
 		at += ": plan " + e.Plan.String()
 	}
-	return at + ": " + e.Err.Error()
+	return (&storage.Error{Op: at, Err: e.Err}).Error()
 }
 
 // Unwrap returns what is wrong.

@@ -233,17 +233,30 @@ func recordsOf(t *testing.T, from storage.Reader, text []byte) []int {
 	return append(slices.Insert(at, 1, first), len(text))
 }
 
-// TestContentLongerThanItSays reads a record whose content is much longer than its header says.
-func TestContentLongerThanItSays(t *testing.T) {
-	const long = 64 << 20
-	text := bundle.WithSize(make([]byte, long), 10)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
-	runtime.ReadMemStats(&after)
-	refused(t, "a long content", err, len(text))
-	if took := after.TotalAlloc - before.TotalAlloc; took > long/4 {
-		t.Errorf("%d bytes took %d bytes of memory", len(text), took)
+// TestBombs reads short bundles that would take much memory.
+func TestBombs(t *testing.T) {
+	const start = `{"id":"7b226964-` // these bytes are the ID of the record
+	objects := func(n int) []byte {
+		id := start + uuid.UUID([]byte(start)).String()[9:]
+		return bundle.WithContent([]byte(id + `","preChecks":{"actions":[` + strings.Repeat(`{},`, n) + `{}]}}`))
+	}
+	for _, test := range []struct {
+		name string
+		text []byte
+		most uint64
+	}{
+		{"a content that is longer than its header says", bundle.WithSize(make([]byte, 64<<20), 10), 16 << 20},
+		{"many objects", objects(8 << 20 / 3), 200 << 20},
+		{"many problems", objects(90_000), 100 << 20},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := bundle.Verify(t.Context(), bytes.NewReader(test.text), bundle.ImportOptions{})
+		runtime.ReadMemStats(&after)
+		refused(t, test.name, err, len(test.text))
+		if took := after.TotalAlloc - before.TotalAlloc; took > test.most || len(err.Error()) > 1000 {
+			t.Errorf("%s: %d bytes took %d MiB of memory, and the error %d bytes", test.name, len(test.text), took>>20, len(err.Error()))
+		}
 	}
 }
 
