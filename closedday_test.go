@@ -264,24 +264,12 @@ func with(t *testing.T, server *emulator.Server, match func(r emulator.Request) 
 }
 
 // TestDeleteMeetsAHold lets a Delete see no hold before its marker and one after it. It takes the marker back, and
-// an earlier Delete that shares the marker can't commit either.
+// an earlier Delete that shares the marker can't commit either. If it can't take the marker back, the error says so.
 func TestDeleteMeetsAHold(t *testing.T) {
 	inBubble(t, "late", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
 		plan := finished(t, v, oldPlan())
-		looks := 0
-		second := with(t, server, func(r emulator.Request) bool {
-			if r.Op == emulator.GetContainerProperties {
-				looks++
-			}
-			return looks == 2
-		}, func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel()
-			if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Hold beside Deletes: %v", err)
-			}
-		})
+		second := onEmulator(t, server, azblob.WithTransport(meetsAHold(t, server, v, plan)))
 		first := with(t, server, func(r emulator.Request) bool {
 			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
 		}, func() {
@@ -298,6 +286,36 @@ func TestDeleteMeetsAHold(t *testing.T) {
 		}
 		sound(t, v)
 	})
+	inBubble(t, "late, without the right to write", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		transport := meetsAHold(t, server, v, plan)
+		transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		err := onEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrHeld) || !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrHeld and ErrDenied", err)
+		}
+		settled(t, v)
+	})
+}
+
+// meetsAHold returns a transport that holds the plan's day before its second look for a hold.
+func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) *emulator.Transport {
+	looks := 0
+	transport := server.Transport()
+	transport.SetGate(&beside{match: func(r emulator.Request) bool {
+		if r.Op == emulator.GetContainerProperties {
+			looks++
+		}
+		return looks == 2
+	}, run: func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Hold beside Deletes: %v", err)
+		}
+	}})
+	return transport
 }
 
 // TestCrashInClosedDays crashes each change of a closed day before and after each of its requests. If the change

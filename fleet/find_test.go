@@ -188,9 +188,11 @@ func TestNewPlans(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		author := store.Open(plantest.Register())
-		for range 30 {
+		for range 29 {
 			create(t, author, 1)
 		}
+		yesterday := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1) // its first millisecond
+		must(t, author.Create(t.Context(), &workflow.Plan{ID: workflow.NewV7At(yesterday)}))
 		late := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-100 * time.Hour)), Name: "of an old day"}
 		must(t, author.Create(t.Context(), late))
 		time.Sleep(25 * time.Second)

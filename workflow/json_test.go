@@ -373,10 +373,13 @@ func TestMarshalErrors(t *testing.T) {
 	action := func(a *workflow.Action) *workflow.Plan {
 		return &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}}
 	}
+	round := new(plugins.Error)
+	round.Wrapped = round
 	for _, test := range []struct {
 		name, want string
 		value      any
 	}{
+		{"an error that wraps itself", "wrapped in each other", workflow.Action{Attempts: []workflow.Attempt{{Err: round}}}},
 		{"status", "there is no status 5", workflow.State{Status: 5}},
 		{"status of a plan", "there is no status -1", workflow.Plan{State: workflow.State{Status: -1}}},
 		{"reason", "there is no failure reason 9", workflow.Plan{Reason: 9}},

@@ -298,7 +298,7 @@ func TestPlansThatSomebodyElseWrote(t *testing.T) {
 	}
 }
 
-// short is a vault whose listing fails after n plans, or misses the first plan.
+// short is a vault whose listing fails after n plans, or misses the first plan. Then Exists fails, too, if err is set.
 type short struct {
 	storage.Reader
 	n    int
@@ -309,7 +309,9 @@ type short struct {
 }
 
 func (s short) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
-	*s.asked++
+	if *s.asked++; s.err != nil {
+		return false, s.err
+	}
 	return s.Reader.Exists(ctx, id)
 }
 
@@ -344,6 +346,7 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 			"unavailable":   {from, 2, storage.ErrUnavailable, false, new(int)},
 			"a corrupt one": {from, 2, storage.ErrCorrupt, false, new(int)},
 			"a missed one":  {from, 9, nil, true, new(int)},
+			"a denied look": {from, 9, storage.ErrDenied, true, new(int)},
 		} {
 			report, err := mirror.Run(t.Context(), source, to, mirror.Options{Delete: true})
 			if !errors.Is(err, source.err) || report.Deleted+report.Extra != 0 || *source.asked > 1 || (*source.asked == 1) != source.lose {
