@@ -43,7 +43,7 @@ var operations = []operation{
 			return v.UpdateAction(t.Context(), p.Blocks[0].Sequences[0].Actions[0])
 		}, is(1), is(1),
 	},
-	{"UpdatePlan, running", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.UpdatePlan(t.Context(), p) }, is(1), is(1)},
+	{"UpdatePlan, running", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.UpdatePlan(t.Context(), p) }, is(2), is(2)},
 	{"UpdatePlan, final", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
 		p.State.Status = workflow.Completed
 		return v.UpdatePlan(t.Context(), p)

@@ -83,6 +83,15 @@ func plainWorld() world {
 	return worldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1)))
 }
 
+// unversionedWorld is plainWorld with vaults that accept updates without a version.
+func unversionedWorld() world {
+	w := plainWorld()
+	w.open = func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+		return onEmulator(t, server, append(opts, azblob.WithUnversionedUpdates())...)
+	}
+	return w
+}
+
 // vault opens a vault. Each process has its own.
 func (w world) vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
@@ -193,6 +202,14 @@ var (
 		updateOf("UpdateAction", (*azblob.Vault).UpdateAction),
 		updateOf("UpdateDeferredActions", (*azblob.Vault).UpdateDeferredActions),
 		updateOf("UpdateDeferBatch", (*azblob.Vault).UpdateDeferBatch),
+		starts("half deleted", deleteBroken(emulator.BatchDelete, ""), true, storage.ErrNotFound),
+	}
+	// unversioned are updates by vaults that are opened with unversionedWorld.
+	unversioned = []scenario{
+		starts("running", atWork, false, nil),
+		starts("final", final, false, storage.ErrConflict),
+		starts("half complete", completionBroken(emulator.PutBlob, "plans/*-object.json"), false, storage.ErrConflict),
+		starts("half deleted", deleteBroken(emulator.BatchDelete, ""), false, storage.ErrNotFound),
 	}
 	completions = []scenario{{"completion", func(t *testing.T, w world, shape shape) func() *call {
 		before, after := running(t, w.vault(t), shape())
@@ -255,6 +272,36 @@ func updateOf[T any, O interface {
 			}
 		}
 		return nil
+	}}
+}
+
+// starts updates a plan to Running, with the version that the caller knows or without one. If want is not nil, the
+// update has no effect and fails so.
+func starts(of string, in state, versioned bool, want error) scenario {
+	return scenario{fmt.Sprintf("UpdatePlan of a plan that is %s, with a version %t", of, versioned), func(t *testing.T, w world, shape shape) func() *call {
+		plan, shown := in(t, w, shape())
+		after := *plan
+		after.State.Status, after.State.Start = workflow.Running, time.Now()
+		if !versioned {
+			after.State.ETag = ""
+		}
+		return func() *call {
+			mine := after
+			c := &call{plan: plan, before: shown, after: &after}
+			if want != nil {
+				c.after = shown
+			}
+			c.do = func(ctx context.Context, t *testing.T, v *azblob.Vault) error {
+				err := v.UpdatePlan(ctx, &mine)
+				if want != nil && err == nil {
+					t.Errorf("the update succeeded, want %v", want)
+				} else if want != nil && errors.Is(err, want) && !errors.Is(err, storage.ErrUnknown) {
+					return nil
+				}
+				return err
+			}
+			return c
+		}
 	}}
 }
 
@@ -604,6 +651,7 @@ func TestCrashInCreate(t *testing.T) { crashEverywhere(t, plainWorld, creations,
 func TestCrashInUpdate(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	crashEverywhere(t, plainWorld, updates, shapes)
+	crashEverywhere(t, unversionedWorld, unversioned, smallOnly)
 }
 
 func TestCrashInCompletion(t *testing.T) {

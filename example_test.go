@@ -278,7 +278,7 @@ func ExampleObserver() {
 	// Output:
 	// Create ok 4 requests
 	// Delete ok 5 requests
-	// UpdatePlan not_found 2 requests
+	// UpdatePlan not_found 3 requests
 	// true
 }
 

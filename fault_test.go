@@ -61,6 +61,7 @@ func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
 		everywhere(t, plainWorld, slices.Concat(creations, completions, deletions, recoveries, readings[1:]), smallOnly, test)
 		everywhere(t, plainWorld, updates, map[string]shape{"kinds": eachKind}, test)
 	}
+	everywhere(t, unversionedWorld, unversioned, smallOnly, test)
 }
 
 // everything returns all scenarios.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -110,66 +109,113 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 	return nil
 }
 
+// updateRounds bounds how often an update without a version looks again, because the entry was rewritten.
+const updateRounds = 4
+
 // updatePlan writes the entry of a plan. If the plan becomes final it does the rest, too.
 func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
-	keys := v.prefix.plan(plan.ID)
-	final := plan.State.Status.Final()
 	entry, err := v.format.encodeEntry(plan)
 	if err := checkBody(plan, false, entry, err); err != nil {
 		return err
 	}
 	var object []byte
-	if final {
+	if plan.State.Status.Final() {
 		object, err = v.format.encodeObject(plan)
 		if err := checkBody(plan, true, object, err); err != nil {
 			return err
 		}
 	}
-	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
-	cond := blob.IfMatch(entryETag)
-	if plan.State.ETag == "" {
-		cond = blob.IfThere
-	}
-	_, was, _ := driver.SplitVersion(plan.State.ETag)
-	changes := was.Final()
-	started := time.Now()
-	if objectETag == "" {
-		// The caller has not read the object, so the entry may belong to a Create that did not finish. Such an
-		// entry must not become Running, because searches take a Running entry for a plan.
-		p, err := v.client.Head(ctx, keys.object())
+	unversioned := plan.State.ETag == ""
+	for round := 1; ; round++ {
+		r, err := v.replaced(ctx, plan)
 		if err != nil {
-			return blobError("look for object", keys.object(), err)
+			return err
 		}
-		objectETag = p.ETag
-		// Without a version, the stored plan may be final.
-		changes = changes || plan.State.ETag == "" && passed(keys.date(), p.Seen)
+		err = v.replacePlan(ctx, plan, r, entry, object)
+		if !unversioned || round == updateRounds || !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
+			return err
+		}
 	}
-	w, c, err := v.putEntry(ctx, plan, entry, cond, changes, started)
+}
+
+// replaced is what an update of a plan replaces.
+type replaced struct {
+	cond       blob.Condition // of the entry
+	objectETag string
+	changes    bool // a final plan changes
+}
+
+// replaced returns the version that the caller knows, or the stored one if the caller knows none. Without a version,
+// the stored status decides what the plan may become.
+//
+// An entry without an object is not a plan. A Create or a Delete that did not finish may have left it, and searches
+// would show it if it became Running. An update to a final status writes the object too, so it need not look.
+func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (r replaced, err error) {
+	keys := v.prefix.plan(plan.ID)
+	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
+	_, was, _ := driver.SplitVersion(plan.State.ETag)
+	r = replaced{blob.IfMatch(entryETag), objectETag, was.Final()}
+	if objectETag != "" && plan.State.Status.Final() {
+		return r, nil
+	}
+	if plan.State.ETag != "" {
+		p, err := v.client.Head(ctx, keys.object())
+		if objectETag == "" {
+			r.objectETag = p.ETag
+		}
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			if gone := v.confirmGone(ctx, keys, keys.object()); errors.Is(gone, storage.ErrConflict) && objectETag != "" {
+				return r, nil // it exists after all
+			} else if gone != nil {
+				return r, gone
+			}
+		}
+		return r, blobError("look for object", keys.object(), err)
+	}
+	now, err := v.headPlan(ctx, "look for plan", keys)
+	if err != nil {
+		return r, err
+	}
+	if !now.committed() {
+		return r, vaultError("look for plan", now.missing()[0], "%w", storage.ErrNotFound)
+	}
+	r.cond, r.objectETag = blob.IfMatch(now.entry.ETag), now.object.ETag
+	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
+		stored, err := parseState(item.Metadata)
+		if err != nil {
+			return r, blobError("look for plan", keys.at(item.Name), err)
+		}
+		if !driver.Follows(plan.State.Status, stored.Status) {
+			return r, vaultError("look for plan", keys.at(item.Name), "%w: the plan is %s and can't become %s: a plan only moves forward", storage.ErrConflict, stored.Status, plan.State.Status)
+		}
+		r.changes = r.changes || stored.Status.Final()
+	}
+	return r, nil
+}
+
+// replacePlan writes the entry of a plan, and for a final plan the rest.
+func (v *Vault) replacePlan(ctx context.Context, plan *workflow.Plan, r replaced, entry, object []byte) error {
+	w, c, err := v.putEntry(ctx, plan, entry, r.cond, r.changes)
 	if err != nil {
 		return err
 	}
-	if final {
-		objectETag, err = v.finalize(ctx, plan, w, c, object, objectETag)
-	} else {
-		_ = c.end(ctx) // what is left is Recovery's
+	if object != nil {
+		r.objectETag, err = v.finalize(ctx, plan, w, c, object, r.objectETag)
 	}
-	plan.State.ETag = planVersion(w.etag, objectETag, plan)
+	plan.State.ETag = planVersion(w.etag, r.objectETag, plan)
 	return err
 }
 
 // putEntry writes the entry of a plan, which is the commit point of its update. If the update changes a final
 // plan it writes the marker of a change before, which stays until the caller ends the change: a plan that was
 // open has its own marker.
-func (v *Vault) putEntry(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition, changes bool, started time.Time) (w written, c *change, err error) {
+func (v *Vault) putEntry(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition, changes bool) (w written, c *change, err error) {
 	commit, cancel := ctx, context.CancelFunc(func() {})
-	switch {
-	case changes:
+	if changes {
 		if c, err = v.beginChange(ctx, v.prefix.plan(plan.ID)); err != nil {
 			return w, nil, err
 		}
 		commit, cancel = c.within(ctx)
-	case plan.State.ETag == "": // the day was young at started
-		commit, cancel = v.within(ctx, started, true, errSlowChange)
 	}
 	defer cancel()
 	w, err = v.putOwn(commit, plan, body, cond)

@@ -112,10 +112,15 @@ func follows(o workflow.Object, unversioned bool) error {
 	if field := childField[o.Kind()]; field != "" && children != workflow.Fingerprint(o) {
 		return Invalid(field, "the children of the %s differ from the version in State.ETag: they can't be added, removed, replaced or moved", o.Kind())
 	}
-	if o.Kind() == workflow.KindPlan && state.Status != was && (state.Status < was || was.Final()) {
+	if o.Kind() == workflow.KindPlan && !Follows(state.Status, was) {
 		return Invalid("State.Status", "%s can't follow %s: a plan only moves forward", state.Status, was)
 	}
 	return nil
+}
+
+// Follows reports whether a plan may move to a status from another one: only forward, and not from a final one.
+func Follows(status, was workflow.Status) bool {
+	return status == was || status > was && !was.Final()
 }
 
 // childField is the field of each kind that holds its children, or most of them.

@@ -246,6 +246,10 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 		if h.State.ETag != "" && h.State.ETag != stored.version { // CheckUpdate allows "" only for unversioned updates
 			return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, stored.version, h.State.ETag)
 		}
+		_, was, _ := driver.SplitVersion(stored.version)
+		if o.Kind() == workflow.KindPlan && !driver.Follows(h.State.Status, was) { // only an update without a version
+			return fmt.Errorf("%w: the plan is %s and can't become %s: a plan only moves forward", storage.ErrConflict, was, h.State.Status)
+		}
 		p, err := v.store.encode(o)
 		if err != nil {
 			return driver.Unencodable(o, false, err)

@@ -355,7 +355,7 @@ func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error
 		return nil, differ("sub-objects are not those of the source")
 	}
 	now, was := plan.State.Status, old.State.Status
-	if was > now || was.Final() && was != now {
+	if !driver.Follows(now, was) {
 		return nil, differ(fmt.Sprintf("status %s can't become %s", was, now))
 	}
 	for o, old := range driver.Pairs(plan, old) {

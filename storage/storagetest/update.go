@@ -229,6 +229,23 @@ func updateUnversioned(s *stage) {
 	s.must(complete(s.ctx, v, blind))
 	s.shows(s.vault, blind)
 	s.must(s.vault.UpdatePlan(s.ctx, blind))
+	// What is stored decides what the plan may become.
+	for _, status := range statuses {
+		again := plantest.Clone(blind)
+		again.State.ETag, again.State.Status = "", status
+		if status != blind.State.Status {
+			s.want(storage.ErrConflict, "UpdatePlan", plan.ID, v.UpdatePlan(s.ctx, again))
+			s.shows(s.open(), blind)
+		}
+	}
+	blind.State.ETag = ""
+	s.must(v.UpdatePlan(s.ctx, blind))
+	s.shows(s.vault, blind)
+	open := s.started(allKinds())
+	back := plantest.Clone(open)
+	back.State = workflow.State{}
+	s.want(storage.ErrConflict, "UpdatePlan", open.ID, v.UpdatePlan(s.ctx, back))
+	s.shows(s.vault, open)
 }
 
 func updateOtherChildren(s *stage) {
