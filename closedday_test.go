@@ -361,13 +361,13 @@ func shownIn(server *emulator.Server) (shown string) {
 	return shown
 }
 
-// TestRestoredEntryInAClosedDay restores the lost entry of a plan in a closed day: the plan becomes visible, so the
-// catalogue goes.
+// TestRestoredEntryInAClosedDay restores the entry of a plan in a closed day, which was lost or set back: the plan
+// becomes visible, so the catalogue goes.
 func TestRestoredEntryInAClosedDay(t *testing.T) {
-	inBubble(t, "final", func(t *testing.T, server *emulator.Server) {
+	restored := func(t *testing.T, server *emulator.Server, spoil func(plan *workflow.Plan)) {
 		v := onEmulator(t, server)
 		plan := finished(t, v, oldPlan())
-		server.Remove(oldContainer(), "plans/"+plan.ID.String()+"-entry.json")
+		spoil(plan)
 		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 		time.Sleep(pastGrace)
 		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
@@ -379,7 +379,14 @@ func TestRestoredEntryInAClosedDay(t *testing.T) {
 				t.Errorf("%s is left", b.Name)
 			}
 		}
+		same(t, v, plan)
 		sound(t, v)
+	}
+	inBubble(t, "lost", func(t *testing.T, server *emulator.Server) {
+		restored(t, server, func(plan *workflow.Plan) { server.Remove(oldContainer(), "plans/"+plan.ID.String()+"-entry.json") })
+	})
+	inBubble(t, "set back", func(t *testing.T, server *emulator.Server) {
+		restored(t, server, func(plan *workflow.Plan) { rewriteStatus(server, oldContainer(), plan, "entry", "Running") })
 	})
 }
 

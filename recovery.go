@@ -335,7 +335,7 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 	case lostObject, lostEntry, unreadableState:
 		return false, r.fail(ctx, b.keys, d.String(), d.err())
 	case setBack:
-		return false, r.confirmSetBack(ctx, b.keys)
+		return r.setBack(ctx, d)
 	case unverified:
 		return false, r.verify(ctx, d)
 	case remains:
@@ -360,7 +360,7 @@ func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
 }
 
 func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d, r.v.rewriteEntry) })
 	return done && !r.opts.DryRun, err
 }
 
@@ -400,18 +400,23 @@ func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) 
 	return done && r.opts.Thorough && !r.opts.DryRun, err
 }
 
-// confirmSetBack reports a final object beside an entry that is not final, unless a second look finds the
-// entry final: the plan may have been completed between the answers for entry and object.
-func (r *recovery) confirmSetBack(ctx context.Context, keys keys) error {
-	now, err := r.v.headPlan(ctx, "look at entry", keys)
+// setBack handles a final object beside an entry that is not final, unless a second look finds the entry final: the
+// plan may have been completed between the answers for entry and object. A thorough Recovery restores the entry.
+func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err error) {
+	now, err := r.v.headPlan(ctx, "look at entry", d.keys)
 	if err != nil {
-		return r.lookFailed(ctx, keys, err)
+		return false, r.lookFailed(ctx, d.keys, err)
 	}
 	if !now.committed() || blobStatusOf(now.entry) == final {
-		return nil
+		return false, nil
 	}
-	return r.fail(ctx, keys, "a final object beside an entry that is not final", vaultError("compare entry and object", keys.entry(),
-		"%w: the object is final and the entry is not: the entry was set back from outside", storage.ErrCorrupt))
+	if !r.opts.Thorough {
+		return false, r.fail(ctx, d.keys, d.String(), vaultError("compare entry and object", d.keys.entry(),
+			"%w: the object is final and the entry is not, so the entry was set back: Recover with Thorough restores it", storage.ErrCorrupt))
+	}
+	d.entry, d.object = now.entry, now.object
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d, r.v.restoreFinal) })
+	return done && !r.opts.DryRun, err
 }
 
 // verify looks for the sub-objects of a plan. They are written before the object, so a missing one was lost

@@ -373,7 +373,7 @@ func TestRecoveryBesideAnUpdate(t *testing.T) {
 }
 
 // TestEntrySetBack gives Recovery a final object beside an entry that is not final, as after a failover that
-// lost the newest write of one blob. Recovery does not guess which one is right.
+// lost the newest write of one blob. The plan was final, so a thorough Recovery restores it. Any other reports it.
 func TestEntrySetBack(t *testing.T) {
 	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := onEmulator(t, server)
@@ -387,13 +387,44 @@ func TestEntrySetBack(t *testing.T) {
 		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("Read: %v, want ErrCorrupt", err)
 		}
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("Recover: %+v, %v", report, err)
 		}
 		if !maps.Equal(before, contents(server)) {
 			t.Error("Recovery changed something")
 		}
+		if report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+			t.Errorf("thorough: %+v, %v", report, err)
+		}
+		same(t, v, plan)
+		sound(t, v)
+	})
+}
+
+// TestEntrySetBackBesideAnUpdate stores a final plan again before the restoration of its entry, which was set back.
+func TestEntrySetBackBesideAnUpdate(t *testing.T) {
+	beforeEach(t, "in the same status", func(t *testing.T, server *emulator.Server, at *nthRequest) {
+		_, plan := running(t, onEmulator(t, server), plantest.Small())
+		must(t, onEmulator(t, server).UpdatePlan(t.Context(), plan))
+		for c := range server.Containers() {
+			rewriteStatus(server, c, plan, "entry", "Running")
+		}
+		mine := *plan
+		mine.State.ETag, mine.Descr = "", "stored again"
+		recovering := at.vault(t, server, func() {
+			if err := onEmulator(t, server, azblob.WithUnversionedUpdates()).UpdatePlan(t.Context(), &mine); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err := recovering.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		must(t, err)
+		if !at.came() {
+			return
+		}
+		v := onEmulator(t, server)
+		same(t, v, &mine)
+		settled(t, v)
 	})
 }
 

@@ -101,18 +101,13 @@ func (v *Vault) restoreMarker(ctx context.Context, keys keys) (etag string, err 
 	return w.etag, blobError("write marker", ref, err)
 }
 
-// restoreEntry writes the lost entry of a plan from its object. It rewrites the object first and looks at it
-// afterwards: a Delete or a completion that is under way is then refused, or shows.
-//
-// An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
-// the sub-objects from the object and never see an update that is under way.
-//
-// A restored entry makes the plan visible, so this is a change of the plan's day.
-func (v *Vault) restoreEntry(ctx context.Context, d diagnosis) (did string, err error) {
+// restoreEntry writes the entry of a plan with restore. It makes the plan visible, so it is a change of the plan's
+// day.
+func (v *Vault) restoreEntry(ctx context.Context, d diagnosis, restore func(context.Context, diagnosis) (did string, err error)) (did string, err error) {
 	if !passed(d.keys.date(), d.object.Seen) {
 		ctx, cancel := v.within(ctx, time.Now(), true, errSlowChange)
 		defer cancel()
-		did, err := v.rewriteEntry(ctx, d.keys)
+		did, err := restore(ctx, d)
 		return did, lateChange(err)
 	}
 	c, err := v.beginChange(ctx, d.keys)
@@ -121,7 +116,7 @@ func (v *Vault) restoreEntry(ctx context.Context, d diagnosis) (did string, err 
 	}
 	commit, cancel := c.within(ctx)
 	defer cancel()
-	did, err = v.rewriteEntry(commit, d.keys)
+	did, err = restore(commit, d)
 	if errors.Is(err, storage.ErrUnknown) {
 		return did, err // the entry may still arrive, so the marker stays
 	}
@@ -131,8 +126,31 @@ func (v *Vault) restoreEntry(ctx context.Context, d diagnosis) (did string, err 
 	return did, lateChange(err)
 }
 
-// rewriteEntry does what restoreEntry says.
-func (v *Vault) rewriteEntry(ctx context.Context, keys keys) (did string, err error) {
+// restoreFinal writes the entry of a plan that was set back as the final object has it. A completion writes the object
+// after the entry, so the plan was final. If the entry has changed since it was seen, somebody else is at work.
+func (v *Vault) restoreFinal(ctx context.Context, d diagnosis) (did string, err error) {
+	object, _, err := v.readObject(ctx, d.keys)
+	if err != nil {
+		return "", err
+	}
+	if !object.State.Status.Final() {
+		return "", vaultError("read object", d.keys.object(), "%w: its metadata says that the plan is final, and its content says %s: restore the blob from a backup", storage.ErrCorrupt, object.State.Status)
+	}
+	body, err := v.format.encodeEntry(object)
+	if err != nil {
+		return "", err
+	}
+	_, err = v.putOwn(ctx, object, body, blob.IfMatch(d.entry.ETag))
+	return fmt.Sprintf("restored the entry from the object, as %s", object.State.Status), err
+}
+
+// rewriteEntry writes the lost entry of a plan from its object. It rewrites the object first and looks at it
+// afterwards: a Delete or a completion that is under way is then refused, or shows.
+//
+// An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
+// the sub-objects from the object and never see an update that is under way.
+func (v *Vault) rewriteEntry(ctx context.Context, d diagnosis) (did string, err error) {
+	keys := d.keys
 	plan, objectETag, err := v.rewriteObject(ctx, keys)
 	if err != nil {
 		return "", err
