@@ -80,8 +80,8 @@ func WithDayProbing(days int) Option { return func(o *options) { o.probing = day
 
 // WithUnversionedUpdates allows updates with an empty State.ETag, for engines that keep no versions. Such an
 // update overwrites any version: the last writer wins, a lost answer may make an update take effect twice,
-// and children that are not those of the plan go unnoticed. For a plan it takes one more request, which looks
-// for the plan. An update with a version is checked as always. Such a vault can't join a fleet. Default: an
+// and children that are not those of the plan go unnoticed. A plan still moves only forward, otherwise the update
+// is [storage.ErrConflict]; looking at the plan takes up to two more requests. An update with a version is checked as always. Such a vault can't join a fleet. Default: an
 // update without a version is [storage.ErrInvalid].
 func WithUnversionedUpdates() Option { return func(o *options) { o.unversioned = true } }
 

@@ -30,6 +30,29 @@ func readmeBlocks(t *testing.T) []string {
 	return blocks
 }
 
+// TestErrorsAreListed looks for every error of a vault in the pages that list them.
+func TestErrorsAreListed(t *testing.T) {
+	code, err := os.ReadFile("storage/errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllSubmatch(code, -1)
+	if len(found) < 11 {
+		t.Fatalf("found only %d errors", len(found))
+	}
+	for _, page := range []string{"README.md", "docs/embedding.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range found {
+			if !bytes.Contains(text, name[1]) {
+				t.Errorf("%s lacks %s", page, name[1])
+			}
+		}
+	}
+}
+
 // readmeMain calls the functions of README.md.
 const readmeMain = `package main_test
 

@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// UpdatePlan stores the plan's own fields, with one request while the plan is NotStarted or Running. An
-// update to a final status takes three, one after the other: it writes the entry, then the object with the
+// UpdatePlan stores the plan's own fields. While the plan is NotStarted or Running it takes two requests: it looks for
+// the plan, which a Delete may have removed, and writes the entry. An update to a final status takes three, one after the other: it writes the entry, then the object with the
 // whole plan as given, and removes the marker. After the first one every reader sees the plan as final. If
 // the call fails later, the same call again or Recovery does the rest.
 //
@@ -26,7 +26,9 @@ import (
 //
 // Errors: [storage.ErrInvalid] before anything is sent, also for a State.ETag that is empty or not a version
 // of the vault, for children that are not those of the version, and for a plan that goes back from its
-// status; [storage.ErrNotFound]; [storage.ErrConflict] if State.ETag is not the stored version;
+// status; [storage.ErrNotFound]; [storage.ErrConflict] if State.ETag is not the stored version,
+// or is empty, where that is allowed, and the plan would go back from its stored status; [storage.ErrUnavailable] also
+// if the service contradicts itself;
 // [storage.ErrUnknown] if the outcome is unknown: the same call again settles it at whichever request the
 // first one failed, and leaves the object as given or as it is now. UpdatePlan sets State.ETag to the new
 // version.

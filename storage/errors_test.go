@@ -14,7 +14,7 @@ import (
 
 var sentinels = []error{
 	storage.ErrNotFound, storage.ErrExists, storage.ErrConflict, storage.ErrInvalid, storage.ErrSchema,
-	storage.ErrCorrupt, storage.ErrDenied, storage.ErrUnavailable, storage.ErrUnknown, storage.ErrClosed,
+	storage.ErrCorrupt, storage.ErrDenied, storage.ErrUnavailable, storage.ErrUnknown, storage.ErrClosed, storage.ErrHeld,
 }
 
 func TestErrorText(t *testing.T) {
