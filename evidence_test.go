@@ -385,6 +385,31 @@ func TestChangesBelieveNoFalse404(t *testing.T) {
 	}
 }
 
+// TestUpdateBelievesNoFalse404 answers an update's look for its plan with 404, once and then always.
+func TestUpdateBelievesNoFalse404(t *testing.T) {
+	for _, effect := range absences[:2] {
+		for _, lasting := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%v, lasting %v", effect, lasting), func(t *testing.T, server *emulator.Server) {
+				_, plan := notStarted(t, worldOf(server), plantest.Small())
+				before := plantest.Clone(plan)
+				rule := emulator.On(emulator.HeadBlob).Do(effect)
+				if !lasting {
+					rule.Nth(1)
+				}
+				plan.State.Status = workflow.Running
+				err := faulty(t, server, rule).UpdatePlan(t.Context(), plan)
+				if rule.Fired() == 0 || lasting != errors.Is(err, storage.ErrUnavailable) || !lasting && err != nil {
+					t.Errorf("%d false responses, %v", rule.Fired(), err)
+				}
+				if lasting {
+					plan = before
+				}
+				same(t, onEmulator(t, server), plan)
+			})
+		}
+	}
+}
+
 // TestNoDayLooksEmptyBecauseOfAFalse404 answers the listings of a closed day with 404. Expire drops no open plan,
 // Hold does not overlook a Delete, and no catalogue lacks a plan.
 func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {

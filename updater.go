@@ -147,33 +147,37 @@ type replaced struct {
 	changes    bool // a final plan changes
 }
 
-// replaced returns the version that the caller knows, or the stored one if the caller knows none. Without a version,
-// the stored status decides what the plan may become.
+// replaced returns the version that the caller knows.
 //
 // An entry without an object is not a plan. A Create or a Delete that did not finish may have left it, and searches
 // would show it if it became Running. An update to a final status writes the object too, so it need not look.
-func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (r replaced, err error) {
+func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (replaced, error) {
 	keys := v.prefix.plan(plan.ID)
+	if plan.State.ETag == "" {
+		return v.replacedUnversioned(ctx, plan, keys)
+	}
 	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
 	_, was, _ := driver.SplitVersion(plan.State.ETag)
-	r = replaced{blob.IfMatch(entryETag), objectETag, was.Final()}
+	r := replaced{blob.IfMatch(entryETag), objectETag, was.Final()}
 	if objectETag != "" && plan.State.Status.Final() {
 		return r, nil
 	}
-	if plan.State.ETag != "" {
-		p, err := v.client.Head(ctx, keys.object())
-		if objectETag == "" {
-			r.objectETag = p.ETag
-		}
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			if gone := v.confirmGone(ctx, keys, keys.object()); errors.Is(gone, storage.ErrConflict) && objectETag != "" {
-				return r, nil // it exists after all
-			} else if gone != nil {
-				return r, gone
-			}
-		}
-		return r, blobError("look for object", keys.object(), err)
+	p, err := v.client.Head(ctx, keys.object())
+	if objectETag == "" {
+		r.objectETag = p.ETag
 	}
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		if gone := v.confirmGone(ctx, keys, keys.object()); errors.Is(gone, storage.ErrConflict) && objectETag != "" {
+			return r, nil // it exists after all
+		} else if gone != nil {
+			return r, gone
+		}
+	}
+	return r, blobError("look for object", keys.object(), err)
+}
+
+// replacedUnversioned returns the stored version. Its status decides what the plan may become.
+func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, keys keys) (r replaced, err error) {
 	now, err := v.headPlan(ctx, "look for plan", keys)
 	if err != nil {
 		return r, err
@@ -181,7 +185,7 @@ func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (r replaced, 
 	if !now.committed() {
 		return r, vaultError("look for plan", now.missing()[0], "%w", storage.ErrNotFound)
 	}
-	r.cond, r.objectETag = blob.IfMatch(now.entry.ETag), now.object.ETag
+	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag}
 	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
 		stored, err := parseState(item.Metadata)
 		if err != nil {
