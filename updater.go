@@ -144,13 +144,11 @@ func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
 type replaced struct {
 	cond       blob.Condition // of the entry
 	objectETag string
+	looked     bool // whether the object was looked for
 	changes    bool // a final plan changes
 }
 
 // replaced returns the version that the caller knows.
-//
-// An entry without an object is not a plan. A Create or a Delete that did not finish may have left it, and searches
-// would show it if it became Running. An update to a final status writes the object too, so it need not look.
 func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (replaced, error) {
 	keys := v.prefix.plan(plan.ID)
 	if plan.State.ETag == "" {
@@ -158,22 +156,27 @@ func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (replaced, er
 	}
 	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
 	_, was, _ := driver.SplitVersion(plan.State.ETag)
-	r := replaced{blob.IfMatch(entryETag), objectETag, was.Final()}
-	if objectETag != "" && plan.State.Status.Final() {
+	r := replaced{cond: blob.IfMatch(entryETag), objectETag: objectETag, changes: was.Final()}
+	if objectETag != "" {
 		return r, nil
 	}
 	p, err := v.client.Head(ctx, keys.object())
-	if objectETag == "" {
-		r.objectETag = p.ETag
-	}
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		if gone := v.confirmGone(ctx, keys, keys.object()); errors.Is(gone, storage.ErrConflict) && objectETag != "" {
-			return r, nil // it exists after all
-		} else if gone != nil {
-			return r, gone
-		}
+	if r.objectETag, r.looked = p.ETag, true; blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return r, v.goneIfAbsent(ctx, keys, err)
 	}
 	return r, blobError("look for object", keys.object(), err)
+}
+
+// goneIfAbsent returns the error of a HEAD of the object if a second look agrees that it is absent.
+func (v *Vault) goneIfAbsent(ctx context.Context, keys keys, err error) error {
+	gone := v.confirmGone(ctx, keys, keys.object())
+	switch {
+	case errors.Is(gone, storage.ErrConflict):
+		return nil
+	case gone != nil:
+		return gone
+	}
+	return blobError("look for object", keys.object(), err)
 }
 
 // replacedUnversioned returns the stored version. Its status decides what the plan may become.
@@ -185,7 +188,7 @@ func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, ke
 	if !now.committed() {
 		return r, vaultError("look for plan", now.missing()[0], "%w", storage.ErrNotFound)
 	}
-	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag}
+	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag, looked: true}
 	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
 		stored, err := parseState(item.Metadata)
 		if err != nil {
@@ -201,15 +204,48 @@ func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, ke
 
 // replacePlan writes the entry of a plan, and for a final plan the rest.
 func (v *Vault) replacePlan(ctx context.Context, plan *workflow.Plan, r replaced, entry, object []byte) error {
+	if object == nil {
+		return v.putOpenEntry(ctx, plan, r, entry)
+	}
 	w, c, err := v.putEntry(ctx, plan, entry, r.cond, r.changes)
 	if err != nil {
 		return err
 	}
-	if object != nil {
-		r.objectETag, err = v.finalize(ctx, plan, w, c, object, r.objectETag)
-	}
+	r.objectETag, err = v.finalize(ctx, plan, w, c, object, r.objectETag)
 	plan.State.ETag = planVersion(w.etag, r.objectETag, plan)
 	return err
+}
+
+// putOpenEntry writes the entry of a plan that stays open, and looks for the object at the same time. An entry without an
+// object is what a Delete has left that died behind its commit, and readers don't see it.
+func (v *Vault) putOpenEntry(ctx context.Context, plan *workflow.Plan, r replaced, body []byte) error {
+	keys := v.prefix.plan(plan.ID)
+	var w written
+	var look error
+	err := v.parallel(2, func(i int) (err error) {
+		if i == 0 {
+			w, _, err = v.putEntry(ctx, plan, body, r.cond, false)
+			return err
+		}
+		if r.looked {
+			return nil
+		}
+		if _, look = v.client.Head(ctx, keys.object()); blob.Is(look, blob.Absent, blob.AbsentContainer) {
+			look = v.goneIfAbsent(ctx, keys, look)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case look == nil:
+		plan.State.ETag = planVersion(w.etag, r.objectETag, plan)
+		return nil
+	case errors.Is(look, storage.ErrNotFound): // a reader may have seen the entry before the plan was deleted
+		return fmt.Errorf("%w: %w", storage.ErrUnknown, look)
+	}
+	v.unknown.keep(w.write, w.id) // a repeated update recognises it
+	return vaultError("look for object", keys.object(), "%w: the entry is written, and whether the plan still exists is not known: call again: %w", storage.ErrUnknown, look)
 }
 
 // putEntry writes the entry of a plan, which is the commit point of its update. If the update changes a final

@@ -61,8 +61,8 @@ func TestUpdateWritesOneBlob(t *testing.T) {
 				t.Fatal(err)
 			}
 			requests := server.Requests()
-			if o.Kind() == workflow.KindPlan && requests[0].Op == emulator.HeadBlob {
-				requests = requests[1:]
+			if o.Kind() == workflow.KindPlan { // it looks for the object, too
+				requests = slices.DeleteFunc(requests, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob })
 			}
 			if len(requests) != 1 || requests[0].Op != emulator.PutBlob || requests[0].Condition != "If-Match:etag" ||
 				!strings.Contains(requests[0].Blob, o.Header().ID.String()) {
@@ -728,7 +728,7 @@ func TestStorm(t *testing.T) {
 		if late := time.Since(end); late > time.Minute {
 			t.Errorf("it took %v after the storm", late)
 		}
-		if n := len(server.Requests()); n > 200 {
+		if n := len(server.Requests()); n > 2*200 { // the entry and the look at the object
 			t.Errorf("%d requests were sent into the storm", n)
 		}
 	})

@@ -56,7 +56,7 @@ func TestTakeTrips(t *testing.T) {
 			began := time.Now()
 			must(t, second(n.Take(t.Context(), test.plan.ID)))
 			trips, requests := int(time.Since(began)/latency), len(server.Requests())
-			most := 5 + 2*((len(parts)+test.c-1)/test.c)
+			most := 4 + 2*((len(parts)+test.c-1)/test.c)
 			t.Logf("%d sub-objects, %d in flight: %d requests, %d round trips of %d", len(parts), test.c, requests, trips, most)
 			if trips > most || requests > 2*len(parts)+8 {
 				t.Errorf("%d sub-objects, %d in flight: %d requests, %d round trips, want at most %d", len(parts), test.c, requests, trips, most)

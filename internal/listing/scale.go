@@ -84,7 +84,9 @@ func (l *listing[T]) survey(p *piece[T]) {
 		}
 	case c.unit == Minute:
 		c.density = c.perMinute(p.From, 4*min(max(1, l.Limit), MaxPage))
-		l.perDay = c.density * float64(len(c.groups)) / p.share(l.Now)
+		if KeyOf(FirstID(l.Now)) > KeyOf(p.From)+4*Minute { // the day has not just begun
+			l.perDay = c.density * float64(len(c.groups)) / p.share(l.Now)
+		}
 	}
 }
 
@@ -121,7 +123,7 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 // until returns the end of a piece, or now if that lies in its last group.
 func (p *piece[T]) until(now time.Time) uuid.UUID {
 	groups := p.scale.groups
-	if id := FirstID(now); len(groups) > 0 && Less(id, p.To) && Less(IDOf(groups[len(groups)-1]), id) {
+	if id := FirstID(now); len(groups) > 0 && Less(p.From, id) && Less(id, p.To) && Less(IDOf(groups[len(groups)-1]), id) {
 		return id
 	}
 	return p.To

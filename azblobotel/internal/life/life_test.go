@@ -32,7 +32,7 @@ func TestLife(t *testing.T) {
 	}
 	random := regexp.MustCompile(`^(the life of a plan|├─ Create) [0-9.]+ms`)
 	for i, line := range got {
-		got[i] = random.ReplaceAllString(line, "$1 …")
+		got[i] = strings.Replace(random.ReplaceAllString(line, "$1 …"), "│ └", "│ ├", 1)
 	}
 	want := []string{
 		"the life of a plan …",
@@ -41,16 +41,14 @@ func TestLife(t *testing.T) {
 		"│ ├─ PUT open/<plan> 20.0ms 201",
 		"│ ├─ PUT plans/<plan>-entry.json 20.0ms 201",
 		"│ ├─ azblob.retry · 503",
-		"│ └─ PUT plans/<plan>-object.json 20.0ms 201",
+		"│ ├─ PUT plans/<plan>-object.json 20.0ms 201",
 		"├─ Read 20.0ms ok, requests 2, round trips 1",
-		"├─ UpdatePlan 40.0ms ok, requests 2, round trips 2",
-		"│ ├─ HEAD plans/<plan>-object.json 20.0ms 200",
-		"│ └─ PUT plans/<plan>-entry.json 20.0ms 201",
-		"├─ UpdatePlan 60.0ms conflict, requests 3, round trips 3",
-		"│ ├─ HEAD plans/<plan>-object.json 20.0ms 200",
+		"├─ UpdatePlan 20.0ms ok, requests 2, round trips 1",
+		"│ ├─ PUT plans/<plan>-entry.json 20.0ms 201",
+		"├─ UpdatePlan 40.0ms conflict, requests 3, round trips 2",
 		"│ ├─ PUT plans/<plan>-entry.json 20.0ms 412",
 		"│ ├─ HEAD plans/<plan>-entry.json 20.0ms 200",
-		"│ └─ azblob.conflict ·",
+		"│ ├─ azblob.conflict ·",
 	}
 	for _, what := range []string{"UpdateBlock", "UpdateSequence", "UpdateAction", "UpdateBlock", "UpdateSequence", "UpdateAction"} {
 		want = append(want, "├─ "+what+" 20.0ms ok, requests 1, round trips 1")
@@ -60,12 +58,14 @@ func TestLife(t *testing.T) {
 		"├─ UpdatePlan 60.0ms ok, requests 3, round trips 3",
 		"│ ├─ PUT plans/<plan>-entry.json 20.0ms 201",
 		"│ ├─ PUT plans/<plan>-object.json 20.0ms 201",
-		"│ └─ DELETE open/<plan> 20.0ms 202",
+		"│ ├─ DELETE open/<plan> 20.0ms 202",
 		"├─ Read 20.0ms ok, requests 2, round trips 1",
 		"├─ Close 0.0ms ok, requests 0, round trips 0",
 		"└─ Close 0.0ms ok, requests 0, round trips 0",
 	)
-	got = slices.DeleteFunc(got, func(line string) bool { return strings.Contains(line, "─ GET ") }) // parallel, too
+	got = slices.DeleteFunc(got, func(line string) bool { // parallel, too
+		return strings.Contains(line, "─ GET ") || strings.Contains(line, "─ HEAD plans/<plan>-object")
+	})
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
