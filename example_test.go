@@ -273,12 +273,12 @@ func ExampleObserver() {
 	plan := &workflow.Plan{Name: "empty"}
 	check(vault.Create(ctx, plan))
 	check(vault.Delete(ctx, plan.ID))
-	_, err = vault.Read(ctx, plan.ID) // it is not there, and the observer sees that too
+	err = vault.Delete(ctx, plan.ID) // it is not there, and the observer sees that too
 	fmt.Println(errors.Is(err, storage.ErrNotFound))
 	// Output:
 	// Create ok 4 requests
 	// Delete ok 5 requests
-	// Read not_found 2 requests
+	// Delete not_found 5 requests
 	// true
 }
 

@@ -112,7 +112,7 @@ func TestCostOfATake(t *testing.T) {
 				if most := 2*n + 5; requests > most {
 					t.Errorf("%d sub-objects: %d requests, want at most %d", n, requests, most)
 				}
-				if most := 4 + 2*ceil(n, c); trips > most {
+				if most := 4 + 2*ceil(n, c) + 1/c; trips > most {
 					t.Errorf("%d sub-objects, %d at a time: %d round trips, want at most %d", n, c, trips, most)
 				}
 				if err := node.Leave(t.Context()); err != nil {
