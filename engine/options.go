@@ -39,29 +39,6 @@ type Options struct {
 	Observer Observer
 }
 
-// Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
-// the work, which waits for them; calls may be concurrent. They must neither change their arguments nor panic.
-// The context is that of the work, and may already have ended.
-type Observer struct {
-	// Joined is called when the engine has become a member of a fleet, with its node's ID.
-	Joined func(ctx context.Context, node uuid.UUID)
-	// PickedUp is called with a whole plan, before any work on it. In a fleet the plan is Running already, and
-	// PickedUp is called again when the node takes its own plan again. The plan is changed after the call
-	// returns.
-	PickedUp func(ctx context.Context, plan *workflow.Plan)
-	// Changed is called when an object's new state is stored. Only the object's own fields may be read, and
-	// only during the call, because other goroutines may change its children.
-	Changed func(ctx context.Context, o workflow.Object)
-	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, fleet.ErrFenced
-	// if another node owns it or may take it, or a failure.
-	Left func(ctx context.Context, plan uuid.UUID, err error)
-	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
-	// plan, of the membership in a fleet.
-	Problem func(ctx context.Context, err error)
-	// Draining is called once when the context of Run ends, before Run waits for running actions.
-	Draining func(ctx context.Context)
-}
-
 // withDefaults sets the defaults. Its error joins all faults.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error

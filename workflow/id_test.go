@@ -100,3 +100,20 @@ func TestTime(t *testing.T) {
 		})
 	}
 }
+
+// TestNewV7From gives a key one ID at a time, and other keys and times others.
+func TestNewV7From(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 123_400_000, time.UTC)
+	id := workflow.NewV7From(at, "order 4711")
+	if again := workflow.NewV7From(at.Add(500*time.Microsecond), "order 4711"); again != id {
+		t.Errorf("%s and %s are of one key and millisecond", id, again)
+	}
+	if !workflow.IsV7(id) || !workflow.Time(id).Equal(at.Truncate(time.Millisecond)) || id.String() != "01a1f8d3-ea7b-77b8-9818-d0fa0d99bc90" {
+		t.Errorf("%s is of %v", id, workflow.Time(id))
+	}
+	for _, other := range []uuid.UUID{workflow.NewV7From(at.Add(time.Millisecond), "order 4711"), workflow.NewV7From(at, "order 4712"), workflow.NewV7From(at, "")} {
+		if other == id {
+			t.Errorf("%s is the ID of another key or time, too", other)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
+// the work, which waits for them; calls may be concurrent. They must neither change their arguments nor panic.
+// The context is that of the work, and may already have ended.
+type Observer struct {
+	// Joined is called when the engine has become a member of a fleet, with its node's ID.
+	Joined func(ctx context.Context, node uuid.UUID)
+	// PickedUp is called with a whole plan, before any work on it. In a fleet the plan is Running already, and
+	// PickedUp is called again when the node takes its own plan again. The plan is changed after the call
+	// returns.
+	PickedUp func(ctx context.Context, plan *workflow.Plan)
+	// Changed is called when an object's new state is stored. Only the object's own fields may be read, and
+	// only during the call, because other goroutines may change its children.
+	Changed func(ctx context.Context, o workflow.Object)
+	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, fleet.ErrFenced
+	// if another node owns it or may take it, or a failure.
+	Left func(ctx context.Context, plan uuid.UUID, err error)
+	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
+	// plan, of the membership in a fleet.
+	Problem func(ctx context.Context, err error)
+	// Draining is called once when the context of Run ends, before Run waits for running actions.
+	Draining func(ctx context.Context)
+}
+
+// Tee returns an observer that calls all of these, in order. Fields that are nil are left out.
+func Tee(observers ...Observer) Observer {
+	return Observer{
+		Joined:   tee(observers, func(o Observer) func(context.Context, uuid.UUID) { return o.Joined }),
+		PickedUp: tee(observers, func(o Observer) func(context.Context, *workflow.Plan) { return o.PickedUp }),
+		Changed:  tee(observers, func(o Observer) func(context.Context, workflow.Object) { return o.Changed }),
+		Left: func(ctx context.Context, plan uuid.UUID, err error) {
+			for _, o := range observers {
+				if o.Left != nil {
+					o.Left(ctx, plan, err)
+				}
+			}
+		},
+		Problem: tee(observers, func(o Observer) func(context.Context, error) { return o.Problem }),
+		Draining: func(ctx context.Context) {
+			for _, o := range observers {
+				if o.Draining != nil {
+					o.Draining(ctx)
+				}
+			}
+		},
+	}
+}
+
+// tee calls one function of each observer.
+func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
+	return func(ctx context.Context, e E) {
+		for _, o := range observers {
+			if f := pick(o); f != nil {
+				f(ctx, e)
+			}
+		}
+	}
+}
