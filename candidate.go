@@ -15,7 +15,7 @@ type candidate struct {
 	planBlobs
 	result    storage.ListResult
 	truncated bool  // name and description are too long for metadata: the entry has them whole
-	undecided bool  // the filters ask for what the name has after its beginning
+	undecided bool  // whether the filters choose the plan depends on the part of the name that was cut
 	err       error // why the plan can't be read
 	stands    int64 // where results are not wanted: how many plans of a day and a status it stands for; 0 for one plan
 }

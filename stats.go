@@ -36,8 +36,8 @@ type DayStats struct {
 	Plans map[workflow.Status]int64
 	// Unreadable is the number of plans whose metadata can't be read, so that their status is unknown.
 	Unreadable int64
-	// Blobs and Bytes are the number and the total size of all blobs in the day's container, strays and markers
-	// included, and earlier versions and deleted blobs not. They are of [StatsOptions.Bytes] alone.
+	// Blobs and Bytes are the number and the total size of all blobs in the day's container, with strays and markers,
+	// but without earlier versions and deleted blobs. They are zero unless [StatsOptions.Bytes] is set.
 	Blobs, Bytes int64
 }
 

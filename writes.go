@@ -22,9 +22,9 @@ type written struct {
 	etag string
 }
 
-// put writes a blob with a new writeid. If the outcome is unknown it remembers the writeid, and the same
-// write takes it again, so that it recognises what the first one wrote. It remembers it until the outcome is
-// settled, however often the write fails in between.
+// put writes a blob with a new writeid. If the outcome is unknown, the vault remembers the writeid until a write with
+// it has a certain outcome. The same write then uses this writeid again, and so recognises a blob that the first
+// attempt has written.
 func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
 	w := written{write: write{ref, cond, sha256.Sum256(body)}}
 	w.id = v.unknown.take(w.write)

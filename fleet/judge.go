@@ -61,7 +61,9 @@ const resolution = time.Second
 func silent(age, watched, ttl time.Duration) bool { return min(age, watched) > ttl }
 
 // maxGap is the longest time between two looks of one watch. An outage of this length may begin just before a
-// heartbeat takes effect, and the member may take another 35 % of its interval to try again. Interval, gap, the
-// retry, and twice the time that a heartbeat takes must not exceed the TTL of at least three intervals. Half the
-// TTL leaves 7.5 % of an interval for a heartbeat. It lets a judge that looks each third of its TTL lose one look.
+// heartbeat takes effect, and the member then waits up to 35 % of its interval before it tries again:
+//
+//	interval + maxGap + 0.35 interval + 2 heartbeats <= TTL, and TTL >= 3 intervals
+//
+// Half the TTL leaves 7.5 % of an interval for a heartbeat. A judge that looks each third of its TTL may lose one look.
 func maxGap(ttl time.Duration) time.Duration { return ttl / 2 }
