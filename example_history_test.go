@@ -63,24 +63,6 @@ func holdDays(ctx context.Context, vault *azblob.Vault, from, to time.Time) erro
 	return err
 }
 
-// releaseBefore releases the held days before another day.
-func releaseBefore(ctx context.Context, vault *azblob.Vault, end time.Time) error {
-	held, err := vault.Holds(ctx)
-	if err != nil {
-		return err
-	}
-	for _, day := range held { // oldest first
-		if !day.Before(end) {
-			break
-		}
-		if err := vault.Release(ctx, day); err != nil {
-			return err
-		}
-		fmt.Printf("%s is released\n", day.Format(time.DateOnly))
-	}
-	return nil
-}
-
 // buildCatalogues builds the catalogues that are due, and says which closed days can't have one yet, and why.
 func buildCatalogues(ctx context.Context, vault *azblob.Vault) error {
 	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
@@ -220,19 +202,6 @@ func Example_holdDays() {
 	// Output:
 	// 2025-03-01 is held
 	// 2025-03-03 is held
-}
-
-func Example_releaseBefore() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed)
-	defer vault.Close(ctx)
-	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Failed)
-	err := errors.Join(vault.Hold(ctx, inMarch(1)), vault.Hold(ctx, inMarch(3)), releaseBefore(ctx, vault, inMarch(2)))
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// 2025-03-01 is released
 }
 
 func Example_buildCatalogues() {
