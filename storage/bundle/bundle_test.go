@@ -371,15 +371,17 @@ func TestImportWhoseContextEnds(t *testing.T) {
 	}
 }
 
-// unreadable is a vault that can't read one plan.
+// unreadable is a vault that can't read one plan, a number of times or, if it is negative, always.
 type unreadable struct {
 	storage.Reader
-	id  uuid.UUID
-	err error
+	id    uuid.UUID
+	err   error
+	times int
 }
 
-func (u unreadable) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if id == u.id {
+func (u *unreadable) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	if id == u.id && u.times != 0 {
+		u.times--
 		return nil, &storage.Error{Op: "Read", Plan: id, Err: u.err}
 	}
 	return u.Reader.Read(ctx, id)
@@ -394,17 +396,19 @@ func TestExportOfPlansThatCantBeRead(t *testing.T) {
 	id := found[3].ID
 	for _, tt := range []struct {
 		err   error
+		times int
 		whole bool // whether the bundle is
 		plans int64
 		fails bool
 	}{
-		{storage.ErrCorrupt, true, 4, true},
-		{storage.ErrSchema, true, 4, true},
-		{storage.ErrNotFound, true, 4, false}, // deleted meanwhile
-		{storage.ErrUnavailable, false, 3, true},
+		{storage.ErrCorrupt, -1, true, 4, true},
+		{storage.ErrSchema, -1, true, 4, true},
+		{storage.ErrNotFound, -1, true, 4, false}, // deleted meanwhile
+		{storage.ErrNotFound, 1, true, 5, false},  // a single false answer
+		{storage.ErrUnavailable, -1, false, 3, true},
 	} {
 		var out bytes.Buffer
-		report, err := bundle.Export(t.Context(), unreadable{from, id, tt.err}, &out, bundle.ExportOptions{Concurrency: 1})
+		report, err := bundle.Export(t.Context(), &unreadable{from, id, tt.err, tt.times}, &out, bundle.ExportOptions{Concurrency: 1})
 		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.Contains(err.Error(), id.String())) || report.Plans != tt.plans || report.Whole != tt.whole {
 			t.Errorf("%v: %+v, %v", tt.err, report, err)
 		}
