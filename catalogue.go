@@ -121,13 +121,13 @@ func (c *cataloguing) run(ctx context.Context) error {
 	errs := make([]error, len(days))
 	_ = c.v.parallel(len(days), func(i int) error {
 		if days[i].marked {
-			found[i], errs[i] = c.look(ctx, days[i])
+			found[i], errs[i] = c.look(ctx, days[i], c.v.client.Head)
 		}
 		return nil
 	})
 	for i, d := range days {
 		if c.opts.Verify && errs[i] == nil && isBuiltOf(d.container, found[i]) && c.mayWork(ctx) {
-			found[i], errs[i] = c.verify(ctx, d, found[i]) // one at a time: it takes memory
+			found[i], _, errs[i] = c.verify(ctx, d, found[i]) // one at a time: it takes memory
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -158,49 +158,64 @@ func (c *cataloguing) mayWork(ctx context.Context) bool {
 	return true
 }
 
-// look looks at the blob of a day's catalogue.
-func (c *cataloguing) look(ctx context.Context, d day) (blob.Properties, error) {
+// look looks at the blob of a day's catalogue with head.
+func (c *cataloguing) look(ctx context.Context, d day, head func(context.Context, blob.Ref) (blob.Properties, error)) (blob.Properties, error) {
 	ref := catalogueOf(d.container)
-	p, err := c.v.client.Head(ctx, ref)
+	p, err := head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return blob.Properties{}, nil
 	}
 	return p, blobError("look at catalogue", ref, err)
 }
 
-// verify compares a catalogue with its day. It returns one that should be built anew as a placeholder. One that differs
-// from the day is removed first, because the new one may have to wait for an open plan.
-func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (blob.Properties, error) {
+// verify compares a catalogue with its day. It returns a wrong one, which is damaged or differs, as a placeholder that should
+// be built anew. One that differs is removed first, because the new one may have to wait for an open plan.
+func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now blob.Properties, wrong bool, err error) {
 	ref := catalogueOf(d.container)
 	difference, etag, err := c.v.compareCatalogue(ctx, d)
 	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) {
-		return blob.Properties{ETag: p.ETag}, nil
+		return blob.Properties{ETag: p.ETag}, true, nil
 	}
 	if err == nil && difference != "" && etag == p.ETag {
 		if c.opts.DryRun {
-			return blob.Properties{}, nil
+			return blob.Properties{}, true, nil
 		}
 		err = c.v.client.Delete(ctx, ref, blob.IfMatch(etag))
 		if err == nil {
-			return blob.Properties{}, nil
+			return blob.Properties{}, true, nil
 		}
 	}
 	switch {
-	case blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer), errors.Is(err, errNotBuilt):
-		return blob.Properties{}, nil // removed meanwhile
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return blob.Properties{}, false, c.v.confirmNoCatalogue(ctx, ref)
+	case blob.Is(err, blob.Mismatch), errors.Is(err, errNotBuilt):
+		return blob.Properties{}, false, nil // removed meanwhile
 	case errors.Is(err, catalogue.ErrSchema):
-		return p, nil
+		return p, false, nil
 	}
-	return p, blobError("verify catalogue", ref, certain(err))
+	return p, false, blobError("verify catalogue", ref, certain(err))
+}
+
+// confirmNoCatalogue returns nil only if another look agrees that a catalogue is absent, which one response has said.
+func (v *Vault) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
+	_, err := v.headAgain(ctx, ref)
+	switch {
+	case err == nil:
+		return vaultError("read catalogue", ref, "%w: the service contradicts itself about whether it exists, or it was built meanwhile: call again", storage.ErrUnavailable)
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return nil
+	}
+	return blobError("look at catalogue", ref, err)
 }
 
 // mend builds the wrong ones of some catalogues anew, and returns their days.
 func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, err error) {
 	errs := make([]error, len(days))
 	for i, d := range days {
-		was, err := c.look(ctx, d)
-		if now := was; err == nil && isBuiltOf(d.container, was) {
-			if now, err = c.verify(ctx, d, was); err == nil && !isBuilt(now) {
+		was, err := c.look(ctx, d, c.v.headAgain)
+		if err == nil && isBuiltOf(d.container, was) {
+			now, differs, verifyErr := c.verify(ctx, d, was)
+			if err = verifyErr; differs {
 				wrong = append(wrong, d.date)
 				if !c.opts.DryRun {
 					err = c.build(ctx, d, now.ETag)

@@ -209,13 +209,19 @@ func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) 
 	bad := func(kind ProblemKind, format string, args ...any) {
 		report.Problems = append(report.Problems, Problem{Kind: kind, Blob: ref.String(), Detail: fmt.Sprintf(format, args...)})
 	}
-	report.Blobs++
 	difference, etag, err := v.compareCatalogue(ctx, d)
 	if difference == "" && err == nil {
 		return nil
 	}
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return v.confirmNoCatalogue(ctx, ref)
+	}
 	if etag != "" {
-		if now, headErr := v.client.Head(ctx, ref); headErr != nil || now.ETag != etag {
+		now, err := v.headAgain(ctx, ref)
+		if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return blobError("look at catalogue", ref, err)
+		}
+		if err != nil || now.ETag != etag {
 			return nil // somebody has changed the day meanwhile
 		}
 	}
@@ -229,7 +235,7 @@ func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) 
 	case !isUnusable(err):
 		return err
 	}
-	return nil // it is a placeholder, of newer code, or gone
+	return nil // it is a placeholder, or of newer code
 }
 
 // compareListings compares the plans of a day in its catalogue with those that a listing yields, and says how they
@@ -287,7 +293,10 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 		report.Problems = append(report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})
 	}
 	catalogued, err := v.strays(ctx, d, stray)
-	if err == nil && catalogued {
+	if catalogued {
+		report.Blobs++
+	}
+	if err == nil && (catalogued || d.hinted) { // a listing of names may have missed it
 		err = v.checkCatalogue(ctx, d, report)
 	}
 	if err != nil {

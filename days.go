@@ -241,7 +241,7 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 	dirs := directories()
 	for names, err := range v.client.ListGroups(ctx, d.container, blob.ListOptions{}, "/") {
 		if blob.Is(err, blob.AbsentContainer) {
-			return false, nil
+			return false, v.confirmDropped(ctx, d.container)
 		}
 		if err != nil {
 			return false, blobError("list strays", blob.Ref{Container: d.container}, err)

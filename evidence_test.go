@@ -613,6 +613,37 @@ func TestClosedDayBesideLies(t *testing.T) {
 	}
 }
 
+// TestWrongCatalogueBesideOneFalseAnswer gives Check and a thorough Recovery one false answer to each request, of a day whose
+// catalogue lacks a plan. Neither says that the day is sound.
+func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		wrong := wrongs()["lacks a plan"]
+		v := onEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		build(t, v)
+		built, _ := server.Blob(oldContainer(), "catalogue")
+		wrong(t, server, v, plan, built)
+		server.Put(oldContainer(), "catalogue", built.Body, built.Metadata)
+		finds := func(what string, liar *azblob.Vault) {
+			if report, err := liar.Check(t.Context(), azblob.CheckOptions{}); err == nil && len(report.Problems) == 0 {
+				t.Errorf("%s: Check finds nothing", what)
+			}
+			if report, err := liar.Recover(t.Context(), azblob.RecoverOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
+				t.Errorf("%s: Recover finds nothing", what)
+			}
+		}
+		finds("a page without the catalogue", onEmulator(t, server, azblob.WithTransport(&shortLister{Transport: server.Transport(), name: "catalogue", times: 9})))
+		server.ResetRequests()
+		finds("no lie", v)
+		for n := range len(server.Requests()) {
+			for _, effect := range absences {
+				rule := emulator.On(emulator.HeadBlob, emulator.GetContainerProperties, emulator.ListBlobs).Nth(n + 1).Do(effect)
+				finds(fmt.Sprint(effect, " at ", n+1), faulty(t, server, rule))
+			}
+		}
+	})
+}
+
 // TestCreateSeesAnExpiry creates a plan in a day of which an Expire may still be about to remove the container.
 // A false 404 for the mark of the expiry does not hide it.
 func TestCreateSeesAnExpiry(t *testing.T) {

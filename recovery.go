@@ -114,7 +114,7 @@ type recovery struct {
 	dropping map[string]bool // the containers with the mark of an expiry
 	progress RecoverProgress
 
-	catalogued []day // that a thorough Recovery has found
+	catalogued []day // that may have a catalogue; of a thorough Recovery
 }
 
 // run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
@@ -250,7 +250,7 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 			if err != nil && !yield(planBlobs{}, err) {
 				return
 			}
-			if catalogued {
+			if catalogued || d.hinted { // a listing of names may have missed it
 				r.catalogued = append(r.catalogued, d)
 			}
 			for b, err := range r.v.dayPlans(ctx, d, directories(), stray) {
