@@ -182,11 +182,17 @@ func (v *Vault) goneIfAbsent(ctx context.Context, keys keys, err error) error {
 // replacedUnversioned returns the stored version. Its status decides what the plan may become.
 func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, keys keys) (r replaced, err error) {
 	now, err := v.headPlan(ctx, "look for plan", keys)
+	if err == nil && !now.committed() {
+		missing := now.missing()
+		if err = v.confirmGone(ctx, keys, missing...); errors.Is(err, storage.ErrConflict) { // one of the answers was false
+			now, err = v.headPlan(ctx, "look for plan", keys)
+		}
+		if err == nil && !now.committed() {
+			err = vaultError("look for plan", missing[0], "%w", storage.ErrNotFound)
+		}
+	}
 	if err != nil {
 		return r, err
-	}
-	if !now.committed() {
-		return r, vaultError("look for plan", now.missing()[0], "%w", storage.ErrNotFound)
 	}
 	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag, looked: true}
 	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
@@ -221,11 +227,11 @@ func (v *Vault) replacePlan(ctx context.Context, plan *workflow.Plan, r replaced
 func (v *Vault) putOpenEntry(ctx context.Context, plan *workflow.Plan, r replaced, body []byte) error {
 	keys := v.prefix.plan(plan.ID)
 	var w written
-	var look error
-	err := v.parallel(2, func(i int) (err error) {
+	var err, look error
+	_ = v.parallel(2, func(i int) error {
 		if i == 0 {
 			w, _, err = v.putEntry(ctx, plan, body, r.cond, false)
-			return err
+			return nil // the look tells what its error means
 		}
 		if r.looked {
 			return nil
@@ -236,6 +242,8 @@ func (v *Vault) putOpenEntry(ctx context.Context, plan *workflow.Plan, r replace
 		return nil
 	})
 	switch {
+	case errors.Is(look, storage.ErrNotFound) && errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrUnknown):
+		return look // nothing was written, and there is no plan
 	case err != nil:
 		return err
 	case look == nil:

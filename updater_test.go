@@ -678,6 +678,41 @@ func TestUpdateBesideADelete(t *testing.T) {
 	})
 }
 
+// TestUpdateAgainOfAHalfDeletedPlan updates a plan that a Delete has left. Whoever calls again, as engines do after
+// ErrUnknown, learns that the plan is gone.
+func TestUpdateAgainOfAHalfDeletedPlan(t *testing.T) {
+	inBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := onEmulator(t, server)
+		plan := created(t, v, plantest.Small())
+		dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		moved(plan, workflow.Running)
+		for _, unknown := range []bool{true, false, false} {
+			if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrUnknown) != unknown {
+				t.Errorf("got %v, want ErrNotFound, and ErrUnknown: %t", err, unknown)
+			}
+		}
+	})
+}
+
+// TestUnversionedUpdateBelievesNoFalse404 answers each look of an update without a version with one 404.
+func TestUnversionedUpdateBelievesNoFalse404(t *testing.T) {
+	for _, effect := range absences {
+		for nth := 1; nth <= 2; nth++ {
+			inBubble(t, fmt.Sprint(effect, nth), func(t *testing.T, server *emulator.Server) {
+				plan := createdRunning(t, onEmulator(t, server), plantest.Small())
+				plan.State.ETag, plan.State.Start = "", plan.State.Start.Add(time.Second)
+				rule, transport := emulator.On(emulator.HeadBlob).Nth(nth).Do(effect), server.Transport()
+				transport.Inject(rule)
+				v := onEmulator(t, server, azblob.WithTransport(transport), azblob.WithUnversionedUpdates())
+				if err := v.UpdatePlan(t.Context(), plan); err != nil || rule.Fired() != 1 {
+					t.Errorf("%d false responses, %v", rule.Fired(), err)
+				}
+				same(t, onEmulator(t, server), plan)
+			})
+		}
+	}
+}
+
 // before is a gate that calls a function before each request.
 type before func(emulator.Request)
 
