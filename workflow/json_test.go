@@ -437,6 +437,8 @@ func TestMemoryOfWhatIsRead(t *testing.T) {
 		{"objects", `{"preChecks":{"actions":[`, `{},`, `{}]}}`, "JSON objects"},
 		{"no objects", `{"preChecks":{"actions":[`, `null,`, `null]}}`, "JSON objects"},
 		{"attempts", `{"preChecks":{"actions":[{"attempts":[`, `{},`, `{}]}]}}`, "JSON objects"},
+		{"null attempts", `{"preChecks":{"actions":[{"attempts":[`, `null,`, `null]}]}}`, "JSON objects"},
+		{"a long status", `{"state":{"status":"`, `x`, `"}}`, "there is no status"},
 		{"errors", `{"preChecks":{"actions":[{"attempts":[`, `{"err":{"wrapped":{}}},`, `{}]}]}}`, "JSON objects"},
 		{"one member again and again", `{`, `"preChecks":{},`, `"name":""}`, "JSON objects"},
 		{"unknown members", `{`, `"a":1,`, `"a":1}`, ""},

@@ -35,10 +35,14 @@ func (r *reader) count() {
 	}
 }
 
-// fail keeps the first error.
+// fail keeps the first error. A long one, which quotes a value, is cut.
 func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("workflow: at byte %d: "+format, append([]any{r.at}, args...)...)
+	if r.err != nil {
+		return
+	}
+	r.err = fmt.Errorf("workflow: at byte %d: "+format, append([]any{r.at}, args...)...)
+	if text := r.err.Error(); len(text) > 1000 {
+		r.err = fmt.Errorf("%.300s...", text)
 	}
 }
 
@@ -171,6 +175,9 @@ func list[T any](r *reader, want string, read func(r *reader) T) []T {
 		return elements
 	}
 	for r.err == nil {
+		if r.peek() == 'n' { // null takes as much memory as an object
+			r.count()
+		}
 		elements = append(elements, read(r))
 		if !r.skip(',') {
 			break
@@ -192,13 +199,7 @@ func optional[T any](r *reader, read func(*T, *reader)) *T {
 
 // objects reads an array of objects, some of which may be null.
 func objects[T any](r *reader, want string, read func(*T, *reader)) []*T {
-	return list(r, want, func(r *reader) *T {
-		v := optional(r, read)
-		if v == nil {
-			r.count()
-		}
-		return v
-	})
+	return list(r, want, func(r *reader) *T { return optional(r, read) })
 }
 
 // quoted reads a string. ok is false for null and after an error.
