@@ -42,7 +42,7 @@ func (r *reader) fail(format string, args ...any) {
 	}
 	r.err = fmt.Errorf("workflow: at byte %d: "+format, append([]any{r.at}, args...)...)
 	if text := r.err.Error(); len(text) > 1000 {
-		r.err = fmt.Errorf("%.300s...", text)
+		r.err = fmt.Errorf("%.300s and so on", text)
 	}
 }
 
