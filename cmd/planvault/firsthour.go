@@ -40,11 +40,11 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 	p := a.progress("first hour", "probe", int64(firsthour.Count())).then("what it made is removed, unless it is named here")
 	count := a.meter.observer().Request
 	probe.Transport, probe.Ramp = a.transport, ramp
-	probe.Begin = func(number int) { p.at(int64(number)) }
 	probe.Sent = func(class string) { count(ctx, azblob.RequestEvent{Class: azblob.Class(class)}) }
 	verdicts := map[string]int{}
 	err = firsthour.Run(ctx, probe, func(f firsthour.Finding) error {
 		verdicts[f.Verdict]++
+		p.step()
 		return a.print(f, func(w io.Writer) { a.writeFinding(w, f) })
 	})
 	p.end()

@@ -69,7 +69,7 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 		}
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 		if code == "" {
-			code = codeOf(body)
+			code = CodeOf(body)
 		}
 	}
 	if why := stranger(req, resp, code); why != "" {
@@ -82,8 +82,8 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 	return resp, nil
 }
 
-// codeOf returns the error code in the service's XML, or "" if the body is something else.
-func codeOf(body []byte) string {
+// CodeOf returns the error code in the service's XML, or "" if the body is something else.
+func CodeOf(body []byte) string {
 	var e struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string

@@ -47,8 +47,8 @@ const (
 	ClassDelete Class = "delete"
 )
 
-// classOf returns the billing class of a request. The class of a batch is not documented; it counts as other.
-func classOf(req *http.Request) Class {
+// ClassOf returns the billing class of a request. The class of a batch is not documented; it counts as other.
+func ClassOf(req *http.Request) Class {
 	comp, restype := parameter(req, "comp"), parameter(req, "restype")
 	switch {
 	case comp == "list", req.Method == http.MethodPut && restype == "container" && comp == "":
@@ -140,7 +140,7 @@ func (w wire) begin(req *http.Request) *exchange {
 	return &exchange{
 		ctx: ctx, report: w.onRequest, meter: meter, chain: meter.begin(),
 		event: RequestEvent{
-			Op: call.op, Ref: call.ref, Method: req.Method, Class: classOf(req), Try: call.try,
+			Op: call.op, Ref: call.ref, Method: req.Method, Class: ClassOf(req), Try: call.try,
 			Start: time.Now(), Sent: max(req.ContentLength, 0),
 		},
 	}

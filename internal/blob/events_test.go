@@ -27,7 +27,7 @@ func TestClasses(t *testing.T) {
 		"DELETE /a/c/b":                          ClassDelete,
 	} {
 		method, path, _ := strings.Cut(line, " ")
-		if got := classOf(httptest.NewRequest(method, path, nil)); got != want {
+		if got := ClassOf(httptest.NewRequest(method, path, nil)); got != want {
 			t.Errorf("%s: %s, not %s", line, got, want)
 		}
 	}

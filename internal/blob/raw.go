@@ -1,11 +1,12 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,13 +15,19 @@ import (
 	signing "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 )
 
-// Login authorizes single requests to an account, for tools that look at answers as they are. Its methods may be called
-// concurrently.
+// Login sends single requests to an account, each once, for tools that look at answers as they are. Its methods may be
+// called concurrently.
 type Login struct {
 	Account
+	transport policy.Transporter
 
 	mu    sync.Mutex
 	token azcore.AccessToken
+}
+
+// Login returns the login of the account. Of the options it uses the transport and the concurrency.
+func (a Account) Login(o Options) *Login {
+	return &Login{Account: a, transport: newClient(o).transport(o.Transport)}
 }
 
 // The kinds of logins.
@@ -41,17 +48,17 @@ func (l *Login) Kind() string {
 	return SignatureLogin
 }
 
-// URL returns the address of a path in the account, with the account's signature if it has one.
-func (l *Login) URL(path string, query url.Values) *url.URL {
+// URL returns the address of a target in the account, such as "container/blob?comp=metadata", with the account's
+// signature if it has one.
+func (l *Login) URL(target string) *url.URL {
+	path, query, _ := strings.Cut(target, "?")
 	u := l.url.JoinPath(path)
-	all := l.url.Query()
-	maps.Copy(all, query)
-	u.RawQuery = all.Encode()
+	u.RawQuery = strings.Trim(query+"&"+l.url.RawQuery, "&")
 	return u
 }
 
-// Authorize adds to a request of a method what authorizes it at a time.
-func (l *Login) Authorize(req *http.Request, at time.Time) error {
+// Authorize adds to a request what authorizes it at a time.
+func (l *Login) Authorize(req *http.Request, at time.Time) (err error) {
 	if l.Kind() == KeyLogin {
 		return l.signer.sign(req, at)
 	}
@@ -62,45 +69,67 @@ func (l *Login) Authorize(req *http.Request, at time.Time) error {
 	if req.URL.Scheme != "https" {
 		return errors.New("a token is sent over https only")
 	}
-	token, err := l.bearer(req.Context())
-	req.Header["Authorization"] = []string{"Bearer " + token}
-	return err
-}
-
-// bearer returns a token that is valid for some minutes.
-func (l *Login) bearer(ctx context.Context) (token string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Until(l.token.ExpiresOn) < 5*time.Minute {
-		l.token, err = l.Account.token.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{tokenScope}})
+		l.token, err = l.Account.token.GetToken(req.Context(), policy.TokenRequestOptions{Scopes: []string{tokenScope}})
 	}
-	return l.token.Token, err
+	req.Header["Authorization"] = []string{"Bearer " + l.token.Token}
+	return err
+}
+
+// Do sends an authorized request. Its errors don't contain what authorizes it.
+func (l *Login) Do(req *http.Request) (*http.Response, error) {
+	resp, err := l.transport.Do(req)
+	if err != nil {
+		err = redactError(req, explain(err))
+	}
+	return resp, err
+}
+
+// DeleteBatch deletes blobs of a container in one request of a version. It returns an error for each.
+func (l *Login) DeleteBatch(ctx context.Context, version, containerName string, targets []Target) ([]error, error) {
+	c, err := l.New(Options{Concurrency: 1, Transport: l.transport, ServiceVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := submit(ctx, c.container(Ref{Container: containerName}), c.builder.NewContainerClient(containerName), targets)
+	if err != nil {
+		return nil, explain(err)
+	}
+	outcomes := make([]error, len(targets))
+	for i := range outcomes {
+		outcomes[i] = answer.of(i)
+	}
+	return outcomes, nil
 }
 
 // Signed returns a login with a shared access signature in the place of the account's key. It is for one container, or
 // for the account if there is none, and begins an hour before it ends.
 func (l *Login) Signed(container, permissions string, end time.Time) (*Login, error) {
 	if l.key == nil {
-		return nil, errors.New("only the account's key makes signatures")
+		return nil, errors.New("it takes " + KeyLogin + ", and the login is " + l.Kind())
 	}
-	start, protocol := end.Add(-time.Hour), signing.ProtocolHTTPSandHTTP
-	var (
-		signed signing.QueryParameters
-		err    error
-	)
+	start, u := end.Add(-time.Hour), *l.url
+	ofAccount := signing.AccountSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ResourceTypes: "sco"}
+	signed, err := ofAccount.SignWithSharedKey(l.key)
 	if container != "" {
-		signed, err = signing.BlobSignatureValues{
-			Protocol: protocol, StartTime: start, ExpiryTime: end, Permissions: permissions, ContainerName: container,
-		}.SignWithSharedKey(l.key)
-	} else {
-		signed, err = signing.AccountSignatureValues{
-			Protocol: protocol, StartTime: start, ExpiryTime: end, Permissions: permissions, ResourceTypes: "sco",
-		}.SignWithSharedKey(l.key)
+		ofContainer := signing.BlobSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ContainerName: container}
+		signed, err = ofContainer.SignWithSharedKey(l.key)
 	}
-	u := *l.url
 	u.RawQuery = signed.Encode()
-	return &Login{Account: Account{url: &u}}, err
+	return &Login{Account: Account{url: &u}, transport: l.transport}, err
 }
 
-// Class returns the billing class of a request.
-func (l *Login) Class(req *http.Request) Class { return classOf(req) }
+// ReadPage decodes a page of a listing. It returns blobs, and groups of blobs or containers by their names alone, and
+// the marker of the next page.
+func ReadPage(body []byte) (items []Item, next string, err error) {
+	page, err := readPage(bytes.NewReader(body), nil)
+	for _, name := range page.groups {
+		page.blobs = append(page.blobs, Item{Name: name})
+	}
+	for _, c := range page.containers {
+		page.blobs = append(page.blobs, Item{Name: c.Name})
+	}
+	return page.blobs, page.next, err
+}

@@ -155,7 +155,7 @@ func TestDifferences(t *testing.T) {
 		answer  func(*http.Request, *http.Response)
 		rule    *emulator.Rule
 	}{
-		"startFrom is ignored":      {number: 1, says: "startFrom: by no version", request: parameter("startFrom", "")},
+		"startFrom is ignored":      {number: 1, says: "startFrom: works in no version", request: parameter("startFrom", "")},
 		"no version":                {number: 1, says: "HEAD: 200 (no version)", answer: set("HEAD", "versions/a", "X-Ms-Version", text(""))},
 		"Date lags":                 {number: 2, says: "0s to 6s", answer: set("PUT", "dates", "Date", late)},
 		"a proxy refuses":           {number: 3, says: "GET 401 InvalidAuthenticationInfo without x-ms-request-id", answer: set("GET", "refusals", "X-Ms-Request-Id", text(""))},
@@ -164,7 +164,7 @@ func TestDifferences(t *testing.T) {
 		"no delimiter":              {number: 6, says: "delimiter -: [plans/01a1fc0b-e448", request: parameter("delimiter", "/")},
 		"startFrom is refused":      {number: 6, says: "startFrom: 400 UnsupportedQueryParameter", rule: emulator.On(emulator.ListBlobs).Path("first-*").Nth(9).Do(emulator.Answer(400, "UnsupportedQueryParameter"))},
 		"no batches":                {number: 7, says: "by a token: 501", rule: emulator.On(emulator.BatchDelete).Do(emulator.Answer(501, "NotImplemented"))},
-		"half a batch":              {number: 7, says: "62 × 404 BlobNotFound, 2 × no answer: the batch lacks it", rule: emulator.On(emulator.BatchDelete).Do(emulator.CutBatch(250))},
+		"half a batch":              {number: 7, says: "62 × 404 BlobNotFound, 2 × the answer to a batch lacks an item", rule: emulator.On(emulator.BatchDelete).Do(emulator.CutBatch(250))},
 		"no lease twice":            {number: 8, says: "acquire again: 409 LeaseAlreadyPresent", rule: emulator.On(emulator.LeaseContainer).Nth(2).Do(emulator.Answer(409, "LeaseAlreadyPresent"))},
 		"deletions never end":       {number: 8, says: "not within 5m0s", rule: emulator.On(emulator.CreateContainer).Range(3, 63).Do(emulator.Answer(409, "ContainerBeingDeleted"))},
 		"late containers":           {number: 9, says: "15 × 201, 1 × 404 ContainerNotFound", rule: emulator.On(emulator.PutBlob).Path("newborn/*").Nth(3).Do(emulator.Answer(404, "ContainerNotFound"))},
@@ -204,13 +204,13 @@ func TestKindsOfAccounts(t *testing.T) {
 	}{
 		"key":                {says: []string{"http not tried: the endpoint is http already", "by a token not tried: the login is the account's key", "hierarchical: the account is flat; secondary: the account is Standard_LRS"}},
 		"hierarchical":       {options: []emulator.Option{emulator.WithHierarchicalNamespace()}, says: []string{"delimiter - not tried: the account is hierarchical, see 13", "delimiter -: 400", "startFrom: in order and complete", "again: 409"}},
-		"readable secondary": {change: (*emulator.Server).Replicate, says: []string{"GET at the secondary: 404 ContainerNotFound", "statistics: 200", "the account is flat"}},
+		"readable secondary": {change: (*emulator.Server).Replicate, says: []string{"the account is flat", "GET at the secondary: 404 ContainerNotFound", "statistics: 200"}},
 		"no right to the kind": {change: func(s *emulator.Server) {
 			s.Inject(emulator.On(emulator.GetAccountInfo).Do(emulator.Answer(403, "AuthorizationFailure")))
 		}, says: []string{"the login may not ask what the account is: 403 AuthorizationFailure", "its secondary says 403 InsufficientAccountPermissions"}},
 		"signature of all": {config: func(s *emulator.Server) firsthour.Config {
 			return firsthour.Config{Endpoint: endpoint + "?" + s.AccountSAS(emulator.Permissions{Allowed: "rwdlc"})}
-		}, says: []string{"wrong login: HEAD and GET and DELETE 403", "http: HEAD 401", "date 20 minutes off not tried: it takes the account's key, and the login is a shared access signature", "a login that may only read not tried"}},
+		}, says: []string{"wrong login: HEAD and GET and DELETE 403", "date 20 minutes off, expired signature not tried: it takes the account's key, and the login is a shared access signature", "http: HEAD 401", "a present blob by a reader, a missing blob by a reader not tried: it takes the account's key, and the login is a shared access signature"}},
 		"token": {config: func(*emulator.Server) firsthour.Config {
 			return firsthour.Config{Endpoint: endpoint, Credential: token{}}
 		}, says: []string{"wrong login: HEAD and GET and DELETE 401", "by a token: right ETag 202"}},
@@ -256,7 +256,7 @@ func TestInterrupt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			sent := 0
-			config := firsthour.Config{ConnectionString: server.ConnectionString(), Begin: func(int) {}}
+			config := firsthour.Config{ConnectionString: server.ConnectionString()}
 			turn := make(chan struct{}, 1)
 			config.Transport = network{to: server.Transport(), request: func(*http.Request) {
 				turn <- struct{}{}

@@ -1,108 +1,127 @@
 package firsthour
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"github.com/planvault/azblob/internal/blob"
 )
 
-// probe is something to try on an account.
-type probe struct {
-	Finding // its number and texts
-	try     func(ctx context.Context, x *trial)
-}
-
-// probes returns the probes in their order. The texts stand in docs/account.md, too.
-func probes() []probe {
-	var list []probe
-	add := func(tried, expected, breaks string, try func(ctx context.Context, x *trial)) {
-		list = append(list, probe{Finding{Number: len(list) + 1, Tried: tried, Expected: expected, Breaks: breaks}, try})
-	}
-	add("GET, HEAD, and versions that know startFrom",
-		"200 with the service's marks; the vault's version knows startFrom",
-		"no request works: open the vault WithServiceVersion", versions)
-	add("Date and Last-Modified of 50 writes",
-		"they differ by up to 5 seconds",
-		"ages are wrong: grace periods and TTLs must be longer than the lag", dates)
-	add("HEAD, GET, PUT and DELETE that are refused",
+// probes are what is tried, what is expected, and what breaks if it differs. docs/account.md has the texts, too.
+var probes = [...]struct {
+	tried, expected, breaks string
+	try                     func(x *trial)
+}{
+	{
+		"GET and HEAD; the versions that support startFrom",
+		"200 with the service's headers; startFrom works in the vault's version",
+		"no request works: open the vault WithServiceVersion", versions,
+	},
+	{
+		"Date and Last-Modified of 50 writes", "they differ by at most 5 seconds",
+		"ages are wrong: make grace periods and TTLs longer than the lag", dates,
+	},
+	{
+		"HEAD, GET, PUT and DELETE that must be refused",
 		"401 or 403 for a wrong login, 400 for a wrong version or http, with x-ms-request-id",
-		"a refusal is retried, or does not say what to change", refusals)
-	add(`PUT and DELETE with If-Match "0x0"`,
-		"412, 404 for what is missing, 403 for a reader; nothing changes",
-		"PingWrites and PingDeletes are wrong, or change a blob", conditions)
-	add("PUT with If-None-Match *, twice, and two at once with 4 MiB",
-		"one 201, the other 409 or 412; the blob is that of the first",
-		"two Creates of one plan succeed", creations)
-	add("listings: order, maxresults=1, startFrom, delimiter -",
-		"names in byte order, each once; startFrom is inclusive; names are grouped",
-		"listings lose plans, or cost more", listings)
-	add("a batch of 256 deletes, with each kind of login",
+		"a refusal is retried, or its error names no remedy", refusals,
+	},
+	{
+		`PUT and DELETE with If-Match "0x0"`, "412, 404 for what is missing, 403 for a reader; nothing changes",
+		"PingWrites and PingDeletes report wrong rights, or change a blob", conditions,
+	},
+	{
+		"PUT with If-None-Match *: twice, and two at once with 4 MiB",
+		"one 201, the other 409 or 412; the blob is the first one's", "two Creates of one plan succeed", creations,
+	},
+	{
+		"listings: order, maxresults=1, startFrom, delimiter -",
+		"every name once, in byte order; startFrom is inclusive; the delimiter groups names",
+		"listings lose plans, or cost more", listings,
+	},
+	{
+		"a batch of 256 deletes, with each kind of login",
 		"202 with the right ETag or none, 412 with a wrong one, 404 for a missing blob",
-		"Delete removes blobs one by one", batches)
-	add("a container's lease of 15 s, and its removal",
-		"201 again for the same ID; no delete without the lease or after it; the name is free within 5 minutes",
-		"Expire drops no days, or days that it does not hold", leases)
-	add("16 writes right after Create Container",
-		"201 for all",
-		"the first plans of a day wait", newborn)
-	add("8 KiB of metadata: mixed case, %, =, RFC 2047",
-		"HEAD and listings return what was written",
-		"names that are not ASCII are listed wrongly", metadata)
-	add("ranges of an empty and of a short blob",
-		"416 InvalidRange of an empty blob and past the end, otherwise 206 with Content-Range",
-		"listings can't read catalogues", ranges)
-	add("a ramp of writes: new container, warm, across midnight",
-		"no refusal, or 503 with x-ms-request-id",
-		"vaults do not slow down when they should", ramp)
-	add("hierarchical and geo-redundant accounts",
-		"delimiter - is 200 or 400; the secondary answers 200, or 404 while it lags",
-		"listings fail there, or reads in an outage", kinds)
-	return list
+		"Delete removes blobs one by one", batches,
+	},
+	{
+		"a container's lease of 15 s, and its deletion",
+		"the same ID acquires it again; no delete without the lease or after it; the name is free within 5 minutes",
+		"Expire drops no days, or days that it does not hold", leases,
+	},
+	{"16 writes right after Create Container", "201 for all", "the first plans of a day wait", newborn},
+	{
+		"8 KiB of metadata: mixed case, %, =, RFC 2047", "HEAD and listings return what was written",
+		"listings show wrong names if they are not ASCII", metadata,
+	},
+	{
+		"ranges of an empty and of a short blob",
+		"416 InvalidRange for an empty blob and past the end, otherwise 206 with Content-Range",
+		"listings can't read catalogues", ranges,
+	},
+	{
+		"a ramp of writes: new container, warm, across midnight", "no refusal, or 503 with x-ms-request-id",
+		"vaults do not slow down when they should", ramp,
+	},
+	{
+		"hierarchical and geo-redundant accounts",
+		"200 or 400 for delimiter -; the secondary answers 200, or 404 while it lags",
+		"listings fail there, or reads in an outage", kinds,
+	},
 }
 
-// methods are those that the vault uses of blobs, first those that only read.
-var methods = [...]string{"HEAD", "GET", "PUT", "DELETE"}
+// What requests have in common, and the refusal of a write whose condition does not hold.
+var (
+	reads     = []string{"HEAD", "GET"}
+	writes    = []string{"PUT", "DELETE"}
+	ifMissing = []string{"If-None-Match", "*"}
+	ifNever   = []string{"If-Match", `"0x0"`}
+	lease     = []string{"X-Ms-Lease-Id", "5c1f9c9e-7d0c-4d9a-8a65-3a1b0c2d4e5f"}
+)
+
+const (
+	exists = "409 or 412"
+	asList = ofContainer + "&comp=list&prefix="
+)
 
 // startFromVersions are versions around that which brought startFrom, up to that of the SDK.
 var startFromVersions = [...]string{"2025-11-05", "2026-02-06", "2026-04-06", "2026-06-06", "2026-12-06"}
 
-func versions(ctx context.Context, x *trial) {
-	x.must("PUT", x.put(ctx, x.container+"/versions/a", nil), "201")
-	x.must("PUT", x.put(ctx, x.container+"/versions/b", nil), "201")
-	for _, method := range methods[:2] {
-		a := x.wire.send(ctx, method, x.container+"/versions/a", nil)
-		x.note(method, a.marks(), "200", a.is("200") && a.header.Get("X-Ms-Version") != "" && a.etag() != "")
+func versions(x *trial) {
+	target := x.container + "/versions/a"
+	x.put(target, "")
+	x.put(x.container+"/versions/b", "")
+	for _, method := range reads {
+		a := x.send(method, target, nil)
+		x.note(method, a.String(), "200", a.is("200") && a.header.Get("X-Ms-Version") != "" && a.header.Get("ETag") != "")
 	}
-	newest := x.wire
-	newest.version = startFromVersions[len(startFromVersions)-1]
-	x.seeEach(ctx, "the SDK's version "+newest.version, newest, methods[:2], x.container+"/versions/a", "200 or 400")
-	honoured := func(version string) bool {
-		w := x.wire
-		w.version = version
-		page, err := w.list(ctx, x.container+"?restype=container&comp=list&prefix=versions/&startFrom=versions/b")
-		return err == nil && slices.Equal(page.names(), []string{"versions/b"})
-	}
-	for _, version := range startFromVersions {
-		if honoured(version) {
-			x.note("startFrom", "honoured from version "+version, "by "+x.wire.version, x.wire.version >= version)
+	w := x.wire
+	w.version = startFromVersions[len(startFromVersions)-1]
+	x.askBy(reads, "the SDK's version "+w.version, w, target, "200 or 400")
+	for _, w.version = range startFromVersions {
+		names, _, err := w.list(x.container + asList + "versions/&startFrom=versions/b")
+		if err == nil && slices.Equal(names, []string{"versions/b"}) {
+			x.note("startFrom", "works from version "+w.version, "in version "+x.version, x.version >= w.version)
 			return
 		}
 	}
-	x.note("startFrom", "by no version", "by "+x.wire.version, false)
+	x.note("startFrom", "works in no version", "in version "+x.version, false)
 }
 
-func dates(ctx context.Context, x *trial) {
-	const writes, most = 50, 5 * time.Second
+func dates(x *trial) {
+	const most = 5 * time.Second
 	var low, high time.Duration
-	for range writes {
-		a := x.put(ctx, x.container+"/dates", nil)
+	for range 50 {
+		a := x.send("PUT", x.container+"/dates", nil)
 		date, err := http.ParseTime(a.header.Get("Date"))
 		modified, err2 := http.ParseTime(a.header.Get("Last-Modified"))
 		if !a.is("201") || err != nil || err2 != nil {
@@ -114,230 +133,387 @@ func dates(ctx context.Context, x *trial) {
 	x.note("Last-Modified minus Date", fmt.Sprintf("%v to %v", low, high), "-5s to 5s", low >= -most && high <= most)
 }
 
-func refusals(ctx context.Context, x *trial) {
-	target := x.container + "/refusals"
-	x.must("PUT", x.put(ctx, target, nil), "201")
+func refusals(x *trial) {
 	const denied = "401 or 403"
-	wrongLogin, wrongVersion, old := x.wire, x.wire, x.wire
-	wrongLogin.spoil = spoilLogin
-	wrongVersion.version = "2099-01-01"
-	old.late = 20 * time.Minute
-	ways := []struct {
-		what, expected string
-		wire           wire
-		cannot         string
-	}{
-		{"wrong login", denied, wrongLogin, ""},
-		{"date 20 minutes off", denied, old, x.without(blob.KeyLogin)},
-		{"expired signature", denied, x.signed("", "rwdlc", -time.Hour), x.without(blob.KeyLogin)},
-		{"unknown version", "400", wrongVersion, ""},
-		{"http", "400 or 401 or 403", x.insecure(), x.httpOnly()},
+	target := x.container + "/refusals"
+	x.put(target, "")
+	ask := func(what, outcomes string, change func(w *wire)) {
+		w := x.wire
+		change(&w)
+		x.askBy(slices.Concat(reads, writes), what, w, target, outcomes, ifNever...) // what is not refused changes nothing
 	}
-	for _, way := range ways {
-		if way.cannot != "" {
-			x.cannot(way.what, way.cannot)
-			continue
+	ask("wrong login", denied, func(w *wire) { w.spoil = spoilLogin })
+	ask("date 20 minutes off", denied, func(w *wire) {
+		w.late = 20 * time.Minute
+		w.cannot = x.signed("", "r", time.Hour).cannot // other logins do not sign the date
+	})
+	ask("expired signature", denied, func(w *wire) { *w = x.signed("", "rwdlc", -time.Hour) })
+	ask("unknown version", "400", func(w *wire) { w.version = "2099-01-01" })
+	ask("http", "400 or 401 or 403", func(w *wire) {
+		w.spoil = func(req *http.Request) { // a login would be in clear text
+			req.URL.Scheme, req.URL.RawQuery = "http", ""
+			req.Header.Del("Authorization")
 		}
-		// What is not refused changes nothing.
-		x.seeEach(ctx, way.what, way.wire, methods[:], target, way.expected, "If-Match", `"0x0"`)
-	}
+		if w.login.URL("").Scheme != "https" {
+			w.cannot = "the endpoint is http already"
+		}
+	})
 }
+
+// secret matches what authorizes a request, after what says how it does.
+var secret = regexp.MustCompile(`(^SharedKey .*:|^Bearer |\bsig=)[^&]+`)
 
 // spoilLogin makes what authorizes a request wrong.
 func spoilLogin(req *http.Request) {
-	zero := base64.StdEncoding.EncodeToString(make([]byte, 32))
-	kind, _, _ := strings.Cut(req.Header.Get("Authorization"), ":")
-	switch {
-	case strings.HasPrefix(kind, "SharedKey"):
-		req.Header.Set("Authorization", kind+":"+zero)
-	case kind != "":
-		req.Header.Set("Authorization", "Bearer "+zero)
-	default:
-		q := req.URL.Query()
-		q.Set("sig", zero)
-		req.URL.RawQuery = q.Encode()
+	spoilt := "${1}" + strings.Repeat("A", 44)
+	req.URL.RawQuery = secret.ReplaceAllString(req.URL.RawQuery, spoilt)
+	if login := req.Header.Get("Authorization"); login != "" {
+		req.Header.Set("Authorization", secret.ReplaceAllString(login, spoilt))
 	}
 }
 
-// insecure sends requests without TLS and without a login, which would be in clear text.
-func (x *trial) insecure() wire {
-	w := x.wire
-	w.spoil = func(req *http.Request) {
-		req.URL.Scheme = "http"
-		req.URL.RawQuery = ""
-		req.Header.Del("Authorization")
-	}
-	return w
-}
-
-// httpOnly says why requests without TLS can't be tried, or "".
-func (x *trial) httpOnly() string {
-	if x.wire.login.URL("", nil).Scheme != "https" {
-		return "the endpoint is http already"
-	}
-	return ""
-}
-
-// without says why something can't be tried without a kind of login, or "".
-func (x *trial) without(kind string) string {
-	if is := x.wire.login.Kind(); is != kind {
-		return "it takes " + kind + ", and the login is " + is
-	}
-	return ""
-}
-
-// signed sends requests with a shared access signature that ends in a while. Without the account's key it is not to be
-// used.
+// signed sends requests with a shared access signature that ends in a while, which takes the account's key.
 func (x *trial) signed(container, permissions string, ends time.Duration) wire {
 	w := x.wire
-	if l, err := x.wire.login.Signed(container, permissions, time.Now().Add(ends)); err == nil {
-		w.login = l
+	var err error
+	if w.login, err = x.login.Signed(container, permissions, time.Now().Add(ends)); err != nil {
+		w.cannot = err.Error()
 	}
 	return w
 }
 
-func conditions(ctx context.Context, x *trial) {
-	present, missing, nowhere := x.container+"/conditions", x.container+"/missing", x.Prefix+"-nowhere/blob"
-	x.must("PUT", x.put(ctx, present, []byte("kept")), "201")
-	both := func(what, target string, w wire, outcomes string) {
-		x.seeEach(ctx, what, w, methods[2:], target, outcomes, "If-Match", `"0x0"`)
-	}
-	both("a present blob", present, x.wire, "412")
-	both("a missing blob", missing, x.wire, "412 or 404")
-	both("no container", nowhere, x.wire, "404 ContainerNotFound")
-	if why := x.without(blob.KeyLogin); why != "" {
-		x.cannot("a login that may only read", why)
-	} else {
-		reader := x.signed(x.container, "r", time.Hour/2)
-		both("a present blob by a reader", present, reader, "403")
-		both("a missing blob by a reader", missing, reader, "403")
-	}
-	x.unchanged(ctx, "the blob", present, []byte("kept"))
+func conditions(x *trial) {
+	present, missing := x.container+"/conditions", x.container+"/missing"
+	x.put(present, "kept")
+	x.askBy(writes, "a present blob", x.wire, present, "412", ifNever...)
+	x.askBy(writes, "a missing blob", x.wire, missing, "412 or 404", ifNever...)
+	x.askBy(writes, "no container", x.wire, x.Prefix+"-nowhere/blob", "404 ContainerNotFound", ifNever...)
+	reader := x.signed(x.container, "r", time.Hour/2)
+	x.askBy(writes, "a present blob by a reader", reader, present, "403", ifNever...)
+	x.askBy(writes, "a missing blob by a reader", reader, missing, "403", ifNever...)
+	x.unchanged("the blob", present, "kept")
 }
 
-func creations(ctx context.Context, x *trial) {
+func creations(x *trial) {
 	small, large := x.container+"/creations/small", x.container+"/creations/large"
-	x.see("the first", x.put(ctx, small, []byte("first"), "If-None-Match", "*"), "201")
-	x.see("the second", x.put(ctx, small, []byte("second"), "If-None-Match", "*"), "409 or 412")
-	x.unchanged(ctx, "the blob", small, []byte("first"))
-	bodies := [2][]byte{bytes.Repeat([]byte("a"), 4<<20), bytes.Repeat([]byte("b"), 4<<20)}
-	answers := each(2, 2, func(i int) answer { return x.put(ctx, large, bodies[i], "If-None-Match", "*") })
+	x.see("the first", x.send("PUT", small, []byte("first"), ifMissing...), "201")
+	x.see("the second", x.send("PUT", small, []byte("second"), ifMissing...), exists)
+	x.unchanged("the blob", small, "first")
+	bodies := [2]string{strings.Repeat("a", 4<<20), strings.Repeat("b", 4<<20)}
+	answers, texts := each(2, 2, func(i int) answer { return x.send("PUT", large, []byte(bodies[i]), ifMissing...) })
 	winner := slices.IndexFunc(answers, func(a answer) bool { return a.is("201") })
-	ok := winner >= 0 && answers[1-winner].is("409 or 412")
-	if x.note("two at once", tally(answers), "one 201, one 409 or 412", ok); ok {
-		x.unchanged(ctx, "the blob of the winner", large, bodies[winner])
+	ok := winner >= 0 && answers[1-winner].is(exists)
+	if x.note("two at once", tally(texts), "one 201, one "+exists, ok); ok {
+		x.unchanged("the blob of the winner", large, bodies[winner])
 	}
 }
 
 // ids are those of plans. Their first groups differ.
 var ids = [...]string{"01a1fc0b-e448-7000-8000-000000000001", "01a1fc0c-e448-7000-8000-000000000002"}
 
-func listings(ctx context.Context, x *trial) {
+func listings(x *trial) {
 	var names []string
 	for _, id := range ids {
-		for _, tail := range []string{"", "-change-1", "-delete"} {
-			names = append(names, "plans/"+id+tail)
-		}
+		names = append(names, "plans/"+id, "plans/"+id+"-change-1", "plans/"+id+"-delete")
 	}
-	for i := range names { // not in their order
-		x.must("PUT", x.put(ctx, x.container+"/"+names[len(names)-1-i], nil), "201")
+	for _, name := range slices.Backward(names) { // not in their order
+		x.put(x.container+"/"+name, "")
 	}
-	x.pages(ctx, "order", "", names)
-	x.pages(ctx, "maxresults=1", "&maxresults=1", names)
-	x.pages(ctx, "startFrom", "&startFrom="+names[3], names[3:])
-	x.pages(ctx, "startFrom between names", "&startFrom="+names[2]+"-", names[3:])
-	groups := []string{"plans/01a1fc0b-", "plans/01a1fc0c-"}
-	if x.hierarchical(ctx) {
-		x.cannot("delimiter -", "the account is hierarchical, see 13")
+	x.pages("order", "", names)
+	x.pages("maxresults=1", "&maxresults=1", names)
+	x.pages("startFrom", "&startFrom="+names[3], names[3:])
+	x.pages("startFrom between names", "&startFrom="+names[2]+"-", names[3:])
+	if x.info().header.Get(hierarchical) == "true" {
+		x.skip("delimiter -", "the account is hierarchical, see 13")
 		return
 	}
-	x.pages(ctx, "delimiter -", "&delimiter=-", groups)
-	x.pages(ctx, "delimiter - and startFrom", "&delimiter=-&startFrom="+groups[1], groups[1:])
+	groups := []string{"plans/01a1fc0b-", "plans/01a1fc0c-"}
+	x.pages("delimiter -", "&delimiter=-", groups)
+	x.pages("delimiter - and startFrom", "&delimiter=-&startFrom="+groups[1], groups[1:])
 }
 
 // pages adds what a listing of plans/ returns.
-func (x *trial) pages(ctx context.Context, what, parameters string, want []string) {
-	all, err := x.wire.list(ctx, x.container+"?restype=container&comp=list&prefix=plans/"+parameters)
-	if err != nil {
+func (x *trial) pages(what, parameters string, want []string) {
+	names, _, err := x.list(x.container + asList + "plans/" + parameters)
+	switch {
+	case err != nil:
 		x.note(what, err.Error(), "200", false)
-		return
-	}
-	names := all.names()
-	if slices.Equal(names, want) {
+	case slices.Equal(names, want):
 		x.note(what, "in order and complete", "in order and complete", true)
-		return
+	default:
+		x.note(what, fmt.Sprint(names), fmt.Sprint(want), false)
 	}
-	x.note(what, "["+strings.Join(names, " ")+"]", "["+strings.Join(want, " ")+"]", false)
 }
 
-func newborn(ctx context.Context, x *trial) {
-	name, ok := x.fresh(ctx)
+// deletes are those of a batch, by turns, and the answers to them.
+var deletes = [...]struct{ what, etag, expected string }{
+	{"right ETag", "", "202"}, {"wrong ETag", "0x0", "412"}, {"no ETag", "", "202"}, {"missing blob", "", "404"},
+}
+
+func batches(x *trial) {
+	own := x.login.Kind()
+	x.batch("by "+own, x.wire, 256)
+	for _, kind := range []string{blob.KeyLogin, blob.TokenLogin} {
+		if kind != own {
+			x.skip("by "+kind, "the login is "+own)
+		}
+	}
+	x.batch("by a signature of the account", x.signed("", "rwdlc", time.Hour/2), len(deletes))
+	x.batch("by a signature of the container", x.signed(x.container, "rwdl", time.Hour/2), len(deletes))
+}
+
+// batch stores blobs, and deletes n in a batch.
+func (x *trial) batch(what string, w wire, n int) {
+	if w.cannot != "" {
+		x.skip(what, w.cannot)
+		return
+	}
+	targets := make([]blob.Target, n)
+	each(atOnce, n, func(i int) (a answer) {
+		kind := deletes[i%len(deletes)]
+		targets[i] = blob.Target{Name: fmt.Sprintf("batch/%d", i), ETag: kind.etag}
+		if kind.what != "missing blob" {
+			a = x.send("PUT", x.container+"/"+targets[i].Name, nil)
+		}
+		if kind.what == "right ETag" {
+			targets[i].ETag = strings.Trim(a.header.Get("ETag"), `"`)
+		}
+		return a
+	})
+	w.sent(blob.ClassOther)
+	ctx, cancel := context.WithTimeout(w.ctx, answerLimit)
+	defer cancel()
+	outcomes, err := w.login.DeleteBatch(ctx, w.version, x.container, targets)
+	if err != nil {
+		x.note(what, outcome(err), "202", false)
+		return
+	}
+	ok := true
+	var seen, expected []string
+	for k, kind := range deletes {
+		var of []string
+		for i := k; i < n; i += len(deletes) {
+			of = append(of, outcome(outcomes[i]))
+			ok = ok && oneOf(of[len(of)-1], kind.expected)
+		}
+		seen, expected = append(seen, kind.what+" "+tally(of)), append(expected, kind.what+" "+kind.expected)
+	}
+	x.note(what, strings.Join(seen, ", "), strings.Join(expected, ", "), ok)
+}
+
+// outcome describes the outcome of a delete in a batch.
+func outcome(err error) string {
+	if err == nil {
+		return "202"
+	} else if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return strings.TrimSpace(fmt.Sprint(refusal.StatusCode, " ", refusal.ErrorCode))
+	}
+	return err.Error()
+}
+
+// Times of the probe of leases: beyond the end of one, between two looks at a name that is not free yet, and the longest
+// that it may take.
+const (
+	leaseOver = 17 * time.Second
+	freePause = 5 * time.Second
+	freeLimit = 5 * time.Minute
+)
+
+func leases(x *trial) {
+	name, ok := x.fresh()
 	if !ok {
 		return
 	}
-	answers := each(atOnce, atOnce, func(i int) answer { return x.put(ctx, fmt.Sprintf("%s/newborn/%d", name, i), nil) })
-	x.note("16 writes", tally(answers), "16 × 201", all(answers, "201"))
-}
-
-func metadata(ctx context.Context, x *trial) {
-	pairs := [][2]string{
-		{"MixedCase", "aBcDeF"}, {"percent", "100%25 %zz"}, {"equals", "a=b=="}, {"encoded", "=?UTF-8?B?w6Q=?="}, {"filler", ""},
+	at := name + ofContainer
+	acquire := func(what string) {
+		x.ask(what, "201", "PUT", at+"&comp=lease",
+			"X-Ms-Lease-Action", "acquire", "X-Ms-Lease-Duration", "15", "X-Ms-Proposed-Lease-Id", lease[1])
 	}
-	size := 0
-	for _, p := range pairs {
-		size += len(p[0]) + len(p[1])
-	}
-	pairs[4][1] = strings.Repeat("x", 8<<10-size)
-	var headers []string
-	for _, p := range pairs {
-		headers = append(headers, "X-Ms-Meta-"+p[0], p[1])
-	}
-	x.must("PUT", x.put(ctx, x.container+"/metadata", nil, headers...), "201")
-	compare := func(what string, got map[string]string) {
-		var wrong []string
-		for _, p := range pairs {
-			if value := got[strings.ToLower(p[0])]; value != p[1] {
-				wrong = append(wrong, fmt.Sprintf("%s is %.30q", p[0], value))
-			}
-		}
-		seen := "as written"
-		if len(wrong) > 0 {
-			seen = strings.Join(wrong, ", ")
-		}
-		x.note(what, seen, "as written", len(wrong) == 0)
-	}
-	got := map[string]string{}
-	for name, values := range x.wire.send(ctx, "HEAD", x.container+"/metadata", nil).header {
-		if name, ok := strings.CutPrefix(strings.ToLower(name), "x-ms-meta-"); ok {
-			got[name] = strings.Join(values, ",")
-		}
-	}
-	compare("HEAD", got)
-	page, err := x.wire.list(ctx, x.container+"?restype=container&comp=list&prefix=metadata&include=metadata")
-	if err != nil || len(page.Blobs.Blob) != 1 {
-		x.note("list", fmt.Sprintf("%d blobs, %v", len(page.Blobs.Blob), err), "1 blob", false)
+	acquire("acquire")
+	acquire("acquire again")
+	if x.Wait(x.ctx, leaseOver) != nil {
 		return
 	}
-	clear(got)
-	for _, p := range page.Blobs.Blob[0].Metadata.Pairs {
-		got[strings.ToLower(p.XMLName.Local)] = p.Value
-	}
-	compare("list", got)
+	x.ask("delete when the lease is over", "412", "DELETE", at, lease...)
+	acquire("acquire once more")
+	x.ask("delete without the lease", "412", "DELETE", at)
+	x.ask("delete with it", "202", "DELETE", at, lease...)
+	x.freed(name)
 }
 
-func ranges(ctx context.Context, x *trial) {
-	for _, r := range []struct {
-		what, body, want, status, content string
-	}{
-		{"an empty blob", "", "bytes=0-1023", "416 InvalidRange", "bytes */0"},
-		{"a short blob", "short", "bytes=0-1023", "206", "bytes 0-4/5"},
-		{"past the end", "short", "bytes=10-20", "416 InvalidRange", "bytes */5"},
-	} {
-		target := x.container + "/ranges"
-		x.must("PUT", x.put(ctx, target, []byte(r.body)), "201")
-		a := x.wire.send(ctx, "GET", target, nil, "X-Ms-Range", r.want)
-		content := a.header.Get("Content-Range")
-		ok := a.is(r.status) && (content == r.content || a.status == http.StatusRequestedRangeNotSatisfiable && content == "")
-		x.note(r.what, strings.TrimSpace(a.String()+" "+content), r.status+" "+r.content, ok)
+// freed adds what the service says of a container that is being deleted, until its name is free.
+func (x *trial) freed(name string) {
+	const being = "409 ContainerBeingDeleted"
+	for after := time.Duration(0); ; after += freePause {
+		a := x.send("PUT", name+ofContainer, nil)
+		switch {
+		case a.is("201"):
+			x.note("the name is free", "within "+after.String(), "within "+freeLimit.String(), true)
+			return
+		case after >= freeLimit:
+			x.note("the name is free", "not within "+freeLimit.String(), "within "+freeLimit.String(), false)
+			return
+		case after == 0:
+			x.see("create again", a, being)
+			x.ask("GET of the container", "404", "GET", name+ofContainer)
+			x.ask("GET of a blob", "404", "GET", name+"/blob")
+			names, err := x.listed()
+			x.note("listed", fmt.Sprint(slices.Contains(names, name)), "false", err == nil && !slices.Contains(names, name))
+		case !a.is(being):
+			x.see("create again", a, being)
+			return
+		}
+		if x.Wait(x.ctx, freePause) != nil {
+			return
+		}
 	}
+}
+
+// atOnce is how many requests are under way at a time.
+const atOnce = 16
+
+func newborn(x *trial) {
+	if name, ok := x.fresh(); ok {
+		_, texts := each(atOnce, atOnce, func(i int) answer { return x.send("PUT", fmt.Sprintf("%s/newborn/%d", name, i), nil) })
+		x.note("16 writes", tally(texts), "201 for all", tally(texts) == "201")
+	}
+}
+
+func metadata(x *trial) {
+	pairs := []string{"MixedCase", "aBcDeF", "percent", "100%25 %zz", "equals", "a=b==", "encoded", "=?UTF-8?B?w6Q=?=", "filler", ""}
+	pairs[9] = strings.Repeat("x", 8<<10-len(strings.Join(pairs, "")))
+	var headers []string
+	for p := range slices.Chunk(pairs, 2) {
+		headers = append(headers, "X-Ms-Meta-"+p[0], p[1])
+	}
+	target := x.container + "/metadata"
+	x.put(target, "", headers...)
+	compare := func(what string, value func(name string) string) {
+		var wrong []string
+		for p := range slices.Chunk(pairs, 2) {
+			if got := value(p[0]); got != p[1] {
+				wrong = append(wrong, fmt.Sprintf("%s is %.30q", p[0], got))
+			}
+		}
+		x.note(what, cmp.Or(strings.Join(wrong, ", "), "as written"), "as written", len(wrong) == 0)
+	}
+	header := x.send("HEAD", target, nil).header
+	compare("HEAD", func(name string) string { return header.Get("X-Ms-Meta-" + name) })
+	_, items, err := x.list(x.container + asList + "metadata&include=metadata")
+	if err != nil || len(items) != 1 {
+		x.note("list", fmt.Sprintf("%d blobs, %v", len(items), err), "1 blob", false)
+		return
+	}
+	compare("list", func(name string) string { return items[0].Metadata[strings.ToLower(name)] })
+}
+
+func ranges(x *trial) {
+	target := x.container + "/ranges"
+	ask := func(what, body, want, status, content string) {
+		x.put(target, body)
+		a := x.send("GET", target, nil, "X-Ms-Range", want)
+		got := a.header.Get("Content-Range")
+		ok := a.is(status) && (got == content || got == "" && a.is("416"))
+		x.note(what, strings.TrimSpace(a.String()+" "+got), status+" "+content, ok)
+	}
+	ask("an empty blob", "", "bytes=0-1023", "416 InvalidRange", "bytes */0")
+	ask("a short blob", "short", "bytes=0-1023", "206", "bytes 0-4/5")
+	ask("past the end", "short", "bytes=10-20", "416 InvalidRange", "bytes */5")
+}
+
+// RampWrites is how many blobs a ramp writes at most, and RampTime how long it takes.
+const (
+	RampWrites = 60_000
+	RampTime   = time.Minute
+)
+
+// rampWorkers is how many writes are under way at the end of a ramp.
+const rampWorkers = 256
+
+func ramp(x *trial) {
+	if !x.Ramp {
+		x.skip("writes", "it takes --ramp")
+		return
+	}
+	day, ok := x.fresh()
+	for i, what := range []string{"a new container", "a warm container", "across midnight"} {
+		workers := 4
+		if i == 2 {
+			day, ok = x.fresh()
+			workers = rampWorkers
+		}
+		if !ok {
+			return
+		}
+		written, took, refused := x.climb(fmt.Sprintf("%s/ramp/%d-", day, i), workers)
+		seen, ok := fmt.Sprintf("no refusal of %d writes in %v", written, took), true
+		if refused != nil {
+			seen, ok = fmt.Sprintf("%s after %d writes in %v", refused, written, took), refused.is("503")
+		}
+		x.note(what, seen, "no refusal, or 503", ok)
+	}
+}
+
+// climb writes with ever more workers, until the service refuses a write or a third of the ramp is used up.
+func (x *trial) climb(names string, workers int) (written int, took time.Duration, refused *answer) {
+	began := time.Now()
+	for written < RampWrites/3 && time.Since(began) < RampTime/3 && x.ctx.Err() == nil && refused == nil {
+		answers, _ := each(workers, min(workers*32, RampWrites/3-written), func(i int) answer {
+			return x.send("PUT", fmt.Sprintf("%s%06d", names, written+i), nil)
+		})
+		n := slices.IndexFunc(answers, func(a answer) bool { return a.status != http.StatusCreated })
+		if n >= 0 {
+			refused = &answers[n]
+		} else {
+			n = len(answers)
+		}
+		written, workers = written+n, min(2*workers, rampWorkers)
+	}
+	return written, time.Since(began).Round(100 * time.Millisecond), refused
+}
+
+// hierarchical is the header that says whether an account has a hierarchical namespace.
+const hierarchical = "X-Ms-Is-Hns-Enabled"
+
+// info asks what kind of account this is.
+func (x *trial) info() answer { return x.send("GET", "?restype=account&comp=properties", nil) }
+
+// kinds tries what only some accounts have.
+func kinds(x *trial) {
+	info := x.info()
+	switch {
+	case !info.is("200"):
+		x.skip("hierarchical", "the login may not ask what the account is: "+info.String())
+	case info.header.Get(hierarchical) == "true":
+		x.ask("delimiter -", "200 or 400", "GET", x.container+asList+"plans/&delimiter=-")
+		last := "plans/" + ids[1]
+		x.pages("startFrom", "&startFrom="+last, []string{last, last + "-change-1", last + "-delete"})
+		x.ask("PUT with If-None-Match", "201", "PUT", x.container+"/directory/blob", ifMissing...)
+		x.ask("again", exists, "PUT", x.container+"/directory/blob", ifMissing...)
+	default:
+		x.skip("hierarchical", "the account is flat")
+	}
+	x.secondary(info.header.Get("X-Ms-Sku-Name"))
+}
+
+// secondary tries the secondary of an account, whose SKU may be unknown.
+func (x *trial) secondary(sku string) {
+	second, err := x.login.Secondary("")
+	switch {
+	case sku != "" && !strings.Contains(sku, "_RAG"):
+		x.skip("secondary", "the account is "+sku)
+		return
+	case err != nil:
+		x.skip("secondary", err.Error())
+		return
+	}
+	w := x.wire
+	w.login = second.Login(blob.Options{Transport: x.Transport})
+	a := w.send("GET", x.container+"/versions/a", nil)
+	if sku == "" && !a.is("200 or 404") {
+		x.skip("secondary", "the account's SKU is unknown, and its secondary says "+a.String())
+		return
+	}
+	x.see("GET at the secondary", a, "200 or 404")
+	x.see("statistics", w.send("GET", "?restype=service&comp=stats", nil), "200 or 403")
 }
