@@ -9,13 +9,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)                            // a second interrupt ends the process at once
+	// A second interrupt ends the process at once, unless it comes with the first: timeout(1) sends each signal twice.
+	context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, stop) })
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe fails, and does not end the process
 	os.Exit(run(ctx, process{
 		stdin:        os.Stdin,

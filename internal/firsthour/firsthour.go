@@ -116,7 +116,7 @@ func Run(ctx context.Context, c Config, report func(Finding) error) (err error) 
 		return err
 	}
 	if names, err := r.listed(); err != nil {
-		return fmt.Errorf("list the containers of prefix %s by version %s: %w", c.Prefix, r.version, err)
+		return fmt.Errorf("list the containers of prefix %s by version %s: %w; planvault doctor says what to change", c.Prefix, r.version, err)
 	} else if len(names) > 0 {
 		return fmt.Errorf("container %s exists already: choose another prefix", names[0])
 	}

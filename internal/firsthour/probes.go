@@ -335,7 +335,7 @@ func leases(x *trial) {
 		return
 	}
 	x.ask("delete when the lease is over", "412", "DELETE", at, lease...)
-	acquire("acquire once more")
+	acquire("acquire after that")
 	x.ask("delete without the lease", "412", "DELETE", at)
 	x.ask("delete with it", "202", "DELETE", at, lease...)
 	x.freed(name)
@@ -358,7 +358,7 @@ func (x *trial) freed(name string) {
 			x.ask("GET of the container", "404", "GET", name+ofContainer)
 			x.ask("GET of a blob", "404", "GET", name+"/blob")
 			names, err := x.listed()
-			x.note("listed", fmt.Sprint(slices.Contains(names, name)), "false", err == nil && !slices.Contains(names, name))
+			x.note("listed still", fmt.Sprint(slices.Contains(names, name)), "false", err == nil && !slices.Contains(names, name))
 		case !a.is(being):
 			x.see("create again", a, being)
 			return
@@ -432,7 +432,7 @@ const rampWorkers = 256
 
 func ramp(x *trial) {
 	if !x.Ramp {
-		x.skip("writes", "it takes --ramp")
+		x.skip("writes", "--ramp was not given")
 		return
 	}
 	day, ok := x.fresh()
