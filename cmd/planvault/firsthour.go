@@ -64,15 +64,12 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 }
 
 // prober returns the account to probe.
-func (c connection) prober() (firsthour.Config, error) {
-	probe := firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix, Version: c.ServiceVersion}
-	if c.ConnectionString != "" || c.hasSignature() {
-		return probe, nil
-	}
-	cred, err := azidentity.NewDefaultAzureCredential(nil)
-	probe.Credential = cred
-	if err != nil {
-		err = fmt.Errorf("log in: %w", err)
+func (c connection) prober() (probe firsthour.Config, err error) {
+	probe = firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix, Version: c.ServiceVersion}
+	if c.ConnectionString == "" && !c.hasSignature() {
+		if probe.Credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+			err = fmt.Errorf("log in: %w", err)
+		}
 	}
 	return probe, err
 }

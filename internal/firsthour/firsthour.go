@@ -120,9 +120,10 @@ func Run(ctx context.Context, c Config, report func(Finding) error) (err error) 
 	} else if len(names) > 0 {
 		return fmt.Errorf("container %s exists already: choose another prefix", names[0])
 	}
-	if r.container, err = r.create(); err != nil {
+	if err := r.create(); err != nil {
 		return err
 	}
+	r.container = r.newest()
 	for i, probe := range probes {
 		before := r.requests.Load()
 		x := &trial{run: r, verdict: NotTried}
@@ -175,18 +176,21 @@ func (r *run) listed() (names []string, err error) {
 const ofContainer = "?restype=container"
 
 // create makes a container with the name of a day, each time that of the next one.
-func (r *run) create() (name string, err error) {
-	name = r.Prefix + "-" + time.Now().UTC().AddDate(0, 0, len(r.made)).Format(time.DateOnly)
-	r.made = append(r.made, name)
+func (r *run) create() error {
+	r.made = append(r.made, r.Prefix+"-"+time.Now().UTC().AddDate(0, 0, len(r.made)).Format(time.DateOnly))
+	name := r.newest()
 	a := r.send("PUT", name+ofContainer, nil)
 	if a.is("201") {
-		return name, nil
+		return nil
 	}
 	if a.err == nil && a.status < http.StatusInternalServerError {
 		r.made = r.made[:len(r.made)-1] // it was refused
 	}
-	return name, fmt.Errorf("create container %s: %s", name, a)
+	return fmt.Errorf("create container %s: %s", name, a)
 }
+
+// newest returns the container that was made last.
+func (r *run) newest() string { return r.made[len(r.made)-1] }
 
 // Limits of the removal: the time before a container is tried again, and the whole time.
 const (
@@ -295,10 +299,10 @@ func (x *trial) unchanged(what, target, body string) {
 }
 
 // fresh makes a container, and adds the failure if there is one.
-func (x *trial) fresh() (name string, ok bool) {
-	name, err := x.create()
+func (x *trial) fresh() bool {
+	err := x.create()
 	if err != nil {
 		x.note("PUT", err.Error(), "201", false)
 	}
-	return name, err == nil
+	return err == nil
 }

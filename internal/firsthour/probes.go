@@ -16,67 +16,50 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
-// probes are what is tried, what is expected, and what breaks if it differs. docs/account.md has the texts, too.
-var probes = [...]struct {
+// probe is something to try on an account, what is expected, and what breaks in the vault if it differs.
+type probe struct {
 	tried, expected, breaks string
 	try                     func(x *trial)
-}{
-	{
-		"GET and HEAD; the versions that support startFrom",
+}
+
+func newProbe(tried, expected, breaks string, try func(x *trial)) probe {
+	return probe{tried, expected, breaks, try}
+}
+
+// probes are all probes in their order. docs/account.md has their texts, too.
+var probes = []probe{
+	newProbe("GET and HEAD; the versions that support startFrom",
 		"200 with the service's headers; startFrom works in the vault's version",
-		"no request works: open the vault WithServiceVersion", versions,
-	},
-	{
-		"Date and Last-Modified of 50 writes", "they differ by at most 5 seconds",
-		"ages are wrong: make grace periods and TTLs longer than the lag", dates,
-	},
-	{
-		"HEAD, GET, PUT and DELETE that must be refused",
+		"no request works: open the vault WithServiceVersion", versions),
+	newProbe("Date and Last-Modified of 50 writes", "they differ by at most 5 seconds",
+		"ages are wrong: make grace periods and TTLs longer than the lag", dates),
+	newProbe("HEAD, GET, PUT and DELETE that must be refused",
 		"401 or 403 for a wrong login, 400 for a wrong version or http, with x-ms-request-id",
-		"a refusal is retried, or its error names no remedy", refusals,
-	},
-	{
-		`PUT and DELETE with If-Match "0x0"`, "412, 404 for what is missing, 403 for a reader; nothing changes",
-		"PingWrites and PingDeletes report wrong rights, or change a blob", conditions,
-	},
-	{
-		"PUT with If-None-Match *: twice, and two at once with 4 MiB",
-		"one 201, the other 409 or 412; the blob is the first one's", "two Creates of one plan succeed", creations,
-	},
-	{
-		"listings: order, maxresults=1, startFrom, delimiter -",
+		"a refusal is retried, or its error names no remedy", refusals),
+	newProbe(`PUT and DELETE with If-Match "0x0"`, "412, 404 for what is missing, 403 for a reader; nothing changes",
+		"PingWrites and PingDeletes report wrong rights, or change a blob", conditions),
+	newProbe("PUT with If-None-Match *: twice, and two at once with 4 MiB",
+		"one 201, the other 409 or 412; the blob is the first one's", "two Creates of one plan succeed", creations),
+	newProbe("listings: order, maxresults=1, startFrom, delimiter -",
 		"every name once, in byte order; startFrom is inclusive; the delimiter groups names",
-		"listings lose plans, or cost more", listings,
-	},
-	{
-		"a batch of 256 deletes, with each kind of login",
+		"listings lose plans, or cost more", listings),
+	newProbe("a batch of 256 deletes, with each kind of login",
 		"202 with the right ETag or none, 412 with a wrong one, 404 for a missing blob",
-		"Delete removes blobs one by one", batches,
-	},
-	{
-		"a container's lease of 15 s, and its deletion",
+		"Delete removes blobs one by one", batches),
+	newProbe("a container's lease of 15 s, and its deletion",
 		"the same ID acquires it again; no delete without the lease or after it; the name is free within 5 minutes",
-		"Expire drops no days, or days that it does not hold", leases,
-	},
-	{"16 writes right after Create Container", "201 for all", "the first plans of a day wait", newborn},
-	{
-		"8 KiB of metadata: mixed case, %, =, RFC 2047", "HEAD and listings return what was written",
-		"listings show wrong names if they are not ASCII", metadata,
-	},
-	{
-		"ranges of an empty and of a short blob",
+		"Expire drops no days, or days that it does not hold", leases),
+	newProbe("16 writes right after Create Container", "201 for all", "the first plans of a day wait", newborn),
+	newProbe("8 KiB of metadata: mixed case, %, =, RFC 2047", "HEAD and listings return what was written",
+		"listings show wrong names if they are not ASCII", metadata),
+	newProbe("ranges of an empty and of a short blob",
 		"416 InvalidRange for an empty blob and past the end, otherwise 206 with Content-Range",
-		"listings can't read catalogues", ranges,
-	},
-	{
-		"a ramp of writes: new container, warm, across midnight", "no refusal, or 503 with x-ms-request-id",
-		"vaults do not slow down when they should", ramp,
-	},
-	{
-		"hierarchical and geo-redundant accounts",
+		"listings can't read catalogues", ranges),
+	newProbe("a ramp of writes: new container, warm, across midnight", "no refusal, or 503 with x-ms-request-id",
+		"vaults do not slow down when they should", ramp),
+	newProbe("hierarchical and geo-redundant accounts",
 		"200 or 400 for delimiter -; the secondary answers 200, or 404 while it lags",
-		"listings fail there, or reads in an outage", kinds,
-	},
+		"listings fail there, or reads in an outage", kinds),
 }
 
 // What requests have in common, and the refusal of a write whose condition does not hold.
@@ -320,11 +303,10 @@ const (
 )
 
 func leases(x *trial) {
-	name, ok := x.fresh()
-	if !ok {
+	if !x.fresh() {
 		return
 	}
-	at := name + ofContainer
+	at := x.newest() + ofContainer
 	acquire := func(what string) {
 		x.ask(what, "201", "PUT", at+"&comp=lease",
 			"X-Ms-Lease-Action", "acquire", "X-Ms-Lease-Duration", "15", "X-Ms-Proposed-Lease-Id", lease[1])
@@ -338,7 +320,7 @@ func leases(x *trial) {
 	acquire("acquire after that")
 	x.ask("delete without the lease", "412", "DELETE", at)
 	x.ask("delete with it", "202", "DELETE", at, lease...)
-	x.freed(name)
+	x.freed(x.newest())
 }
 
 // freed adds what the service says of a container that is being deleted, until its name is free.
@@ -373,8 +355,10 @@ func (x *trial) freed(name string) {
 const atOnce = 16
 
 func newborn(x *trial) {
-	if name, ok := x.fresh(); ok {
-		_, texts := each(atOnce, atOnce, func(i int) answer { return x.send("PUT", fmt.Sprintf("%s/newborn/%d", name, i), nil) })
+	if x.fresh() {
+		_, texts := each(atOnce, atOnce, func(i int) answer {
+			return x.send("PUT", fmt.Sprintf("%s/newborn/%d", x.newest(), i), nil)
+		})
 		x.note("16 writes", tally(texts), "201 for all", tally(texts) == "201")
 	}
 }
@@ -435,22 +419,17 @@ func ramp(x *trial) {
 		x.skip("writes", "--ramp was not given")
 		return
 	}
-	day, ok := x.fresh()
 	for i, what := range []string{"a new container", "a warm container", "across midnight"} {
-		workers := 4
-		if i == 2 {
-			day, ok = x.fresh()
-			workers = rampWorkers
-		}
-		if !ok {
+		if i != 1 && !x.fresh() {
 			return
 		}
-		written, took, refused := x.climb(fmt.Sprintf("%s/ramp/%d-", day, i), workers)
-		seen, ok := fmt.Sprintf("no refusal of %d writes in %v", written, took), true
-		if refused != nil {
-			seen, ok = fmt.Sprintf("%s after %d writes in %v", refused, written, took), refused.is("503")
+		workers := []int{4, 4, rampWorkers}[i]
+		written, took, refused := x.climb(fmt.Sprintf("%s/ramp/%d-", x.newest(), i), workers)
+		if refused == nil {
+			x.note(what, fmt.Sprintf("no refusal of %d writes in %v", written, took), "no refusal, or 503", true)
+		} else {
+			x.note(what, fmt.Sprintf("%s after %d writes in %v", refused, written, took), "no refusal, or 503", refused.is("503"))
 		}
-		x.note(what, seen, "no refusal, or 503", ok)
 	}
 }
 
@@ -458,14 +437,10 @@ func ramp(x *trial) {
 func (x *trial) climb(names string, workers int) (written int, took time.Duration, refused *answer) {
 	began := time.Now()
 	for written < RampWrites/3 && time.Since(began) < RampTime/3 && x.ctx.Err() == nil && refused == nil {
-		answers, _ := each(workers, min(workers*32, RampWrites/3-written), func(i int) answer {
-			return x.send("PUT", fmt.Sprintf("%s%06d", names, written+i), nil)
-		})
-		n := slices.IndexFunc(answers, func(a answer) bool { return a.status != http.StatusCreated })
-		if n >= 0 {
-			refused = &answers[n]
-		} else {
-			n = len(answers)
+		n := min(workers*32, RampWrites/3-written)
+		answers, _ := each(workers, n, func(i int) answer { return x.send("PUT", fmt.Sprintf("%s%06d", names, written+i), nil) })
+		if i := slices.IndexFunc(answers, func(a answer) bool { return a.status != http.StatusCreated }); i >= 0 {
+			n, refused = i, &answers[i]
 		}
 		written, workers = written+n, min(2*workers, rampWorkers)
 	}
@@ -498,22 +473,17 @@ func kinds(x *trial) {
 
 // secondary tries the secondary of an account, whose SKU may be unknown.
 func (x *trial) secondary(sku string) {
-	second, err := x.login.Secondary("")
-	switch {
-	case sku != "" && !strings.Contains(sku, "_RAG"):
-		x.skip("secondary", "the account is "+sku)
-		return
-	case err != nil:
-		x.skip("secondary", err.Error())
-		return
-	}
 	w := x.wire
+	second, err := x.login.Secondary("")
 	w.login = second.Login(blob.Options{Transport: x.Transport})
-	a := w.send("GET", x.container+"/versions/a", nil)
-	if sku == "" && !a.is("200 or 404") {
+	if sku != "" && !strings.Contains(sku, "_RAG") {
+		x.skip("secondary", "the account is "+sku)
+	} else if err != nil {
+		x.skip("secondary", err.Error())
+	} else if a := w.send("GET", x.container+"/versions/a", nil); sku == "" && !a.is("200 or 404") {
 		x.skip("secondary", "the account's SKU is unknown, and its secondary says "+a.String())
-		return
+	} else {
+		x.see("GET at the secondary", a, "200 or 404")
+		x.see("statistics", w.send("GET", "?restype=service&comp=stats", nil), "200 or 403")
 	}
-	x.see("GET at the secondary", a, "200 or 404")
-	x.see("statistics", w.send("GET", "?restype=service&comp=stats", nil), "200 or 403")
 }
