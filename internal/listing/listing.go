@@ -236,13 +236,11 @@ func (l *listing[T]) ask(ctx context.Context, p *piece[T]) []*piece[T] {
 		l.start(p, l.turns, func() { p.scale, p.err = measure(ctx, p.day, p.dense) })
 	default:
 		most, pieces := l.cut(p)
-		if pieces[0] == p {
-			l.start(p, l.turns, func() {
-				var page Page[T]
-				page, p.err = p.day.Read(ctx, p.Span, most)
-				p.page = &page
-			})
-		}
+		l.start(p, l.turns, func() {
+			var page Page[T]
+			page, p.err = p.day.Read(ctx, p.Span, most)
+			p.page = &page
+		})
 		return pieces
 	}
 	return []*piece[T]{p}

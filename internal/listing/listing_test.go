@@ -113,6 +113,12 @@ func newShelf(n int, place func(r *rand.Rand, i uint64) uint64) *shelf {
 func TestCosts(t *testing.T) {
 	ten := Options{Page: 90, Ahead: 10, Limit: 10, Aimed: true}
 	all := Options{Page: MaxPage, Ahead: 5}
+	burst := func(r *rand.Rand, i uint64) uint64 { // and one a minute before it
+		if i < 500 {
+			return now - anHour - i*60*aSecond
+		}
+		return now - 7*60*aSecond - i/200*200*Millisecond
+	}
 	for name, c := range map[string]struct {
 		n               int
 		place           func(r *rand.Rand, i uint64) uint64
@@ -129,6 +135,7 @@ func TestCosts(t *testing.T) {
 		"ten, 30 at once":             {6000, func(r *rand.Rand, i uint64) uint64 { return now - i/30*anHour }, ten, 3, 3},
 		"ten, 2,000 in a millisecond": {2000, func(r *rand.Rand, i uint64) uint64 { return now - anHour }, ten, 4, 4},
 		"ten, 2,000 in ten seconds":   {2000, func(r *rand.Rand, i uint64) uint64 { return now - anHour - i*5*Millisecond }, ten, 8, 6},
+		"one, 10,000 in ten seconds":  {10_500, burst, Options{Page: 54, Ahead: 10, Limit: 1, Aimed: true}, 8, 8},
 		"ten, in the morning":         {1000, func(r *rand.Rand, i uint64) uint64 { return now - 4*anHour - i*5*aSecond }, ten, 2, 2},
 		"ten, by a clock ahead":       {50, func(r *rand.Rand, i uint64) uint64 { return now + i*anHour/2 }, ten, 4, 3},
 		"all, a page":                 {2500, func(r *rand.Rand, i uint64) uint64 { return today + r.Uint64N(day) }, all, 1, 1},

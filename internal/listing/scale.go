@@ -14,7 +14,7 @@ import (
 type scale struct {
 	groups  []uint64 // their first keys, in ascending order
 	unit    uint64
-	density float64 // how many blobs a group should hold; infinite if unknown
+	density float64 // how many blobs a group should hold
 }
 
 // measure returns the scale of a span.
@@ -106,10 +106,17 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 	if c.unit == Millisecond { // milliseconds are not divided
 		end, width = math.Ceil(end), max(1, math.Floor(width))
 	}
-	p.expected = c.density * min(width, end-start)
-	if begin := end - width; begin > start && begin < float64(len(c.groups)) {
+	begin := end - width
+	if l.Aimed && !p.guessed { // nor are minutes, except by a guess
+		begin = min(begin, math.Ceil(end)-1)
+	}
+	p.expected = c.density * (end - max(start, begin))
+	if begin > start && begin < float64(len(c.groups)) {
 		if at := c.at(begin); Less(p.From, at) && Less(at, p.To) {
-			rest := &piece[T]{Span: Span{p.From, at}, day: p.day, scale: c, guessed: p.guessed}
+			rest := &piece[T]{Span: Span{p.From, at}, day: p.day, scale: c}
+			if p.guessed && rest.InOne(Minute) { // if it is needed, the guess was wrong
+				rest.scale, rest.dense = nil, rest.Span
+			}
 			p.From = at
 			return l.Page, []*piece[T]{p, rest}
 		}
@@ -144,7 +151,7 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	next := IDOf((KeyOf(rest.From)/Minute + 1) * Minute)
 	oneMinute := c.position(p.To)-c.position(p.From) <= 1 || l.Aimed && c.position(rest.To) == c.position(next)
 	if c.unit == Millisecond || !oneMinute || l.Aimed && !p.guessed && Less(rest.until(l.Now), next) {
-		rest.guessed = oneMinute
+		rest.guessed = oneMinute && c.unit == Minute
 		return []*piece[T]{rest, p}
 	}
 	minute := &piece[T]{Span: rest.Span, day: p.day, dense: rest.Span}
@@ -155,7 +162,7 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	if c.position(next) == c.position(rest.To) { // nothing is known to lie behind the minute
 		return []*piece[T]{minute, p}
 	}
-	minute.To, rest.From = next, next
+	minute.To, rest.From, rest.guessed = next, next, true
 	return []*piece[T]{rest, minute, p}
 }
 
