@@ -136,7 +136,7 @@ func (l *listing[T]) step(ctx context.Context, yield func(T, error) bool) bool {
 		l.queue = slices.DeleteFunc(l.queue, func(q *piece[T]) bool { return q.day == p.day })
 		return yield(*new(T), p.err)
 	}
-	l.queue = l.queue[1:]
+	l.queue = slices.Delete(l.queue, 0, 1) // which forgets the piece
 	l.used++
 	if p.catalogue != nil {
 		return l.yieldCatalogue(ctx, p, yield)

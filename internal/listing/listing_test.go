@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/uuid"
 )
@@ -215,4 +217,35 @@ func TestBreak(t *testing.T) {
 			t.Errorf("%d requests for 3000 plans, %d under way", s.requests.Load(), s.underWay.Load())
 		}
 	})
+}
+
+// bulky is a Source of one item a day that takes a mebibyte.
+type bulky struct{}
+
+func (bulky) Read(_ context.Context, s Span, _ int) (Page[*[1 << 20]byte], error) {
+	return Page[*[1 << 20]byte]{Items: []*[1 << 20]byte{new([1 << 20]byte)}, Blobs: perPlan, Rest: s.To}, nil
+}
+
+func (bulky) Groups(context.Context, Span) ([]uint64, error) { return nil, nil }
+
+// TestMemory keeps nothing of the days that were yielded.
+func TestMemory(t *testing.T) {
+	var days []Day[*[1 << 20]byte]
+	for i := range uint64(40) {
+		days = append(days, Day[*[1 << 20]byte]{Span: Span{IDOf(today - i*day), IDOf(today - i*day + day)}, Source: bulky{}})
+	}
+	var seen []weak.Pointer[[1 << 20]byte]
+	for item, err := range Newest(t.Context(), days, Options{Page: MaxPage, Ahead: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen = append(seen, weak.Make(item)); len(seen) == len(days) {
+			runtime.GC()
+			for i, was := range seen[:len(seen)-2] {
+				if was.Value() != nil {
+					t.Fatalf("the item of day %d is kept", i)
+				}
+			}
+		}
+	}
 }
