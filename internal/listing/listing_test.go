@@ -219,6 +219,37 @@ func TestBreak(t *testing.T) {
 	})
 }
 
+// forgetful is a Source whose first answer has no groups.
+type forgetful struct {
+	*shelf
+	asked bool
+}
+
+func (s *forgetful) Groups(ctx context.Context, span Span) ([]uint64, error) {
+	groups, err := s.shelf.Groups(ctx, span)
+	if !s.asked {
+		groups, s.asked = nil, true
+	}
+	return groups, err
+}
+
+// TestWrongGroups asks for the groups again if a page shows that there are some.
+func TestWrongGroups(t *testing.T) {
+	s := newShelf(40_000, func(r *rand.Rand, _ uint64) uint64 { return today + r.Uint64N(day) })
+	s.latency = 0
+	days := s.days(uuid.Max)
+	days[0].Source = &forgetful{shelf: s}
+	for _, err := range Newest(t.Context(), days, Options{Page: 90, Ahead: 10, Limit: 10, Aimed: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if s.requests.Load() > 5 {
+		t.Errorf("%d requests", s.requests.Load())
+	}
+}
+
 // bulky is a Source of one item a day that takes a mebibyte.
 type bulky struct{}
 

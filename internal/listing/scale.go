@@ -144,8 +144,8 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	p.To = p.page.Rest
 	l.learn(p)
 	c := p.scale
-	if c == nil {
-		rest.dense = rest.Span
+	if c == nil || len(c.groups) == 0 {
+		rest.scale, rest.dense = nil, rest.Span
 		return []*piece[T]{rest, p}
 	}
 	next := IDOf((KeyOf(rest.From)/Minute + 1) * Minute)
