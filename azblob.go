@@ -36,7 +36,8 @@ type Vault struct {
 	containers  *containers
 	started     startedPlans
 
-	uncatalogued uncatalogued
+	absent       absences // days that don't exist
+	uncatalogued absences // days without a catalogue
 
 	mu     sync.Mutex
 	calls  int // under way

@@ -37,13 +37,13 @@ const (
 	rememberAbsence = time.Hour
 )
 
-// uncatalogued remembers the days whose catalogue was looked for in vain.
-type uncatalogued struct {
+// absences remembers the days in which something was looked for in vain.
+type absences struct {
 	mu   sync.Mutex
 	seen map[string]time.Time // by container
 }
 
-func (u *uncatalogued) remember(container string, now time.Time) {
+func (u *absences) remember(container string, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.seen == nil {
@@ -52,13 +52,13 @@ func (u *uncatalogued) remember(container string, now time.Time) {
 	u.seen[container] = now
 }
 
-func (u *uncatalogued) forget(container string) {
+func (u *absences) forget(container string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.seen, container)
 }
 
-func (u *uncatalogued) has(container string, now time.Time) bool {
+func (u *absences) has(container string, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at, ok := u.seen[container]

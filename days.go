@@ -92,15 +92,17 @@ func (v *Vault) ask(ctx context.Context, dates []time.Time, known func(container
 			return nil
 		}
 		c, err := v.client.HeadContainer(ctx, name)
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) { // a day would be missing, so one answer is not enough
-			c, err = v.client.HeadContainer(ctx, name)
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) && !v.absent.has(name, time.Now()) {
+			c, err = v.client.HeadContainer(ctx, name) // a day would be missing, so one answer is not enough
 		}
 		switch {
 		case err == nil:
 			found[i] = newDay(dates[i], c)
 			v.containers.remember(found[i])
+			v.absent.forget(name)
 			return nil
 		case blob.Is(err, blob.Absent, blob.AbsentContainer):
+			v.absent.remember(name, time.Now())
 			return nil
 		}
 		err = blobError("look for container", blob.Ref{Container: name}, err)

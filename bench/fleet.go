@@ -18,7 +18,7 @@ import (
 // some time.
 func fleetRows() (rows []row) {
 	for _, s := range sizes() {
-		rows = append(rows, row{operation: operation{"fleet: claim", withQuietNode(workflow.NotStarted, claim), fixed(1, 1)}, size: s})
+		rows = append(rows, row{operation: operation{"fleet: claim", withQuietNode(workflow.NotStarted, claim), fixed(2, 1)}, size: s})
 	}
 	for _, s := range sizes() {
 		rows = append(rows, row{operation: operation{"fleet: take", withQuietNode(workflow.Running, take), takeBudget}, size: s})
@@ -58,10 +58,10 @@ func take(ctx context.Context, node *fleet.Node, p *workflow.Plan) error {
 	return err
 }
 
-// takeBudget is a Read, a request for the owner's record, the claim and the fence.
+// takeBudget is a Read, a request for the owner's record, the claim with its look at the object, and the fence.
 func takeBudget(s subject) budget {
 	read := readRunning(all)(s)
-	return budget{read.Requests + 2 + s.n(), 4 + ceil(2*s.n(), concurrency)}
+	return budget{read.Requests + 3 + s.n(), 4 + ceil(2*s.n(), concurrency)}
 }
 
 // idleNode joins and looks for plans.

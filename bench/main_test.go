@@ -181,9 +181,9 @@ func TestBudgets(t *testing.T) {
 		"Search Running, 1000000 plans in 14 days": {30, 3},
 		"Recovery, 1000000 plans in 14 days":       {35, 3},
 		"List(all), 1000000 plans in 1 day":        {442, 104},
-		"fleet: claim, L":                          {1, 1},
-		"fleet: take, S":                           {10, 5},
-		"fleet: take, L":                           {2054, 13},
+		"fleet: claim, L":                          {2, 1},
+		"fleet: take, S":                           {11, 5},
+		"fleet: take, L":                           {2055, 13},
 		"fleet: a day of an idle node":             {35_000, 0},
 		"fleet: an hour beside 10000 open plans":   {11_813, 0},
 	}

@@ -89,7 +89,7 @@ func onPlans() []operation {
 		{"UpdateAction", onStored(workflow.Running, none, updateAction), fixed(1, 1)},
 		{"UpdatePlan, running", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.UpdatePlan(ctx, p)
-		}), fixed(1, 1)},
+		}), fixed(2, 1)},
 		{"UpdatePlan, final", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			p.State.Status = workflow.Completed
 			return v.UpdatePlan(ctx, p)

@@ -112,7 +112,8 @@ type piece[T any] struct {
 	Span
 	day      *Day[T]
 	closed   bool    // its day may have a catalogue
-	dense    Span    // the part that a page did not hold, and whose groups are needed; optional
+	dense    Span    // the part whose groups are needed, because a page did not hold it; optional
+	older    int     // how many blobs of dense lie before the piece
 	scale    *scale  // shared with other pieces of the day or minute; nil if unknown
 	guessed  bool    // its density is a guess, by the plans just before it
 	expected float64 // how many blobs it should hold

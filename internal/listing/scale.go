@@ -71,7 +71,7 @@ func (l *listing[T]) divides(p *piece[T]) bool {
 	if p.dense == (Span{}) && l.Aimed && p.expected > l.aim() {
 		p.dense = p.Span
 	}
-	return p.dense != (Span{}) && !p.dense.InOne(Millisecond)
+	return p.dense != (Span{}) && !p.dense.InOne(Millisecond) && !p.InOne(Millisecond)
 }
 
 // survey estimates how many blobs a piece holds by its groups.
@@ -87,6 +87,9 @@ func (l *listing[T]) survey(p *piece[T]) {
 		if KeyOf(FirstID(l.Now)) > KeyOf(p.From)+4*Minute { // the day has not just begun
 			l.perDay = c.density * float64(len(c.groups)) / p.share(l.Now)
 		}
+	}
+	if width := c.position(p.From) - c.position(p.dense.From); p.older > 0 && width > 0 { // a page of it has been read
+		c.density = max(perPlan, float64(p.older)/width)
 	}
 }
 
@@ -145,7 +148,7 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	l.learn(p)
 	c := p.scale
 	if c == nil || len(c.groups) == 0 {
-		rest.scale, rest.dense = nil, rest.Span
+		rest.scale, rest.dense, rest.older = nil, Span{p.From, rest.To}, p.page.Blobs
 		return []*piece[T]{rest, p}
 	}
 	next := IDOf((KeyOf(rest.From)/Minute + 1) * Minute)
