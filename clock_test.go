@@ -106,7 +106,7 @@ func TestSkewRefused(t *testing.T) {
 	newWorld := func() world {
 		skew := &atomic.Int64{} // none while the scenario is prepared
 		clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-		return world{emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), signing, skew}
+		return world{emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), signing, skew, false}
 	}
 	everywhere(t, newWorld, everything(), smallOnly, func(t *testing.T, st stage) (runs int) {
 		for _, by := range []time.Duration{16 * time.Minute, -16 * time.Minute} {
