@@ -120,9 +120,6 @@ func TestCancelled(t *testing.T) {
 						Inner: w.server.Transport(), Fatal: conformance.Nth(n), When: when, Died: cancel, Survives: true,
 					}))
 					err := c.do(ctx, t, v)
-					if ctx.Err() == nil && err == nil && n > st.requests-3 {
-						return // listings have pages of any number, so the last requests are not always sent
-					}
 					if ctx.Err() == nil {
 						t.Fatal("the context did not end")
 					}

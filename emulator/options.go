@@ -51,7 +51,7 @@ func withMaxBody(n int64) Option { return func(s *Server) { s.maxBody = n } }
 func WithoutLog() Option { return func(s *Server) { s.logging = false } }
 
 // WithRealAnswers makes the server answer as recorded real accounts do, where Azurite and the server without
-// it are plainer. What differs depends on the seed and the number of the request. The figures are from 2,176
+// it are plainer. What differs depends on the seed and the request. The figures are from 2,176
 // exchanges with real accounts, which azure-storage-python recorded in 2019.
 //
 //   - Date lags behind the clock by which blobs are stamped: in 43 % of the answers by one second (509 of
@@ -69,4 +69,6 @@ func WithoutLog() Option { return func(s *Server) { s.logging = false } }
 //
 // Answers of front ends that depend on no request are faults: [FrontEnd], and [Foreign] for a 503 in HTML. By
 // default all answers are plain.
-func WithRealAnswers(seed uint64) Option { return func(s *Server) { s.real = &seed } }
+func WithRealAnswers(seed uint64) Option {
+	return func(s *Server) { s.real, s.listings = &seed, map[uint64]int{} }
+}

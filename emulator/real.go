@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -11,14 +13,11 @@ import (
 type manners struct {
 	real bool
 	lag  time.Duration // of Date
-	cut  bool          // ends a page of a listing after items
-	// items is the largest number of items in a page that is cut.
-	items int
 	// bare leaves out a mark that recorded answers have only sometimes.
 	bare bool
 }
 
-// mannersOf returns those of the nth answer. They depend on nothing else, so a run can be repeated.
+// mannersOf returns those of the nth answer.
 func (s *Server) mannersOf(n int) manners {
 	if s.real == nil {
 		return manners{}
@@ -31,17 +30,35 @@ func (s *Server) mannersOf(n int) manners {
 	case chance < 0.48:
 		m.lag = 2 * time.Second
 	}
-	if m.cut = r.IntN(8) == 0; m.cut && r.IntN(3) > 0 {
-		m.items = 1 + int(8*r.ExpFloat64())
-	}
 	return m
 }
 
-// shorten applies the manners of an answer to a listing that is about to be executed.
-func (l *listing) shorten(m manners) {
-	if m.cut {
-		l.limit = min(l.limit, m.items)
+// maxListings bounds the memory of listings that were asked for.
+const maxListings = 10_000
+
+// shorten cuts the page of a listing that is about to be executed. What it does depends on the listing and how often it
+// was asked for, and not on the order of other requests, so a call that sends several at once takes as many of them each
+// time.
+func (s *Server) shorten(container string, l *listing) {
+	if s.real == nil || l.limit == 0 {
+		return
 	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q%q%q%q%q%d", container, l.prefix, l.startFrom, l.delimiter, l.marker, l.limit)
+	key := h.Sum64()
+	if len(s.listings) >= maxListings {
+		clear(s.listings)
+	}
+	s.listings[key]++
+	r := rand.New(rand.NewPCG(*s.real^key, uint64(s.listings[key])))
+	if r.IntN(8) > 0 {
+		return
+	}
+	items := 0
+	if r.IntN(3) > 0 {
+		items = 1 + int(8*r.ExpFloat64())
+	}
+	l.limit = min(l.limit, items)
 }
 
 // byteOrderMark begins the bodies of listings, and those of the items of a batch.

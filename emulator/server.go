@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,8 @@ type Server struct {
 	hierarchical bool // see WithHierarchicalNamespace
 	versioning   bool
 	softDelete   bool
-	real         *uint64 // see WithRealAnswers; nil without it
+	real         *uint64        // see WithRealAnswers; nil without it
+	listings     map[uint64]int // how often each was asked for, with real answers
 
 	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
 	// waiting.
@@ -100,6 +102,7 @@ func (s *Server) Clone() *Server {
 		versioning:   s.versioning,
 		softDelete:   s.softDelete,
 		real:         s.real,
+		listings:     maps.Clone(s.listings),
 		kept:         s.kept,
 		keptBytes:    s.keptBytes,
 	}
@@ -202,7 +205,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 		own = failWith(codeForbidden, banned.Error())
 	case e == nil || e.reaches():
 		asked := c.list
-		c.list.shorten(c.manners)
+		s.shorten(c.container, &c.list)
 		c.list.emptyPage = c.list.emptyPage || e != nil && e.kind == kindEmptyPage
 		own = s.execute(c)
 		c.list = asked
