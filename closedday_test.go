@@ -390,7 +390,7 @@ func TestRestoredEntryInAClosedDay(t *testing.T) {
 	})
 }
 
-// wrong makes the catalogue of a closed day wrong: it returns what to store in place of the one that was built.
+// wrong makes the catalogue of a closed day wrong. It returns the blob that replaces it.
 type wrong func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob
 
 // behind changes a day and leaves its catalogue.

@@ -85,7 +85,7 @@ func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint
 	}
 	for names, err := range d.v.client.ListGroups(ctx, d.day.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
-			return nil, nil // Read finds out whether that is so
+			return nil, nil // Read asks again
 		}
 		if err != nil {
 			return nil, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
