@@ -255,11 +255,12 @@ func (v *Vault) newest(ctx context.Context, windows []window, from func(day) lis
 // for open plans, and the others by listings.
 func (v *Vault) inDays(ctx context.Context, f storage.Filters, from func(day) listing.Source[candidate], results bool) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		o := v.pages(blob.MaxPage)
-		if o.Aimed = f.Limit > 0 && inNames(f); o.Aimed {
-			o = v.pages(min(4*min(f.Limit, blob.MaxPage)+burst, blob.MaxPage))
-			o.Aimed = true
+		page, aimed := blob.MaxPage, f.Limit > 0 && inNames(f)
+		if aimed {
+			page = min(4*min(f.Limit, blob.MaxPage)+burst, blob.MaxPage)
 		}
+		o := v.pages(page)
+		o.Aimed = aimed
 		days, from, err := v.daysOf(ctx, f, from, o)
 		if err != nil {
 			yield(candidate{}, err)

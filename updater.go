@@ -13,10 +13,13 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// UpdatePlan stores the plan's own fields. While the plan is NotStarted or Running it takes two requests: it looks for
-// the plan, which a Delete may have removed, and writes the entry. An update to a final status takes three, one after the other: it writes the entry, then the object with the
-// whole plan as given, and removes the marker. After the first one every reader sees the plan as final. If
-// the call fails later, the same call again or Recovery does the rest.
+// UpdatePlan stores the plan's own fields. While the plan is NotStarted or Running it takes two requests at once: it
+// writes the entry, and looks for the plan, which a Delete may have removed. If it is gone, the error is both
+// [storage.ErrNotFound] and [storage.ErrUnknown], because a reader may have seen the update before.
+//
+// An update to a final status takes three requests, one after the other: it writes the entry, then the object with the
+// whole plan as given, and removes the marker. After the first one every reader sees the plan as final. If the call
+// fails later, the same call again or Recovery does the rest.
 //
 // The children must be those that the plan was created with, and at a final status must have their last
 // states. UpdatePlan encodes and checks everything before the first request.
