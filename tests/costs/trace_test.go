@@ -1,0 +1,148 @@
+package costs_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestTraces compares the requests of each operation with testdata/traces.txt, which is also documentation.
+// The vault sends one request at a time here, so that their order is always the same.
+func TestTraces(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		vaulttest.Strict(t, server)
+		v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(1))
+		ctx := t.Context()
+		plan := plantest.Small()
+		action := func() *workflow.Action { return plan.Blocks[0].Sequences[0].Actions[0] }
+
+		var out strings.Builder
+		step := func(name string, do func() error) {
+			t.Helper()
+			server.ResetRequests()
+			if err := do(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			fmt.Fprintf(&out, "# %s\n", name)
+			for _, r := range server.Requests() {
+				fmt.Fprintln(&out, r)
+			}
+			fmt.Fprintln(&out)
+		}
+		drain := func(f storage.Filters) error {
+			found, err := v.Search(ctx, f)
+			if err != nil {
+				return err
+			}
+			for r := range found {
+				if r.Err != nil {
+					return r.Err
+				}
+			}
+			return nil
+		}
+		read := func() (err error) {
+			plan, err = v.Read(ctx, plan.ID)
+			return err
+		}
+
+		step("Create, the first of a day", func() error { return v.Create(ctx, plan) })
+		second := plantest.Small()
+		time.Sleep(time.Millisecond) // so that its ID sorts behind the first one's
+		step("Create", func() error { return v.Create(ctx, second) })
+		step("Exists", func() error { _, err := v.Exists(ctx, plan.ID); return err })
+		step("Read, NotStarted", read)
+		plan.State.Status = workflow.Running
+		step("UpdatePlan, Running", func() error { return v.UpdatePlan(ctx, plan) })
+		action().State.Status = workflow.Running
+		step("UpdateAction", func() error { return v.UpdateAction(ctx, action()) })
+		step("Read, Running", read)
+		step("Search by status, of what is open", func() error {
+			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+		})
+		step("Recovery, with nothing to do", func() error { return v.Recovery(ctx) })
+		plan.State.Status = workflow.Completed
+		step("UpdatePlan, final", func() error { return v.UpdatePlan(ctx, plan) })
+		step("Read, final", read)
+		step("Search by ID", func() error { return drain(storage.Filters{ByIDs: []uuid.UUID{plan.ID}}) })
+		step("Search by status", func() error { return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}) })
+		step("Search for the newest", func() error { return drain(storage.Filters{Limit: 1}) })
+		step("Search before a plan", func() error { return drain(storage.Filters{Limit: 1, BeforeID: second.ID}) })
+		step("Delete", func() error { return v.Delete(ctx, plan.ID) })
+		time.Sleep(time.Millisecond)
+		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(ctx, plantest.Small()) })
+		time.Sleep(vaulttest.PastGrace)
+		step("Recovery, of a Create that was broken off before the commit", func() error { return v.Recovery(ctx) })
+		vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(ctx, second.ID) })
+		time.Sleep(vaulttest.PastGrace)
+		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
+		large := vaulttest.Many()
+		if err := v.Create(ctx, large); err != nil {
+			t.Fatal(err)
+		}
+		large.State.Status = workflow.Running
+		if err := v.UpdatePlan(ctx, large); err != nil {
+			t.Fatal(err)
+		}
+		one := vaulttest.ActionsOf(large)[0]
+		one.State.Status = workflow.Running
+		if err := v.UpdateAction(ctx, one); err != nil {
+			t.Fatal(err)
+		}
+		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
+
+		time.Sleep(24 * time.Hour)
+		for range 40 {
+			time.Sleep(time.Minute)
+			p := vaulttest.Created(t, v, plantest.Small())
+			p.State.Status = workflow.Running
+			if err := v.UpdatePlan(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step("Search by status, of 40 plans that are open", func() error {
+			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		})
+
+		m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
+		add := func() (err error) {
+			m.Version, err = v.AddMember(ctx, m)
+			return err
+		}
+		step("AddMember, the first of a vault", add)
+		m = storage.Member{ID: workflow.NewV7()}
+		step("AddMember", add)
+		step("RenewMember", func() (err error) {
+			m.Version, err = v.RenewMember(ctx, m)
+			return err
+		})
+		step("FindMember", func() error { _, err := v.FindMember(ctx, m.ID); return err })
+		step("RequestStop", func() error { return v.RequestStop(ctx, large.ID) })
+		var stop storage.StopRequest
+		step("Roster", func() error {
+			r, err := v.Roster(ctx)
+			stop = r.Stops[0]
+			return err
+		})
+		step("RemoveStop", func() error { return v.RemoveStop(ctx, stop.Plan, stop.Version) })
+		step("RemoveMember", func() error { return v.RemoveMember(ctx, m.ID, m.Version) })
+		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(vaulttest.Named(out.String())))
+	})
+}

@@ -1,0 +1,575 @@
+package crash_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// twoBatches is a plan whose sub-objects are deleted in two batches.
+func twoBatches() *workflow.Plan { return plantest.Sized(1, 1, 258) }
+
+// plainWorld returns a new service that answers as real accounts do.
+func plainWorld() vaulttest.World {
+	return vaulttest.WorldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1)))
+}
+
+// unversionedWorld is plainWorld with vaults that accept updates without a version.
+func unversionedWorld() vaulttest.World {
+	w := plainWorld()
+	w.Open = func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+		return vaulttest.OnEmulator(t, server, append(opts, azblob.WithUnversionedUpdates())...)
+	}
+	return w
+}
+
+// scenario is a store in some state and one call on it. Tests make the call fail in every way.
+type scenario struct {
+	name string
+	// prepare brings a store into its state, using healthy vaults. It returns a function that makes the call
+	// anew for each run on a clone of the store, or nil if a plan of this shape has no such call.
+	prepare func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call
+}
+
+// call is a call of a vault, and its possible outcomes.
+type call struct {
+	do   func(ctx context.Context, t *testing.T, v *azblob.Vault) error
+	plan *workflow.Plan // has the ID of the plan it is about, when it returns
+	// before and after are the plans that readers find if the call had no effect, and if it had its effect.
+	// Nil stands for no plan.
+	before, after *workflow.Plan
+	// pairs is that of the world in which the call dies.
+	pairs bool
+	// done is the error of the same call if the first one took effect. It is usually nil. blocked is the
+	// error, if any, of the same call while remains of the first are in its way.
+	done, blocked error
+	// untouched, if not nil, is the content of the store before a call that must write nothing.
+	untouched map[string]string
+}
+
+// The scenarios are all calls of a vault on stores in all states that matter to them.
+var (
+	creations = []scenario{{"Create", func(_ *testing.T, _ vaulttest.World, shape vaulttest.Shape) func() *call {
+		return func() *call {
+			plan := shape()
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Create(ctx, plan) },
+				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
+			}
+		}
+	}}}
+	updates = []scenario{
+		updateOf("UpdatePlan", (*azblob.Vault).UpdatePlan),
+		updateOf("UpdateChecks", (*azblob.Vault).UpdateChecks),
+		updateOf("UpdateBlock", (*azblob.Vault).UpdateBlock),
+		updateOf("UpdateSequence", (*azblob.Vault).UpdateSequence),
+		updateOf("UpdateAction", (*azblob.Vault).UpdateAction),
+		updateOf("UpdateDeferredActions", (*azblob.Vault).UpdateDeferredActions),
+		updateOf("UpdateDeferBatch", (*azblob.Vault).UpdateDeferBatch),
+		starts("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, ""), true, storage.ErrNotFound),
+	}
+	// unversioned are updates by vaults that are opened with unversionedWorld.
+	unversioned = []scenario{
+		starts("running", vaulttest.AtWork, false, nil),
+		starts("final", vaulttest.Final, false, storage.ErrConflict),
+		starts("half complete", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json"), false, storage.ErrConflict),
+		starts("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, ""), false, storage.ErrNotFound),
+	}
+	completions = []scenario{{"completion", func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		before, after := vaulttest.Running(t, w.Vault(t), shape())
+		return func() *call {
+			mine := *after // gets the versions that it writes
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.UpdatePlan(ctx, &mine) },
+				plan: before, before: before, after: after,
+			}
+		}
+	}}}
+	deletions = []scenario{
+		deletion("not started", vaulttest.NotStarted),
+		deletion("running", vaulttest.AtWork),
+		deletion("final", vaulttest.Final),
+		deletion("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
+	}
+	recoveries = []scenario{
+		recovery("nothing, not started", vaulttest.NotStarted),
+		recovery("nothing, running", vaulttest.AtWork),
+		recovery("a create with a marker alone", vaulttest.CreateBroken("plans/*-entry.json", 1)),
+		recovery("a create without sub-objects", vaulttest.CreateBroken("", 3)),
+		recovery("a create without object", vaulttest.CreateBroken("plans/*-object.json", 1)),
+		recovery("a completion without object", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json")),
+		recovery("a completion with a marker", vaulttest.CompletionBroken(emulator.DeleteBlob, "open/")),
+		recovery("a delete with a delete marker alone", vaulttest.DeleteBroken(emulator.DeleteBlob, "plans/*-object.json")),
+		recovery("a delete without object", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
+		recovery("a delete without sub-objects", vaulttest.DeleteBroken(emulator.DeleteBlob, "plans/*-entry.json")),
+		recovery("a delete without entry", vaulttest.DeleteBroken(emulator.BatchDelete, "open/")),
+	}
+	readings = []scenario{
+		reading("not started", vaulttest.NotStarted),
+		reading("running", vaulttest.AtWork),
+		reading("half complete", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json")),
+	}
+)
+
+// updateOf updates the first object of one type in a Running plan.
+func updateOf[T any, O interface {
+	*T
+	workflow.Object
+}](name string, do func(*azblob.Vault, context.Context, O) error) scenario {
+	return scenario{name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan := shape()
+		for o := range workflow.Walk(plan) {
+			o, ok := o.(O)
+			if !ok {
+				continue
+			}
+			v := w.Vault(t)
+			before := vaulttest.Reread(t, v, vaulttest.CreatedRunning(t, v, plan))
+			s := o.Header().State
+			s.Status, s.Start = workflow.Running, time.Now()
+			return func() *call {
+				mine := *o // gets the version that it writes
+				return &call{
+					do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return do(v, ctx, &mine) },
+					plan: plan, before: before, after: plan,
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+// starts updates a plan to Running, with the version that the caller knows or without one. If want is not nil, the
+// update has no effect and fails so.
+func starts(of string, in vaulttest.State, versioned bool, want error) scenario {
+	return scenario{fmt.Sprintf("UpdatePlan of a plan that is %s, with a version %t", of, versioned), func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan, shown := in(t, w, shape())
+		after := *plan
+		after.State.Status, after.State.Start = workflow.Running, time.Now()
+		if !versioned {
+			after.State.ETag = ""
+		}
+		return func() *call {
+			mine := after
+			c := &call{plan: plan, before: shown, after: &after}
+			if want != nil {
+				c.after, c.pairs = shown, true
+			}
+			c.do = func(ctx context.Context, t *testing.T, v *azblob.Vault) error {
+				err := v.UpdatePlan(ctx, &mine)
+				if want != nil && err == nil {
+					t.Errorf("the update succeeded, want %v", want)
+				} else if want != nil && errors.Is(err, want) {
+					return nil
+				}
+				return err
+			}
+			return c
+		}
+	}}
+}
+
+func deletion(of string, in vaulttest.State) scenario {
+	return scenario{"Delete of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan, shown := in(t, w, shape())
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Delete(ctx, plan.ID) },
+				plan: plan, before: shown, done: storage.ErrNotFound,
+			}
+		}
+	}}
+}
+
+func recovery(of string, in vaulttest.State) scenario {
+	return scenario{"Recovery of " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan, shown := in(t, w, shape())
+		time.Sleep(vaulttest.PastGrace)
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) },
+				plan: plan, before: shown, after: shown,
+			}
+		}
+	}}
+}
+
+// reading calls every method that reads.
+func reading(of string, in vaulttest.State) scenario {
+	return scenario{"reads of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan, shown := in(t, w, shape())
+		before := vaulttest.Contents(w.Server)
+		return func() *call {
+			return &call{
+				do:   func(ctx context.Context, t *testing.T, v *azblob.Vault) error { return readAll(ctx, t, v, shown) },
+				plan: plan, before: shown, after: shown, untouched: before,
+			}
+		}
+	}}
+}
+
+// readAll reads a store of one plan in every way and checks the results. It stops at the first error.
+func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan) error {
+	t.Helper()
+	got, err := v.Read(ctx, plan.ID)
+	if err != nil {
+		return err
+	}
+	if d := plantest.Diff(plan, got); d != "" {
+		t.Error(d)
+	}
+	if ok, err := v.Exists(ctx, plan.ID); err != nil {
+		return err
+	} else if !ok {
+		t.Error("Exists does not find the plan")
+	}
+	for _, f := range []storage.Filters{{}, {ByIDs: []uuid.UUID{plan.ID}}, {ByStatus: []workflow.Status{plan.State.Status}}} {
+		list, err := v.List(ctx, 0)
+		if f.ByIDs != nil || f.ByStatus != nil {
+			list, err = v.Search(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+		n := 0
+		for r := range list {
+			if r.Err != nil {
+				return r.Err
+			}
+			n++
+		}
+		if n != 1 {
+			t.Errorf("a listing with %+v has %d plans, want 1", f, n)
+		}
+	}
+	report, err := v.Check(ctx, azblob.CheckOptions{})
+	if err == nil && (len(report.Problems) > 0 || report.Plans != 1) {
+		t.Errorf("Check: %+v", report)
+	}
+	_, dryErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+	return errors.Join(err, dryErr)
+}
+
+// find returns the plan that readers find. It must be the plan before or after the call.
+func (c *call) find(t *testing.T, v *azblob.Vault) *workflow.Plan {
+	t.Helper()
+	wanted := slices.DeleteFunc([]*workflow.Plan{c.before, c.after}, func(p *workflow.Plan) bool { return p == nil })
+	if len(wanted) == 0 {
+		wanted = []*workflow.Plan{{ID: c.plan.ID}} // which no plan is like
+	}
+	found := vaulttest.WholeOrGone(t, v, wanted...)
+	if found == nil && c.before != nil && c.after != nil {
+		t.Fatal("the plan is gone")
+	}
+	return found
+}
+
+// judge checks the store and the returned error. Nil means durable; an error means no effect, or it is
+// ErrUnknown; and Recovery changes nothing that readers see. A new process reads the store.
+func (c *call) judge(t *testing.T, w vaulttest.World, err error) {
+	t.Helper()
+	if c.untouched != nil {
+		if !maps.Equal(c.untouched, vaulttest.Contents(w.Server)) {
+			t.Error("the call changed what is stored")
+		}
+		return
+	}
+	v := w.Vault(t)
+	early := c.find(t, v)
+	switch {
+	case err == nil && early != c.after:
+		t.Error("the call returned nil and had no effect")
+	case err != nil && !errors.Is(err, storage.ErrUnknown) && early != c.before:
+		t.Errorf("the call had its effect, and returned %v", err)
+	}
+	// A restarted process may well call Recovery at once.
+	vaulttest.Must(t, v.Recovery(t.Context()))
+	if c.find(t, v) != early {
+		t.Error("an early Recovery changed what readers find")
+	}
+	c.recovered(t, w, v, early)
+}
+
+// recovered checks the store after the grace period and a Recovery.
+func (c *call) recovered(t *testing.T, w vaulttest.World, v *azblob.Vault, early *workflow.Plan) {
+	t.Helper()
+	report := vaulttest.Settled(t, v)
+	late := c.find(t, v)
+	if late != early {
+		t.Error("Recovery changed what readers find")
+	}
+	if left := report.Blobs - vaulttest.Catalogues(w.Server); late == nil && left != 0 {
+		t.Errorf("%d blobs are left of a plan that is not there", left)
+	}
+}
+
+// boundaries returns the requests of n at which to try something: all, or the first, the last and some
+// between.
+func boundaries(n int) (chosen []int) {
+	many := efforttest.Pick(8, 40, math.MaxInt)
+	for i := 1; i <= n; i++ {
+		if n <= many || i <= 3 || i > n-3 || i%(n/4) == 0 {
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// stage is a scenario prepared for one shape.
+type stage struct {
+	vaulttest.World
+	at       time.Time
+	call     func() *call // nil where the shape can't have it
+	number   int          // of the stage in its test; samples of different stages differ by it
+	requests int          // of the call without any fault
+}
+
+// on prepares a scenario, and makes its call once without a fault. That call must succeed.
+func (s scenario) on(t *testing.T, newWorld func() vaulttest.World, shape vaulttest.Shape) (st stage) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st.World = newWorld()
+		vaulttest.Strict(t, st.Server)
+		st.call = s.prepare(t, st.World, shape)
+		if st.call == nil {
+			return
+		}
+		st.at = time.Now().Round(0)
+		w, c := st.Clone(), st.call()
+		vaulttest.Strict(t, w.Server)
+		var sent atomic.Int64
+		transport := w.Server.Transport()
+		transport.SetGate(vaulttest.Gate(func(emulator.Request) { sent.Add(1) }))
+		vaulttest.Must(t, c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport))))
+		st.requests = int(sent.Load())
+		c.judge(t, w, nil)
+	})
+	return st
+}
+
+// run runs a test on a clone of the stage. Virtual time continues from the preparation.
+func (st stage) run(t *testing.T, name string, test func(t *testing.T, w vaulttest.World, c *call)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(st.at))
+			w := st.Clone()
+			vaulttest.Strict(t, w.Server)
+			test(t, w, st.call())
+		})
+	})
+}
+
+// everywhere runs a test on each scenario for each shape that can have it. It logs how many runs the tests
+// report.
+func everywhere(t *testing.T, newWorld func() vaulttest.World, scenarios []scenario, shapes map[string]vaulttest.Shape, test func(t *testing.T, st stage) (runs int)) {
+	t.Helper()
+	var runs atomic.Int64
+	t.Cleanup(func() { t.Logf("space: %d runs", runs.Load()) })
+	number := 0
+	for _, s := range scenarios {
+		for _, name := range slices.Sorted(maps.Keys(shapes)) {
+			number++
+			nth := number
+			t.Run(s.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				if st := s.on(t, newWorld, shapes[name]); st.call != nil {
+					st.number = nth
+					runs.Add(int64(test(t, st)))
+				}
+			})
+		}
+	}
+}
+
+// crashAt runs a test with a crash before and after each second request of the call. Where requests follow each
+// other, these are all crashes: a crash after a request leaves what one before the next request leaves.
+func crashAt(t *testing.T, st stage, test func(t *testing.T, w vaulttest.World, c *call, err error)) (runs int) {
+	t.Helper()
+	for _, crash := range vaulttest.Crashes {
+		for _, n := range boundaries(st.requests) {
+			if !vaulttest.Sampled(efforttest.Pick(3, 2, 1), st.number, n) {
+				continue
+			}
+			runs++
+			st.run(t, fmt.Sprintf("%v at %d", crash, n), func(t *testing.T, w vaulttest.World, c *call) {
+				w.Pairs = c.pairs
+				died, err := w.Dying(t, n, crash, c.do)
+				if !died {
+					t.Fatal("the process did not die")
+				}
+				test(t, w.Clone(), c, err)
+			})
+		}
+	}
+	if all := 2 * st.requests; runs < all {
+		t.Logf("%d of %d crashes are tried", runs, all)
+	}
+	return runs
+}
+
+// crashEverywhere crashes the process before and after each request of each scenario.
+func crashEverywhere(t *testing.T, newWorld func() vaulttest.World, scenarios []scenario, shapes map[string]vaulttest.Shape) {
+	t.Helper()
+	shapes = efforttest.Pick(smallOnly, shapes, shapes)
+	everywhere(t, newWorld, scenarios, shapes, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, err error) { c.judge(t, w, err) })
+	})
+}
+
+// crashInSome is [crashEverywhere] for an even sample: one of n shapes with each scenario.
+func crashInSome(t *testing.T, n int, scenarios []scenario) {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(vaulttest.Shapes))
+	for i := range scenarios {
+		some := maps.Clone(vaulttest.Shapes)
+		maps.DeleteFunc(some, func(name string, _ vaulttest.Shape) bool { return !vaulttest.Sampled(n, i, slices.Index(names, name)) })
+		crashEverywhere(t, plainWorld, scenarios[i:i+1], some)
+	}
+}
+
+func TestCrashInCreate(t *testing.T) { crashEverywhere(t, plainWorld, creations, vaulttest.Shapes) }
+func TestCrashInUpdate(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, updates, vaulttest.Shapes)
+	crashEverywhere(t, unversionedWorld, unversioned, smallOnly)
+}
+
+func TestCrashInCompletion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, completions, vaulttest.Shapes)
+}
+
+func TestCrashInDelete(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashInSome(t, 2, deletions)
+}
+
+func TestCrashInReads(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashInSome(t, 2, readings)
+}
+
+func TestCrashInRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashInSome(t, 3, recoveries)
+}
+
+// TestDeleteAgain calls a Delete that died again, without a Recovery in between.
+func TestDeleteAgain(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, vaulttest.Shapes), func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, first error) {
+			v := w.Vault(t)
+			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {
+				t.Fatalf("Delete again after %v: %v", first, err)
+			}
+			if report := vaulttest.Sound(t, v); report.Blobs != 0 {
+				t.Errorf("%d blobs are left", report.Blobs)
+			}
+		})
+	})
+}
+
+// TestCrashInThoroughRecovery crashes a Recovery that rewrites lost blobs. The next Recovery finishes the
+// work.
+func TestCrashInThoroughRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+		return err
+	}
+	robbed := scenario{"thorough Recovery", func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		plan, _ := vaulttest.NotStarted(t, w, shape())
+		for c := range w.Server.Containers() {
+			for b := range w.Server.Blobs(c) {
+				if !strings.HasPrefix(b.Name, "open/") && !strings.HasPrefix(b.Name, "plans/") {
+					w.Server.Remove(c, b.Name)
+				}
+			}
+		}
+		return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
+	}}
+	everywhere(t, plainWorld, []scenario{robbed}, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, _ error) {
+			v := w.Vault(t)
+			c.find(t, v)
+			vaulttest.Must(t, recovery(t.Context(), t, v))
+			c.judge(t, w, nil)
+		})
+	})
+}
+
+// TestCrashTwice crashes the process, and then crashes the Recovery of what that left at each of its
+// requests.
+func TestCrashTwice(t *testing.T) {
+	efforttest.NotShort(t, "it takes a minute under the race detector")
+	// A Delete is the same whatever the plan's status.
+	scenarios, few := slices.Concat(creations, completions, deletions[1:2]), map[string]vaulttest.Shape{"empty": vaulttest.Shapes["empty"], "small": plantest.Small}
+	if efforttest.Long() {
+		scenarios, few = slices.Concat(creations, updates, completions, deletions), vaulttest.Shapes
+	}
+	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }
+	everywhere(t, plainWorld, scenarios, few, func(t *testing.T, st stage) (runs int) {
+		crashAt(t, st, func(t *testing.T, first vaulttest.World, c *call, _ error) {
+			early := c.find(t, first.Vault(t))
+			time.Sleep(vaulttest.PastGrace)
+			for _, crash := range vaulttest.Crashes {
+				for n := 1; ; n++ {
+					if !vaulttest.Sampled(3, st.number, n) {
+						continue
+					}
+					second := first.Clone()
+					died, err := second.Dying(t, n, crash, recovery)
+					if !died {
+						break
+					}
+					runs++
+					second = second.Clone()
+					v := second.Vault(t)
+					if c.find(t, v) != early {
+						t.Errorf("a Recovery that died (%v at %d, %v) changed what readers find", crash, n, err)
+					}
+					c.recovered(t, second, v, early)
+					if t.Failed() {
+						t.Fatalf("the second crash: %v at %d", crash, n)
+					}
+				}
+			}
+		})
+		return runs
+	})
+}
+
+// TestCrashOfTwoBatches uses plans with more sub-objects than one batch deletes.
+func TestCrashOfTwoBatches(t *testing.T) {
+	efforttest.NotShort(t, "it takes a minute under the race detector")
+	scenarios := []scenario{
+		deletion("not started", vaulttest.NotStarted),
+		recovery("a create without object", vaulttest.CreateBroken("plans/*-object.json", 1)),
+		recovery("a delete without object", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
+	}
+	if efforttest.Long() { // these send no batch
+		scenarios = append(scenarios, creations[0], completions[0], reading("running", vaulttest.AtWork))
+	}
+	crashEverywhere(t, plainWorld, scenarios, map[string]vaulttest.Shape{"260 sub-objects": twoBatches})
+}

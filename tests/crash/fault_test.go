@@ -1,0 +1,307 @@
+package crash_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// rideable are faults of one request that retries overcome.
+var rideable = []emulator.Effect{
+	emulator.LostRequest(),
+	emulator.LostAnswer(),
+	emulator.Answer(500, "InternalError"),
+	emulator.Answer(500, "InternalError").Applied(),
+	emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second),
+	emulator.Answer(409, "ContainerBeingDeleted"),
+	emulator.Reset(),
+	emulator.Reset().Applied(),
+	emulator.Silence(),
+	emulator.Silence().Applied(),
+	emulator.CutBody(0),
+	emulator.CutBody(1),
+	emulator.CutBody(100),
+	emulator.CutBody(400),
+	emulator.CutBody(1000),
+	emulator.FlipBit(0),
+	emulator.FlipBit(1001),
+	emulator.FlipBit(3002),
+	emulator.Foreign(200, "text/html", vaulttest.Portal),
+	emulator.Foreign(404, "text/html", vaulttest.Portal).Applied(),
+	emulator.Foreign(520, "", "").Applied(),
+	emulator.Strip("ETag"),
+}
+
+// smallOnly is enough for most faults.
+var smallOnly = map[string]vaulttest.Shape{"small": plantest.Small}
+
+// eachFaulty runs a test on all scenarios with small plans, and on updates with a plan that has an object of
+// each kind.
+func eachFaulty(t *testing.T, test func(t *testing.T, st stage) (runs int)) {
+	t.Helper()
+	switch {
+	case efforttest.Long():
+		everywhere(t, plainWorld, everything(), vaulttest.Shapes, test)
+	case testing.Short():
+		everywhere(t, plainWorld, slices.Concat(creations, completions), smallOnly, test)
+	default:
+		everywhere(t, plainWorld, slices.Concat(creations, completions, deletions, recoveries, readings[1:]), smallOnly, test)
+		everywhere(t, plainWorld, updates, map[string]vaulttest.Shape{"kinds": vaulttest.EachKind}, test)
+	}
+	everywhere(t, unversionedWorld, unversioned, smallOnly, test)
+}
+
+// everything returns all scenarios.
+func everything() []scenario {
+	return slices.Concat(creations, updates, completions, deletions, recoveries, readings)
+}
+
+// faultsAt makes each fault hit one in so many requests of the call. The call overcomes it.
+func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (runs int) {
+	t.Helper()
+	for i, effect := range effects {
+		for _, n := range boundaries(st.requests) {
+			if !vaulttest.Sampled(every, i+st.number, n) {
+				continue
+			}
+			runs++
+			st.run(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, w vaulttest.World, c *call) {
+				rule := emulator.On().Nth(n).Do(effect)
+				transport := w.Server.Transport()
+				transport.Inject(rule)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				err := c.do(ctx, t, w.Vault(t, azblob.WithTransport(transport)))
+				if err != nil {
+					t.Errorf("it was not ridden out: %v", err)
+				}
+				if rule.Fired() != 1 {
+					t.Errorf("the fault came %d times", rule.Fired())
+				}
+				c.judge(t, w, err)
+			})
+		}
+	}
+	return runs
+}
+
+func TestFaults(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	eachFaulty(t, func(t *testing.T, st stage) int { return faultsAt(t, st, len(rideable), rideable) })
+}
+
+// TestCancelled ends the context at each request of each call. The call had no effect or returns ErrUnknown;
+// then Recovery settles it, and so does the same call again.
+func TestCancelled(t *testing.T) {
+	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
+		for i, when := range []conformance.Moment{conformance.BeforeEffect, conformance.AfterEffect, conformance.WithAnswer} {
+			for _, n := range boundaries(st.requests) {
+				if !vaulttest.Sampled(4, i+st.number, n) {
+					continue
+				}
+				runs++
+				st.run(t, fmt.Sprintf("%s at %d", when, n), func(t *testing.T, w vaulttest.World, c *call) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					v := w.Vault(t, azblob.WithTransport(&conformance.Mortal{
+						Inner: w.Server.Transport(), Fatal: conformance.Nth(n), When: when, Died: cancel, Survives: true,
+					}))
+					err := c.do(ctx, t, v)
+					if ctx.Err() == nil {
+						t.Fatal("the context did not end")
+					}
+					if err == nil && when != conformance.WithAnswer || err != nil && !errors.Is(err, context.Canceled) {
+						t.Errorf("got %v, want the context's error", err)
+					}
+					c.judge(t, w.Clone(), err)
+					if !errors.Is(err, storage.ErrUnknown) {
+						return
+					}
+					switch again := c.do(t.Context(), t, v); {
+					case again == nil, c.done != nil && errors.Is(again, c.done):
+						c.judge(t, w, nil)
+					case c.blocked != nil && errors.Is(again, c.blocked):
+						c.judge(t, w, again)
+					default:
+						t.Errorf("the same call again: %v", again)
+					}
+				})
+			}
+		}
+		return runs
+	})
+}
+
+// TestLateDuplicates delivers a second copy of each request of each call: some requests later, after the
+// call, and after the grace period and a Recovery. Recovery repairs any effect that the copy has.
+func TestLateDuplicates(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
+		if st.call().untouched != nil {
+			return 0 // a second copy of a read is nothing
+		}
+		for _, n := range boundaries(st.requests) {
+			for k := range st.requests - n + 3 {
+				if !vaulttest.Sampled(14, n+st.number, k) {
+					continue
+				}
+				runs++
+				st.run(t, fmt.Sprintf("of %d after %d", n, k), func(t *testing.T, w vaulttest.World, c *call) {
+					transport := w.Server.Transport()
+					transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(k)))
+					err := c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport)))
+					if err != nil {
+						t.Errorf("the duplicate was noticed: %v", err)
+					}
+					w.Server.DeliverLate() // what waits for more requests than there were
+					c.judge(t, w, err)
+				})
+			}
+			if !vaulttest.Sampled(2, n, st.number) {
+				continue
+			}
+			runs++
+			st.run(t, fmt.Sprintf("of %d when all is settled", n), func(t *testing.T, w vaulttest.World, c *call) {
+				transport := w.Server.Transport()
+				transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(1 << 20)))
+				err := c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport)))
+				vaulttest.Settled(t, w.Vault(t))
+				if w.Server.DeliverLate() != 1 {
+					t.Error("no duplicate was delivered")
+				}
+				c.judge(t, w, err)
+			})
+		}
+		return runs
+	})
+}
+
+// TestLateDuplicatesOfALife delivers a second copy of each request of a plan's life after its end. After a
+// Delete, only copies of the Create's writes can leave debris. No reader shows the debris, and Check reports
+// it.
+func TestLateDuplicatesOfALife(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, deleted := range []bool{false, true} {
+		debris, runs := 0, 0
+		for n, more := 1, true; more; n++ {
+			more = false
+			vaulttest.InBubble(t, fmt.Sprintf("of %d, deleted %v", n, deleted), func(t *testing.T, server *emulator.Server) {
+				v := vaulttest.Faulty(t, server, emulator.On().Nth(n).Do(emulator.Duplicate(1<<20)))
+				_, plan := vaulttest.Running(t, v, plantest.Small())
+				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+				c := &call{plan: plan, before: plan, after: plan}
+				if deleted {
+					vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+					c.before, c.after = nil, nil
+				}
+				before := vaulttest.Contents(server)
+				if more = server.DeliverLate() == 1; !more {
+					return
+				}
+				runs++
+				again := maps.Clone(vaulttest.Contents(server))
+				maps.DeleteFunc(again, func(name, _ string) bool { return before[name] != "" || strings.Contains(name, "/open/") })
+				w := vaulttest.WorldOf(server)
+				if !deleted || len(again) == 0 {
+					c.judge(t, w, nil)
+					return
+				}
+				debris++
+				time.Sleep(vaulttest.PastGrace)
+				v = vaulttest.OnEmulator(t, server)
+				vaulttest.Must(t, v.Recovery(t.Context()))
+				unread(t, v, plan)
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				vaulttest.Must(t, err)
+				if len(report.Problems) != 1 || report.Problems[0].Plan != plan.ID {
+					t.Errorf("Check names %v, the debris is %v", report.Problems, slices.Collect(maps.Keys(again)))
+				}
+			})
+			if t.Failed() {
+				return
+			}
+		}
+		// Copies of the entry, the three sub-objects and the object of a Create leave debris.
+		if want := map[bool]int{true: 5}[deleted]; debris != want {
+			t.Errorf("deleted %v: %d duplicates left debris, want %d", deleted, debris, want)
+		}
+		t.Logf("space: %d runs, of which %d left debris", runs, debris)
+	}
+}
+
+// unread checks that Read and List show nothing of a plan in a store that has no other.
+func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("Read: %v, want ErrNotFound", err)
+	}
+	if all, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(all) > 0 {
+		t.Errorf("List shows %+v, %v", all, err)
+	}
+}
+
+// TestLateObjectIsNoPlan delivers the one late copy that a reader could take for a plan. Exists does so,
+// because it sends one request.
+func TestLateObjectIsNoPlan(t *testing.T) {
+	vaulttest.InBubble(t, "Read and List", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.Duplicate(1<<20)))
+		plan := vaulttest.Created(t, v, plantest.Small())
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+		server.DeliverLate()
+		if n := vaulttest.Stored(server); n != 1 {
+			t.Fatalf("%d blobs are stored, want the late object", n)
+		}
+		unread(t, v, plan)
+		time.Sleep(vaulttest.PastGrace)
+		if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(report.Problems) != 1 {
+			t.Errorf("Check: %+v, %v, want the object", report, err)
+		}
+	})
+}
+
+// TestLateObjectIsNotRestored delivers a copy of a Create's last request after the plan was deleted. A
+// thorough Recovery must not take it for a plan that lost its entry. That includes containers without
+// planvaultlayout, where a plan may lack its marker but not its sub-objects.
+func TestLateObjectIsNotRestored(t *testing.T) {
+	for _, marked := range []bool{true, false} {
+		vaulttest.InBubble(t, fmt.Sprintf("marked %t", marked), func(t *testing.T, server *emulator.Server) {
+			if !marked {
+				server.PutContainer("test-"+time.Now().UTC().Format(time.DateOnly), nil)
+			}
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.Created(t, v, plantest.Small())
+			d := vaulttest.Damaged{Server: server, Plan: plan}
+			for d.Container = range server.Containers() {
+			}
+			late, _ := server.Blob(d.Container, d.Name("object"))
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+			server.Restore(d.Container, late)
+			time.Sleep(vaulttest.PastGrace)
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Delete removes what is there") || vaulttest.Stored(server) != 1 {
+				t.Errorf("%d blobs: %+v, %v", vaulttest.Stored(server), report.Plans, err)
+			}
+			if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("Read of a plan that was deleted: %v", err)
+			}
+			if err := v.Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
+				t.Errorf("Delete: %v, %d blobs are left", err, vaulttest.Stored(server))
+			}
+		})
+	}
+}

@@ -1,0 +1,261 @@
+package crash_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// copied gives a plan a status, as a Read of another store would return it.
+func copied(plan *workflow.Plan, status workflow.Status) *workflow.Plan {
+	driver.Complete(plan)
+	plantest.Finish(plan)
+	plan.State.Status = status
+	if !status.Final() {
+		plan.State.End = time.Time{}
+	}
+	return plan
+}
+
+func restoration(status workflow.Status) scenario {
+	return scenario{"Restore of a plan that is " + status.String(), func(_ *testing.T, _ vaulttest.World, shape vaulttest.Shape) func() *call {
+		return func() *call {
+			plan := copied(shape(), status)
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Restore(ctx, plan) },
+				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
+			}
+		}
+	}}
+}
+
+// restorations are Restores of plans whose entries look like those of plans in use, or are final.
+var restorations = []scenario{restoration(workflow.Running), restoration(workflow.Failed)}
+
+// TestCrashInRestore crashes a Restore before and after each request: the plan is there or not, and Recovery
+// finishes or removes it.
+func TestCrashInRestore(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	crashEverywhere(t, plainWorld, restorations, vaulttest.Shapes)
+}
+
+// TestRestoreAgain calls a Restore that died again, at once and after the grace period.
+func TestRestoreAgain(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	everywhere(t, plainWorld, restorations, smallOnly, func(t *testing.T, st stage) int {
+		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, first error) {
+			v := w.Vault(t)
+			there := c.find(t, v) != nil
+			switch err := c.do(t.Context(), t, v); {
+			case there && !errors.Is(err, storage.ErrExists), !there && err != nil && !errors.Is(err, storage.ErrConflict):
+				t.Fatalf("Restore again after %v: %v", first, err)
+			case errors.Is(err, storage.ErrConflict):
+				time.Sleep(vaulttest.PastGrace)
+				if err := c.do(t.Context(), t, v); err != nil {
+					t.Fatalf("Restore after the grace period: %v", err)
+				}
+			}
+			vaulttest.Settled(t, v)
+			if c.find(t, v) == nil {
+				t.Error("the plan is gone")
+			}
+		})
+	})
+}
+
+// TestCostOfRestore compares the requests and round trips with the budget: those of a Create, and one for a final
+// plan, whose marker it removes.
+func TestCostOfRestore(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	const latency = time.Second
+	for status := workflow.NotStarted; status.Valid(); status++ {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithLatency(latency))
+			v := vaulttest.OnEmulator(t, server)
+			vaulttest.Created(t, v, plantest.Small()) // the day is there
+			plan := copied(plantest.Sized(4, 4, 4), status)
+			server.ResetRequests()
+			began := time.Now()
+			vaulttest.Must(t, v.Restore(t.Context(), plan))
+			requests, trips := len(vaulttest.SubObjects(plan))+3, 4
+			if status.Final() {
+				requests, trips = requests+1, trips+1
+			}
+			if n := len(server.Requests()); n > requests {
+				t.Errorf("%s: %d requests, %d are the budget", status, n, requests)
+			}
+			if n := int(time.Since(began) / latency); n > trips {
+				t.Errorf("%s: %d round trips, %d are the budget", status, n, trips)
+			}
+			if _, marked := server.Blob(vaulttest.ContainerOf(time.Now()), "open/"+plan.ID.String()); marked == status.Final() {
+				t.Errorf("%s: has a marker: %t", status, marked)
+			}
+		})
+	}
+}
+
+// TestHalfRestoredPlan looks at a Running plan whose Restore died before the commit, in every way.
+func TestHalfRestoredPlan(t *testing.T) {
+	vaulttest.InBubble(t, "died before the object", func(t *testing.T, server *emulator.Server) {
+		ctx, v, plan := t.Context(), vaulttest.OnEmulator(t, server), copied(plantest.Small(), workflow.Running)
+		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Restore(ctx, plan) })
+		for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running} {
+			if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{status}}); len(found) > 0 {
+				t.Errorf("a search for %s finds %v", status, found)
+			}
+		}
+		if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}); len(found) > 0 {
+			t.Errorf("a search for open plans finds %v", found)
+		}
+		for name, err := range map[string]error{
+			"Read": second(v.Read(ctx, plan.ID)), "Delete": v.Delete(ctx, plan.ID), "UpdatePlan": v.UpdatePlan(ctx, listed(plan)),
+		} {
+			if !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s: %v, want ErrNotFound", name, err)
+			}
+		}
+		if err := v.Restore(ctx, plan); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "call again in") {
+			t.Errorf("Restore beside recent remains: %v", err)
+		}
+		vaulttest.Settled(t, v)
+		if n := vaulttest.Stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+		vaulttest.Must(t, v.Restore(ctx, plan))
+		vaulttest.Same(t, v, plan)
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// listed returns a plan with a version as a listing would have it.
+func listed(plan *workflow.Plan) *workflow.Plan {
+	p := *plan
+	p.State.ETag = driver.Version("0x1", &p)
+	return &p
+}
+
+// TestRestoredPlanThatLostItsObject removes the object of plans that were restored. Until the first update, beside
+// its marker, that looks like a Restore that died. Otherwise the rest of the plan stays.
+func TestRestoredPlanThatLostItsObject(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status workflow.Status
+		update bool
+		left   bool
+	}{
+		{"Running", workflow.Running, false, false},
+		{"Running and updated", workflow.Running, true, true},
+		{"final", workflow.Completed, false, true},
+	} {
+		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
+			v, plan := vaulttest.OnEmulator(t, server), copied(plantest.Small(), tt.status)
+			vaulttest.Must(t, v.Restore(t.Context(), plan))
+			if tt.update {
+				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+			}
+			for c := range server.Containers() {
+				server.Remove(c, "plans/"+plan.ID.String()+"-object.json")
+			}
+			time.Sleep(vaulttest.PastGrace)
+			err := v.Recovery(t.Context())
+			if left := vaulttest.Stored(server) > 0; left != tt.left {
+				t.Errorf("something is left: %t, want %t; %v", left, tt.left, err)
+			}
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) > 0) != tt.left {
+				t.Errorf("Check: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestLateRestore freezes a Restore between the write of its object and the answer until the grace period is
+// over. An open plan may run by then, so it stays if it is whole, and no Recovery that has begun can remove it.
+func TestLateRestore(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		gone string // what a Recovery has removed meanwhile
+		kept bool
+	}{
+		{"whole", "", true},
+		{"without an action", "actions/", false},
+		{"without its entry", "-entry.json", false},
+	} {
+		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
+			v, plan := vaulttest.OnEmulator(t, server), copied(plantest.Small(), workflow.Running)
+			slow := server.Transport()
+			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
+			var before map[string]string
+			transport := vaulttest.After(slow, func(req *http.Request) {
+				if req.Method != http.MethodPut || !strings.HasSuffix(req.URL.Path, "-object.json") {
+					return
+				}
+				before = etags(server)
+				for c := range server.Containers() {
+					for b := range server.Blobs(c) {
+						if tt.gone != "" && strings.Contains(b.Name, tt.gone) {
+							server.Remove(c, b.Name)
+						}
+					}
+				}
+				time.Sleep(20 * time.Second)
+			})
+			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Restore(t.Context(), plan)
+			if tt.kept && !errors.Is(err, storage.ErrUnknown) || !tt.kept && !errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("Restore: %v", err)
+			}
+			if tt.kept {
+				for name, etag := range etags(server) {
+					if old := before[name]; old == etag && !strings.Contains(name, "open/") && !strings.Contains(name, "-object.json") {
+						t.Errorf("a Recovery that has begun can remove %s", name)
+					}
+				}
+			}
+			vaulttest.Settled(t, v)
+			if tt.kept {
+				vaulttest.Same(t, v, plan)
+			} else if n := vaulttest.Stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+}
+
+// etags returns the version of each stored blob.
+func etags(server *emulator.Server) map[string]string {
+	all := map[string]string{}
+	for c := range server.Containers() {
+		for b := range server.Blobs(c) {
+			all[c+"/"+b.Name] = b.ETag
+		}
+	}
+	return all
+}
+
+// TestCheckOfRestoredPlans checks that Check finds nothing wrong with restored entries, also if their names do
+// not fit into metadata.
+func TestCheckOfRestoredPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "long names", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for n := 7600; n < 8192; n += 37 {
+			plan := copied(&workflow.Plan{Name: strings.Repeat("n", n)}, workflow.Completed)
+			vaulttest.Must(t, v.Restore(t.Context(), plan))
+		}
+		vaulttest.Sound(t, v)
+	})
+}

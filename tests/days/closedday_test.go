@@ -1,0 +1,601 @@
+package days_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// nineDays is an age at which a day is closed.
+const nineDays = 9 * 24 * time.Hour
+
+// oldPlan makes a plan with the ID of a day that is closed.
+func oldPlan() *workflow.Plan {
+	plan := plantest.Small()
+	plan.ID = workflow.NewV7At(time.Now().Add(-nineDays))
+	return plan
+}
+
+// oldContainer is the container of the plans of oldPlan.
+func oldContainer() string { return "test-" + time.Now().Add(-nineDays).UTC().Format(time.DateOnly) }
+
+// finished stores a plan and completes it.
+func finished(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	plan = vaulttest.Created(t, v, plan)
+	vaulttest.Moved(plan, workflow.Completed)
+	vaulttest.Must(t, storage.Update(t.Context(), v, plan.Blocks[0].Sequences[0].Actions[0]))
+	vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+	return vaulttest.Reread(t, v, plan)
+}
+
+// change is an operation that changes what listings show of a closed day.
+type change struct {
+	prepare func(t *testing.T, v *azblob.Vault) *workflow.Plan
+	do      func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error
+	// requests and trips are what it costs beyond the same in a young day.
+	requests, trips int
+}
+
+func changes() map[string]change {
+	return map[string]change{
+		"Create": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return oldPlan() },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, 5, 2,
+		},
+		"Delete": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }, 4, 2,
+		},
+		"UpdatePlan": {
+			func(t *testing.T, v *azblob.Vault) *workflow.Plan { return finished(t, v, oldPlan()) },
+			func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.UpdatePlan(ctx, plan) }, 2, 1,
+		},
+	}
+}
+
+// TestChangesOfClosedDays checks the order of each change of a closed day: a marker, the removal of the catalogue,
+// the commit. No marker is left.
+func TestChangesOfClosedDays(t *testing.T) {
+	for name, c := range changes() {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := c.prepare(t, v)
+			server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
+			server.Put(oldContainer(), "catalogue", []byte("stale"), nil)
+			before := len(server.Requests())
+			vaulttest.Must(t, c.do(t.Context(), v, plan))
+			marker, catalogue, commit := 0, 0, 0
+			for _, r := range server.Requests()[before:] {
+				switch {
+				case marker == 0 && r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/"):
+					marker = r.N
+				case r.Op == emulator.DeleteBlob && r.Blob == "catalogue":
+					catalogue = r.N
+				case commit == 0 && r.Op != emulator.GetBlob && r.Op != emulator.HeadBlob && strings.HasPrefix(r.Blob, "plans/"):
+					commit = r.N
+				}
+			}
+			if !(0 < marker && marker < catalogue && catalogue < commit) {
+				t.Errorf("marker is request %d, the removal of the catalogue %d, the commit %d", marker, catalogue, commit)
+			}
+			for b := range server.Blobs(oldContainer()) {
+				if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") && name != "Create" {
+					t.Errorf("%s is left", b.Name)
+				}
+			}
+			vaulttest.Sound(t, v)
+		})
+	}
+}
+
+// TestCostOfClosedDays counts what a change of a closed day costs more than one of a young day.
+func TestCostOfClosedDays(t *testing.T) {
+	for name, c := range changes() {
+		var counts, trips [2]int
+		for i, age := range []time.Duration{0, nineDays} {
+			synctest.Test(t, func(t *testing.T) {
+				server := emulator.New(emulator.WithLatency(time.Second))
+				var end azblob.OperationEnd
+				v := vaulttest.OnEmulator(t, server, azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+					return ctx, func(e azblob.OperationEnd) { end = e }
+				}}))
+				plan := plantest.Small()
+				plan.ID = workflow.NewV7At(time.Now().Add(-age))
+				if name != "Create" {
+					plan = finished(t, v, plan)
+				} else {
+					vaulttest.Must(t, v.Create(t.Context(), oldOf(plan))) // makes the container
+				}
+				vaulttest.Must(t, c.do(t.Context(), v, plan))
+				counts[i], trips[i] = end.Requests, end.RoundTrips
+			})
+		}
+		if more, tripsMore := counts[1]-counts[0], trips[1]-trips[0]; more != c.requests || tripsMore != c.trips {
+			t.Errorf("%s: %d requests and %d round trips more, want %d and %d", name, more, tripsMore, c.requests, c.trips)
+		}
+	}
+}
+
+// oldOf makes another plan of the same day.
+func oldOf(plan *workflow.Plan) *workflow.Plan {
+	other := plantest.Small()
+	other.ID = workflow.NewV7At(workflow.Time(plan.ID))
+	return other
+}
+
+// TestHold holds a day: its plans can't be deleted and the day can't be dropped, until it is released.
+func TestHold(t *testing.T) {
+	vaulttest.InBubble(t, "closed", func(t *testing.T, server *emulator.Server) {
+		v, other := vaulttest.OnEmulator(t, server), vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+		day := workflow.Time(plan.ID)
+		for range 2 {
+			vaulttest.Must(t, v.Hold(t.Context(), day))
+		}
+		if held, err := other.Holds(t.Context()); err != nil || !slices.Equal(held, []time.Time{day.UTC().Truncate(24 * time.Hour)}) {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		before := vaulttest.Contents(server)
+		err := other.Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrHeld) || azblob.OutcomeOf(err) != azblob.OutcomeHeld {
+			t.Errorf("Delete: %v", err)
+		}
+		report, err := other.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+			t.Errorf("Expire: %+v, %v", report, err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("something has changed")
+		}
+		vaulttest.Must(t, v.Create(t.Context(), oldOf(plan)))
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+		for range 2 {
+			vaulttest.Must(t, other.Release(t.Context(), day))
+		}
+		if held, err := v.Holds(t.Context()); err != nil || len(held) != 0 {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+	})
+	vaulttest.InBubble(t, "refused", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		young := vaulttest.Created(t, v, plantest.Small())
+		sent := len(server.Requests())
+		for what, err := range map[string]error{"Hold": v.Hold(t.Context(), time.Time{}), "Release": v.Release(t.Context(), time.Time{})} {
+			if !errors.Is(err, storage.ErrInvalid) || len(server.Requests()) != sent {
+				t.Errorf("%s of no day: %v", what, err)
+			}
+		}
+		if err := v.Hold(t.Context(), workflow.Time(young.ID)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("Hold of today: %v", err)
+		}
+		vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{Name: "yesterday", ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))}))
+		if err := v.Hold(t.Context(), time.Now().Add(-24*time.Hour)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("Hold of yesterday: %v", err)
+		}
+		missing := time.Now().Add(-nineDays)
+		for what, err := range map[string]error{"Hold": v.Hold(t.Context(), missing), "Release": v.Release(t.Context(), missing)} {
+			if !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s of a day that is not there: %v", what, err)
+			}
+		}
+	})
+}
+
+// TestHoldWaitsForDeletes begins a Delete before the hold and lets it go on after it. Hold returns when the Delete
+// can no longer take effect, or when its context ends.
+func TestHoldWaitsForDeletes(t *testing.T) {
+	vaulttest.InBubble(t, "a delete that goes on", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
+			t.Errorf("Hold beside a Delete: %v", err)
+		}
+		held := make(chan error, 1)
+		go func() { held <- v.Hold(t.Context(), workflow.Time(plan.ID)) }()
+		time.Sleep(vaulttest.PastGrace)
+		select {
+		case err := <-held:
+			t.Errorf("Hold did not wait: %v", err)
+		default:
+		}
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
+		vaulttest.Must(t, <-held)
+		vaulttest.Same(t, v, plan)
+		vaulttest.Must(t, v.Release(t.Context(), workflow.Time(plan.ID)))
+	})
+}
+
+// theNth matches the nth request.
+func theNth(n int) func(emulator.Request) bool {
+	return func(emulator.Request) bool { n--; return n == 0 }
+}
+
+// TestDeleteMeetsAHold lets a Delete see no hold before its marker and one after it. It takes the marker back, and
+// an earlier Delete that shares the marker can't commit either. If it can't take the marker back, the error says so.
+func TestDeleteMeetsAHold(t *testing.T) {
+	vaulttest.InBubble(t, "late", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		second := vaulttest.OnEmulator(t, server, azblob.WithTransport(meetsAHold(t, server, v, plan)))
+		first := vaulttest.With(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
+		}, func() {
+			if err := second.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+				t.Errorf("the second Delete: %v", err)
+			}
+		})
+		if err := first.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+			t.Errorf("the first Delete: %v", err)
+		}
+		vaulttest.Must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
+		if got := vaulttest.Reread(t, v, plan); got.State.Status != workflow.Completed {
+			t.Errorf("the plan is %s", got.State.Status)
+		}
+		vaulttest.Sound(t, v)
+	})
+	vaulttest.InBubble(t, "late, without the right to write", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		transport := meetsAHold(t, server, v, plan)
+		transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrHeld) || !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrHeld and ErrDenied", err)
+		}
+		vaulttest.Settled(t, v)
+	})
+}
+
+// meetsAHold returns a transport that holds the plan's day before its second look for a hold.
+func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) *emulator.Transport {
+	looks := 0
+	transport := server.Transport()
+	transport.SetGate(vaulttest.Once(func(r emulator.Request) bool {
+		if r.Op == emulator.GetContainerProperties {
+			looks++
+		}
+		return looks == 2
+	}, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Hold beside Deletes: %v", err)
+		}
+	}))
+	return transport
+}
+
+// TestCrashInClosedDays crashes each change of a closed day before and after each of its requests. If the change
+// shows, the catalogue is gone. Recovery leaves no marker.
+func TestCrashInClosedDays(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, c := range changes() {
+		for n, more := 1, true; more && !t.Failed(); n++ {
+			more = false
+			for _, effect := range vaulttest.Crashes {
+				vaulttest.InBubble(t, fmt.Sprintf("%s/%d/%s", name, n, effect), func(t *testing.T, server *emulator.Server) {
+					v := vaulttest.OnEmulator(t, server)
+					plan := c.prepare(t, v)
+					server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
+					server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+					shown := shownIn(server)
+					died, _ := vaulttest.WorldOf(server).Dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+						return c.do(ctx, v, plan)
+					})
+					more = more || died
+					for range 2 {
+						if _, there := vaulttest.Contents(server)[oldContainer()+"/catalogue"]; there && shown != shownIn(server) {
+							t.Errorf("the change shows, and the catalogue is there")
+						}
+						time.Sleep(2 * vaulttest.PastGrace)
+						vaulttest.Must(t, v.Recovery(t.Context()))
+					}
+					vaulttest.Sound(t, v)
+				})
+			}
+		}
+	}
+}
+
+// shownIn returns what a listing shows of the closed day: the entries that have objects, and their versions.
+func shownIn(server *emulator.Server) (shown string) {
+	all := vaulttest.Contents(server)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if object := strings.TrimSuffix(name, "-entry.json") + "-object.json"; strings.HasSuffix(name, "-entry.json") && all[object] != "" {
+			shown += name + all[name]
+		}
+	}
+	return shown
+}
+
+// TestRestoredEntryInAClosedDay restores the entry of a plan in a closed day, which was lost or set back: the plan
+// becomes visible, so the catalogue goes.
+func TestRestoredEntryInAClosedDay(t *testing.T) {
+	restored := func(t *testing.T, server *emulator.Server, spoil func(plan *workflow.Plan)) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		spoil(plan)
+		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+		time.Sleep(vaulttest.PastGrace)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Plans) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		for b := range server.Blobs(oldContainer()) {
+			if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") {
+				t.Errorf("%s is left", b.Name)
+			}
+		}
+		vaulttest.Same(t, v, plan)
+		vaulttest.Sound(t, v)
+	}
+	vaulttest.InBubble(t, "lost", func(t *testing.T, server *emulator.Server) {
+		restored(t, server, func(plan *workflow.Plan) { server.Remove(oldContainer(), "plans/"+plan.ID.String()+"-entry.json") })
+	})
+	vaulttest.InBubble(t, "set back", func(t *testing.T, server *emulator.Server) {
+		restored(t, server, func(plan *workflow.Plan) { vaulttest.RewriteStatus(server, oldContainer(), plan, "entry", "Running") })
+	})
+}
+
+// wrong makes the catalogue of a closed day wrong. It returns the blob that replaces it.
+type wrong func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob
+
+// behind changes a day and leaves its catalogue.
+func behind(change func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)) wrong {
+	return func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+		change(t, v, plan)
+		return built
+	}
+}
+
+const isAnotherDays, isOlder = "is another day's", "is of an older schema"
+
+func wrongs() map[string]wrong {
+	return map[string]wrong{
+		"lacks a plan":       behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { finished(t, v, oldOf(plan)) }),
+		"lacks an open plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { vaulttest.Created(t, v, oldOf(plan)) }),
+		"has a deleted plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+		}),
+		"has an old version": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+		}),
+		isAnotherDays: func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, _ emulator.Blob) emulator.Blob {
+			other := plantest.Small()
+			other.ID = workflow.NewV7At(workflow.Time(plan.ID).Add(-24 * time.Hour))
+			finished(t, v, other)
+			vaulttest.Build(t, v)
+			built, _ := server.Blob(vaulttest.ContainerOf(workflow.Time(other.ID).UTC()), "catalogue")
+			return built
+		},
+		"is another day's, beside an open plan": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built = wrongs()[isAnotherDays](t, server, v, plan, built)
+			vaulttest.Created(t, v, oldOf(plan))
+			return built
+		},
+		"is another day's, renamed": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
+			return emulator.Blob{Body: wrongs()[isAnotherDays](t, server, v, plan, built).Body, Metadata: built.Metadata}
+		},
+		"is damaged": func(_ *testing.T, _ *emulator.Server, _ *azblob.Vault, _ *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built.Body = slices.Clone(built.Body)
+			built.Body[len(built.Body)-1] ^= 1
+			return built
+		},
+		isOlder: func(_ *testing.T, _ *emulator.Server, _ *azblob.Vault, _ *workflow.Plan, built emulator.Blob) emulator.Blob {
+			built.Metadata = maps.Clone(built.Metadata)
+			built.Metadata["schema"] = "1"
+			return built
+		},
+	}
+}
+
+// TestWrongCatalogues stores a wrong catalogue, and lets Catalogue with Verify or a thorough Recovery find it: in a dry run,
+// and after a crash at each request of an earlier one. No listing reads a catalogue that does not name its day.
+func TestWrongCatalogues(t *testing.T) {
+	menders := map[string]func(ctx context.Context, v *azblob.Vault, dry bool) (days int, err error){
+		"Verify": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
+			report, err := v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true, DryRun: dry})
+			return len(report.Built), err
+		},
+		"Recover": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
+			report, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true, DryRun: dry})
+			return len(report.Catalogues), err
+		},
+	}
+	for how, wrong := range wrongs() {
+		for by, mend := range menders {
+			// Recovery leaves to Catalogue what it takes for a placeholder.
+			want, open := 1, strings.HasSuffix(how, "open plan")
+			if by == "Recover" && (strings.HasPrefix(how, isAnotherDays) && !strings.HasSuffix(how, "renamed") || how == isOlder) {
+				want = 0
+			}
+			for n, more := 0, true; more && !t.Failed(); n++ {
+				more = n == 0 && !testing.Short() && !strings.HasPrefix(how, "is ")
+				for _, effect := range vaulttest.Crashes[:efforttest.Pick(1, 1, 2)] {
+					vaulttest.InBubble(t, fmt.Sprintf("%s/%s/%d/%s", how, by, n, effect), func(t *testing.T, server *emulator.Server) {
+						v := vaulttest.OnEmulator(t, server)
+						plan := finished(t, v, oldPlan())
+						vaulttest.Build(t, v)
+						built, _ := server.Blob(oldContainer(), "catalogue")
+						built = wrong(t, server, v, plan, built)
+						server.Put(oldContainer(), "catalogue", built.Body, built.Metadata)
+						right := func() {
+							bare := server.Clone()
+							if bare.Remove(oldContainer(), "catalogue"); !slices.Equal(vaulttest.ShownBy(t, server), vaulttest.ShownBy(t, bare)) {
+								t.Error("a listing believes a wrong catalogue")
+							}
+						}
+						if strings.HasPrefix(how, "is ") {
+							right()
+						}
+						before := vaulttest.Contents(server)
+						if found, err := mend(t.Context(), v, true); err != nil || found != want || !maps.Equal(before, vaulttest.Contents(server)) {
+							t.Errorf("a dry run: %d days, %v", found, err)
+						}
+						if n > 0 {
+							died, _ := vaulttest.WorldOf(server).Dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+								_, err := mend(ctx, v, false)
+								return err
+							})
+							more = more || died
+						}
+						found, err := mend(t.Context(), v, false)
+						vaulttest.Must(t, err)
+						if n == 0 && found != want && !open {
+							t.Errorf("%d days", found)
+						}
+						right()
+						vaulttest.Build(t, v)
+						right()
+						if b, _ := server.Blob(oldContainer(), "catalogue"); (b.Metadata["container"] == oldContainer() && b.Metadata["state"] == "built") == open {
+							t.Errorf("there is a catalogue: %t", !open)
+						}
+						if how != "is another day's, beside an open plan" {
+							vaulttest.Sound(t, v)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestLeftChangeMarker leaves the marker of an update that died. Searches for open plans do not see it, Check
+// reports it, and Recovery removes it when it is not recent.
+func TestLeftChangeMarker(t *testing.T) {
+	vaulttest.InBubble(t, "left", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, plantest.Small())
+		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), plan) })
+		if open := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}); len(open) > 0 {
+			t.Errorf("open: %v", open)
+		}
+		vaulttest.Sound(t, v) // the update may be under way
+		vaulttest.Must(t, v.Recovery(t.Context()))
+		count := func() (n int) {
+			for name := range vaulttest.Contents(server) {
+				if strings.Contains(name, "-change-") {
+					n++
+				}
+			}
+			return n
+		}
+		if count() != 1 {
+			t.Errorf("%d change markers while it is recent", count())
+		}
+		time.Sleep(vaulttest.PastGrace)
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil || len(report.Problems) != 1 || report.Problems[0].Kind != azblob.LeftMarker {
+			t.Errorf("Check: %+v, %v", report, err)
+		}
+		vaulttest.Must(t, v.Recovery(t.Context()))
+		if count() != 0 {
+			t.Errorf("%d change markers after Recovery", count())
+		}
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestUpdatesOfFinalPlansBesideEachOther lets an update run within another one of the same version. Each has its own
+// marker: that of the first is there until its end.
+func TestUpdatesOfFinalPlansBesideEachOther(t *testing.T) {
+	vaulttest.InBubble(t, "two", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		again := vaulttest.Reread(t, v, plan)
+		first := vaulttest.With(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.PutBlob && strings.HasSuffix(r.Blob, "-entry.json")
+		}, func() {
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), again))
+			left := 0
+			for name := range vaulttest.Contents(server) {
+				if strings.Contains(name, "-change-") {
+					left++
+				}
+			}
+			if left != 1 {
+				t.Errorf("%d change markers are there before the first update commits", left)
+			}
+		})
+		if err := first.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the first update: %v", err)
+		}
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestSlowChangeOfAClosedDay stops an update of a final plan for longer than its grace period, between its marker and
+// its commit. It does not commit: Recovery has removed the marker, and the day has a catalogue again.
+func TestSlowChangeOfAClosedDay(t *testing.T) {
+	vaulttest.InBubble(t, "update", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := finished(t, v, oldPlan())
+		vaulttest.Build(t, v)
+		slow := vaulttest.With(t, server, func(r emulator.Request) bool {
+			return r.Op == emulator.DeleteBlob && r.Blob == "catalogue"
+		}, func() { time.Sleep(vaulttest.PastGrace) })
+		err := slow.UpdatePlan(t.Context(), plan) // retries end as late as the grace period, so the error has to name the cause
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "not changed within the grace period") {
+			t.Errorf("the slow update: %v", err)
+		}
+		vaulttest.EqualListings(t, server)
+		vaulttest.Must(t, v.Recovery(t.Context()))
+		vaulttest.Build(t, v)
+		vaulttest.EqualListings(t, server)
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestCreateInADayMadeAnew drops a day between the marker of a Create and its look for an expiry, and makes the day
+// anew. The Create commits nothing, since its marker is gone, also if another Create of the ID has written one.
+func TestCreateInADayMadeAnew(t *testing.T) {
+	for _, rival := range []bool{false, true} {
+		vaulttest.InBubble(t, fmt.Sprintf("rival %t", rival), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := oldPlan()
+			marker := "open/" + plan.ID.String()
+			late := vaulttest.With(t, server, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob && r.Blob == "open/dropping" }, func() {
+				server.RemoveContainer(oldContainer())
+				vaulttest.Must(t, v.Create(t.Context(), oldOf(plan)))
+				if rival {
+					server.Put(oldContainer(), marker, nil, map[string]string{"writeid": "rival", "grace": "10m0s"})
+				}
+			})
+			if err := late.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("the late Create: %v", err)
+			}
+			for b := range server.Blobs(oldContainer()) {
+				if strings.Contains(b.Name, plan.ID.String()) && !(rival && b.Name == marker) {
+					t.Errorf("%s is left", b.Name)
+				}
+			}
+			if _, there := server.Blob(oldContainer(), marker); there != rival {
+				t.Errorf("there is a marker: %t", there)
+			}
+			time.Sleep(vaulttest.PastGrace)
+			vaulttest.Must(t, v.Recovery(t.Context()))
+			vaulttest.Sound(t, v)
+		})
+	}
+}

@@ -1,0 +1,382 @@
+package days_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// expired drops the days that are older than a week.
+func expired(t *testing.T, v *azblob.Vault, o azblob.ExpireOptions) azblob.ExpireReport {
+	t.Helper()
+	o.OlderThan = 7 * 24 * time.Hour
+	report, err := v.Expire(t.Context(), o)
+	vaulttest.Must(t, err)
+	return report
+}
+
+// TestExpire drops the days that are due, and says of the others why it does not.
+func TestExpire(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for _, n := range []int{30, 20, 19, 18, 17, 9, 8, 7, 5, 2, 1, 0} {
+			vaulttest.PutDay(server, vaulttest.DaysAgo(n))
+		}
+		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(16)), nil)                                      // not the vault's
+		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(6)), map[string]string{"planvaultlayout": "1"}) // empty
+		server.PutContainer("test-2-"+vaulttest.DaysAgo(25).Format(time.DateOnly), map[string]string{"planvaultlayout": "1"})
+		server.PutContainer("test-control", map[string]string{"planvaultlayout": "1"})
+		var open []uuid.UUID
+		for range 12 {
+			plan := vaulttest.PlanOf(vaulttest.DaysAgo(19))
+			vaulttest.Must(t, v.Create(t.Context(), plan))
+			open = append(open, plan.ID)
+		}
+		slices.SortFunc(open, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
+		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(19)), "open/"+open[0].String()+"-delete", nil, nil)
+		vaulttest.Must(t, v.Hold(t.Context(), vaulttest.DaysAgo(18)))
+		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(17)), "open/"+uuid.NewString()+"-change-"+uuid.NewString(), nil, nil)
+
+		want := []string{"30 dropped", "20 dropped", "19 open 12", "18 held", "17 open 1", "16 unmarked", "9 dropped", "8 dropped"}
+		text := func(days []azblob.ExpiredDay) (all []string) {
+			for _, d := range days {
+				line := fmt.Sprintf("%d %s", int(vaulttest.DaysAgo(0).Sub(d.Day)/(24*time.Hour)), d.Result)
+				if d.Open > 0 {
+					line += fmt.Sprintf(" %d", d.Open)
+				}
+				if d.Open == 12 && !slices.Equal(d.Plans, open[:10]) {
+					t.Errorf("the first open plans are %v", d.Plans)
+				}
+				all = append(all, line)
+			}
+			return all
+		}
+		before := vaulttest.Stored(server)
+		for _, dry := range []bool{true, false} {
+			var progress []azblob.ExpiredDay
+			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(d azblob.ExpiredDay) { progress = append(progress, d) }})
+			if got := text(report.Days); !slices.Equal(got, want) || !slices.Equal(text(progress), want) || report.Dropped() != 4 {
+				t.Errorf("dry run: %t: %v, want %v", dry, got, want)
+			}
+			if dry && vaulttest.Stored(server) != before {
+				t.Error("a dry run removed something")
+			}
+		}
+		want = []string{"19 open 12", "18 held", "17 open 1", "16 unmarked", "6 dropped"}
+		report := expired(t, v, azblob.ExpireOptions{Empty: true})
+		if got := text(report.Days); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		var left []string
+		for c := range server.Containers() {
+			left = append(left, c)
+		}
+		wantLeft := []string{"test-2-" + vaulttest.DaysAgo(25).Format(time.DateOnly), "test-control"}
+		for _, n := range []int{19, 18, 17, 16, 7, 5, 2, 1, 0} {
+			wantLeft = append(wantLeft, vaulttest.ContainerOf(vaulttest.DaysAgo(n)))
+		}
+		slices.Sort(wantLeft)
+		if slices.Sort(left); !slices.Equal(left, wantLeft) {
+			t.Errorf("left: %v, want %v", left, wantLeft)
+		}
+		for c := range server.Containers() {
+			for b := range server.Blobs(c) {
+				if b.Name == "open/dropping" {
+					t.Errorf("%s is left in %s", b.Name, c)
+				}
+			}
+		}
+		for _, age := range []time.Duration{0, -time.Hour} {
+			if _, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: age}); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("age %v: %v", age, err)
+			}
+		}
+	})
+}
+
+// TestCostOfExpire drops a year.
+func TestCostOfExpire(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	vaulttest.InBubble(t, "365 days", func(t *testing.T, server *emulator.Server) {
+		for n := range 365 {
+			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
+		}
+		before := len(server.Requests())
+		report := expired(t, vaulttest.OnEmulator(t, server), azblob.ExpireOptions{})
+		if n := len(server.Requests()) - before; report.Dropped() != 365 || n != 1+6*365 {
+			t.Errorf("%d days with %d requests", report.Dropped(), n)
+		}
+	})
+}
+
+// TestCrashInExpire crashes an Expire before and after each of its requests, and loses each of the answers. A
+// minute later, nothing is in the way of a Create or of the next Expire.
+func TestCrashInExpire(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for n := 1; n <= 7; n++ {
+		for _, open := range []bool{false, true} {
+			for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied(), emulator.LostAnswer(), emulator.LostRequest()} {
+				vaulttest.InBubble(t, fmt.Sprintf("%d/%t/%s", n, open, effect), func(t *testing.T, server *emulator.Server) {
+					v := vaulttest.OnEmulator(t, server)
+					day := vaulttest.DaysAgo(9)
+					vaulttest.PutDay(server, day)
+					var kept *workflow.Plan
+					if open {
+						kept = vaulttest.Created(t, v, vaulttest.PlanOf(day))
+					}
+					broken := server.Transport()
+					broken.Inject(emulator.On().Nth(n).Do(effect))
+					report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(broken)).Expire(t.Context(), azblob.ExpireOptions{OlderThan: nineDays - 48*time.Hour})
+					crashed := effect.String() != emulator.LostAnswer().String() && effect.String() != emulator.LostRequest().String()
+					if !crashed && (err != nil || report.Dropped() == 1 == open) {
+						t.Errorf("%+v, %v", report, err)
+					}
+					time.Sleep(time.Minute)
+					vaulttest.Must(t, v.Recovery(t.Context()))
+					if open {
+						vaulttest.Same(t, v, kept)
+						vaulttest.Must(t, v.Create(t.Context(), vaulttest.PlanOf(day)))
+					}
+					report = expired(t, v, azblob.ExpireOptions{})
+					if gone := server.Len(vaulttest.ContainerOf(day)) == 0; gone == open {
+						t.Errorf("the day is gone: %t; %+v", gone, report)
+					}
+					vaulttest.Must(t, v.Create(t.Context(), vaulttest.PlanOf(day)))
+					noMark(t, server, day)
+				})
+			}
+		}
+	}
+}
+
+// noMark fails the test if the mark of an expiry is left.
+func noMark(t *testing.T, server *emulator.Server, day time.Time) {
+	t.Helper()
+	for b := range server.Blobs(vaulttest.ContainerOf(day)) {
+		if b.Name == "open/dropping" {
+			t.Error("open/dropping is left")
+		}
+	}
+}
+
+// TestExpireBesideOthers runs another operation before each request of an Expire, and an Expire before each request
+// of the other operation. A plan whose Create returned nil before is never lost.
+func TestExpireBesideOthers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, other := range map[string]func(t *testing.T, v *azblob.Vault, day time.Time, final *workflow.Plan) (plan *workflow.Plan, err error){
+		"Create": func(t *testing.T, v *azblob.Vault, day time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			plan := vaulttest.PlanOf(day)
+			return plan, v.Create(t.Context(), plan)
+		},
+		"Delete": func(t *testing.T, v *azblob.Vault, _ time.Time, final *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Delete(t.Context(), final.ID)
+		},
+		"Hold": func(t *testing.T, v *azblob.Vault, day time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Hold(t.Context(), day)
+		},
+		"Recovery": func(t *testing.T, v *azblob.Vault, _ time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			return nil, v.Recovery(t.Context())
+		},
+		"Expire": func(t *testing.T, v *azblob.Vault, _ time.Time, _ *workflow.Plan) (*workflow.Plan, error) {
+			_, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			return nil, err
+		},
+	} {
+		for _, within := range []bool{false, true} {
+			for n, more := 1, true; more && !t.Failed(); n++ {
+				more = false
+				vaulttest.InBubble(t, fmt.Sprintf("%s/%t/%d", name, within, n), func(t *testing.T, server *emulator.Server) {
+					v := vaulttest.OnEmulator(t, server)
+					day := vaulttest.DaysAgo(9)
+					final := finished(t, v, vaulttest.PlanOf(day))
+					var plan *workflow.Plan
+					var err error
+					ran := false
+					did := azblob.ExpireReport{}
+					match := theNth(n)
+					if within {
+						outer := vaulttest.With(t, server, match, func() {
+							ran = true
+							did, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+						})
+						plan, err = other(t, outer, day, final)
+					} else {
+						outer := vaulttest.With(t, server, match, func() { ran = true; plan, err = other(t, v, day, final) })
+						did, _ = outer.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+					}
+					more = ran
+					if err == nil && plan != nil {
+						readable(t, v, plan)
+					} else if err != nil && !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrUnavailable) {
+						t.Errorf("%s: %v", name, err)
+					}
+					if name == "Hold" && ran && err == nil && server.Len(vaulttest.ContainerOf(day)) == 0 {
+						t.Errorf("the held day was dropped: %+v", did)
+					}
+					time.Sleep(2 * vaulttest.PastGrace)
+					vaulttest.Must(t, v.Recovery(t.Context()))
+					vaulttest.Sound(t, v)
+				})
+			}
+		}
+	}
+}
+
+// readable fails the test if a plan can't be read.
+func readable(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	if _, err := v.Read(t.Context(), plan.ID); err != nil {
+		t.Errorf("the plan is lost: %v", err)
+	}
+}
+
+// TestExpireTooSlow stops an Expire for longer than its lease before each request. The service refuses its
+// removal of the container, and a plan that was created meanwhile stays.
+func TestExpireTooSlow(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.PutBlob, emulator.ListBlobs, emulator.DeleteContainer} {
+		vaulttest.InBubble(t, string(op), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			day := vaulttest.DaysAgo(9)
+			vaulttest.PutDay(server, day)
+			plan := vaulttest.PlanOf(day)
+			slow := vaulttest.With(t, server, func(r emulator.Request) bool { return r.Op == op }, func() {
+				time.Sleep(61 * time.Second)
+				vaulttest.Must(t, v.Create(t.Context(), plan))
+			})
+			report, err := slow.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			if err != nil || report.Dropped() != 0 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			readable(t, v, plan)
+			noMark(t, server, day)
+		})
+	}
+}
+
+// TestExpireWithoutRights lets the service refuse each of the requests. Expire stops at the first days and names
+// the right that is missing.
+func TestExpireWithoutRights(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.LeaseContainer, emulator.DeleteContainer} {
+		vaulttest.InBubble(t, string(op), func(t *testing.T, server *emulator.Server) {
+			for n := range 20 {
+				vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
+			}
+			v := vaulttest.Faulty(t, server, emulator.On(op).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
+				t.Errorf("%+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestCancelledExpire ends the context after the first day of the first eight. The days that Expire has not begun did not
+// fail: they are left.
+func TestCancelledExpire(t *testing.T) {
+	vaulttest.InBubble(t, "20 days", func(t *testing.T, server *emulator.Server) {
+		for n := range 20 {
+			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour, Progress: func(azblob.ExpiredDay) { cancel() }})
+		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestLeftExpiry leaves the mark of an Expire that died. It stops no Create for longer than its lease, Check
+// reports it after that, and a hold does not keep it there.
+func TestLeftExpiry(t *testing.T) {
+	for _, remover := range []string{"Create", "Recovery", "thorough Recovery", "Recovery of a held day"} {
+		vaulttest.InBubble(t, remover, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			day := vaulttest.DaysAgo(9)
+			vaulttest.PutDay(server, day)
+			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs), func(v *azblob.Vault) {
+				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
+			})
+			if err := v.Create(t.Context(), vaulttest.PlanOf(day)); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("Create beside an Expire: %v", err)
+			}
+			// The lease is looked at again before the mark is removed, because the first response may be false.
+			lie := emulator.On(emulator.GetContainerProperties).Nth(1).Do(emulator.Answer(404, "ContainerNotFound"))
+			if err := vaulttest.Faulty(t, server, lie).Create(t.Context(), vaulttest.PlanOf(day)); !errors.Is(err, storage.ErrConflict) || lie.Fired() != 1 {
+				t.Errorf("Create beside an Expire, %d false responses: %v", lie.Fired(), err)
+			}
+			vaulttest.Must(t, v.Recovery(t.Context()))
+			problems := func(want int) {
+				t.Helper()
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				n := 0
+				for _, p := range report.Problems {
+					if p.Kind == azblob.LeftMarker {
+						n++
+					}
+				}
+				if err != nil || n != want {
+					t.Errorf("Check: %v, %v", report.Problems, err)
+				}
+			}
+			problems(0)
+			time.Sleep(time.Minute)
+			problems(1)
+			switch remover {
+			case "Create":
+				vaulttest.Must(t, v.Create(t.Context(), vaulttest.PlanOf(day)))
+			case "Recovery":
+				vaulttest.Must(t, v.Recovery(t.Context()))
+			case "thorough Recovery":
+				_, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+				vaulttest.Must(t, err)
+			default:
+				vaulttest.Must(t, v.Hold(t.Context(), day))
+				vaulttest.Must(t, v.Recovery(t.Context()))
+			}
+			noMark(t, server, day)
+			problems(0)
+		})
+	}
+}
+
+// TestHoldAndExpireOnServices holds, releases and drops a day on the emulator and on Azurite.
+func TestHoldAndExpireOnServices(t *testing.T) {
+	vaulttest.OnServices(t, func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault) {
+		v := open()
+		day := vaulttest.DaysAgo(9)
+		plan := finished(t, v, vaulttest.PlanOf(day))
+		vaulttest.Must(t, v.Hold(t.Context(), day))
+		vaulttest.Must(t, v.Hold(t.Context(), day))
+		if held, err := v.Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
+			t.Errorf("Holds: %v, %v", held, err)
+		}
+		if err := open().Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
+			t.Errorf("Delete: %v", err)
+		}
+		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+			t.Errorf("%+v", report)
+		}
+		vaulttest.Must(t, open().Release(t.Context(), day))
+		vaulttest.Must(t, open().Release(t.Context(), day))
+		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
+			t.Errorf("%+v", report)
+		}
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package faults_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestStraysOnAnyService checks a store on services that support startFrom and on older ones. Both find the
+// same strays with the same number of requests.
+func TestStraysOnAnyService(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	strays := []string{"0", "blocks", "notes.txt", "plans.bak", "old/1", "old/2", "old/deeper/3", "zz/1"}
+	for _, names := range [][]string{nil, strays} {
+		vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			for range 30 {
+				vaulttest.Created(t, v, vaulttest.EachKind())
+			}
+			for c := range server.Containers() {
+				for _, name := range names {
+					server.Put(c, name, []byte("hello"), nil)
+				}
+			}
+			time.Sleep(vaulttest.PastGrace)
+			check := func(v *azblob.Vault) (found []string, requests int) {
+				server.ResetRequests()
+				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				vaulttest.Must(t, err)
+				for _, p := range report.Problems {
+					_, name, _ := strings.Cut(p.Blob, "/")
+					found = append(found, string(p.Kind)+" "+name)
+				}
+				if n := vaulttest.Stored(server); report.Blobs != n || report.Plans != 30 {
+					t.Errorf("%d blobs of %d plans were looked at, %d blobs are stored", report.Blobs, report.Plans, n)
+				}
+				slices.Sort(found)
+				return found, len(server.Requests())
+			}
+			var want []string
+			for _, name := range names {
+				want = append(want, "stray "+name)
+			}
+			slices.Sort(want)
+			now, requests := check(v)
+			if !slices.Equal(now, want) {
+				t.Errorf("found %v, want %v", now, want)
+			}
+			old, oldRequests := check(vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport()))))
+			if !slices.Equal(old, want) {
+				t.Errorf("where startFrom is ignored: found %d problems, want %v", len(old), want)
+			}
+			if oldRequests != requests {
+				t.Errorf("where startFrom is ignored: %d requests, else %d", oldRequests, requests)
+			}
+		})
+	}
+}
+
+// TestCheckFailsWhereAListingFails refuses each listing of a Check in turn.
+func TestCheckFailsWhereAListingFails(t *testing.T) {
+	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		vaulttest.Created(t, v, plantest.Small())
+		for c := range server.Containers() {
+			server.Put(c, "old/1", []byte("hello"), nil)
+		}
+		time.Sleep(vaulttest.PastGrace)
+		lists := func() (n int) {
+			for _, r := range server.Requests() {
+				if r.Op == emulator.ListBlobs {
+					n++
+				}
+			}
+			return n
+		}
+		server.ResetRequests()
+		if _, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all := lists()
+		if all < 10 {
+			t.Fatalf("%d listings", all)
+		}
+		for n := range all {
+			v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Nth(n+1).Do(emulator.Answer(403, "AuthorizationFailure")))
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("listing %d of %d is refused: %+v, %v", n+1, all, report, err)
+			}
+		}
+	})
+}
+
+// TestListingsThatBreakOff fails the second page of each directory in turn. Check must not take the first
+// page for everything.
+func TestListingsThatBreakOff(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for range 4 {
+			vaulttest.Created(t, v, plantest.Full())
+		}
+		time.Sleep(vaulttest.PastGrace)
+		for _, dir := range []string{"actions/", "blocks/", "checks/", "deferbatches/", "open/", "plans/", "sequences/"} {
+			rule := func() *emulator.Rule {
+				return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool {
+					return r.Prefix == dir && r.Marker != ""
+				}).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			}
+			if _, err := vaulttest.Faulty(t, server, rule()).Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("Check of %s: %v", dir, err)
+			}
+			if _, err := vaulttest.Faulty(t, server, rule()).Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("a thorough Recover of %s: %v", dir, err)
+			}
+		}
+	})
+}

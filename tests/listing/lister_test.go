@@ -1,0 +1,767 @@
+package listing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestSearch holds every filter against what it should choose, over several days.
+func TestSearch(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "all filters", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		now := time.Now().UTC()
+		groups := []uuid.UUID{uuid.Nil, uuid.New(), uuid.New()}
+		statuses := []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed}
+		var plans []*workflow.Plan // newest first
+		for i := range 24 {
+			p := plantest.Small()
+			p.ID = vaulttest.IDAt(now.Add(-time.Duration(i) * 5 * time.Hour))
+			p.Name, p.GroupID = fmt.Sprint(i), groups[i%3]
+			if err := v.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if s := statuses[i%4]; s != workflow.NotStarted {
+				p.State.Status = s
+				if err := v.UpdatePlan(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plans = append(plans, p)
+		}
+		created := func(i int) time.Time { return workflow.Time(plans[i].ID) }
+		for name, f := range map[string]struct {
+			filters storage.Filters
+			want    func(i int) bool
+		}{
+			"limit alone":        {storage.Filters{Limit: 3}, func(i int) bool { return i < 3 }},
+			"one group":          {storage.Filters{ByGroupIDs: groups[1:2]}, func(i int) bool { return i%3 == 1 }},
+			"two groups":         {storage.Filters{ByGroupIDs: groups[1:]}, func(i int) bool { return i%3 != 0 }},
+			"one status":         {storage.Filters{ByStatus: statuses[1:2]}, func(i int) bool { return i%4 == 1 }},
+			"open":               {storage.Filters{ByStatus: statuses[:2]}, func(i int) bool { return i%4 < 2 }},
+			"none":               {storage.Filters{ByStatus: []workflow.Status{workflow.Stopped}}, func(int) bool { return false }},
+			"group and status":   {storage.Filters{ByGroupIDs: groups[1:2], ByStatus: statuses[2:]}, func(i int) bool { return i%3 == 1 && i%4 >= 2 }},
+			"after":              {storage.Filters{After: created(7)}, func(i int) bool { return i < 7 }},
+			"before":             {storage.Filters{Before: created(7)}, func(i int) bool { return i > 7 }},
+			"between":            {storage.Filters{After: created(20), Before: created(3)}, func(i int) bool { return i > 3 && i < 20 }},
+			"before ID":          {storage.Filters{BeforeID: plans[5].ID}, func(i int) bool { return i > 5 }},
+			"page":               {storage.Filters{BeforeID: plans[5].ID, Limit: 4}, func(i int) bool { return i > 5 && i < 10 }},
+			"page of a group":    {storage.Filters{BeforeID: plans[5].ID, ByGroupIDs: groups[1:2], Limit: 2}, func(i int) bool { return i == 7 || i == 10 }},
+			"IDs":                {storage.Filters{ByIDs: []uuid.UUID{plans[9].ID, plans[2].ID, vaulttest.IDAt(now), plans[2].ID}}, func(i int) bool { return i == 2 || i == 9 }},
+			"IDs and status":     {storage.Filters{ByIDs: []uuid.UUID{plans[9].ID, plans[2].ID}, ByStatus: statuses[2:3]}, func(i int) bool { return i == 2 }},
+			"IDs and limit":      {storage.Filters{ByIDs: []uuid.UUID{plans[9].ID, plans[2].ID}, Limit: 1}, func(i int) bool { return i == 2 }},
+			"IDs and before":     {storage.Filters{ByIDs: []uuid.UUID{plans[9].ID, plans[2].ID}, Before: created(2)}, func(i int) bool { return i == 9 }},
+			"limit beyond plans": {storage.Filters{Limit: 100}, func(int) bool { return true }},
+		} {
+			var want, got []string
+			for i, p := range plans {
+				if f.want(i) {
+					want = append(want, p.Name)
+				}
+			}
+			for _, r := range vaulttest.Collect(t, v, f.filters) {
+				got = append(got, r.Name)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v", name, got, want)
+			}
+		}
+		// Pages by key cover everything once.
+		var paged []string
+		f := storage.Filters{Limit: 5}
+		for {
+			page := vaulttest.Collect(t, v, f)
+			if len(page) == 0 {
+				break
+			}
+			for _, r := range page {
+				paged = append(paged, r.Name)
+			}
+			f.BeforeID = page[len(page)-1].ID
+		}
+		if len(paged) != len(plans) || !slices.IsSortedFunc(paged, func(a, b string) int { return len(a) - len(b) }) {
+			t.Errorf("pages give %v", paged)
+		}
+	})
+}
+
+// TestStrangeTexts brings names and descriptions of every kind back unchanged. Azurite gets a sample of them: all are escaped.
+func TestStrangeTexts(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	texts := slices.Collect(plantest.Strange())
+	long := []string{fmt.Sprintf("%0100000d", 1), fmt.Sprintf("ж%0100000d", 1)}
+	t.Run("emulator", func(t *testing.T) { comeBack(t, vaulttest.OnEmulator(t, emulator.New()), slices.Concat(texts, long)) })
+	t.Run("azurite", func(t *testing.T) {
+		some := efforttest.Pick(nil, texts[:4], texts)
+		comeBack(t, vaulttest.OpenVault(t, "t"+uuid.NewString(), vaulttest.Azurite.Get(t).ConnectionString()), slices.Concat(some, long))
+	})
+}
+
+// comeBack creates, updates, reads and lists plans with these names and descriptions.
+func comeBack(t *testing.T, v *azblob.Vault, texts []string) {
+	t.Helper()
+	plans := map[uuid.UUID]*workflow.Plan{}
+	for i, text := range texts {
+		plan := &workflow.Plan{Name: texts[len(texts)-1-i], Descr: text}
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Fatalf("%.40q: %v", text, err)
+		}
+		plans[plan.ID] = plan
+		if d := plantest.Diff(plan, vaulttest.Reread(t, v, plan)); d != "" {
+			t.Errorf("%.40q: %s", text, d)
+		}
+		if i%2 == 0 {
+			plan.State.Status = workflow.Running // the entry is written anew
+			if err := v.UpdatePlan(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ids := make([]uuid.UUID, 0, len(plans))
+	for id := range plans {
+		ids = append(ids, id)
+	}
+	for _, f := range []storage.Filters{{Limit: 1000}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}, {ByIDs: ids}} {
+		found := vaulttest.Collect(t, v, f)
+		if len(found) != len(plans) {
+			t.Errorf("%d plans of %d", len(found), len(plans))
+		}
+		for _, r := range found {
+			if p := plans[r.ID]; r.Name != p.Name || r.Descr != p.Descr || r.State.Status != p.State.Status {
+				t.Errorf("got %.60q, %.60q, want %.60q, %.60q", r.Name, r.Descr, p.Name, p.Descr)
+			}
+		}
+	}
+	vaulttest.Sound(t, v)
+}
+
+// TestListPages pages through many plans with faults on every page: nothing twice, nothing missed.
+func TestListPages(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, effect := range []emulator.Effect{
+		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "OperationTimedOut"), emulator.LostAnswer(), emulator.CutBody(300),
+		emulator.EmptyPage(), emulator.Silence(),
+	} {
+		for n := 1; n <= 9; n++ {
+			name := fmt.Sprintf("%v on page %d", effect, n)
+			t.Run(name, func(t *testing.T) {
+				vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
+					v := vaulttest.OnEmulator(t, server)
+					var want []uuid.UUID
+					for i := range 12 {
+						p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * time.Second))}
+						if err := v.Create(t.Context(), p); err != nil {
+							t.Fatal(err)
+						}
+						want = append(want, p.ID)
+					}
+					rule := emulator.On(emulator.ListBlobs).Nth(n).Do(effect)
+					var got []uuid.UUID
+					for _, r := range vaulttest.Collect(t, vaulttest.Faulty(t, server, rule), storage.Filters{Limit: 100}) {
+						got = append(got, r.ID)
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("got %v, want %v", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestListingsBelieveNoFalse404 answers each request of each kind of listing with a false 404: all plans are found, or the
+// listing ends with an error.
+func TestListingsBelieveNoFalse404(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		time.Sleep(20 * 24 * time.Hour)
+		now := time.Now()
+		v := vaulttest.OnEmulator(t, server)
+		var ids []uuid.UUID
+		for i := range 5 {
+			p := &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * 20 * time.Hour)), Name: strings.Repeat("long ", 4000)}
+			if err := v.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, p.ID)
+		}
+		for name, c := range map[string]struct {
+			filters storage.Filters
+			want    int
+			probing bool
+		}{
+			"List":                    {storage.Filters{Limit: 100}, 5, false},
+			"the newest":              {storage.Filters{Limit: 3}, 3, false},
+			"of days that are probed": {storage.Filters{Limit: 100}, 5, true},
+			"by ID":                   {storage.Filters{ByIDs: ids}, 5, false},
+			"open plans":              {storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}, 5, false},
+			"of near days":            {storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}, After: now.Add(-24 * time.Hour), Before: now.Add(time.Hour)}, 2, false},
+		} {
+			for _, effect := range vaulttest.Absences {
+				for nth, fired := 1, true; fired; nth++ {
+					transport := server.Transport()
+					rule := emulator.On(emulator.ListBlobs, emulator.HeadBlob, emulator.GetBlob, emulator.GetContainerProperties).Nth(nth).Do(effect)
+					transport.Inject(rule)
+					opts := []azblob.Option{azblob.WithTransport(transport)}
+					if c.probing {
+						transport.Inject(emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+						opts = append(opts, azblob.WithDayProbing(10))
+					}
+					found, err := storage.Collect(vaulttest.OnEmulator(t, server, opts...).Search(t.Context(), c.filters))
+					if err == nil && len(found) != c.want {
+						t.Errorf("%s, %v at request %d: %d plans, want %d", name, effect, nth, len(found), c.want)
+					}
+					n, err := vaulttest.OnEmulator(t, server, opts...).Count(t.Context(), c.filters)
+					if err == nil && c.filters.Limit == 0 && int(n) != c.want {
+						t.Errorf("Count, %s, %v at request %d: %d plans, want %d", name, effect, nth, n, c.want)
+					}
+					fired = rule.Fired() > 0
+				}
+			}
+		}
+	})
+}
+
+// TestPageInTheFirstMinuteOfADay lists a window that begins with its day and lies within a minute.
+func TestPageInTheFirstMinuteOfADay(t *testing.T) {
+	vaulttest.InBubble(t, "a limit of one", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		older := vaulttest.Created(t, v, &workflow.Plan{})
+		time.Sleep(time.Second)
+		newer := vaulttest.Created(t, v, &workflow.Plan{})
+		got := vaulttest.Collect(t, v, storage.Filters{BeforeID: newer.ID, Limit: 1})
+		if len(got) != 1 || got[0].ID != older.ID {
+			t.Errorf("got %v, want %s", got, older.ID)
+		}
+	})
+}
+
+// TestListingEnds says how a listing ends that does not come to its end by itself.
+func TestListingEnds(t *testing.T) {
+	fill := func(t *testing.T, v *azblob.Vault, n int) {
+		for i := range n {
+			if err := v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * 20 * time.Hour))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	vaulttest.InBubble(t, "the service fails: the last element is an Err", func(t *testing.T, server *emulator.Server) {
+		fill(t, vaulttest.OnEmulator(t, server), 5)
+		for n := 1; n <= 3; n++ {
+			v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs, emulator.ListContainers).Nth(n).Do(emulator.Answer(403, "AuthorizationFailure")))
+			list, err := v.List(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(list)
+			if len(all) == 0 || !errors.Is(all[len(all)-1].Err, storage.ErrDenied) {
+				t.Errorf("at %d: %v", n, all)
+			}
+		}
+	})
+	vaulttest.InBubble(t, "the context ends: the last element is an Err", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		fill(t, v, 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		list, err := v.List(ctx, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last storage.Stream[storage.ListResult]
+		n := 0
+		for last = range list {
+			n++
+			cancel()
+		}
+		if !errors.Is(last.Err, context.Canceled) || n > 3 {
+			t.Errorf("after %d elements: %v", n, last.Err)
+		}
+	})
+	vaulttest.InBubble(t, "one plan can't be read: the rest comes", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		fill(t, v, 5)
+		third := vaulttest.Collect(t, v, storage.Filters{Limit: 5})[2].ID
+		for c := range server.Containers() {
+			if b, ok := server.Blob(c, "plans/"+third.String()+"-entry.json"); ok {
+				b.Metadata["state"] = "{"
+				server.Put(c, b.Name, b.Body, b.Metadata)
+			}
+		}
+		list, err := v.List(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := 0
+		for r := range list {
+			if r.Err == nil {
+				continue
+			}
+			bad++
+			var e *storage.Error
+			if !errors.Is(r.Err, storage.ErrCorrupt) || !errors.As(r.Err, &e) || e.Plan != third || e.Op != "List" {
+				t.Errorf("got %v", r.Err)
+			}
+		}
+		if all := slices.Collect(list); bad != 1 || len(all) != 5 {
+			t.Errorf("%d of %d can't be read", bad, len(all))
+		}
+	})
+	vaulttest.InBubble(t, "broken off, and ranged over again", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		fill(t, v, 5)
+		list, err := v.List(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range list {
+			break
+		}
+		if n := len(slices.Collect(list)); n != 5 {
+			t.Errorf("%d plans at the second time", n)
+		}
+		if err := v.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if all := slices.Collect(list); len(all) != 1 || !errors.Is(all[0].Err, storage.ErrClosed) {
+			t.Errorf("after Close: %v", all)
+		}
+	})
+}
+
+// TestDayProbing lists where the identity may not list containers.
+func TestDayProbing(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	deny := func() *emulator.Rule {
+		return emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	probing := func(t *testing.T, server *emulator.Server, days int, rules ...*emulator.Rule) *azblob.Vault {
+		transport := server.Transport()
+		transport.Inject(append(rules, deny())...)
+		return vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithDayProbing(days))
+	}
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		time.Sleep(30*24*time.Hour + 10*time.Hour)
+		var ids []uuid.UUID // of tomorrow, today, and so on
+		for i := range 6 {
+			p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(20*time.Hour - time.Duration(i)*24*time.Hour))}
+			if err := v.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, p.ID)
+		}
+		for _, days := range []int{1, 3} {
+			v := probing(t, server, days)
+			server.ResetRequests()
+			var got []uuid.UUID
+			for _, r := range vaulttest.Collect(t, v, storage.Filters{Limit: 100}) {
+				got = append(got, r.ID)
+			}
+			if want := ids[:days+2]; !slices.Equal(got, want) {
+				t.Errorf("%d days: got %v, want %v", days, got, want)
+			}
+			// The refused listing, each day by name, each day's plans, and the minutes of today and tomorrow.
+			if n, want := len(server.Requests()), 1+2*(days+2)+2; n != want {
+				t.Errorf("%d days: %d requests, want %d", days, n, want)
+			}
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if err != nil || report.Days != days+2 || report.Open != days+2 {
+				t.Errorf("%d days: %+v, %v", days, report, err)
+			}
+			open := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
+			if len(open) != days+2 {
+				t.Errorf("%d days: %d are open", days, len(open))
+			}
+		}
+		ended := func(v *azblob.Vault, want error, text string) {
+			t.Helper()
+			list, err := v.List(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(list)
+			if len(all) != 1 || !errors.Is(all[0].Err, want) || !strings.Contains(all[0].Err.Error(), text) {
+				t.Errorf("got %v, want %v, %q", all, want, text)
+			}
+		}
+		ended(probing(t, server, 0), storage.ErrDenied, "use WithDayProbing")
+		// Without rights to any container it is denied; with rights to some these are shown.
+		denied := emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthorizationFailure"))
+		ended(probing(t, server, 3, denied), storage.ErrDenied, "list containers")
+		denied = emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
+		if n := len(vaulttest.Collect(t, probing(t, server, 3, denied), storage.Filters{Limit: 100})); n != 4 {
+			t.Errorf("%d plans in the containers that there are rights to", n)
+		}
+		// What is not a matter of rights is an error.
+		ended(probing(t, server, 3, emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthenticationFailed"))), storage.ErrDenied, "look for container")
+		// An empty vault is an empty vault.
+		if n := len(vaulttest.Collect(t, probing(t, emulator.New(), 3), storage.Filters{Limit: 100})); n != 0 {
+			t.Errorf("%d plans in an empty vault", n)
+		}
+	})
+}
+
+// TestListingsBesideWrites creates, updates and deletes plans before each request of listings of every kind, which show each
+// plan that was there throughout exactly once.
+func TestListingsBesideWrites(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, f := range map[string]storage.Filters{
+		"all": {Before: time.Now().AddDate(100, 0, 0)}, "a limit": {Limit: 1000}, "open ones": {ByStatus: []workflow.Status{workflow.Running, workflow.NotStarted}},
+		"a group": {ByGroupIDs: []uuid.UUID{uuid.Max}},
+	} {
+		vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(40)), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(48 * time.Hour)
+			v := vaulttest.OnEmulator(t, server)
+			create := func() *workflow.Plan {
+				p := &workflow.Plan{GroupID: uuid.Max, ID: vaulttest.IDAt(time.Now().Add(-time.Duration(rand.Int64N(int64(30 * time.Hour)))))}
+				if err := v.Create(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+				return p
+			}
+			there := map[uuid.UUID]*workflow.Plan{}
+			var doomed []*workflow.Plan
+			for range 150 {
+				p := create()
+				there[p.ID] = p
+				doomed = append(doomed, create())
+			}
+			transport := server.Transport()
+			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
+				create()
+				if len(doomed) > 0 {
+					if err := v.Delete(t.Context(), doomed[0].ID); err != nil {
+						t.Error(err)
+					}
+					doomed = doomed[1:]
+				}
+				for _, p := range there {
+					p.State.Status = workflow.Running
+					if err := v.UpdatePlan(t.Context(), p); err != nil {
+						t.Error(err)
+					}
+					break
+				}
+			}))
+			seen := map[uuid.UUID]int{}
+			var last uuid.UUID
+			for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), f) {
+				if last != uuid.Nil && driver.NewestFirst(last, r.ID) >= 0 {
+					t.Fatalf("%s: %s after %s", name, r.ID, last)
+				}
+				last = r.ID
+				seen[r.ID]++
+			}
+			for id := range there {
+				if seen[id] != 1 {
+					t.Errorf("%s: %s is shown %d times", name, id, seen[id])
+				}
+			}
+		})
+	}
+}
+
+// TestServiceWithoutStartFrom lists a day of many pages from a service that does not know where to begin.
+func TestServiceWithoutStartFrom(t *testing.T) {
+	efforttest.NotShort(t, "it takes a minute under the race detector, which sees listings of fewer plans")
+	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(20 * time.Hour)
+		const n = 8000
+		ids, _ := vaulttest.Fill(t, server, n, 0, 12*time.Hour)
+		slices.Reverse(ids)
+		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		for _, c := range []struct {
+			filters  storage.Filters
+			want     []uuid.UUID
+			requests int
+		}{
+			{storage.Filters{Limit: n + 1}, ids, 18},              // each window is read from the beginning of the day
+			{storage.Filters{Limit: 10}, ids[:10], 1 + 2 + 1 + 4}, // minutes and milliseconds, a window in vain, the day
+			{storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 1 + 6},
+			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 1 + 4},
+		} {
+			server.ResetRequests()
+			got := vaulttest.Collect(t, v, c.filters)
+			if !slices.EqualFunc(got, c.want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+				t.Errorf("%+v: %d plans, want %d", c.filters, len(got), len(c.want))
+			}
+			if requests := len(server.Requests()); requests > c.requests {
+				t.Errorf("%+v: %d requests, want %d", c.filters, requests, c.requests)
+			}
+		}
+	})
+}
+
+// TestOpenPlans shows what is open by its marker and nothing else that has one.
+func TestOpenPlans(t *testing.T) {
+	vaulttest.InBubble(t, "each state", func(t *testing.T, server *emulator.Server) {
+		_, whole := vaulttest.Wreck(t, server)
+		want := map[uuid.UUID]workflow.Status{}
+		for _, p := range whole {
+			if !p.State.Status.Final() {
+				want[p.ID] = p.State.Status
+			}
+		}
+		open := []workflow.Status{workflow.NotStarted, workflow.Running}
+		for _, statuses := range [][]workflow.Status{open, open[:1], open[1:]} {
+			got := map[uuid.UUID]workflow.Status{}
+			for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: statuses}) {
+				got[r.ID] = r.State.Status
+			}
+			expected := maps.Clone(want)
+			maps.DeleteFunc(expected, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
+			if !maps.Equal(got, expected) {
+				t.Errorf("%v: got %v, want %v", statuses, got, expected)
+			}
+		}
+		// Without markers they are found all the same, where the container does not promise them.
+		for c := range server.Containers() {
+			server.PutContainer(c, nil)
+			for b := range server.Blobs(c) {
+				if strings.HasPrefix(b.Name, "open/") {
+					server.Remove(c, b.Name)
+				}
+			}
+		}
+		if got := vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: open}); len(got) != len(want) {
+			t.Errorf("without markers: got %v, want %v", got, want)
+		}
+	})
+	vaulttest.InBubble(t, "one can't be read: the rest comes", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		var ids []uuid.UUID
+		for range 3 {
+			ids = append(ids, vaulttest.Created(t, v, plantest.Small()).ID)
+			time.Sleep(time.Second)
+		}
+		v = vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Path(ids[1].String()+"-object").Do(emulator.Answer(403, "AuthorizationFailure")))
+		found, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Collect(found)
+		var e *storage.Error
+		if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || all[2].Result.ID != ids[0] {
+			t.Errorf("got %v", all)
+		}
+	})
+}
+
+// TestCutTextsThatCantBeRead shows an error in place of a plan whose whole name can't be learnt, and the other plans.
+func TestCutTextsThatCantBeRead(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "the entry is refused", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		var ids []uuid.UUID // oldest first
+		for _, name := range []string{"short", strings.Repeat("long ", 4000), "short, too"} {
+			ids = append(ids, vaulttest.Created(t, v, &workflow.Plan{Name: name}).ID)
+			time.Sleep(time.Second)
+		}
+		for _, f := range []storage.Filters{{Limit: 10}, {ByIDs: ids}, {ByStatus: []workflow.Status{workflow.NotStarted}}} {
+			v := vaulttest.Faulty(t, server, emulator.On(emulator.GetBlob).Path("-entry").Do(emulator.Answer(403, "AuthorizationFailure")))
+			found, err := v.Search(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(found)
+			var e *storage.Error
+			if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || !errors.Is(e, storage.ErrDenied) || all[2].Result.ID != ids[0] {
+				t.Errorf("%+v: got %.200v", f, all)
+			}
+		}
+	})
+}
+
+// TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
+func TestOpenPlansWithoutStartFrom(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(20 * time.Hour)
+		const n = 1300
+		_, want := vaulttest.Fill(t, server, n, n, 12*time.Hour)
+		slices.Reverse(want)
+		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		got := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+		if !slices.EqualFunc(got, want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+			t.Errorf("%d open plans, want %d", len(got), n)
+		}
+	})
+}
+
+// TestLimitsSaveRequests looks at no more plans at once than are wanted.
+func TestLimitsSaveRequests(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "of IDs", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		var ids []uuid.UUID
+		for range 10 {
+			ids = append(ids, vaulttest.Created(t, v, plantest.Small()).ID)
+		}
+		for _, limit := range []int{1, 2, 5, 10} {
+			server.ResetRequests()
+			got := vaulttest.Collect(t, v, storage.Filters{ByIDs: ids, Limit: limit})
+			if requests := len(server.Requests()); len(got) != limit || requests != 2*limit {
+				t.Errorf("limit %d: %d plans by %d requests", limit, len(got), requests)
+			}
+		}
+	})
+}
+
+// metered counts the bytes of answers.
+type metered struct {
+	policy.Transporter
+	bytes *atomic.Int64
+}
+
+func (m metered) Do(req *http.Request) (*http.Response, error) {
+	resp, err := m.Transporter.Do(req)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(resp.Body, m), resp.Body}
+	}
+	return resp, err
+}
+
+func (m metered) Write(p []byte) (int, error) {
+	m.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// put stores the entries and objects of final plans of these times, and the containers of their days.
+func put(t *testing.T, server *emulator.Server, times []time.Time) {
+	t.Helper()
+	mould := emulator.New()
+	v := vaulttest.OnEmulator(t, mould)
+	plan := vaulttest.Created(t, v, &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max})
+	plan.State.Status = workflow.Completed
+	if err := v.UpdatePlan(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	metadata := map[string]map[string]string{}
+	for c := range mould.Containers() {
+		for _, tail := range []string{"-entry.json", "-object.json"} {
+			b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
+			metadata[tail] = b.Metadata
+		}
+	}
+	for _, at := range times {
+		container := "test-" + at.UTC().Format(time.DateOnly)
+		if !slices.Contains(slices.Collect(server.Containers()), container) {
+			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+		}
+		id := vaulttest.IDAt(at).String()
+		for tail, m := range metadata {
+			m = maps.Clone(m)
+			m["planid"] = id
+			server.Put(container, "plans/"+id+tail, nil, m)
+		}
+	}
+}
+
+// TestListOfTen lists the ten newest plans of vaults whose plans lie in time in every way, and holds requests, round trips
+// and the bytes of the answers against budgets.
+func TestListOfTen(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	const minute = 1 << 16 * time.Millisecond // what the first digits of an ID tell
+	now := time.Date(2000, 6, 15, 15, 0, 0, 0, time.UTC)
+	midnight := now.Truncate(24 * time.Hour)
+	every := func(before time.Time, d time.Duration, n int) (times []time.Time) {
+		for i := range n {
+			times = append(times, before.Add(-time.Duration(i)*d-time.Millisecond))
+		}
+		return times
+	}
+	random := func(from time.Time, span time.Duration, n int) (times []time.Time) {
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		for range n {
+			times = append(times, from.Add(time.Duration(r.Int64N(int64(span)))))
+		}
+		return times
+	}
+	bursts := func(n int) (times []time.Time) {
+		for _, at := range every(now, 67*time.Minute, 24) {
+			times = append(times, random(at.Add(-10*time.Second), 10*time.Second, n)...)
+		}
+		return times
+	}
+	burst := now.Add(-time.Hour).Truncate(minute)
+	for _, c := range []struct {
+		name                   string
+		now                    time.Time
+		plans                  []time.Time
+		requests, trips, bytes int
+	}{
+		{"no plans", now, nil, 2, 1, 500},
+		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
+		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
+		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 3, 40_000},
+		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 3, 2, 60_000},
+		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 90_000},
+		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 3, 2, 130_000},
+		{"a million a day", now, slices.Concat(every(now.Add(-6*minute), minute, 800), random(now.Add(-6*minute), 6*minute, 4560)), 4, 3, 190_000},
+		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 270_000},
+		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 80_000},
+		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 170_000},
+		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 90_000},
+		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 80_000},
+		{"30 at once, every hour", now, bursts(30), 4, 3, 200_000},
+		{"2,000 in one millisecond", now, slices.Repeat([]time.Time{now.Add(-time.Hour)}, 2000), 5, 4, 5_000_000},
+		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 4, 3, 180_000},
+	} {
+		vaulttest.InBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
+			time.Sleep(time.Until(c.now))
+			put(t, server, c.plans)
+			var bytes atomic.Int64
+			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(metered{delayed{server.Transport()}, &bytes}))
+			server.ResetRequests()
+			started := time.Now()
+			got := vaulttest.Collect(t, v, storage.Filters{Limit: 10})
+			requests, trips := len(server.Requests()), int(time.Since(started)/time.Second)
+			want := slices.SortedFunc(slices.Values(c.plans), func(a, b time.Time) int { return b.Compare(a) })
+			want = want[:min(10, len(want))]
+			if !slices.EqualFunc(got, want, func(r storage.ListResult, at time.Time) bool {
+				return workflow.Time(r.ID).Equal(at.Truncate(time.Millisecond))
+			}) {
+				t.Errorf("got %d plans, not the newest %d", len(got), len(want))
+			}
+			t.Logf("%d requests, %d round trips, %d bytes", requests, trips, bytes.Load())
+			if requests > c.requests || trips > c.trips || int(bytes.Load()) > c.bytes {
+				t.Errorf("%d requests, %d round trips, %d bytes; %d, %d, %d are the budget", requests, trips, bytes.Load(), c.requests, c.trips, c.bytes)
+			}
+		})
+	}
+}
+
+// delayed answers each request after a second.
+type delayed struct{ policy.Transporter }
+
+func (d delayed) Do(req *http.Request) (*http.Response, error) {
+	time.Sleep(time.Second)
+	return d.Transporter.Do(req)
+}

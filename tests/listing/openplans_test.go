@@ -1,0 +1,209 @@
+package listing_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestCostOfOpenPlans counts the requests and the round trips of searches for open plans, and of Recovery, in vaults
+// whose open plans are close together or far apart.
+func TestCostOfOpenPlans(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	const latency, day = time.Second, 24 * time.Hour
+	type budget struct{ lists, heads, trips int }
+	among := func(plans, open int, span time.Duration) func(*testing.T, *emulator.Server) []uuid.UUID {
+		return func(t *testing.T, server *emulator.Server) []uuid.UUID {
+			_, ids := vaulttest.Fill(t, server, plans, open, span)
+			return ids
+		}
+	}
+	type vault struct {
+		name             string
+		open             func(*testing.T, *emulator.Server) []uuid.UUID // fills a vault and returns its open plans
+		running, recover budget                                         // lists include that of the containers
+	}
+	vaults := []vault{
+		{"all are open, on 14 days", among(1_000, 1_000, 14*day), budget{1 + 2*15, 20, 4}, budget{1 + 2*15, 40, 4}},
+		{"all are open, on one day", among(2_500, 2_500, 20*time.Hour), budget{1 + 1 + 4, 0, 3}, budget{1 + 1 + 8, 0, 4}},
+		{"one of four", among(4_000, 1_000, 20*time.Hour), budget{1 + 1 + 2, 0, 3}, budget{1 + 1 + 4, 0, 3}},
+		{"one of fifty", among(5_000, 100, 20*time.Hour), budget{1 + 1 + 1, 100, 2 + 1 + 2}, budget{1 + 1 + 1, 200, 2 + 1 + 4}},
+		{"few", among(1_000, 20, 20*time.Hour), budget{1 + 1, 20, 3}, budget{1 + 1 + 1, 40, 4}},
+	}
+	if efforttest.Long() {
+		vaults = append(vaults, vault{"the newest of a year", func(t *testing.T, server *emulator.Server) []uuid.UUID {
+			vaulttest.Fill(t, server, 365, 0, 365*day)
+			return among(1_000, 1_000, 90*time.Second)(t, server)
+		}, budget{1 + 366 + 2 + 2, 0, 12}, budget{1 + 366 + 2 + 4, 0, 12}},
+			vault{"few on each day of a year", among(1_000, 1_000, 365*day), budget{1 + 366, 1_000, 25}, budget{1 + 366, 2_000, 41}})
+	}
+	for _, c := range vaults {
+		vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(366*day + 22*time.Hour)
+			open := c.open(t, server)
+			slices.Reverse(open)
+			v := vaulttest.OnEmulator(t, server)
+			check := func(what string, want budget, do func()) {
+				server.ResetRequests()
+				started := time.Now()
+				do()
+				var got budget
+				for _, r := range server.Requests() {
+					if r.Op == emulator.HeadBlob {
+						got.heads++
+					} else {
+						got.lists++
+					}
+				}
+				got.trips = int(time.Since(started) / latency)
+				t.Logf("%s, %s: %+v", c.name, what, got)
+				if got.lists > want.lists || got.heads > want.heads || got.trips > want.trips {
+					t.Errorf("%s, %s: %+v, the budget is %+v", c.name, what, got, want)
+				}
+			}
+			check("a search", c.running, func() {
+				found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+				if !slices.EqualFunc(found, open, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
+					t.Errorf("%s: %d plans, want %d", c.name, len(found), len(open))
+				}
+			})
+			check("Recovery", c.recover, func() {
+				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+				if err != nil || report.Open != len(open) || len(report.Plans) > 0 {
+					t.Errorf("%s: %+v, %v", c.name, report, err)
+				}
+			})
+		})
+	}
+}
+
+// crowd creates open plans, enough that listing them is cheaper than looking at each, and returns the IDs of all open
+// plans by status.
+func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status {
+	t.Helper()
+	v := vaulttest.OnEmulator(t, server)
+	open := map[uuid.UUID]workflow.Status{}
+	for i := range 40 {
+		p := vaulttest.Created(t, v, plantest.Small())
+		if i%2 == 0 {
+			p.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open[p.ID] = p.State.Status
+	}
+	return open
+}
+
+// TestCrowd searches and recovers plans in all states that a crash can leave, among many that are open, where the
+// listing of the plans is whole, misses blobs, is refused, or begins elsewhere than asked. The results are the same.
+func TestCrowd(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	plansOf := func(server *emulator.Server) *emulator.Rule {
+		return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/0") || r.Prefix == "plans/" })
+	}
+	services := map[string]func(*emulator.Server) []azblob.Option{
+		"whole": func(*emulator.Server) []azblob.Option { return nil },
+		"one request at a time": func(*emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithConcurrency(1)}
+		},
+		"a listing that misses entries": func(server *emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1})}
+		},
+		"a listing that misses objects": func(server *emulator.Server) []azblob.Option {
+			return []azblob.Option{azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-object", Times: -1})}
+		},
+		"a listing that is refused": func(server *emulator.Server) []azblob.Option {
+			transport := server.Transport()
+			transport.Inject(plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
+			return []azblob.Option{azblob.WithTransport(transport)}
+		},
+	}
+	for name, options := range services {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			open := crowd(t, server)
+			found, whole := vaulttest.Wreck(t, server)
+			for _, p := range whole {
+				if !p.State.Status.Final() {
+					open[p.ID] = p.State.Status
+				}
+			}
+			for _, statuses := range [][]workflow.Status{{workflow.NotStarted, workflow.Running}, {workflow.NotStarted}, {workflow.Running}} {
+				got := map[uuid.UUID]workflow.Status{}
+				for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server, options(server)...), storage.Filters{ByStatus: statuses}) {
+					got[r.ID] = r.State.Status
+				}
+				want := maps.Clone(open)
+				maps.DeleteFunc(want, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
+				if !maps.Equal(got, want) {
+					t.Errorf("%v: %d plans, want %d", statuses, len(got), len(want))
+				}
+			}
+			time.Sleep(vaulttest.PastGrace)
+			report, err := vaulttest.OnEmulator(t, server, options(server)...).Recover(t.Context(), azblob.RecoverOptions{})
+			if err != nil || len(report.Plans) != len(found) || report.Open != len(open) {
+				t.Errorf("%d repairs, want %d, and %d open plans, want %d: %v", len(report.Plans), len(found), report.Open, len(open), err)
+			}
+			for _, p := range report.Plans {
+				if !strings.HasPrefix(p.Found, found[p.ID]) || p.Did == "" {
+					t.Errorf("%+v, want %q", p, found[p.ID])
+				}
+			}
+			vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+			for _, p := range whole {
+				vaulttest.Same(t, vaulttest.OnEmulator(t, server), p)
+			}
+		})
+	}
+}
+
+// TestCrowdWithoutStartFrom looks at each plan if the service does not know where a listing begins, and wastes one
+// page.
+func TestCrowdWithoutStartFrom(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(22 * time.Hour)
+		vaulttest.Fill(t, server, 3_000, 0, 20*time.Hour)
+		_, open := vaulttest.Fill(t, server, 100, 100, time.Minute)
+		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		server.ResetRequests()
+		found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		requests := map[emulator.Op]int{}
+		for _, r := range server.Requests() {
+			requests[r.Op]++
+		}
+		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 100}
+		if len(found) != len(open) || !maps.Equal(requests, want) {
+			t.Errorf("%d plans with %v, want %v", len(found), requests, want)
+		}
+	})
+}
+
+// TestCrowdOfTheNewest finds the newest plans of a busy day with a listing although some old ones are open, too.
+func TestCrowdOfTheNewest(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(22 * time.Hour)
+		_, old := vaulttest.Fill(t, server, 5_000, 10, 20*time.Hour)
+		_, open := vaulttest.Fill(t, server, 400, 400, time.Minute)
+		server.ResetRequests()
+		found := vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+		if n := len(server.Requests()); len(found) != len(old)+len(open) || n > 1+1+1+10 {
+			t.Errorf("%d plans with %d requests", len(found), n)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package logins_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestAccount asks for the facts of accounts of each kind. What the service does not tell is unknown, with a
+// reason. Azurite does not say whether it keeps deleted blobs.
+func TestAccount(t *testing.T) {
+	for name, test := range map[string]struct {
+		options                         []emulator.Option
+		second                          bool
+		sku, hns, kept, versions, state string
+	}{
+		"flat":         {nil, false, "Standard_LRS", "false", "0", "false", azblob.NoSecondary},
+		"hierarchical": {[]emulator.Option{emulator.WithHierarchicalNamespace()}, false, "Standard_LRS", "true", "0", "false", azblob.NoSecondary},
+		"kept":         {[]emulator.Option{emulator.WithSoftDelete(), emulator.WithVersioning()}, false, "Standard_LRS", "false", "7", "true", azblob.NoSecondary},
+		"replicated":   {nil, true, "Standard_RAGRS", "false", "0", "false", "live"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(test.options...)
+			var opts []azblob.Option
+			if test.second {
+				server.Replicate()
+				opts = append(opts, azblob.WithSecondary(""))
+			}
+			synced := time.Now()
+			v := vaulttest.Signing(t, server, opts...)
+			empty, err := v.Account(t.Context())
+			if err != nil || empty.Versioning.Known || !errors.Is(empty.Versioning.Why, storage.ErrNotFound) {
+				t.Errorf("%s, empty: %+v, %v", name, empty, err)
+			}
+			vaulttest.Created(t, v, plantest.Small())
+			time.Sleep(time.Minute)
+			r, err := v.Account(t.Context())
+			if err != nil || r.ContainerSoftDelete.Known || r.ContainerSoftDelete.Why == nil {
+				t.Errorf("%s: %+v, %v", name, r, err)
+			}
+			got := []string{r.Kind.String(), r.SKU.String(), r.Hierarchical.String(), r.SoftDelete.String(), r.Versioning.String(), r.Replication.Value.Status}
+			if want := []string{"StorageV2", test.sku, test.hns, test.kept, test.versions, test.state}; !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+			if test.second && !r.Replication.Value.Synced.Equal(synced.UTC().Truncate(time.Second)) {
+				t.Errorf("synced %v, want %v", r.Replication.Value.Synced, synced)
+			}
+		})
+	}
+	t.Run("azurite", func(t *testing.T) {
+		v := vaulttest.OpenVault(t, "account", vaulttest.Azurite.Get(t).ConnectionString(), azblob.WithSecondary(""))
+		vaulttest.Created(t, v, plantest.Small())
+		r, err := v.Account(t.Context())
+		if err != nil || r.Kind.Value != "StorageV2" || !r.SKU.Known || !r.Hierarchical.Known || r.Versioning.String() != "false" || !r.Replication.Known {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// TestAccountOfLogins runs each row of the table of what a login may ask about the account, in docs/account.md.
+func TestAccountOfLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	text, err := os.ReadFile("../../docs/account.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| a login may ask for | ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		open := logins[cells[0]]
+		if open == nil {
+			continue
+		}
+		rows++
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithTokens(tenant))
+			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
+			server.Replicate()
+			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.WithTransport(server.Transport()), azblob.WithSecondary(""), azblob.WithDayProbing(2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := v.Account(t.Context())
+			if err != nil {
+				t.Errorf("%s: %v", cells[0], err)
+			}
+			var got []string
+			texts := ""
+			cell := func(known bool, why error) {
+				got = append(got, map[bool]string{true: "yes", false: "no"}[known])
+				if !known {
+					texts += why.Error()
+					if !errors.Is(why, storage.ErrDenied) {
+						t.Errorf("%s: it is not ErrDenied: %v", cells[0], why)
+					}
+				}
+			}
+			cell(r.Kind.Known && r.SKU.Known && r.Hierarchical.Known, r.Kind.Why)
+			cell(r.SoftDelete.Known, r.SoftDelete.Why)
+			cell(r.Versioning.Known, r.Versioning.Why)
+			cell(r.Replication.Known, r.Replication.Why)
+			if !slices.Equal(got, cells[1:5]) {
+				t.Errorf("%s: the row says %v, and it is %v\n%s", cells[0], cells[1:5], got, texts)
+			}
+			for i, want := range strings.Split(cells[5], "`") {
+				if i%2 == 1 && !strings.Contains(texts, want) {
+					t.Errorf("%s: nothing says %q\n%s", cells[0], want, texts)
+				}
+			}
+		})
+	}
+	if rows < 8 {
+		t.Errorf("the table has %d rows with logins", rows)
+	}
+}
+
+// TestAccountGuessesNothing asks through answers that lack the facts, or that do not come from the service.
+func TestAccountGuessesNothing(t *testing.T) {
+	server := emulator.New()
+	strip := func(names ...string) vaulttest.Send {
+		return func(req *http.Request) (*http.Response, error) {
+			resp, err := server.Transport().Do(req)
+			for _, name := range names {
+				resp.Header.Del(name)
+			}
+			return resp, err
+		}
+	}
+	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
+	r, err := v.Account(t.Context())
+	if err != nil || r.Kind.Known || r.SKU.Known || r.Hierarchical.Known || r.Replication.Known || r.Kind.Why == nil || r.SKU.Why == nil || r.Hierarchical.Why == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for name, effect := range map[string]emulator.Effect{
+		"a login page": emulator.Foreign(200, "text/html", "<html>log in</html>"),
+		"busy":         emulator.Answer(503, "ServerBusy"),
+	} {
+		server := emulator.New()
+		server.Inject(emulator.On(emulator.GetAccountInfo, emulator.GetServiceProperties).Do(effect))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		r, err := vaulttest.OnEmulator(t, server).Account(ctx)
+		cancel()
+		if !errors.Is(err, storage.ErrUnavailable) || r.Kind.Known || r.SoftDelete.Known || r.Hierarchical.Known {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// TestAccountOfDeadSecondary checks that a secondary that is away delays the report by two seconds at most, and is
+// no error.
+func TestAccountOfDeadSecondary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		server.Replicate()
+		server.Inject(emulator.On(emulator.GetServiceStats).Do(emulator.Silence()))
+		v := vaulttest.OnEmulator(t, server, azblob.WithSecondary(""))
+		began := time.Now()
+		r, err := v.Account(t.Context())
+		if err != nil || r.Replication.Known || !errors.Is(r.Replication.Why, storage.ErrUnavailable) || time.Since(began) > 3*time.Second {
+			t.Errorf("after %v: %+v, %v", time.Since(began), r, err)
+		}
+	})
+}
+
+// TestAccountCost counts the requests of a report. They don't depend on what is stored.
+func TestAccountCost(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, opts := range map[string][]azblob.Option{"alone": nil, "with a secondary": {azblob.WithSecondary("")}} {
+		server := emulator.New()
+		server.Replicate()
+		v := vaulttest.OnEmulator(t, server, opts...)
+		for range 3 {
+			vaulttest.Created(t, v, plantest.Full())
+		}
+		before := len(server.Requests())
+		if _, err := v.Account(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, want := len(server.Requests())-before, 5+len(opts); n != want {
+			t.Errorf("%s: %d requests, want %d: %v", name, n, want, server.Requests()[before:])
+		}
+	}
+}

@@ -1,0 +1,517 @@
+package logins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// tenant issues the tokens that the emulator accepts.
+const tenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
+
+// bearer is a credential whose tokens have claims.
+type bearer func() (claims emulator.Claims, expires time.Time)
+
+func (b bearer) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	claims, expires := b()
+	return azcore.AccessToken{Token: claims.Token(), ExpiresOn: expires}, nil
+}
+
+// holder is a credential of a holder of a role. change may change its claims.
+func holder(role emulator.Role, change func(*emulator.Claims)) bearer {
+	return func() (emulator.Claims, time.Time) {
+		expires := time.Now().Add(time.Hour)
+		claims := emulator.NewClaims(tenant, role, expires)
+		if change != nil {
+			change(&claims)
+		}
+		return claims, expires
+	}
+}
+
+func byToken(role emulator.Role, change func(c *emulator.Claims, today string)) vaulttest.Opener {
+	return func(ctx context.Context, _ *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
+		cred := holder(role, func(c *emulator.Claims) {
+			if change != nil {
+				change(c, today)
+			}
+		})
+		return azblob.New(ctx, "test", vaulttest.HostStyle, cred, plantest.Register(), opts...)
+	}
+}
+
+func byString(text func(server *emulator.Server) string) vaulttest.Opener {
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), opts...)
+	}
+}
+
+// byAccountSAS alternates between the two ways to give a signature.
+func byAccountSAS(endpoint string, p func() emulator.Permissions) vaulttest.Opener {
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+		signature := server.AccountSAS(p())
+		if p().Types == "" {
+			return azblob.NewFromURL(ctx, "test", endpoint+"/?"+signature, plantest.Register(), opts...)
+		}
+		return azblob.NewFromConnectionString(ctx, "test", "BlobEndpoint="+endpoint+";SharedAccessSignature=?"+signature, plantest.Register(), opts...)
+	}
+}
+
+func allowed(p emulator.Permissions) func() emulator.Permissions {
+	return func() emulator.Permissions { return p }
+}
+
+func byContainerSAS(allowed string) vaulttest.Opener {
+	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.NewFromURL(ctx, "test", vaulttest.HostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), opts...)
+	}
+}
+
+// logins are the rows of the table of logins in docs/account.md.
+var logins = map[string]vaulttest.Opener{
+	"token: Storage Blob Data Contributor on the account":   byToken(emulator.Contributor, nil),
+	"token: Storage Blob Data Contributor on one container": byToken(emulator.Contributor, func(c *emulator.Claims, today string) { c.Container = today }),
+	"token: Storage Blob Data Reader on the account":        byToken(emulator.Reader, nil),
+	"token without a role":                                  byToken("", nil),
+	"token that has expired":                                byToken(emulator.Contributor, func(c *emulator.Claims, _ string) { c.Expires = time.Now().Add(-time.Minute).Unix() }),
+	"token for another audience":                            byToken(emulator.Contributor, func(c *emulator.Claims, _ string) { c.Audience = "https://management.azure.com" }),
+	"token of another tenant":                               byToken(emulator.Contributor, func(c *emulator.Claims, _ string) { c.Issuer = "https://sts.windows.net/other/" }),
+	"account key":                                           byString((*emulator.Server).ConnectionString),
+	"`UseDevelopmentStorage=true`":                          byString(func(*emulator.Server) string { return "UseDevelopmentStorage=true" }),
+	"account key that is wrong or was changed": byString(func(s *emulator.Server) string {
+		return strings.Replace(s.ConnectionString(), "Eby8vdM0", "AAAAAAAA", 1)
+	}),
+	"account SAS: `srt=sco`, `sp=rwdlc`":  byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc"})),
+	"account SAS: `srt=sco`, `sp=rwlc`":   byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwlc", Types: "sco"})),
+	"account SAS: `srt=sco`, `sp=rwdc`":   byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdc"})),
+	"account SAS: `srt=sco`, `sp=rl`":     byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rl"})),
+	"account SAS: `srt=o`, `sp=rwdlc`":    byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Types: "o"})),
+	"account SAS: `ss=q`":                 byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Services: "q"})),
+	"account SAS: `spr=https`, over http": byAccountSAS(vaulttest.PathStyle, allowed(emulator.Permissions{Allowed: "rwdlc", HTTPS: true})),
+	"account SAS that has expired": byAccountSAS(vaulttest.HostStyle, func() emulator.Permissions {
+		return emulator.Permissions{Allowed: "rwdlc", Expiry: time.Now().Add(-time.Second)}
+	}),
+	"account SAS that starts later": byAccountSAS(vaulttest.HostStyle, func() emulator.Permissions {
+		return emulator.Permissions{Allowed: "rwdlc", Start: time.Now().Add(time.Minute)}
+	}),
+	"container SAS: `sp=rwdlc`": byContainerSAS("rwdlc"),
+	"container SAS: `sp=rl`":    byContainerSAS("rl"),
+}
+
+// loginTable reads the table of logins in docs/account.md: by login the cells, and the words in backquotes
+// of the last one.
+func loginTable(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/account.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| login | ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		var cells []string
+		for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+			cells = append(cells, strings.TrimSpace(cell))
+		}
+		if len(cells) == 8 && !strings.HasPrefix(cells[0], "---") {
+			rows[cells[0]] = cells[1:]
+		}
+	}
+	return rows
+}
+
+// TestLogins runs each row of the table of logins in docs/account.md on an emulator that checks logins.
+func TestLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	table := loginTable(t)
+	for login := range table {
+		if logins[login] == nil {
+			t.Errorf("the row %q is not tested", login)
+		}
+	}
+	for login, open := range logins {
+		t.Run(login, func(t *testing.T) {
+			row := table[login]
+			if row == nil {
+				t.Fatal("docs/account.md has no such row")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				got, errs := tryLogin(t, open)
+				if !slices.Equal(got, row[:6]) {
+					t.Errorf("the row says %v, and it is %v\n%v", row[:6], got, errors.Join(errs...))
+				}
+				for _, err := range errs {
+					if !errors.Is(err, storage.ErrDenied) {
+						t.Errorf("it is not ErrDenied: %v", err)
+					}
+				}
+				texts := 0
+				for i, want := range strings.Split(row[6], "`") {
+					if i%2 == 0 {
+						continue
+					}
+					texts++
+					if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
+						t.Errorf("no error says %q\n%v", want, errors.Join(errs...))
+					}
+				}
+				if (texts == 0) != (len(errs) == 0) {
+					t.Errorf("the row names %d texts, and there are %d errors", texts, len(errs))
+				}
+			})
+		})
+	}
+}
+
+// tryLogin returns the cells of a login's row, and the errors of those that are "no".
+func tryLogin(t *testing.T, open vaulttest.Opener) (cells []string, errs []error) {
+	server := emulator.New(emulator.WithTokens(tenant))
+	owner := vaulttest.Signing(t, server)
+	plan, other := vaulttest.Created(t, owner, plantest.Small()), vaulttest.Created(t, owner, plantest.Small())
+	today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
+	vault := func(opts ...azblob.Option) *azblob.Vault {
+		v, err := open(t.Context(), server, today, append(opts, azblob.WithTransport(server.Transport()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	v := vault()
+	cell := func(err error) {
+		cells = append(cells, map[bool]string{true: "yes", false: "no"}[err == nil])
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	listed := func(v *azblob.Vault) error {
+		if err := v.Recovery(t.Context()); err != nil {
+			return err
+		}
+		found, err := storage.Collect(v.List(t.Context(), 0))
+		if err == nil && !slices.ContainsFunc(found, func(r storage.ListResult) bool { return r.ID == plan.ID }) {
+			err = errors.New("the plan is not listed")
+		}
+		return err
+	}
+	tomorrow := plantest.Small() // a change of a day that has passed needs more rights
+	tomorrow.ID = workflow.NewV7At(time.Now().Add(24 * time.Hour))
+	cell(v.Create(t.Context(), tomorrow))
+	cell(v.Create(t.Context(), plantest.Small()))
+	_, err := v.Read(t.Context(), plan.ID)
+	if err == nil {
+		_, err = v.Exists(t.Context(), plan.ID)
+	}
+	cell(err)
+	plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+	cell(errors.Join(v.UpdatePlan(t.Context(), plan), v.Delete(t.Context(), other.ID)))
+	cell(listed(v))
+	cell(listed(vault(azblob.WithDayProbing(2))))
+	return cells, errs
+}
+
+// TestLoginExpires checks that work goes on with the next token when one expires, and that an error names an
+// expired token or signature.
+func TestLoginExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New(emulator.WithTokens(tenant))
+		asked := 0
+		renewed := bearer(func() (emulator.Claims, time.Time) {
+			asked++
+			return holder(emulator.Contributor, nil)()
+		})
+		fixed := emulator.NewClaims(tenant, emulator.Contributor, time.Now().Add(time.Hour))
+		// The credential does not know that its token will expire, or that it was revoked.
+		stuck := bearer(func() (emulator.Claims, time.Time) { return fixed, time.Now().Add(24 * time.Hour) })
+		vault := func(cred azcore.TokenCredential) *azblob.Vault {
+			v, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		signed := func() *azblob.Vault {
+			v, err := azblob.NewFromURL(t.Context(), "test", vaulttest.HostStyle+"?"+server.AccountSAS(emulator.Permissions{Allowed: "rwdlc"}), plantest.Register(),
+				azblob.WithTransport(server.Transport()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		good, bad, sas := vault(renewed), vault(stuck), signed()
+		for range 5 {
+			vaulttest.Created(t, good, plantest.Small())
+			time.Sleep(50 * time.Minute)
+		}
+		if asked < 3 {
+			t.Errorf("%d tokens were asked for in four hours", asked)
+		}
+		for text, v := range map[string]*azblob.Vault{"the token has expired": bad, "expired at 2000-01-01T01:00:00Z: open the vault with a new one": sas} {
+			for what, err := range map[string]error{"Create": v.Create(t.Context(), plantest.Small()), "Recovery": v.Recovery(t.Context())} {
+				if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s: %v, want %q", what, err, text)
+				}
+			}
+		}
+		fixed = emulator.NewClaims(tenant, emulator.Contributor, time.Now().Add(time.Hour))
+		vaulttest.Created(t, bad, plantest.Small()) // the credential was asked again
+		vaulttest.Created(t, signed(), plantest.Small())
+	})
+}
+
+// TestTokensOverTLS works with tokens through a socket with TLS, and not without trust in the certificate.
+func TestTokensOverTLS(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	server := emulator.New(emulator.WithTokens(tenant))
+	listener, err := server.ListenTLS("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client := listener.HTTPClient()
+	defer client.CloseIdleConnections()
+	v, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), azblob.WithTransport(client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := vaulttest.Created(t, v, plantest.Small())
+	if _, err := v.Read(t.Context(), plan.ID); err != nil {
+		t.Error(err)
+	}
+	if err := v.Delete(t.Context(), plan.ID); err != nil {
+		t.Error(err)
+	}
+	stranger, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.Exists(t.Context(), plan.ID); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the certificate: %v", err)
+	}
+	if err := stranger.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// recordHosts is a transport that records where requests go.
+type recordHosts struct {
+	policy.Transporter
+	urls []string
+}
+
+func (r *recordHosts) Do(req *http.Request) (*http.Response, error) {
+	r.urls = append(r.urls, req.URL.Scheme+"://"+req.URL.Host+req.URL.Path)
+	return r.Transporter.Do(req)
+}
+
+func TestDevelopmentStorage(t *testing.T) {
+	id := workflow.NewV7()
+	path := "/devstoreaccount1/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
+	for cs, want := range map[string]string{
+		"UseDevelopmentStorage=true":                                                         "http://127.0.0.1:10000",
+		" usedevelopmentstorage = TRUE ; ":                                                   "http://127.0.0.1:10000",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite":               "http://azurite:10000",
+		"DevelopmentStorageProxyUri=https://[fe80::1]/;UseDevelopmentStorage=true":           "https://[fe80::1]:10000",
+		"UseDevelopmentStorage=false;BlobEndpoint=http://a/devstoreaccount1;AccountName=d":   "",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=azurite":                      "",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=ftp://azurite;AccountName=it": "",
+	} {
+		transport := &recordHosts{Transporter: emulator.New().Transport()}
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil, azblob.WithTransport(transport))
+		if want == "" {
+			if !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%q: %v", cs, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", cs, err)
+			continue
+		}
+		if _, err := v.Exists(t.Context(), id); err != nil || !slices.Equal(transport.urls, []string{want + path}) {
+			t.Errorf("%q: %v, %v, want %s", cs, transport.urls, err, want+path)
+		}
+	}
+}
+
+func TestNewFromURL(t *testing.T) {
+	for _, bad := range []string{"", "https://a.example", "https://a.example/?sv=1", "a.example?sig=s3cr3t", "https://%zz?sig=s3cr3t", "ftp://a?sig=s3cr3t"} {
+		_, err := azblob.NewFromURL(t.Context(), "test", bad, nil)
+		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	id := workflow.NewV7()
+	path := "/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
+	for in, want := range map[string]string{
+		"":                                  "https://a.example",
+		"/":                                 "https://a.example",
+		"/test-2026-11-22":                  "https://a.example",
+		"/test-2026-11-22/":                 "https://a.example",
+		"/test-control":                     "https://a.example",
+		"/devstoreaccount1":                 "https://a.example/devstoreaccount1",
+		"/devstoreaccount1/test-2026-11-22": "https://a.example/devstoreaccount1",
+	} {
+		transport := &recordHosts{Transporter: emulator.New().Transport()}
+		v, err := azblob.NewFromURL(t.Context(), "test", "https://a.example"+in+"?sv=1&sig=abc", nil, azblob.WithTransport(transport))
+		if err != nil {
+			t.Errorf("%q: %v", in, err)
+			continue
+		}
+		_, _ = v.Exists(t.Context(), id) // the account refuses the signature
+		if !slices.Equal(transport.urls, []string{want + path}) {
+			t.Errorf("%q: %v, want %s", in, transport.urls, want+path)
+		}
+	}
+}
+
+// TestSecretsStayInside uses the vault with each login through failures of every kind, and looks for the
+// login's secrets in all that it says: errors, log lines, and the vault printed.
+func TestSecretsStayInside(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	failures := []emulator.Effect{
+		emulator.LostAnswer(), emulator.Answer(403, "AuthenticationFailed"), emulator.Answer(503, "ServerBusy"), emulator.Foreign(502, "text/html", "<p>bad gateway"),
+		emulator.Redirect(302, "https://portal.invalid/login"),
+	}
+	for login, open := range logins {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithTokens(tenant))
+			owner := vaulttest.Signing(t, server)
+			plan := vaulttest.Created(t, owner, plantest.Small())
+			today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
+			var said strings.Builder
+			seen := &secrets{}
+			level := slog.HandlerOptions{Level: slog.LevelDebug}
+			v, err := open(t.Context(), server, today,
+				azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(&said, &level)))),
+				azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}),
+				azblob.WithTransport(seen.transport(server, failures)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range len(failures) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				_, readErr := v.Read(ctx, plan.ID)
+				_, listErr := storage.Collect(v.List(ctx, 0))
+				_, rosterErr := v.Roster(ctx)
+				_, checkErr := v.Check(ctx, azblob.CheckOptions{})
+				for _, err := range []error{v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.Delete(ctx, plan.ID), v.Recovery(ctx), readErr, listErr, rosterErr, checkErr} {
+					fmt.Fprintf(&said, "%v\n%+v\n%#v\n%q\n", err, err, err, err)
+				}
+				cancel()
+			}
+			fmt.Fprintf(&said, "%v\n%+v\n%#v\n", v, v, v)
+			if said.Len() < 1000 || len(seen.values) == 0 {
+				t.Fatalf("%s: %d bytes were said, and %d secrets sent", login, said.Len(), len(seen.values))
+			}
+			seen.values[emulator.DefaultKey] = true
+			for secret := range seen.values {
+				for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), strings.TrimRight(secret, "=")} {
+					if at := strings.Index(said.String(), form); at >= 0 {
+						t.Errorf("%s: a secret was said: ...%s", login, said.String()[max(0, at-200):at])
+					}
+				}
+			}
+		})
+	}
+}
+
+// secrets collects what authorizes requests.
+type secrets struct {
+	mu     sync.Mutex
+	values map[string]bool
+	n      int
+}
+
+// transport sends requests to a server, some of which fail. Its errors quote the request, as those of
+// net/http and of proxies do.
+func (s *secrets) transport(server *emulator.Server, failures []emulator.Effect) policy.Transporter {
+	s.values = map[string]bool{}
+	for i, effect := range failures {
+		server.Inject(emulator.On().Client("spied").Every(len(failures) + 2 + i).Do(effect))
+	}
+	next := server.NamedTransport("spied")
+	return vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+		s.mu.Lock()
+		if sig := req.URL.Query().Get("sig"); sig != "" {
+			s.values[sig] = true
+		}
+		if _, authorization, _ := strings.Cut(req.Header.Get("Authorization"), " "); authorization != "" {
+			_, signature, isKey := strings.Cut(authorization, ":")
+			if !isKey {
+				signature = authorization
+			}
+			s.values[signature] = true
+		}
+		s.n++
+		fails := s.n%11 == 0
+		s.mu.Unlock()
+		if fails {
+			return nil, fmt.Errorf("proxy: can't send %s with %v", req.URL, req.Header)
+		}
+		return next.Do(req)
+	})
+}
+
+// TestEndpointOfSomethingElse opens vaults with the URL of a container that is not the vault's. Without a
+// check, the vault would store its plans there, and Ping would say that all is well.
+func TestEndpointOfSomethingElse(t *testing.T) {
+	server := emulator.New()
+	other := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
+	today := "test-" + workflow.Time(other.ID).Format(time.DateOnly)
+	sas := server.ContainerSAS(today, emulator.Permissions{Allowed: "rwdlc"})
+	url := "http://blob.emulator.invalid/" + emulator.DefaultAccount + "/" + today + "?" + sas
+	v, err := azblob.NewFromURL(t.Context(), "tset", url, nil, azblob.WithTransport(server.Transport()))
+	if err == nil {
+		report, err := v.Ping(t.Context(), azblob.PingWrites())
+		t.Fatalf("got no error; Ping: %+v, %v", report, err)
+	}
+	if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "sig=") {
+		t.Error(err)
+	}
+	for _, endpoint := range []string{
+		"https://name.blob.core.windows.net/container", "https://name.blob.core.chinacloudapi.cn/container/",
+		"https://127.0.0.1:10000/" + emulator.DefaultAccount + "/container", "https://name.blob.core.windows.net//container",
+	} {
+		if _, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("New(%s): %v", endpoint, err)
+		}
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5;BlobEndpoint="+endpoint, nil); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("BlobEndpoint=%s: %v", endpoint, err)
+		}
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5", nil, azblob.WithSecondary(endpoint)); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("WithSecondary(%s): %v", endpoint, err)
+		}
+	}
+	for _, cs := range []string{
+		"AccountName=a@b;AccountKey=a2V5", "AccountName=a/b;AccountKey=a2V5", "AccountName=a?b;AccountKey=a2V5", "AccountName=a#b;AccountKey=a2V5",
+		"AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn",
+		"AccountName=a;AccountKey=a2V5;BlobEndpoint=https://user:s3cr3t@name.blob.core.windows.net",
+	} {
+		if _, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil); !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v", cs, err)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package logins_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// TestPing pings a vault before and after its first plan. The ping leaves nothing.
+func TestPing(t *testing.T) {
+	vaulttest.OnServices(t, func(t *testing.T, open func(...azblob.Option) *azblob.Vault) {
+		v := open()
+		for _, exists := range []bool{false, true} {
+			for _, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites(), azblob.PingDeletes()}} {
+				report, err := v.Ping(t.Context(), opts...)
+				if err != nil || report.Exists != exists || report.Writable != (len(opts) > 0) || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
+					t.Errorf("%+v, %v", report, err)
+				}
+			}
+			vaulttest.Created(t, v, plantest.Small())
+		}
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil || len(report.Problems) > 0 {
+			t.Errorf("it left something: %+v, %v", report, err)
+		}
+	})
+}
+
+// TestPingCost counts the requests of pings that succeed and that fail.
+func TestPingCost(t *testing.T) {
+	for name, test := range map[string]struct {
+		rule *emulator.Rule
+		want int
+	}{
+		"good":   {nil, 2},
+		"busy":   {emulator.On(emulator.GetBlob).Do(emulator.Answer(503, "ServerBusy")), 1},
+		"denied": {emulator.On(emulator.GetBlob).Do(emulator.Answer(403, "AuthorizationFailure")), 1},
+		"lost":   {emulator.On(emulator.PutBlob).Do(emulator.LostAnswer()), 2},
+	} {
+		server := emulator.New()
+		if test.rule != nil {
+			server.Inject(test.rule)
+		}
+		_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
+		if n := len(server.Requests()); n != test.want || (err == nil) != (test.rule == nil) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("%s: %d requests, want %d; %v", name, n, test.want, err)
+		}
+		for c := range server.Containers() {
+			t.Errorf("%s: it made %s", name, c)
+		}
+	}
+}
+
+// TestPingSaysWhatIsWrong pings through failures of every kind, in virtual time. Each takes at most ten
+// seconds.
+func TestPingSaysWhatIsWrong(t *testing.T) {
+	fails := func(err error) vaulttest.Send {
+		return func(req *http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Get", URL: req.URL.String(), Err: err}
+		}
+	}
+	dial := func(err error) vaulttest.Send { return fails(&net.OpError{Op: "dial", Net: "tcp", Err: err}) }
+	answers := func(effect emulator.Effect) vaulttest.Send {
+		server := emulator.New()
+		server.Inject(emulator.On().Do(effect))
+		return server.Transport().Do
+	}
+	for name, test := range map[string]struct {
+		transport vaulttest.Send
+		err       error
+		text      string
+	}{
+		"unknown host": {dial(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), storage.ErrUnavailable, "the host is unknown"},
+		"no DNS":       {dial(&net.DNSError{Err: "timeout", Name: "h", IsTimeout: true}), storage.ErrUnavailable, "the DNS does not answer"},
+		"unroutable":   {dial(os.ErrDeadlineExceeded), storage.ErrUnavailable, "a firewall may drop the packets"},
+		"hangs": {func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}, storage.ErrUnavailable, "no answer within 10s"},
+		"a proxy's page":   {answers(emulator.Foreign(200, "text/html", "<html>please log in")), storage.ErrUnavailable, "please log in"},
+		"a redirect":       {answers(emulator.Redirect(302, "https://portal.invalid/login")), storage.ErrUnavailable, "a redirect to portal.invalid"},
+		"busy":             {answers(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable, "503 ServerBusy"},
+		"being deleted":    {answers(emulator.Answer(409, "ContainerBeingDeleted")), storage.ErrUnavailable, "ContainerBeingDeleted"},
+		"disabled account": {answers(emulator.Answer(403, "AccountIsDisabled")), storage.ErrDenied, "the account is disabled"},
+		"firewall":         {answers(emulator.Answer(403, "AuthorizationFailure")), storage.ErrDenied, "the network rules of the account block this machine"},
+		"another version":  {answers(emulator.Answer(400, "")), storage.ErrDenied, "the service may not know this version"},
+		"wrong account":    {answers(emulator.Answer(404, "ResourceNotFound")), storage.ErrDenied, "there is no such account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.WithTransport(test.transport))
+				if err != nil {
+					t.Fatal(err)
+				}
+				started := time.Now()
+				_, err = v.Ping(t.Context(), azblob.PingWrites())
+				if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got %v, want %v, %q", err, test.err, test.text)
+				}
+				if took := time.Since(started); took > 10*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestPingThroughAProxyThatRemovesConditions must not report that all is well: every promise rests on them.
+func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
+	server := emulator.New()
+	v, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, vaulttest.Token{}, plantest.Register(), azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+		req.Header.Del("If-Match")
+		return server.Transport().Do(req)
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vaulttest.Created(t, v, plantest.Small())
+	if report, err := v.Ping(t.Context(), azblob.PingWrites()); !errors.Is(err, storage.ErrUnavailable) || report.Writable {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestPingOnSockets pings what is really there: a closed port, a server without TLS, and one whose
+// certificate is not trusted.
+func TestPingOnSockets(t *testing.T) {
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port.Close()
+	plain := httptest.NewServer(emulator.New())
+	defer plain.Close()
+	secure, err := emulator.New().ListenTLS("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secure.Close()
+	for endpoint, want := range map[string]struct {
+		err  error
+		text string
+	}{
+		"https://" + port.Addr().String():                         {storage.ErrUnavailable, "nothing listens there"},
+		"https://" + strings.TrimPrefix(plain.URL, "http://"):     {storage.ErrUnavailable, "does not speak TLS"},
+		"https://" + secure.Addr().String() + "/devstoreaccount1": {storage.ErrDenied, "the certificate is not the host's, or not trusted here"},
+	} {
+		v, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Ping(t.Context()); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
+		}
+		if err := v.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPingTellsTheSkew pings with clocks that are off, with a key, whose signatures have a date, and with a
+// token.
+func TestPingTellsTheSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Second / 2) // the service's clock shows whole seconds
+		for _, off := range []time.Duration{0, time.Minute, -time.Minute, 20 * time.Minute, -20 * time.Minute} {
+			server := emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(-off) }))
+			for login, v := range map[string]*azblob.Vault{"key": vaulttest.Signing(t, server), "token": vaulttest.WithToken(t, server)} {
+				report, err := v.Ping(t.Context())
+				refused := login == "key" && off.Abs() > 15*time.Minute
+				if report.Skew != off || errors.Is(err, storage.ErrDenied) != refused || !refused && err != nil ||
+					refused && !strings.Contains(err.Error(), "this machine's clock is ") {
+					t.Errorf("%s, %v off: %+v, %v", login, off, report, err)
+				}
+			}
+		}
+	})
+}
+
+// TestPingWithLogins pings with rights to read and to write.
+func TestPingWithLogins(t *testing.T) {
+	server := emulator.New(emulator.WithTokens(tenant))
+	for role, want := range map[emulator.Role][2]string{
+		emulator.Contributor: {},
+		emulator.Reader:      {"", "give the identity the role Storage Blob Data Contributor"},
+		"":                   {"give the identity the role Storage Blob Data Reader", "give the identity the role Storage Blob Data Reader"},
+	} {
+		v, err := byToken(role, nil)(t.Context(), server, "", azblob.WithTransport(server.Transport()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}, {azblob.PingDeletes()}} {
+			report, err := v.Ping(t.Context(), opts...)
+			want := want[min(i, 1)]
+			if want == "" && err != nil || want != "" && (!errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), want)) ||
+				report.Writable != (err == nil && i == 1) || report.Deletable != (err == nil && i == 2) {
+				t.Errorf("%q, %d: %+v, %v", role, i, report, err)
+			}
+		}
+	}
+}
+
+func TestPingEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	server := emulator.New()
+	v := vaulttest.OnEmulator(t, server)
+	if _, err := v.Ping(ctx); !errors.Is(err, context.Canceled) || len(server.Requests()) != 0 {
+		t.Error(err)
+	}
+	if err := v.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Ping(t.Context()); !errors.Is(err, storage.ErrClosed) {
+		t.Error(err)
+	}
+}

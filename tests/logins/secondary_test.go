@@ -1,0 +1,416 @@
+package logins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+func newGeo(opts ...emulator.Option) *vaulttest.Geo {
+	g := &vaulttest.Geo{Server: emulator.New(opts...)}
+	g.Inject(emulator.On().Where(func(r emulator.Request) bool { return g.Down && !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
+	return g
+}
+
+// reads are the methods that a secondary may answer, for a plan that exists.
+func reads(id uuid.UUID) map[string]func(context.Context, *azblob.Vault) error {
+	return map[string]func(context.Context, *azblob.Vault) error{
+		"Exists": func(ctx context.Context, v *azblob.Vault) error {
+			found, err := v.Exists(ctx, id)
+			if err == nil && !found {
+				err = errors.New("Exists says that the plan does not exist")
+			}
+			return err
+		},
+		"Read": func(ctx context.Context, v *azblob.Vault) error { _, err := v.Read(ctx, id); return err },
+		"List": func(ctx context.Context, v *azblob.Vault) error { return found(id)(storage.Collect(v.List(ctx, 0))) },
+		"Search": func(ctx context.Context, v *azblob.Vault) error {
+			return found(id)(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}})))
+		},
+		"Search for open plans": func(ctx context.Context, v *azblob.Vault) error {
+			return found(id)(storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})))
+		},
+	}
+}
+
+func found(id uuid.UUID) func([]storage.ListResult, error) error {
+	return func(list []storage.ListResult, err error) error {
+		if err == nil && !slices.ContainsFunc(list, func(r storage.ListResult) bool { return r.ID == id }) {
+			err = errors.New("the plan is not listed")
+		}
+		return err
+	}
+}
+
+// TestSecondaryAnswersReads reads while the primary is unavailable, with and without AcceptStale.
+func TestSecondaryAnswersReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		plan := vaulttest.Created(t, g.Open(t), plantest.Small())
+		g.Replicate()
+		synced := time.Now()
+		time.Sleep(time.Hour)
+		late := vaulttest.Created(t, g.Open(t), plantest.Small())
+		for name, read := range reads(plan.ID) {
+			for _, deadline := range []time.Duration{5 * time.Second, time.Minute} {
+				g.Down = true
+				g.At()
+				v := g.Open(t)
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				staleCtx, stale := azblob.AcceptStale(ctx)
+				started := time.Now()
+				err := read(staleCtx, v)
+				if err != nil || !stale.Stale() || !stale.Synced().Equal(synced) {
+					t.Errorf("%s: %v, stale %t, synced %v, want %v", name, err, stale.Stale(), stale.Synced(), synced)
+				}
+				if took := time.Since(started); took > min(deadline/2, 10*time.Second) {
+					t.Errorf("%s: it took %v of %v", name, took, deadline)
+				}
+				cancel()
+				g.At()
+				ctx, cancel = context.WithTimeout(t.Context(), deadline)
+				if err := read(ctx, v); !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s without AcceptStale: %v", name, err)
+				}
+				cancel()
+				if _, n := g.At(); n != 0 {
+					t.Errorf("%s without AcceptStale: %d requests to the secondary", name, n)
+				}
+				g.Down = false
+			}
+		}
+		// The secondary does not have a later plan, which does not mean that there is none.
+		for name, read := range reads(late.ID) {
+			if strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Search") {
+				continue // what a listing lacks is nowhere to be seen
+			}
+			g.Down = true
+			ctx, _ := azblob.AcceptStale(t.Context())
+			if err := read(ctx, g.Open(t)); !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNotFound) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s of a plan that the secondary lacks: %v", name, err)
+			}
+			g.Down = false
+		}
+	})
+}
+
+// TestSecondaryIsForReadsAlone makes every other call with a context that accepts stale answers.
+func TestSecondaryIsForReadsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.Open(t, azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		plan := vaulttest.Created(t, v, plantest.Small())
+		member := storage.Member{ID: workflow.NewV7(), Name: "n", TTL: time.Minute, Started: time.Now()}
+		if _, err := v.AddMember(t.Context(), member); err != nil {
+			t.Fatal(err)
+		}
+		g.Replicate()
+		g.Down = true
+		g.At()
+		ctx, stale := azblob.AcceptStale(t.Context())
+		plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+		_, checkErr := v.Check(ctx, azblob.CheckOptions{})
+		_, findErr := v.FindMember(ctx, member.ID)
+		_, rosterErr := v.Roster(ctx)
+		_, pingErr := v.Ping(ctx)
+		_, recoverErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+		for i, err := range []error{
+			v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.UpdateBlock(ctx, plan.Blocks[0]), v.Delete(ctx, plan.ID), v.Recovery(ctx),
+			v.RequestStop(ctx, plan.ID), checkErr, findErr, rosterErr, pingErr, recoverErr,
+		} {
+			if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if _, n := g.At(); n != 0 || stale.Stale() {
+			t.Errorf("%d requests went to the secondary", n)
+		}
+	})
+}
+
+// TestStaleUpdateConflicts updates a plan that was read from the secondary, and has changed since.
+func TestStaleUpdateConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.Open(t)
+		plan := vaulttest.Created(t, v, plantest.Small())
+		g.Replicate()
+		plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		g.Down = true
+		ctx, stale := azblob.AcceptStale(t.Context())
+		old, err := v.Read(ctx, plan.ID)
+		if err != nil || !stale.Stale() || old.State.Status != workflow.NotStarted {
+			t.Fatalf("%v, %v", old, err)
+		}
+		g.Down = false
+		old.State.Status, old.State.Start = workflow.Running, time.Now()
+		if err := v.UpdatePlan(ctx, old); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("the stale plan was stored: %v", err)
+		}
+		// The present version is accepted, whoever has read it.
+		g.Replicate()
+		g.Down = true
+		present, err := v.Read(ctx, plan.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Down = false
+		if err := v.UpdatePlan(ctx, present); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryCost counts requests: while the primary works there are none at the secondary, and while it is
+// unavailable there are hardly any at the primary.
+func TestSecondaryCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v, plain := g.Open(t), vaulttest.OnEmulator(t, g.Server)
+		plan := vaulttest.Created(t, v, plantest.Small())
+		g.Replicate()
+		ctx, stale := azblob.AcceptStale(t.Context())
+		for name, read := range reads(plan.ID) {
+			g.At()
+			if err := read(t.Context(), plain); err != nil {
+				t.Fatal(err)
+			}
+			want, _ := g.At()
+			if err := read(ctx, v); err != nil {
+				t.Fatal(err)
+			}
+			if n, second := g.At(); n != want || second != 0 || stale.Stale() {
+				t.Errorf("%s: %d requests to the primary, want %d; %d to the secondary", name, n, want, second)
+			}
+		}
+
+		exists := func(wantStale bool) (primary, secondary int, took time.Duration) {
+			t.Helper()
+			g.At()
+			ctx, stale := azblob.AcceptStale(t.Context())
+			started := time.Now()
+			if found, err := v.Exists(ctx, plan.ID); err != nil || !found || stale.Stale() != wantStale {
+				t.Errorf("%t, %v, stale %t", found, err, stale.Stale())
+			}
+			took = time.Since(started)
+			primary, secondary = g.At()
+			return primary, secondary, took
+		}
+		g.Down = true
+		failed := time.Now()
+		if n, second, took := exists(true); n < 2 || second != 2 || took > 10*time.Second { // the time of the last sync, and the blob
+			t.Errorf("the first read: %d and %d requests, %v", n, second, took)
+		}
+		failed = failed.Add(time.Since(failed))
+		for time.Since(failed) < 29*time.Second {
+			if n, second, took := exists(true); n != 0 || second != 1 || took != 0 {
+				t.Errorf("%v later: %d and %d requests, %v", time.Since(failed), n, second, took)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		// The primary has rested. One read tries it; the others don't wait for that.
+		time.Sleep(time.Second)
+		done := make(chan int)
+		go func() { n, _, _ := exists(true); done <- n }()
+		synctest.Wait()
+		g.At()
+		if n, _, took := exists(true); n != 0 || took != 0 {
+			t.Errorf("beside the read that tries the primary: %d requests to it, %v", n, took)
+		}
+		<-done
+		// It works again, and the first read that tries it ends the outage for all.
+		g.Down = false
+		if n, _, _ := exists(true); n != 0 {
+			t.Errorf("%d requests to a primary that rests", n)
+		}
+		time.Sleep(30 * time.Second)
+		for range 3 {
+			if n, second, _ := exists(false); n != 1 || second != 0 {
+				t.Errorf("after the outage: %d and %d requests", n, second)
+			}
+		}
+	})
+}
+
+// TestListFailsOver lists many plans while the primary becomes unavailable between two pages: each plan is
+// yielded once.
+func TestListFailsOver(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for pages := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			g := &vaulttest.Geo{Server: emulator.New(emulator.WithPageLimit(3))}
+			v := g.Open(t)
+			var want []uuid.UUID
+			for i := range 9 {
+				plan := plantest.Small()
+				plan.ID = workflow.NewV7At(time.Now().Add(-time.Duration(i) * 5 * time.Hour))
+				if i%4 == 3 {
+					plan.Descr = strings.Repeat("long ", 3000)
+				}
+				want = append(want, vaulttest.Created(t, v, plan).ID)
+			}
+			g.Replicate()
+			g.Inject(emulator.On(emulator.ListBlobs, emulator.GetBlob).Where(func(r emulator.Request) bool { return !r.Secondary }).Range(pages+1, 1<<30).Do(emulator.Answer(503, "ServerBusy")))
+			ctx, stale := azblob.AcceptStale(t.Context())
+			got, err := storage.Collect(v.List(ctx, 0))
+			if err != nil || !stale.Stale() {
+				t.Errorf("%d pages: %v, stale %t", pages, err, stale.Stale())
+			}
+			var ids []uuid.UUID
+			for _, r := range got {
+				ids = append(ids, r.ID)
+			}
+			if !slices.Equal(ids, want) {
+				t.Errorf("%d pages: got %v, want %v", pages, ids, want)
+			}
+		})
+	}
+}
+
+// TestSecondaryWithLogins reads from the secondary with logins that may not ask for the time of the last
+// sync, and through hosts of its own.
+func TestSecondaryWithLogins(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, test := range map[string]struct {
+		open      vaulttest.Opener
+		secondary string
+		host      string
+		synced    bool
+	}{
+		"key": {byString((*emulator.Server).ConnectionString), "", "blob.emulator.invalid", true},
+		"named in a string": {byString(func(s *emulator.Server) string {
+			return s.ConnectionString() + "BlobSecondaryEndpoint=http://second.invalid/devstoreaccount1-secondary"
+		}), "", "second.invalid", true},
+		"token":              {byToken(emulator.Reader, nil), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+		"token, by endpoint": {byToken(emulator.Reader, nil), "https://devstoreaccount1-secondary.privatelink.example/", "devstoreaccount1-secondary.privatelink.example", false},
+		"account SAS":        {byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rl"})), "", "devstoreaccount1-secondary.blob.core.windows.net", true},
+		"SAS of objects":     {byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "r", Types: "o"})), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+		"container SAS":      {byContainerSAS("r"), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithTokens(tenant))
+			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
+			server.Replicate()
+			server.Inject(emulator.On().Where(func(r emulator.Request) bool { return !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
+			transport := &recordHosts{Transporter: server.Transport()}
+			v, err := test.open(t.Context(), server, "test-"+workflow.Time(plan.ID).Format(time.DateOnly), azblob.WithTransport(transport), azblob.WithSecondary(test.secondary), azblob.WithConcurrency(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stale := azblob.AcceptStale(t.Context())
+			if _, err := v.Read(ctx, plan.ID); err != nil || !stale.Stale() || stale.Synced().IsZero() == test.synced {
+				t.Errorf("%s: %v, stale %t, synced %v", name, err, stale.Stale(), stale.Synced())
+			}
+			if last := transport.urls[len(transport.urls)-1]; !strings.Contains(last, "//"+test.host+"/") {
+				t.Errorf("%s: the last request went to %s, not to %s", name, last, test.host)
+			}
+		})
+	}
+	for _, bad := range []string{"nonsense", "ftp://a.example", "https://%zz?sig=s3cr3t"} {
+		_, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.WithSecondary(bad))
+		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if _, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, vaulttest.Token{}, nil, azblob.WithSecondary("http://a.example")); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("a token would be sent in clear: %v", err)
+	}
+}
+
+// TestSecondaryOfAHangingPrimary reads while the primary takes requests and does not answer.
+func TestSecondaryOfAHangingPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		plan := vaulttest.Created(t, g.Open(t), plantest.Small())
+		g.Replicate()
+		next := g.Transport()
+		v := g.Open(t, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+			if !strings.Contains(req.URL.Path, "-secondary") {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return next.Do(req)
+		})))
+		ctx, stale := azblob.AcceptStale(t.Context())
+		started := time.Now()
+		if _, err := v.Read(ctx, plan.ID); err != nil || !stale.Stale() || time.Since(started) > 10*time.Second {
+			t.Errorf("%v, stale %t, after %v", err, stale.Stale(), time.Since(started))
+		}
+		// A caller whose context ends first gets its error.
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := g.Open(t).Read(ended, plan.ID); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryWhenTheContextEnds ends a context while the secondary has answered one request of a Read with
+// 404, and another one not at all. The secondary may lag behind, so that is no reason for ErrNotFound.
+func TestSecondaryWhenTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo(emulator.WithLatency(100 * time.Millisecond)) // so that requests are under way at once
+		g.Replicate()
+		v := g.Open(t)
+		plan := vaulttest.Created(t, v, plantest.Small())
+		g.Inject(emulator.On().Path("plans/*-object.json").Where(func(r emulator.Request) bool { return r.Secondary }).Do(emulator.Silence()))
+		g.Down = true
+		ctx, _ := azblob.AcceptStale(t.Context())
+		_, _ = v.Exists(ctx, plan.ID) // from now on the primary rests
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		_, err := v.Read(ctx, plan.ID)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSecondaryFailsWhileThePrimaryReturns reads at a secondary that is silent, while another call finds the
+// primary available again. The error says why the primary was not read.
+func TestSecondaryFailsWhileThePrimaryReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGeo()
+		v := g.Open(t)
+		plan := vaulttest.Created(t, v, plantest.Small())
+		g.Replicate()
+		g.Down = true
+		ctx, _ := azblob.AcceptStale(t.Context())
+		_, _ = v.Exists(ctx, plan.ID) // from now on the primary rests for 30 seconds
+		g.Down = false
+		g.Inject(emulator.On().Where(func(r emulator.Request) bool { return r.Secondary }).Do(emulator.Silence()))
+		time.Sleep(25 * time.Second)
+		failed := make(chan error)
+		go func() {
+			_, err := v.Exists(ctx, plan.ID)
+			failed <- err
+		}()
+		time.Sleep(6 * time.Second)
+		if _, err := v.Exists(ctx, plan.ID); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "503 ServerBusy") {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,361 @@
+package module_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/planvault/azblob/internal/efforttest"
+)
+
+const module = "github.com/planvault/azblob"
+
+// pkg is the output of `go list` for a package.
+type pkg struct {
+	ImportPath, Name, Dir string
+	GoFiles, CgoFiles     []string
+	IgnoredGoFiles        []string
+	Imports, Deps         []string
+}
+
+// rel is the package's path within the module; "." is the root.
+func (p pkg) rel() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// packages lists the module's packages that have production files.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	efforttest.NotShort(t, "it reads source files")
+	list, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var goList = sync.OnceValues(func() ([]pkg, error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,IgnoredGoFiles,Imports,Deps", "./...").Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var list []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(p.GoFiles)+len(p.CgoFiles) > 0 {
+			list = append(list, p)
+		}
+	}
+})
+
+// within returns the imports that lie in the module, as paths within it.
+func within(imports []string) []string {
+	var list []string
+	for _, i := range imports {
+		if i == module || strings.HasPrefix(i, module+"/") {
+			list = append(list, pkg{ImportPath: i}.rel())
+		}
+	}
+	return list
+}
+
+// TestImportsRunOneWay lists the imports that each package may have within the module.
+func TestImportsRunOneWay(t *testing.T) {
+	may := map[string][]string{
+		"plugins":             {},
+		"plugins/registry":    {"plugins"},
+		"workflow":            {"plugins"},
+		"workflow/plantest":   {"plugins", "plugins/registry", "workflow"},
+		"storage":             {"workflow"},
+		"storage/driver":      {"plugins/registry", "storage", "workflow"},
+		"internal/sleep":      {},
+		"internal/blob":       {"internal/sleep"},
+		"internal/catalogue":  {"storage", "workflow"},
+		"internal/listing":    {},
+		"internal/selfsigned": {},
+		"emulator":            {"internal/selfsigned"},
+		"emulator/schedule":   {"emulator"},
+		".":                   {"internal/blob", "internal/catalogue", "internal/listing", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
+		"storage/bundle":      {"storage", "storage/driver", "workflow"},
+		"storage/mirror":      {"storage", "storage/driver", "workflow"},
+		// A fleet and an engine depend on the contract, not on this vault.
+		"fleet":                   {"internal/sleep", "storage", "storage/driver", "workflow"},
+		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
+		"examples/engine/plugins": {"engine", "plugins"},
+		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
+		"internal/price":          {"."},
+		"internal/firsthour":      {"internal/blob", "internal/sleep"},
+		"internal/fill":           {".", "emulator", "workflow", "workflow/plantest"},
+		// The tool does what an embedding program could do.
+		"cmd/planvault": {
+			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "fleet",
+			"internal/firsthour", "internal/price", "internal/sleep", "storage", "storage/bundle", "storage/mirror", "workflow",
+		},
+		"cmd/planvault/human":  {},
+		"cmd/planvault/report": {"cmd/planvault/human", "plugins", "workflow"},
+		"cmd/planvault/sample": {"plugins", "storage", "workflow"},
+		"cmd/planvault/web":    {".", "cmd/planvault/human", "cmd/planvault/report", "fleet", "storage", "workflow"},
+	}
+	// These packages may import more, and nothing below imports them.
+	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "integration", "bench", "examples", "cmd"}
+	isAbove := func(rel string) bool {
+		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
+	}
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		rel := p.rel()
+		seen[rel] = true
+		allowed, known := may[rel]
+		for _, i := range within(p.Imports) {
+			switch {
+			case known && !slices.Contains(allowed, i):
+				t.Errorf("%s imports %s", rel, i)
+			case !known && !isAbove(rel) && isAbove(i):
+				t.Errorf("%s imports %s, which stands above it", rel, i)
+			}
+		}
+		// Indirect imports count too.
+		if rel == "." {
+			for _, i := range within(p.Deps) {
+				if isAbove(i) {
+					t.Errorf("the root depends on %s", i)
+				}
+			}
+			if slices.Contains(p.Deps, "testing") {
+				t.Error("the root depends on testing")
+			}
+		}
+	}
+	for rel := range may {
+		if !seen[rel] {
+			t.Errorf("there is no package %s", rel)
+		}
+	}
+}
+
+func TestConformanceSuiteKnowsNoVault(t *testing.T) {
+	for _, p := range packages(t) {
+		if rel := p.rel(); strings.HasPrefix(rel, "storage/storagetest") || rel == "storage/memvault" {
+			for _, i := range within(p.Deps) {
+				if i == "." || i == "internal/blob" || strings.HasPrefix(i, "emulator") {
+					t.Errorf("%s depends on %s", rel, i)
+				}
+			}
+		}
+	}
+}
+
+// TestStorageSDKIsImportedInOneRoom checks that only internal/blob uses the SDK to store. Tools may use it to
+// clean up.
+func TestStorageSDKIsImportedInOneRoom(t *testing.T) {
+	const sdk = "github.com/Azure/azure-sdk-for-go/sdk/storage/"
+	used := false
+	for _, p := range packages(t) {
+		rel := p.rel()
+		first, _, _ := strings.Cut(rel, "/")
+		if rel == "internal/blob" {
+			used = slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, sdk) })
+			continue
+		}
+		if slices.Contains([]string{"integration", "bench", "cmd", "tests"}, first) {
+			continue
+		}
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, sdk) {
+				t.Errorf("%s imports %s", rel, i)
+			}
+		}
+	}
+	if !used {
+		t.Error("internal/blob does not import the SDK, so this test looks for the wrong path")
+	}
+}
+
+func TestProductionDoesNotImportTesting(t *testing.T) {
+	for _, p := range packages(t) {
+		if strings.HasSuffix(path.Base(p.ImportPath), "test") || p.rel() == "bench" {
+			continue // bench measures in virtual time, which is to be had from testing/synctest alone
+		}
+		// Files for other systems, too.
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			for _, i := range parse(t, filepath.Join(p.Dir, name), parser.ImportsOnly).Imports {
+				if what := strings.Trim(i.Path.Value, `"`); what == "testing" || strings.HasPrefix(what, "testing/") {
+					t.Errorf("%s/%s imports %s", p.rel(), name, what)
+				}
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, file string, mode parser.Mode) *ast.File {
+	t.Helper()
+	f, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestExportedNamesAreExplained requires a comment on each exported name of the public packages. Names in a
+// group may share one.
+func TestExportedNamesAreExplained(t *testing.T) {
+	for _, p := range packages(t) {
+		rel := p.rel()
+		if p.Name == "main" || strings.HasPrefix(rel, "internal/") || strings.HasPrefix(rel, "tests/") {
+			continue // nobody reads their documentation
+		}
+		explained := false
+		for _, name := range p.GoFiles {
+			f := parse(t, filepath.Join(p.Dir, name), parser.ParseComments|parser.SkipObjectResolution)
+			explained = explained || f.Doc.Text() != ""
+			for _, missing := range unexplained(f) {
+				t.Errorf("%s/%s: %s has no comment", rel, name, missing)
+			}
+		}
+		if !explained {
+			t.Errorf("package %s has no comment", rel)
+		}
+	}
+}
+
+// unexplained returns the exported names of a file that have no comment.
+func unexplained(f *ast.File) (names []string) {
+	note := func(name string, docs ...*ast.CommentGroup) {
+		if !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return strings.TrimSpace(d.Text()) != "" }) {
+			names = append(names, name)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type))) {
+				note(d.Name.Name, d.Doc)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if spec.Name.IsExported() {
+						note(spec.Name.Name, spec.Doc, d.Doc)
+					}
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						if name.IsExported() {
+							note(name.Name, spec.Doc, spec.Comment, d.Doc)
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver returns the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+func TestUnexplainedNamesAreFound(t *testing.T) {
+	f, err := parser.ParseFile(gotoken.NewFileSet(), "x.go", `package x
+func A() {}
+// B is.
+func B() {}
+type C struct{}
+func (c *C) D() {}
+func (c *c) E() {}
+var F, g int
+// All of these.
+const (
+	H = 1
+	I = 2
+)
+const (
+	J = 1 // one
+	K = 2
+)
+`, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := unexplained(f); !slices.Equal(got, []string{"A", "C", "D", "F", "K"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestPagesNameTestsThatExist checks that the tests named in the docs exist.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	efforttest.NotShort(t, "it reads source files")
+	var tests strings.Builder
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "node_modules":
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			text, err := os.ReadFile(path)
+			tests.Write(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, atLeast := range map[string]int{"docs/protocol.md": 27, "docs/fleet.md": 12, "docs/testing.md": 20, "docs/embedding.md": 10} {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\b(Test|Fuzz|Example)[A-Z_]\w+`).FindAllString(string(page), -1)
+		if len(named) < atLeast {
+			t.Errorf("%s names only %d tests", file, len(named))
+		}
+		for _, name := range named {
+			if !strings.Contains(tests.String(), "func "+name) {
+				t.Errorf("%s: no test has a name like %s", file, name) // -run takes the beginning of names
+			}
+		}
+	}
+}

@@ -1,0 +1,767 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// This file tests slow services, lasting refusals, and calls that are repeated many times.
+
+// TestDeleteEndsAtALastingRefusal refuses the removal of the object permanently. Delete sends a few requests
+// and then gives up, without waiting for its context to end.
+func TestDeleteEndsAtALastingRefusal(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, c := range []struct {
+		status int
+		code   string
+		want   error
+		most   int
+	}{
+		{409, "SnapshotsPresent", storage.ErrDenied, 3},
+		{412, "ConditionNotMet", storage.ErrConflict, 4 * 4},
+		{412, "LeaseIdMissing", storage.ErrDenied, 3},
+		{403, "AuthorizationPermissionMismatch", storage.ErrDenied, 3},
+	} {
+		vaulttest.InBubble(t, c.code, func(t *testing.T, server *emulator.Server) {
+			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+			rule := emulator.On(emulator.DeleteBlob).Path("-object.json").Do(emulator.Answer(c.status, c.code))
+			v := vaulttest.Faulty(t, server, rule)
+			server.ResetRequests()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := v.Delete(ctx, plan.ID)
+			if !errors.Is(err, c.want) || ctx.Err() != nil {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if n := len(server.Requests()); n > c.most {
+				t.Errorf("%d requests, want %d at the most", n, c.most)
+			}
+			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+			vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+		})
+	}
+}
+
+// TestRecoveryReportsSnapshots runs Recovery on blobs that can't be removed because they have snapshots. Each
+// Recovery reports them, and takes them neither for recent nor for removed.
+func TestRecoveryReportsSnapshots(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	snapshots := emulator.Answer(409, "SnapshotsPresent")
+	for name, c := range map[string]struct {
+		in   vaulttest.State
+		rule *emulator.Rule
+		gone bool
+	}{
+		"on a sub-object":    {vaulttest.DeleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem, emulator.DeleteBlob).Path("actions/").Do(snapshots), true},
+		"on an entry":        {vaulttest.CreateBroken("plans/*-object.json", 1), emulator.On(emulator.DeleteBlob).Path("-entry.json").Do(snapshots), true},
+		"on a marker":        {vaulttest.CompletionBroken(emulator.DeleteBlob, "open/"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
+		"on a delete marker": {vaulttest.DeleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
+			time.Sleep(vaulttest.PastGrace)
+			v := vaulttest.Faulty(t, server, c.rule)
+			for range 2 {
+				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+				if !errors.Is(err, storage.ErrDenied) || report.Recent != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
+					t.Errorf("%+v, %v, want that it is reported", report, err)
+				}
+				time.Sleep(vaulttest.PastGrace)
+			}
+			if err := vaulttest.OnEmulator(t, server).Recovery(t.Context()); err != nil {
+				t.Error(err)
+			}
+			vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+			if ok, err := v.Exists(t.Context(), plan.ID); ok == c.gone || err != nil {
+				t.Errorf("the plan is there: %v, %v", ok, err)
+			}
+		})
+	}
+}
+
+// TestRecoveryReportsNoRemovalThatDidNotHappen changes a marker just before its removal.
+func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
+	vaulttest.InBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {
+		plan, _ := vaulttest.CompletionBroken(emulator.DeleteBlob, "open/")(t, vaulttest.WorldOf(server), plantest.Small())
+		transport := server.Transport()
+		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "open/", func() {
+			for c := range server.Containers() {
+				server.Put(c, "open/"+plan.ID.String(), nil, nil)
+			}
+		}))
+		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
+		if err != nil || len(report.Plans) != 0 || report.Recent != 1 {
+			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
+		}
+	})
+}
+
+// TestCreateUntilItSucceeds repeats a Create that was broken off, every five minutes and without Recovery. It
+// succeeds soon after the grace period of the first attempt.
+func TestCreateUntilItSucceeds(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, broken := range []string{"plans/*-entry.json", "blocks/", "plans/*-object.json"} {
+		vaulttest.InBubble(t, "broken off at "+broken, func(t *testing.T, server *emulator.Server) {
+			plan := vaulttest.EachKind()
+			driver.Complete(plan)
+			diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path(broken), plan)
+			v := vaulttest.OnEmulator(t, server)
+			first := time.Now()
+			for {
+				err := v.Create(t.Context(), plan)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, storage.ErrConflict) {
+					t.Fatal(err)
+				}
+				if time.Since(first) > 20*time.Minute {
+					t.Fatalf("%v later: %v", time.Since(first), err)
+				}
+				time.Sleep(5 * time.Minute)
+			}
+			vaulttest.Same(t, v, plan)
+			vaulttest.Sound(t, v)
+			if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrExists) {
+				t.Errorf("once more: %v, want ErrExists", err)
+			}
+			vaulttest.Settled(t, v)
+			vaulttest.Same(t, v, plan)
+		})
+	}
+}
+
+// diesAtOnce breaks a Create off without letting time pass.
+func diesAtOnce(t *testing.T, server *emulator.Server, at *emulator.Rule, plan *workflow.Plan) {
+	t.Helper()
+	vaulttest.Dies(t, server, at, func(v *azblob.Vault) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = v.Create(ctx, plan)
+	})
+}
+
+// TestCreateSaysWhenToCallAgain calls Create again at the time that its error names.
+func TestCreateSaysWhenToCallAgain(t *testing.T) {
+	vaulttest.InBubble(t, "after remains", func(t *testing.T, server *emulator.Server) {
+		plan := vaulttest.EachKind()
+		driver.Complete(plan)
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), plan)
+		time.Sleep(3 * time.Minute)
+		v := vaulttest.OnEmulator(t, server)
+		err := v.Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrConflict) {
+			t.Fatalf("got %v, want ErrConflict", err)
+		}
+		text := regexp.MustCompile(`call again in (\S+)$`).FindStringSubmatch(err.Error())
+		if text == nil {
+			t.Fatalf("it does not say when: %v", err)
+		}
+		wait, parseErr := time.ParseDuration(text[1])
+		if parseErr != nil || wait > 10*time.Minute {
+			t.Fatalf("%q, %v", text[1], parseErr)
+		}
+		time.Sleep(wait - 3*time.Second)
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("earlier: %v, want ErrConflict", err)
+		}
+		time.Sleep(3 * time.Second)
+		if err := v.Create(t.Context(), plan); err != nil {
+			t.Errorf("at the time that it said: %v", err)
+		}
+		vaulttest.Same(t, v, plan)
+	})
+}
+
+// TestCreateLeavesNoMarkerOnAPlanThatIsThere creates a final plan again. A final plan has no marker.
+func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
+	vaulttest.InBubble(t, "final", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan, _ := vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Small())
+		before := vaulttest.Contents(server)
+		again := plantest.Small()
+		again.ID = plan.ID
+		if err := v.Create(t.Context(), again); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("got %v, want ErrExists", err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("something was left or changed")
+		}
+	})
+}
+
+// TestCreateRefusedAtItsObject refuses a Create permanently at its last request. Nothing is left, or the
+// error says so.
+func TestCreateRefusedAtItsObject(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	refused := func() *emulator.Rule {
+		return emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	}
+	vaulttest.InBubble(t, "and undone", func(t *testing.T, server *emulator.Server) {
+		err := vaulttest.Faulty(t, server, refused()).Create(t.Context(), plantest.Full())
+		if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrDenied alone", err)
+		}
+		if n := vaulttest.Stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+	vaulttest.InBubble(t, "and the undoing, too", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.Faulty(t, server, refused(), emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		if err := v.Create(t.Context(), plantest.Full()); !errors.Is(err, storage.ErrDenied) || !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrDenied and ErrUnknown", err)
+		}
+		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+		if n := vaulttest.Stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+	vaulttest.InBubble(t, "after a try that may have been applied", func(t *testing.T, server *emulator.Server) {
+		late := emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostRequest().Late(1 << 20))
+		plan := plantest.Small()
+		err := vaulttest.Faulty(t, server, late, refused()).Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		server.DeliverLate()
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+	})
+}
+
+// TestUndoMeetsALaterEntry freezes the undo of a refused Create before it removes its entry. Meanwhile
+// Recovery removes everything and the same plan is created again. The later entry stays.
+func TestUndoMeetsALaterEntry(t *testing.T) {
+	vaulttest.InBubble(t, "of the same ID", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		driver.Complete(plan)
+		again := *plan
+		transport := server.Transport()
+		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "-entry.json", func() {
+			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+			if err := vaulttest.OnEmulator(t, server).Create(t.Context(), &again); err != nil {
+				t.Error(err)
+			}
+		}))
+		patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
+		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), patient).Create(t.Context(), plan); err == nil {
+			t.Fatal("a Create that was refused returned nil")
+		}
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), &again)
+		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+	})
+}
+
+// TestCreateThatIsTakenBackBesideAnUpdate updates a plan between its late object and the Create's withdrawal
+// of it, which then dies. Recovery handles the remains correctly.
+func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		transport := server.Transport()
+		transport.Inject(
+			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
+			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
+			v := vaulttest.OnEmulator(t, server)
+			now := vaulttest.Reread(t, v, plan)
+			now.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), now); err != nil {
+				t.Error(err)
+			}
+		}))
+		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Frozen(transport, "-object.json", 20*time.Second)), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+		if n := vaulttest.Stored(server); n != 0 {
+			t.Errorf("%d blobs are left", n)
+		}
+	})
+}
+
+// sleeper is a transport that delays the first removal of an object, as in a process that was frozen or on a
+// machine that slept.
+type sleeper struct {
+	*emulator.Transport
+	do func()
+}
+
+func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && s.do != nil {
+		do := s.do
+		s.do = nil
+		do()
+		req = req.WithContext(context.WithoutCancel(req.Context())) // it was on its way
+	}
+	return s.Transport.Do(req)
+}
+
+// TestSlowDelete freezes a Delete between its marker and its commit until Recovery has removed the delete
+// marker, and kills it after the commit. A marker leads to everything that is left.
+func TestSlowDelete(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork, "final": vaulttest.Final} {
+		for _, dies := range []bool{false, true} {
+			vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+				plan, shown := in(t, vaulttest.WorldOf(server), plantest.Full())
+				transport := server.Transport()
+				if dies {
+					transport.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+				}
+				late := &sleeper{transport, func() {
+					time.Sleep(vaulttest.PastGrace)
+					report, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+					if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
+						t.Errorf("Recover: %+v, %v", report, err)
+					}
+					vaulttest.Same(t, vaulttest.OnEmulator(t, server), shown)
+				}}
+				err := vaulttest.OnEmulator(t, server, azblob.WithTransport(late), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute})).Delete(t.Context(), plan.ID)
+				if !errors.Is(err, storage.ErrUnknown) {
+					t.Errorf("got %v, want ErrUnknown: it was too late to learn of the outcome", err)
+				}
+				v := vaulttest.OnEmulator(t, server)
+				vaulttest.Settled(t, v)
+				if exists, err := v.Exists(t.Context(), plan.ID); err != nil {
+					t.Error(err)
+				} else if exists {
+					vaulttest.Same(t, v, shown)
+				} else if n := vaulttest.Stored(server); n != 0 {
+					t.Fatalf("%d blobs are left of a plan that is gone", n)
+				}
+				if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("the same call again: %v", err)
+				}
+				if n := vaulttest.Stored(server); n != 0 {
+					t.Errorf("%d blobs are left", n)
+				}
+			})
+		}
+	}
+	vaulttest.InBubble(t, "with answers that never come", func(t *testing.T, server *emulator.Server) {
+		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+		began := time.Now()
+		busy := emulator.On(emulator.DeleteBlob).Path("-object.json").Do(emulator.Answer(429, "TooManyRequests").RetryAfter(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		err := vaulttest.Faulty(t, server, busy).Delete(ctx, plan.ID)
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "call again") {
+			t.Errorf("got %v, want ErrUnavailable alone", err)
+		}
+		if took := time.Since(began); took > time.Hour {
+			t.Errorf("it went on for %v", took)
+		}
+		markers := slices.DeleteFunc(server.Requests(), func(r emulator.Request) bool {
+			return r.Op != emulator.PutBlob || !strings.HasSuffix(r.Blob, "-delete")
+		})
+		if len(markers) != 4 {
+			t.Errorf("the delete marker was written %d times, want once for each attempt", len(markers))
+		}
+		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+	})
+}
+
+// TestDeleteOfAnObjectThatKeepsChanging rewrites the object before each removal. Delete gives up and says so.
+func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
+	vaulttest.InBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
+		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+		transport := server.Transport()
+		n := 0
+		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
+			if r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json") {
+				n++
+				b, _ := server.Blob(r.Container, r.Blob)
+				server.Put(r.Container, r.Blob, b.Body, b.Metadata)
+			}
+		}))
+		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
+		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || n != 4 {
+			t.Errorf("got %v after %d attempts, want ErrConflict after 4", err, n)
+		}
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
+			t.Errorf("called again: %v, %d blobs are left", err, vaulttest.Stored(server))
+		}
+	})
+}
+
+// TestCreateOfAMarkerThatKeepsChanging rewrites the marker of a broken Create before each attempt to take it
+// over. Create gives up and says so.
+func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
+	vaulttest.InBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
+		plan := plantest.Small()
+		driver.Complete(plan)
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), plan)
+		transport := server.Transport()
+		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
+			if r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" {
+				server.Put(r.Container, r.Blob, nil, map[string]string{"writeid": "another"})
+			}
+		}))
+		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
+		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.HasSuffix(err.Error(), "call again") {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if err := vaulttest.OnEmulator(t, server).Create(t.Context(), plan); err != nil {
+			t.Errorf("called again: %v", err)
+		}
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+	})
+}
+
+// TestGracePeriodsThatDiffer lets a vault with a short grace period recover, create and check beside one with
+// a long grace period.
+func TestGracePeriodsThatDiffer(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	const short = time.Second
+	// At each request of a Create, Recovery of the other vault runs, after its own grace period and before
+	// the Create's.
+	vaulttest.BeforeEach(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+		hasty := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short))
+		plan := vaulttest.EachKind()
+		patient := at.Vault(t, server, func() {
+			time.Sleep(25 * time.Second) // a try's limit is 30s
+			if report, err := hasty.Recover(t.Context(), azblob.RecoverOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
+				t.Errorf("Recover: %+v, %v", report, err)
+			}
+			if err := hasty.Create(t.Context(), vaulttest.CopyOf(plan)); err == nil && at.N > 3 {
+				t.Error("a Create of the same ID succeeded")
+			}
+			vaulttest.Sound(t, hasty)
+		})
+		err := patient.Create(t.Context(), plan)
+		if err == nil {
+			vaulttest.Same(t, hasty, plan)
+		} else if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrExists) {
+			t.Error(err)
+		}
+		vaulttest.Settled(t, hasty)
+	})
+	vaulttest.InBubble(t, "Recovery beside a marker taken over", func(t *testing.T, server *emulator.Server) {
+		// The Create with the long grace period is at its entry. Another one with the short period takes the
+		// marker over and dies there.
+		plan := vaulttest.EachKind()
+		driver.Complete(plan)
+		other := *plan
+		transport := server.Transport()
+		transport.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
+			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.WithGracePeriod(short))
+			time.Sleep(20 * time.Second)
+			if report, err := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
+				t.Errorf("Recover: %+v, %v", report, err)
+			}
+		}))
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan))
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+	})
+	vaulttest.InBubble(t, "a grace period that can't be read", func(t *testing.T, server *emulator.Server) {
+		plan := vaulttest.EachKind()
+		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		for c := range server.Containers() {
+			server.Put(c, "open/"+plan.ID.String(), nil, map[string]string{"grace": "soon"})
+		}
+		time.Sleep(vaulttest.PastGrace)
+		before := vaulttest.Contents(server)
+		v := vaulttest.OnEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if check, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
+			t.Errorf("Check: %+v, %v", check, err)
+		}
+		// Without an entry a Create would take the marker over.
+		for c := range server.Containers() {
+			server.Remove(c, "plans/"+plan.ID.String()+"-entry.json")
+		}
+		before = vaulttest.Contents(server)
+		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrCorrupt) || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("Create: %v, want ErrCorrupt", err)
+		}
+	})
+}
+
+// TestMarginIsAQuarter pins the margin from both sides: Recovery leaves alone what is as old as grace period
+// and margin, and acts on what is a second older.
+func TestMarginIsAQuarter(t *testing.T) {
+	for _, grace := range []time.Duration{10 * time.Minute, 40 * time.Second} {
+		vaulttest.InBubble(t, grace.String(), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(grace))
+			half := plantest.Small()
+			began := time.Now()
+			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) }, azblob.WithGracePeriod(grace))
+			time.Sleep(time.Until(began.Add(grace + grace/4 + time.Second)))
+			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
+				t.Errorf("as old as that: %+v, %v", report, err)
+			}
+			time.Sleep(time.Second)
+			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || len(report.Plans) != 1 || vaulttest.Stored(server) != 0 {
+				t.Errorf("a second older: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestCallersDeadlineIsNotTheGracePeriods ends a Create by its caller's deadline while the service works. The
+// error is not ErrUnavailable.
+func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
+	vaulttest.InBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
+		transport := server.Transport()
+		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
+		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+		busy := make(chan struct{})
+		go func() {
+			defer close(busy)
+			if _, err := v.Exists(t.Context(), plan.ID); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := v.Create(ctx, plantest.Small())
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "grace period") {
+			t.Errorf("got %v, want the caller's deadline alone", err)
+		}
+		<-busy
+	})
+}
+
+// TestRecoveryOfADayThatCantBeListed fails the listing of one day. Recovery continues with the other days,
+// and does nothing on that one.
+func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
+	for _, thorough := range []bool{false, true} {
+		vaulttest.InBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			now := time.Now()
+			for i := range 3 {
+				plan := plantest.Small()
+				plan.ID = vaulttest.IDAt(now.AddDate(0, 0, -i))
+				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+			}
+			time.Sleep(vaulttest.PastGrace)
+			middle := "test-" + now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
+			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			server.ResetRequests()
+			report, err := vaulttest.Faulty(t, server, denied).Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			if !errors.Is(err, storage.ErrDenied) || report.Days != 3 || len(report.Plans) != 2 {
+				t.Errorf("%+v, %v, want what is in the two other days", report, err)
+			}
+			for _, r := range server.Requests() {
+				if r.Container == "" && r.Op != emulator.ListContainers || strings.Contains(r.Blob, "00000000-0000") {
+					t.Errorf("a request about no plan: %v", r)
+				}
+			}
+			if n := vaulttest.Stored(server); n == 0 {
+				t.Error("what could not be listed was removed")
+			}
+			vaulttest.Settled(t, v)
+			if n := vaulttest.Stored(server); n != 0 {
+				t.Errorf("%d blobs are left", n)
+			}
+		})
+	}
+}
+
+// TestThoroughRecoveryBesideADroppedDay drops the middle one of three days before it is listed, or only says so. Recovery
+// goes on with the others, and reports the false response: it has not looked at that day.
+func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
+	for _, dropped := range []bool{true, false} {
+		vaulttest.InBubble(t, fmt.Sprint(dropped), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			for n := 9; n <= 11; n++ {
+				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), vaulttest.PlanOf(vaulttest.DaysAgo(n))) })
+			}
+			time.Sleep(vaulttest.PastGrace)
+			middle := vaulttest.ContainerOf(vaulttest.DaysAgo(10))
+			listed := func(r emulator.Request) bool {
+				return r.Op == emulator.ListBlobs && r.Container == middle && r.Prefix != ""
+			}
+			recoverer := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(vaulttest.Absences[1]))
+			if dropped {
+				recoverer = vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
+			}
+			report, err := recoverer.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if len(report.Plans) != 2 || dropped != (err == nil) || !dropped && !errors.Is(err, storage.ErrUnavailable) {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != dropped {
+				t.Errorf("Check: %+v, %v", report, err)
+			}
+			if _, err := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(vaulttest.Absences[1])).Check(t.Context(), azblob.CheckOptions{}); dropped != (err == nil) {
+				t.Errorf("Check beside a false response: %v", err)
+			}
+		})
+	}
+}
+
+// TestRecoveryThatMayNotConfirm removes a marker that is gone by one response, and may not look at it. Recovery does not
+// take that for the work of another process.
+func TestRecoveryThatMayNotConfirm(t *testing.T) {
+	vaulttest.InBubble(t, "marker", func(t *testing.T, server *emulator.Server) {
+		w := vaulttest.WorldOf(server)
+		plan, after := vaulttest.Running(t, w.Vault(t), plantest.Small())
+		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), after) })
+		time.Sleep(vaulttest.PastGrace)
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Path("open/").Do(vaulttest.Absences[0]), emulator.On(emulator.HeadBlob).Path("open/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		vaulttest.Settled(t, w.Vault(t))
+	})
+}
+
+// TestCheckBesideADroppedDay drops a day before each request of a Check that has found something. Check
+// returns no error.
+func TestCheckBesideADroppedDay(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.BeforeEach(t, "between two looks", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+		for c := range server.Containers() {
+			server.Remove(c, "actions/"+plan.ID.String()+"/"+plan.Blocks[0].Sequences[0].Actions[0].ID.String()+".json")
+		}
+		time.Sleep(vaulttest.PastGrace)
+		v := at.Vault(t, server, func() {
+			for c := range server.Containers() {
+				server.RemoveContainer(c)
+			}
+		})
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		if !at.Came() && len(report.Problems) != 1 {
+			t.Errorf("nobody dropped it: %+v", report)
+		}
+	})
+}
+
+// TestCreateBesideALatePart delivers a late copy of a sub-object after a refused Create has undone itself. No
+// marker leads to the copy. The next Create removes it once it is old enough, with or without Recovery, and
+// also beside a marker of another Create.
+func TestCreateBesideALatePart(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, marker := range []bool{false, true} {
+		for _, recovers := range []bool{false, true} {
+			vaulttest.InBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {
+				plan := plantest.Full()
+				driver.Complete(plan)
+				late := emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Duplicate(1 << 20))
+				refused := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
+				if err := vaulttest.Faulty(t, server, late, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
+					t.Fatal(err)
+				}
+				server.DeliverLate()
+				if n := vaulttest.Stored(server); n != 1 {
+					t.Fatalf("%d blobs are stored, want the late sub-object", n)
+				}
+				if marker {
+					diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), plan)
+				}
+				v := vaulttest.OnEmulator(t, server)
+				began := time.Now()
+				for ; ; time.Sleep(5 * time.Minute) {
+					before := vaulttest.Stored(server)
+					err := v.Create(t.Context(), plan)
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "call again in") {
+						t.Fatal(err)
+					}
+					if n := vaulttest.Stored(server); n != before {
+						t.Fatalf("%d blobs were stored, now %d", before, n)
+					}
+					if time.Since(began) > 20*time.Minute {
+						t.Fatalf("%v later: %v", time.Since(began), err)
+					}
+					if recovers {
+						vaulttest.Must(t, v.Recovery(t.Context()))
+					}
+				}
+				if time.Since(began) < 10*time.Minute {
+					t.Errorf("it removed what was %v old", time.Since(began))
+				}
+				vaulttest.Same(t, v, plan)
+				vaulttest.Sound(t, v)
+			})
+		}
+	}
+}
+
+// TestCreateRemovesNoPartsOfAPlan lets Create find a sub-object of a plan that the service denies. One wrong
+// answer is not enough to remove it.
+func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
+	vaulttest.InBubble(t, "whose object alone is left", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		d := vaulttest.Damaged{Server: server, Plan: vaulttest.Created(t, v, plantest.Small())}
+		for d.Container = range server.Containers() {
+		}
+		d.Lose(d.Marker(), d.Name("entry"))
+		time.Sleep(vaulttest.PastGrace)
+		before := vaulttest.Contents(server)
+		if err := v.Create(t.Context(), d.Plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("it changed something")
+		}
+		// Beside a recent marker it does not wait for the plan's age.
+		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), d.Plan)
+		before = vaulttest.Contents(server)
+		lies := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(404, "BlobNotFound"))
+		if err := vaulttest.Faulty(t, server, lies).Create(t.Context(), d.Plan); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("beside a false 404: got %v, want ErrConflict", err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("beside a false 404 it changed something")
+		}
+	})
+}
+
+// TestCreateThatCantLookTakesNoMarker refuses a Create's request for the plan whose marker exists. Create
+// must not conclude that there is no plan and rewrite the marker.
+func TestCreateThatCantLookTakesNoMarker(t *testing.T) {
+	vaulttest.InBubble(t, "of a plan that is there", func(t *testing.T, server *emulator.Server) {
+		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+		before := vaulttest.Contents(server)
+		refused := emulator.On(emulator.HeadBlob).Path("plans/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		server.ResetRequests()
+		if err := vaulttest.Faulty(t, server, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("got %v, want ErrDenied", err)
+		}
+		puts := 0
+		for _, r := range server.Requests() {
+			if r.Op == emulator.PutBlob {
+				puts++
+			}
+		}
+		if puts != 1 || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("%d blobs were written after the look was refused", puts-1)
+		}
+	})
+}

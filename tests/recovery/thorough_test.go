@@ -1,0 +1,459 @@
+package recovery_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// atOne prepares a plan that is Running with only its first action changed.
+func atOne(t *testing.T, w vaulttest.World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	v := w.Vault(t)
+	plan = vaulttest.Created(t, v, plan)
+	plan.State.Status = workflow.Running
+	action := plan.Blocks[0].Sequences[0].Actions[0]
+	action.State.Status, action.State.Start = workflow.Running, time.Now()
+	for _, o := range []workflow.Object{plan, action} {
+		vaulttest.Must(t, storage.Update(t.Context(), v, o))
+	}
+	return plan, plan
+}
+
+// TestThoroughRecovery damages a plan from outside. A thorough Recovery repairs what it can, and the default
+// one leaves the damage alone. Neither changes anything in a dry run, or while a writer may be at work.
+func TestThoroughRecovery(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	shownAs := func(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
+		return func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+			t.Helper()
+			plan.State.Status = status
+			vaulttest.Same(t, v, plan)
+			open := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+			if (len(open) == 1) == status.Final() {
+				t.Errorf("%d plans are open", len(open))
+			}
+		}
+	}
+	gone := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		if report := vaulttest.Sound(t, v); report.Blobs != 0 {
+			t.Errorf("%d blobs are left", report.Blobs)
+		}
+	}
+	partsNotStarted := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		got := vaulttest.Reread(t, v, plan)
+		if got.State.Status != workflow.Running {
+			t.Errorf("the plan is %s", got.State.Status)
+		}
+		for o, parent := range workflow.Walk(got) {
+			if parent != nil && o.Header().State.Status != workflow.NotStarted {
+				t.Errorf("%s is %s", o.Kind(), o.Header().State.Status)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		in     vaulttest.State
+		damage func(d vaulttest.Damaged)
+		did    string // by a thorough Recovery
+		blind  bool   // the default one does not come across it
+		young  bool   // it waits for grace period and margin
+		then   func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
+	}{
+		"marker of a plan not started":      {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Marker()) }, "restored the marker", true, false, shownAs(workflow.NotStarted)},
+		"marker of a running plan":          {atOne, func(d vaulttest.Damaged) { d.Lose(d.Marker()) }, "restored the marker", true, false, shownAs(workflow.Running)},
+		"entry of a plan not started":       {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
+		"entry of a running plan":           {atOne, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
+		"entry of a final plan":             {vaulttest.Final, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Completed", true, true, shownAs(workflow.Completed)},
+		"sub-objects of a plan not started": {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "rewrote them from the object", false, false, shownAs(workflow.NotStarted)},
+		"sub-objects of a running plan":     {atOne, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "they may run again", true, false, partsNotStarted},
+		"sub-objects of a final plan":       {vaulttest.Final, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.Completed)},
+		"entry and a sub-object":            {atOne, func(d vaulttest.Damaged) { d.Lose(d.Name("entry"), d.Parts()[0]) }, "restored the entry", false, true, nil},
+		"a sub-object of a plan that was being completed": {vaulttest.CompletionBroken(emulator.PutBlob, "-object.json"), func(d vaulttest.Damaged) { d.Lose(d.Parts()[0]) }, "rewrote them from the object", false, false, func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+			t.Helper()
+			if got := vaulttest.Reread(t, v, plan); !got.State.Status.Final() {
+				t.Errorf("the plan is %s", got.State.Status)
+			}
+		}},
+		"all but a sub-object": {vaulttest.NotStarted, func(d vaulttest.Damaged) {
+			d.Lose(append(d.Parts()[1:], d.Marker(), d.Name("entry"), d.Name("object"))...)
+		}, "removed what was left", true, true, gone},
+		"object and marker": {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Marker(), d.Name("object")) }, "removed what was left", true, true, gone},
+		"nothing, and a sub-object too many": {atOne, func(d vaulttest.Damaged) {
+			d.Put(d.Container, "blocks/"+d.Plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
+		}, "removed them", true, true, shownAs(workflow.Running)},
+	} {
+		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			d := vaulttest.Damaged{Server: server}
+			d.Plan, _ = c.in(t, vaulttest.WorldOf(server), vaulttest.EachKind())
+			for d.Container = range server.Containers() {
+			}
+			c.damage(d)
+			v := vaulttest.OnEmulator(t, server)
+			untouched := func(o azblob.RecoverOptions, found bool) {
+				t.Helper()
+				before := vaulttest.Contents(server)
+				report, _ := v.Recover(t.Context(), o)
+				if !maps.Equal(before, vaulttest.Contents(server)) {
+					t.Errorf("%+v changed something", o)
+				}
+				if (len(report.Plans) > 0) != found {
+					t.Errorf("%+v: %+v", o, report)
+				}
+			}
+			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, !c.young)
+			if c.young {
+				untouched(azblob.RecoverOptions{Thorough: true}, false)
+			}
+			time.Sleep(vaulttest.PastGrace)
+			untouched(azblob.RecoverOptions{}, !c.blind)
+			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, true)
+
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			said := func(p azblob.RecoveredPlan) bool { return strings.Contains(p.Did, c.did) }
+			if err != nil || !slices.ContainsFunc(report.Plans, said) {
+				t.Errorf("it did not say %q: %+v, %v", c.did, report, err)
+			}
+			if c.then != nil {
+				c.then(t, v, d.Plan)
+			}
+			vaulttest.Sound(t, v)
+			untouched(azblob.RecoverOptions{Thorough: true}, false)
+		})
+	}
+}
+
+// TestRecoveryLeavesLossesAlone removes one blob of an open plan. No crash of a vault leaves that, so
+// Recovery leaves the other blobs, and its error names the remedy, which works.
+func TestRecoveryLeavesLossesAlone(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork} {
+		vaulttest.InBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
+			d := vaulttest.Damaged{Server: server}
+			var shown *workflow.Plan
+			d.Plan, shown = in(t, vaulttest.WorldOf(server), plantest.Full())
+			for d.Container = range server.Containers() {
+			}
+			d.Lose(d.Name("entry"))
+			time.Sleep(vaulttest.PastGrace)
+			v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Recover with Thorough restores it") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if !maps.Equal(before, vaulttest.Contents(server)) {
+				t.Error("something was touched")
+			}
+			if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) || !maps.Equal(before, vaulttest.Contents(server)) {
+				t.Errorf("a Create of the ID: %v", err)
+			}
+			if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+				t.Error(err)
+			}
+			vaulttest.Sound(t, v)
+			shown.State.Status = workflow.Running // nobody can know better
+			vaulttest.Same(t, v, shown)
+		})
+	}
+	vaulttest.InBubble(t, "entry, where nothing may be written", func(t *testing.T, server *emulator.Server) {
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		for d.Container = range server.Containers() {
+		}
+		d.Lose(d.Name("entry"))
+		time.Sleep(vaulttest.PastGrace)
+		before := vaulttest.Contents(server)
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+	vaulttest.InBubble(t, "object", func(t *testing.T, server *emulator.Server) {
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		for d.Container = range server.Containers() {
+		}
+		backup, _ := d.Blob(d.Container, d.Name("object"))
+		d.Lose(d.Name("object"))
+		time.Sleep(vaulttest.PastGrace)
+		v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
+		for _, thorough := range []bool{false, true} {
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup, or Delete the plan") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+		}
+		if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("a Create of the ID: %v", err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("something was touched")
+		}
+		d.Restore(d.Container, backup)
+		vaulttest.Settled(t, v)
+		vaulttest.Same(t, v, d.Plan)
+	})
+	vaulttest.InBubble(t, "an object alone", func(t *testing.T, server *emulator.Server) { // a late copy of a Create's last request leaves it
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Full())
+		for d.Container = range server.Containers() {
+		}
+		d.Lose(append(d.Parts(), d.Marker(), d.Name("entry"))...)
+		time.Sleep(vaulttest.PastGrace)
+		v := vaulttest.OnEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Delete removes what is there") || len(report.Plans) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if err := v.Delete(t.Context(), d.Plan.ID); err != nil || vaulttest.Stored(server) != 0 {
+			t.Errorf("Delete: %v, %d blobs are left", err, vaulttest.Stored(server))
+		}
+	})
+	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		for d.Container = range server.Containers() {
+		}
+		d.Lose(d.Parts()[0])
+		v := vaulttest.OnEmulator(t, server)
+		if _, err := v.Read(t.Context(), d.Plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
+			t.Errorf("Read: %v", err)
+		}
+		if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+			t.Error(err)
+		}
+		vaulttest.Reread(t, v, d.Plan)
+	})
+}
+
+// TestRecoveryReadsWhatItCompletes gives Recovery an entry whose metadata says Completed and whose content
+// says Running. Recovery reports it, and touches neither the object nor the marker.
+func TestRecoveryReadsWhatItCompletes(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.CompletionBroken(emulator.PutBlob, "-object.json")(t, vaulttest.WorldOf(server), plantest.Small())
+		for d.Container = range server.Containers() {
+		}
+		backup, _ := d.Blob(d.Container, d.Name("entry"))
+		vaulttest.RewriteStatus(server, d.Container, d.Plan, "entry", "Running")
+		b, _ := d.Blob(d.Container, d.Name("entry"))
+		server.Put(d.Container, b.Name, b.Body, backup.Metadata)
+		before := vaulttest.Contents(server)
+		v := vaulttest.OnEmulator(t, server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("something was touched")
+		}
+		d.Restore(d.Container, backup)
+		vaulttest.Settled(t, v)
+		vaulttest.Same(t, v, d.Plan)
+	})
+}
+
+// TestRecoveryLeavesANewerObjectAlone puts an old delete marker on a plan that newer code wrote.
+func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
+	vaulttest.InBubble(t, "with a delete marker", func(t *testing.T, server *emulator.Server) {
+		d := vaulttest.Damaged{Server: server}
+		d.Plan, _ = vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Small())
+		for d.Container = range server.Containers() {
+		}
+		b, _ := d.Blob(d.Container, d.Name("object"))
+		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":2`, 1)), b.Metadata)
+		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
+		time.Sleep(vaulttest.PastGrace)
+		before := vaulttest.Contents(server)
+		report, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestThoroughRecoveryNamesStrays checks that Recovery reports strays and leaves them alone.
+func TestThoroughRecoveryNamesStrays(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		vaulttest.Created(t, v, plantest.Small())
+		for c := range server.Containers() {
+			server.Put(c, "notes.txt", []byte("hello"), nil)
+			server.Put(c, "plans/README", []byte("hello"), nil)
+		}
+		time.Sleep(vaulttest.PastGrace)
+		before := vaulttest.Contents(server)
+		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 || !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestThoroughRecoveryBesideWork runs while plans are created, completed and deleted. It repairs nothing,
+// because nothing is wrong.
+func TestThoroughRecoveryBesideWork(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.BeforeEach(t, "a thorough Recovery", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+		v := vaulttest.OnEmulator(t, server)
+		_, ending := vaulttest.Running(t, v, plantest.Small())
+		doomed := vaulttest.Created(t, v, plantest.Small())
+		recovering := at.Vault(t, server, func() {
+			if err := errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())); err != nil {
+				t.Error(err)
+			}
+		})
+		report, err := recovering.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		if err != nil || len(report.Plans) != 0 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		vaulttest.Settled(t, v)
+		if at.Came() {
+			vaulttest.Same(t, v, ending)
+		}
+	})
+}
+
+// TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the
+// Recovery that restores it. Afterwards the plan is whole or gone.
+func TestRestoredEntryBesideOthers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, do := range map[string]func(t *testing.T, server *emulator.Server, ending *workflow.Plan){
+		"a Delete": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
+			if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), ending.ID); err != nil {
+				t.Error(err)
+			}
+		},
+		"a Delete that dies": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
+			vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), ending.ID) })
+		},
+	} {
+		vaulttest.BeforeEach(t, name, func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+			d := vaulttest.Damaged{Server: server}
+			_, d.Plan = vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
+			for d.Container = range server.Containers() {
+			}
+			d.Lose(d.Name("entry"))
+			time.Sleep(vaulttest.PastGrace)
+			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			if err != nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+			if left := vaulttest.Stored(server); at.Came() && left != 0 {
+				t.Errorf("%d blobs are left", left)
+			}
+		})
+	}
+}
+
+// TestTakenMarkerIsNobodysAlone lets a Create take over another Create's marker with a lost answer and a
+// false 404. Its undo leaves the marker to the first Create.
+func TestTakenMarkerIsNobodysAlone(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		plan, other := plantest.Small(), plantest.Small()
+		driver.Complete(plan)
+		other.ID = plan.ID
+		second := server.Transport()
+		over := func(r emulator.Request) bool { return strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" }
+		second.Inject(
+			emulator.On(emulator.PutBlob).Where(over).Nth(1).Do(emulator.LostAnswer()),
+			emulator.On(emulator.PutBlob).Where(over).Nth(2).Do(emulator.Answer(412, "ConditionNotMet")),
+			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(emulator.Answer(404, "BlobNotFound")),
+			emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		first := server.Transport()
+		first.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
+			if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("the second: %v", err)
+			}
+		}))
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(first)).Create(t.Context(), plan))
+		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+	})
+}
+
+// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and lets a thorough Recovery
+// rewrite them. Updates accept the versions that a Read returns afterwards. The same holds after a Recovery
+// that died at one of its writes, or that worked beside another, once the next one has run.
+func TestRewrittenPartsAreUpdated(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	thorough := azblob.RecoverOptions{Thorough: true}
+	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		t.Helper()
+		vaulttest.Same(t, v, plan)
+		plan = vaulttest.Reread(t, v, plan)
+		plan.State.Status = workflow.Running
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+		for o, parent := range workflow.Walk(plan) {
+			if parent == nil {
+				continue
+			}
+			o.Header().State.Status = workflow.Running
+			if err := storage.Update(t.Context(), v, o); err != nil {
+				t.Errorf("an update with the version that was just read: %v", err)
+			}
+		}
+		vaulttest.Same(t, v, plan)
+		vaulttest.Sound(t, v)
+	}
+	for what, first := range map[string]func(t *testing.T, server *emulator.Server){
+		"by one": func(*testing.T, *emulator.Server) {},
+		"by one that dies at its second sub-object": func(t *testing.T, server *emulator.Server) {
+			dies := emulator.On(emulator.PutBlob).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
+			if _, err := vaulttest.Faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+		},
+		"by one that dies at the object": func(t *testing.T, server *emulator.Server) {
+			dies := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
+			if _, err := vaulttest.Faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+		},
+		"by two": func(t *testing.T, server *emulator.Server) {
+			transport := server.Transport()
+			transport.SetGate(vaulttest.Before(emulator.PutBlob, "actions/", func() {
+				if _, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), thorough); err != nil {
+					t.Error(err)
+				}
+			}))
+			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), thorough); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			d := vaulttest.Damaged{Server: server, Plan: vaulttest.Created(t, v, vaulttest.EachKind())}
+			for d.Container = range server.Containers() {
+			}
+			d.Lose(d.Parts()[1:]...)
+			time.Sleep(vaulttest.PastGrace)
+			first(t, server)
+			time.Sleep(vaulttest.PastGrace)
+			if _, err := v.Recover(t.Context(), thorough); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := v.Recover(t.Context(), thorough); err != nil || len(report.Plans) != 0 {
+				t.Errorf("once more: %+v, %v", report, err)
+			}
+			lives(t, v, d.Plan)
+		})
+	}
+}

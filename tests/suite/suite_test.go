@@ -1,0 +1,212 @@
+package suite_test
+
+import (
+	"bytes"
+	"context"
+	"hash/fnv"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/metamorphic"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// essential begins the names of the cases that run on Azurite: for each verb, one or two in which the service's conditions,
+// batches, order and metadata decide. The other cases send the same requests again. TestFidelity compares the emulator with
+// Azurite request by request.
+var essential = []string{
+	"create/Create keeps", "create/the ID of a deleted plan",
+	"read/the versions that Read returns",
+	"update/an update of a plan ", "update/an old version",
+	"delete/other plans stay",
+	"list/the newest plan comes first",
+	"search/a search by status follows",
+	"recovery/Recovery does not disturb",
+	"members/a renewal gives", "members/a version that is not stored",
+}
+
+// elsewhere are long cases that run on the emulator with PLANVAULT_LONG alone, because other tests make the same requests.
+var elsewhere = []string{
+	"recovery/a Recovery that dies at any request is finished by another", // TestCrashInRecovery
+	"create/a plan of 5,000 actions comes back whole in every state",      // pages are smaller here; TestCost has 1,000 actions
+}
+
+// hierarchical matches the cases that see the directories of a hierarchical namespace: for each verb that lists or removes
+// blobs, those whose listings have several pages, or begin or end within a day, or find what a deletion left.
+var hierarchical = regexp.MustCompile(`^(list/(each of many|the newest plan)|search/(days are|pages of any size)|count/the zero value|` +
+	`delete/(other plans|no sub-object|a death .* Recovery finishes)|recovery/Recovery (of a sound|does not)|check/everything)`)
+
+// TestConformance runs the suite over the vault, on the emulator in virtual time and on Azurite, which runs all
+// cases only with PLANVAULT_LONG. The race pass runs what is concurrent.
+func TestConformance(t *testing.T) {
+	leaveOut := func(out func(c storagetest.Case) bool) func(c storagetest.Case) string {
+		return func(c storagetest.Case) string {
+			if out(c) && !efforttest.Long() {
+				return "left out without PLANVAULT_LONG"
+			}
+			return ""
+		}
+	}
+	t.Run("emulator", func(t *testing.T) {
+		storagetest.Run(t, storagetest.Harness{
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t, vaulttest.ByMadeUpToken) },
+			Around:   synctest.Test,
+			Parallel: true,
+			Skip: leaveOut(func(c storagetest.Case) bool {
+				return slices.Contains(elsewhere, c.Name) || testing.Short() && (c.Long || !efforttest.Concurrent(c.Name))
+			}),
+		}, metamorphic.Cases()...)
+	})
+	t.Run("hierarchical namespace", func(t *testing.T) {
+		efforttest.NotShort(t, "the race detector sees the same cases on an ordinary account")
+		var logged suiteLog
+		t.Cleanup(logged.wasWritten(t))
+		storagetest.Run(t, storagetest.Harness{
+			New: func(t storagetest.T) storagetest.Store {
+				return emulated(t, logged.bySignature(t), emulator.WithHierarchicalNamespace())
+			},
+			Around:   synctest.Test,
+			Parallel: true,
+			Skip:     leaveOut(func(c storagetest.Case) bool { return c.Long || !hierarchical.MatchString(c.Name) }),
+		}, metamorphic.Cases()...)
+	})
+	t.Run("azurite", func(t *testing.T) {
+		efforttest.NotShort(t, "the race detector sees the same cases on the emulator")
+		begins := func(c storagetest.Case) func(string) bool {
+			return func(name string) bool { return strings.HasPrefix(c.Name, name) }
+		}
+		for _, name := range essential {
+			if !slices.ContainsFunc(storagetest.Cases(), func(c storagetest.Case) bool { return begins(c)(name) }) {
+				t.Errorf("no case begins with %q", name)
+			}
+		}
+		connectionString := vaulttest.Azurite.Get(t).ConnectionString()
+		var logged suiteLog
+		t.Cleanup(logged.wasWritten(t))
+		storagetest.Run(t, storagetest.Harness{
+			New: func(t storagetest.T) storagetest.Store {
+				return onAzurite(t, connectionString, logged.without(t, accountKey(connectionString)))
+			},
+			Parallel: true, // each case has a prefix of its own
+			Skip:     leaveOut(func(c storagetest.Case) bool { return !slices.ContainsFunc(essential, begins(c)) }),
+		}, metamorphic.Cases()...)
+	})
+}
+
+// suiteLog is what vaults of the suite log of each operation and request.
+type suiteLog struct{ lines atomic.Int64 }
+
+// without returns an option that logs. The log must not quote the secrets.
+func (l *suiteLog) without(t storagetest.T, secrets ...string) azblob.Option {
+	w := lines(func(line []byte) {
+		l.lines.Add(1)
+		for _, secret := range secrets {
+			for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
+				if bytes.Contains(line, []byte(form)) {
+					t.Errorf("a secret is logged: %s", line)
+				}
+			}
+		}
+	})
+	return azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+}
+
+// bySignature opens vaults that log with a shared access signature of the account.
+func (l *suiteLog) bySignature(t storagetest.T) vaulttest.Opener {
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+		signature := server.AccountSAS(emulator.Permissions{Allowed: "rwdlc", Expiry: time.Now().AddDate(1, 0, 0)})
+		values, err := url.ParseQuery(signature)
+		if err != nil {
+			return nil, err
+		}
+		opts = append([]azblob.Option{l.without(t, values.Get("sig"), emulator.DefaultKey)}, opts...)
+		return azblob.NewFromURL(ctx, "test", vaulttest.HostStyle+"/?"+signature, plantest.Register(), opts...)
+	}
+}
+
+func (l *suiteLog) wasWritten(t *testing.T) func() {
+	return func() {
+		if l.lines.Load() == 0 && !t.Skipped() {
+			t.Error("nothing was logged")
+		}
+	}
+}
+
+// lines is a writer that gets a line at a time.
+type lines func(line []byte)
+
+func (f lines) Write(line []byte) (int, error) {
+	f(line)
+	return len(line), nil
+}
+
+func accountKey(connectionString string) string {
+	_, key, _ := strings.Cut(connectionString, "AccountKey=")
+	key, _, _ = strings.Cut(key, ";")
+	return key
+}
+
+// emulated is a store on an emulator in this process that answers as real accounts do, with pages so small that
+// listings have several. Each case has a seed of its own, which is the same in each run.
+func emulated(t storagetest.T, open vaulttest.Opener, opts ...emulator.Option) storagetest.Store {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(t.Name()))
+	seed := name.Sum64()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the emulator had WithRealAnswers(%d)", seed)
+		}
+	})
+	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
+	vaulttest.Strict(t, server)
+	return onConnections(server, open, func() policy.Transporter { return server.Transport() }).Store()
+}
+
+// onConnections is an emulator in this process, and what its vaults reach it by.
+func onConnections(server *emulator.Server, open vaulttest.Opener, dial func() policy.Transporter) conformance.Endpoint {
+	return conformance.Endpoint{
+		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
+			return open(ctx, server, "", append([]azblob.Option{azblob.WithTransport(dial())}, opts...)...)
+		},
+		Transport: func(storagetest.T) policy.Transporter { return dial() },
+	}
+}
+
+// onAzurite is a store on Azurite under a prefix of its own.
+func onAzurite(t storagetest.T, connectionString string, more ...azblob.Option) storagetest.Store {
+	prefix := "t" + uuid.NewString()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := vaulttest.DropContainers(ctx, connectionString, prefix); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return conformance.Endpoint{
+		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
+			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), slices.Concat(more, opts)...)
+		},
+		Transport: func(storagetest.T) policy.Transporter {
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			transport.MaxIdleConnsPerHost = 64
+			return &http.Client{Transport: transport}
+		},
+	}.Store()
+}

@@ -1,0 +1,142 @@
+package vaulttest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+)
+
+// Faulty opens a vault whose requests meet faults.
+func Faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.Inject(rules...)
+	return OnEmulator(t, server, azblob.WithTransport(transport))
+}
+
+// Absences are the answers that say that a blob is not there.
+var Absences = []emulator.Effect{emulator.Answer(404, "BlobNotFound"), emulator.Answer(404, "ContainerNotFound"), emulator.Answer(404, "")}
+
+// ShortLister is a transport whose listings omit blobs with certain names, a limited number of times, or as a cache: in
+// every answer to the same request.
+type ShortLister struct {
+	*emulator.Transport
+	Name   string
+	Cached bool
+	mu     sync.Mutex
+	Times  int
+	Query  string // the request that a cache answers
+}
+
+var listedBlob = regexp.MustCompile(`(?s)<Blob>.*?</Blob>`)
+
+func (f *ShortLister) Do(req *http.Request) (*http.Response, error) {
+	resp, err := f.Transport.Do(req)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	hit := f.Times > 0 || f.Cached && f.Query == req.URL.RawQuery
+	if err != nil || req.URL.Query().Get("comp") != "list" || !hit {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	short := listedBlob.ReplaceAllFunc(body, func(b []byte) []byte {
+		if regexp.MustCompile("<Name>" + f.Name).Match(b) {
+			return nil
+		}
+		return b
+	})
+	if len(short) < len(body) {
+		f.Times, f.Query = f.Times-1, req.URL.RawQuery
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(short)), int64(len(short))
+	return resp, nil
+}
+
+// Send is a transport.
+type Send func(*http.Request) (*http.Response, error)
+
+// Do implements policy.Transporter.
+func (s Send) Do(req *http.Request) (*http.Response, error) { return s(req) }
+
+// After calls a function after each request.
+func After(t policy.Transporter, call func(*http.Request)) Send {
+	return func(req *http.Request) (*http.Response, error) {
+		resp, err := t.Do(req)
+		call(req)
+		return resp, err
+	}
+}
+
+// Frozen delays the answers to writes to a path.
+func Frozen(t policy.Transporter, path string, by time.Duration) Send {
+	return After(t, func(req *http.Request) {
+		if req.Method == http.MethodPut && strings.Contains(req.URL.Path, path) {
+			time.Sleep(by)
+		}
+	})
+}
+
+// Startless is a service of before version 2026-02-06.
+func Startless(t policy.Transporter) Send {
+	return func(req *http.Request) (*http.Response, error) {
+		q := req.URL.Query()
+		q.Del("startFrom")
+		req = req.Clone(req.Context())
+		req.URL.RawQuery = q.Encode()
+		return t.Do(req)
+	}
+}
+
+// Gate is a gate that calls a function before each request.
+type Gate func(emulator.Request)
+
+// Enter implements [emulator.Gate].
+func (g Gate) Enter(_ context.Context, r emulator.Request) error {
+	g(r)
+	return nil
+}
+
+// Leave implements [emulator.Gate].
+func (g Gate) Leave(emulator.Request) {}
+
+// Once is a gate that calls a function before the first request that matches. It matches one request at a time.
+func Once(match func(r emulator.Request) bool, do func()) Gate {
+	var mu sync.Mutex
+	done := false
+	return func(r emulator.Request) {
+		mu.Lock()
+		now := !done && match(r)
+		done = done || now
+		mu.Unlock()
+		if now {
+			do()
+		}
+	}
+}
+
+// Before is [Once] for the first request of one kind for certain blobs. The part is of the blob's name, or of the
+// prefix of a listing.
+func Before(op emulator.Op, part string, do func()) Gate {
+	return Once(func(r emulator.Request) bool { return r.Op == op && strings.Contains(r.Blob+r.Prefix, part) }, do)
+}
+
+// With opens a vault of a process that does something before one of its requests takes effect.
+func With(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.SetGate(Once(match, run))
+	return OnEmulator(t, server, azblob.WithTransport(transport))
+}

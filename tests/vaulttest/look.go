@@ -1,0 +1,272 @@
+package vaulttest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// PastGrace is long enough for Recovery to act on remains from before it.
+const PastGrace = 15 * time.Minute
+
+// Settled waits for the grace period, runs Recovery, and checks that the store is sound.
+func Settled(t *testing.T, v *azblob.Vault) azblob.CheckReport {
+	t.Helper()
+	time.Sleep(PastGrace)
+	if err := v.Recovery(t.Context()); err != nil {
+		t.Fatalf("Recovery: %v", err)
+	}
+	report := Sound(t, v)
+	if report.InProgress != 0 {
+		t.Errorf("%d plans are in progress after Recovery", report.InProgress)
+	}
+	return report
+}
+
+// WholeOrGone reads a plan. It returns the one of the wanted plans that it found, or nil if the plan is
+// absent, and fails the test for anything else.
+func WholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found *workflow.Plan) {
+	t.Helper()
+	id := wanted[0].ID
+	got, err := v.Read(t.Context(), id)
+	shown := false
+	list, listErr := v.List(t.Context(), 0)
+	if listErr != nil {
+		t.Fatal(listErr)
+	}
+	for r := range list {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		shown = shown || r.Result.ID == id
+	}
+	exists, existsErr := v.Exists(t.Context(), id)
+	if existsErr != nil {
+		t.Fatal(existsErr)
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		if shown || exists {
+			t.Errorf("Read does not find the plan; List shows it: %v, Exists: %v", shown, exists)
+		}
+		return nil
+	}
+	Must(t, err)
+	if !shown || !exists {
+		t.Errorf("Read finds the plan; List shows it: %v, Exists: %v", shown, exists)
+	}
+	var d string
+	for _, plan := range wanted {
+		if d = plantest.Diff(plan, got); d == "" {
+			return plan
+		}
+	}
+	t.Fatalf("the plan is none of those it may be: %s", d)
+	return nil
+}
+
+// Same compares what the vault shows of a plan with the plan.
+func Same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+	t.Helper()
+	got, err := v.Read(t.Context(), plan.ID)
+	Must(t, err)
+	if d := plantest.Diff(plan, got); d != "" {
+		t.Fatal(d)
+	}
+	list, err := v.List(t.Context(), 0)
+	Must(t, err)
+	n := 0
+	for r := range list {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if r.Result.ID != plan.ID {
+			continue
+		}
+		n++
+		if r.Result.Name != plan.Name || r.Result.Descr != plan.Descr || r.Result.GroupID != plan.GroupID ||
+			r.Result.State.Status != plan.State.Status || !r.Result.SubmitTime.Equal(plan.SubmitTime) {
+			t.Errorf("List shows %+v of %+v", r.Result, plan)
+		}
+	}
+	if n != 1 {
+		t.Errorf("List shows the plan %d times", n)
+	}
+	if ok, err := v.Exists(t.Context(), plan.ID); !ok || err != nil {
+		t.Errorf("Exists: %v, %v", ok, err)
+	}
+}
+
+// Sound fails the test if Check finds a problem.
+func Sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
+	t.Helper()
+	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	Must(t, err)
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+	return report
+}
+
+// Must fails the test at an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Collect gathers a listing, failing the test at any Err.
+func Collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListResult {
+	t.Helper()
+	found, err := v.Search(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []storage.ListResult
+	for r := range found {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		out = append(out, r.Result)
+	}
+	return out
+}
+
+// Contents returns the names and bodies of all stored blobs.
+func Contents(server *emulator.Server) map[string]string {
+	all := map[string]string{}
+	for c := range server.Containers() {
+		for b := range server.Blobs(c) {
+			all[c+"/"+b.Name] = b.ETag + string(b.Body)
+		}
+	}
+	return all
+}
+
+// Stored counts the blobs in all containers.
+func Stored(server *emulator.Server) (n int) {
+	for c := range server.Containers() {
+		n += server.Len(c)
+	}
+	return n
+}
+
+// Named replaces each ID with a letter, so that a trace is always the same.
+func Named(trace string) string {
+	letters := map[string]string{}
+	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllStringFunc(trace, func(id string) string {
+		if letters[id] == "" {
+			letters[id] = fmt.Sprintf("<%c>", 'a'+len(letters))
+		}
+		return letters[id]
+	})
+}
+
+// Catalogues returns the number of catalogues in a store, whether they are built or not.
+func Catalogues(server *emulator.Server) (n int) {
+	for c := range server.Containers() {
+		if _, ok := server.Blob(c, "catalogue"); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// catalogued reports whether a store has a catalogue that can be read, and not just a placeholder.
+func catalogued(server *emulator.Server) bool {
+	for c := range server.Containers() {
+		if b, ok := server.Blob(c, "catalogue"); ok && b.Metadata["state"] == "built" {
+			return true
+		}
+	}
+	return false
+}
+
+// EqualListings checks that the catalogue of a store with one day shows what its listings show. The one is taken
+// from a store without plans, and the others from one without the catalogue.
+func EqualListings(t *testing.T, server *emulator.Server) {
+	t.Helper()
+	if !catalogued(server) {
+		return
+	}
+	plain, bare := server.Clone(), server.Clone()
+	for c := range server.Containers() {
+		plain.Remove(c, "catalogue")
+		bare.PutContainer(c, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"}) // the hint may be yet to come
+		for b := range server.Blobs(c) {
+			if strings.HasPrefix(b.Name, "plans/") {
+				bare.Remove(c, b.Name)
+			}
+		}
+	}
+	want, got := ShownBy(t, plain), ShownBy(t, bare)
+	if !slices.Equal(want, got) {
+		t.Errorf("a catalogue shows\n%v\nand a listing\n%v", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// ShownBy returns the results of List, Search and Count as text.
+func ShownBy(t *testing.T, server *emulator.Server) (lines []string) {
+	t.Helper()
+	v := WithToken(t, server)
+	add := func(list iter.Seq[storage.Stream[storage.ListResult]], err error) {
+		results, err := storage.Collect(list, err)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, r := range results {
+			lines = append(lines, fmt.Sprintf("%+v", r))
+		}
+	}
+	add(v.List(t.Context(), 0))
+	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}))
+	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
+	n, err := v.Count(t.Context(), storage.Filters{})
+	if err != nil {
+		t.Error(err)
+	}
+	return append(lines, fmt.Sprint(n))
+}
+
+// Build builds the catalogues that are due.
+func Build(t *testing.T, v *azblob.Vault) {
+	t.Helper()
+	report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+	Must(t, err)
+	for _, s := range report.Skipped {
+		if !strings.Contains(s.Reason, "open") {
+			t.Errorf("%v is skipped: %s", s.Day, s.Reason)
+		}
+	}
+}
+
+// UntilClosed is how long after a bubble begins its first day is closed.
+const UntilClosed = 60 * time.Hour
+
+// Ceil returns a/b, rounded up.
+func Ceil(a, b int) int { return (a + b - 1) / b }
+
+// Sampled reports whether a run belongs to an even sample of a space of two dimensions: n of each n×n
+// neighbouring runs, with one in each row and column. With PLANVAULT_LONG every run does.
+func Sampled(n, row, column int) bool {
+	return efforttest.Long() || (row+column)%n == 0
+}
+
+// ModelSeed is the first seed of random tests.
+var ModelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel, TestModelHistories and TestLies")
+
+// Portal is the page of a captive portal.
+const Portal = "<html><body>Please\nsign in.</body></html>"

@@ -1,0 +1,322 @@
+package vaulttest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+)
+
+// World is a service and a way to open vaults on it.
+type World struct {
+	Server *emulator.Server
+	Open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
+	Skew   *atomic.Int64 // nanoseconds by which the service's clock is ahead; nil for a clock that a test doesn't change
+	// pairs says that the call sends two requests at once, of which one may decide while the process dies at the other.
+	Pairs bool
+}
+
+// WorldOf returns a world whose vaults are opened with onEmulator.
+func WorldOf(server *emulator.Server) World { return World{Server: server, Open: OnEmulator} }
+
+// Vault opens a vault. Each process has its own.
+func (w World) Vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
+	t.Helper()
+	return w.Open(t, w.Server, opts...)
+}
+
+// Clone returns the world with a copy of the store.
+func (w World) Clone() World {
+	w.Server = w.Server.Clone()
+	return w
+}
+
+// MayDie makes a call on a vault whose process dies at the request that the rule matches, before the request
+// takes effect. It sends one request at a time, so that the remains are always the same.
+func (w World) MayDie(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) (died bool) {
+	t.Helper()
+	transport := w.Server.Transport()
+	transport.Inject(at.Do(emulator.Crash()))
+	opts = append(opts, azblob.WithTransport(transport), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+	do(w.Vault(t, opts...))
+	return transport.Crashed()
+}
+
+// dies is [World.mayDie] for a process that must die.
+func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
+	t.Helper()
+	if !w.MayDie(t, at, do, opts...) {
+		t.Fatalf("the process did not die: %v", at)
+	}
+}
+
+// Dies is [World.dies] for a process that uses onEmulator.
+func Dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
+	t.Helper()
+	WorldOf(server).dies(t, at, do, opts...)
+}
+
+// Dying makes a call in a process that dies at its nth request. It reports whether there was an nth request.
+func (w World) Dying(t *testing.T, n int, crash emulator.Effect, do func(ctx context.Context, t *testing.T, v *azblob.Vault) error) (died bool, err error) {
+	t.Helper()
+	transport := w.Server.Transport()
+	transport.Inject(emulator.On().Nth(n).Do(crash))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	// A dead process does not retry.
+	err = do(ctx, t, w.Vault(t, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{InitialInterval: 20 * time.Minute})))
+	if died = transport.Crashed(); died && err == nil && !w.Pairs {
+		t.Error("the call of a process that died returned nil")
+	}
+	return died, err
+}
+
+// Crashes are the ways to die at a request: before it takes effect, and after.
+var Crashes = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
+
+// NthRequest is the request of a call before which something else happens.
+type NthRequest struct{ N, sent int }
+
+// Vault opens a vault that sends one request at a time, and calls do before the nth. The vault's goroutines call
+// do, so it must not end the test.
+func (r *NthRequest) Vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
+	t.Helper()
+	transport := server.Transport()
+	transport.SetGate(Gate(func(emulator.Request) {
+		if r.sent++; r.sent == r.N {
+			do()
+		}
+	}))
+	return OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+}
+
+// Came reports whether there was an nth request.
+func (r *NthRequest) Came() bool { return r.sent >= r.N }
+
+// BeforeEach runs a test for each request of the call that it makes, and once more without anything before a
+// request.
+func BeforeEach(t *testing.T, name string, test func(t *testing.T, server *emulator.Server, at *NthRequest)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		at := &NthRequest{N: n}
+		InBubble(t, fmt.Sprintf("%s, at %d", name, n), func(t *testing.T, server *emulator.Server) { test(t, server, at) })
+		if t.Failed() || !at.Came() {
+			return
+		}
+	}
+}
+
+// State brings a store into a state. It returns the plan concerned, and the plan that readers find.
+type State func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan)
+
+func NotStarted(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	plan = Created(t, w.Vault(t), plan)
+	return plan, plan
+}
+
+func AtWork(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	before, _ := Running(t, w.Vault(t), plan)
+	return before, before
+}
+
+func Final(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+	t.Helper()
+	v := w.Vault(t)
+	_, after := Running(t, v, plan)
+	Must(t, v.UpdatePlan(t.Context(), after))
+	return after, after
+}
+
+// CreateBroken leaves the remains of a Create that dies before its nth write to a path.
+func CreateBroken(path string, n int) State {
+	return func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		w.dies(t, emulator.On(emulator.PutBlob).Path(path).Nth(n), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
+		return plan, nil
+	}
+}
+
+// CompletionBroken leaves the remains of a completion that dies before a request, with its entry written.
+func CompletionBroken(op emulator.Op, path string) State {
+	return func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		_, after := Running(t, w.Vault(t), plan)
+		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) {
+			dying := *after
+			_ = v.UpdatePlan(t.Context(), &dying)
+		})
+		return after, after
+	}
+}
+
+// DeleteBroken leaves the remains of a Delete that dies before a request.
+func DeleteBroken(op emulator.Op, path string) State {
+	return func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
+		t.Helper()
+		before := CreatedRunning(t, w.Vault(t), plan)
+		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
+		if exists, err := w.Vault(t).Exists(t.Context(), before.ID); err != nil {
+			t.Fatal(err)
+		} else if !exists {
+			return before, nil
+		}
+		return before, before
+	}
+}
+
+// Wreck makes a store with one plan in each state that a crash can leave, and returns what Recovery is to
+// find of each.
+func Wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, whole []*workflow.Plan) {
+	t.Helper()
+	v := OnEmulator(t, server)
+	found = map[uuid.UUID]string{}
+	lost := func(plan *workflow.Plan, what string) { found[plan.ID] = what }
+	create := func(v *azblob.Vault, p *workflow.Plan) { _ = v.Create(t.Context(), p) }
+
+	p := EachKind()
+	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { create(v, p) })
+	lost(p, "markers without a plan")
+	p = EachKind()
+	Dies(t, server, emulator.On(emulator.PutBlob).Path("actions/").Nth(3), func(v *azblob.Vault) { create(v, p) })
+	lost(p, "an entry without object")
+	p = EachKind()
+	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { create(v, p) })
+	lost(p, "an entry without object")
+	p = Created(t, v, EachKind())
+	Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
+	lost(p, "an entry without object")
+	p = Created(t, v, EachKind())
+	Dies(t, server, emulator.On(emulator.BatchDelete).Nth(2), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
+	lost(p, "markers without a plan")
+	p = Created(t, v, EachKind())
+	Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
+	lost(p, "a delete marker on a whole plan")
+	whole = append(whole, p)
+	_, p = Running(t, v, EachKind())
+	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
+	lost(p, "a final entry beside an object that is not")
+	whole = append(whole, p)
+	_, p = Running(t, v, EachKind())
+	Dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
+	lost(p, "a marker on a final plan")
+	whole = append(whole, p)
+
+	p = Created(t, v, EachKind())
+	whole = append(whole, p)
+	p, _ = Running(t, v, EachKind())
+	whole = append(whole, p)
+	_, p = Running(t, v, EachKind())
+	Must(t, v.UpdatePlan(t.Context(), p))
+	return found, append(whole, p)
+}
+
+// RewriteStatus changes the status of a plan in one of its two blobs.
+func RewriteStatus(server *emulator.Server, container string, plan *workflow.Plan, role, status string) {
+	b, _ := server.Blob(container, "plans/"+plan.ID.String()+"-"+role+".json")
+	i := strings.LastIndex(string(b.Body), `"status":"Completed"`)
+	b.Metadata["state"] = strings.Replace(b.Metadata["state"], "Completed", status, 1)
+	server.Put(container, b.Name, []byte(string(b.Body[:i])+strings.Replace(string(b.Body[i:]), "Completed", status, 1)), b.Metadata)
+}
+
+// Damaged is a store with one plan that was damaged from outside.
+type Damaged struct {
+	*emulator.Server
+	Container string
+	Plan      *workflow.Plan
+}
+
+func (d Damaged) Name(role string) string {
+	return "plans/" + d.Plan.ID.String() + "-" + role + ".json"
+}
+
+func (d Damaged) Marker() string { return "open/" + d.Plan.ID.String() }
+
+// Parts returns the names of the plan's sub-objects.
+func (d Damaged) Parts() (names []string) {
+	for b := range d.Blobs(d.Container) {
+		if strings.Contains(b.Name, d.Plan.ID.String()+"/") {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
+// Behead removes the entry of a plan, as somebody else than a vault may do.
+func Behead(server *emulator.Server, plan *workflow.Plan) {
+	for c := range server.Containers() {
+		server.Remove(c, "plans/"+plan.ID.String()+"-entry.json")
+	}
+}
+
+// Fill puts n final plans into a store, at equal distances within the span before now, and k running ones
+// evenly among them: only what listings and recovery look at. It returns the IDs, oldest first.
+func Fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (ids, open []uuid.UUID) {
+	t.Helper()
+	mould := emulator.New()
+	v := OnEmulator(t, mould)
+	plan := Created(t, v, &workflow.Plan{Name: "one of many"})
+	var metadata [2][2]map[string]string // of entry and object, of running and final plans
+	for i, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+		plan.State.Status = status
+		if err := v.UpdatePlan(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		for c := range mould.Containers() {
+			for j, tail := range []string{"-entry.json", "-object.json"} {
+				b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
+				metadata[i][j] = b.Metadata
+			}
+		}
+	}
+	now := time.Now()
+	for i := range n {
+		at := now.Add(-span + span/time.Duration(n)*time.Duration(i))
+		id := IDAt(at)
+		container := "test-" + at.UTC().Format(time.DateOnly)
+		if i == 0 || workflow.Time(ids[i-1]).UTC().Day() != at.UTC().Day() {
+			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+		}
+		status := 1
+		if k > 0 && i%(n/k) == 0 && len(open) < k {
+			status = 0
+			open = append(open, id)
+			server.Put(container, "open/"+id.String(), nil, nil)
+		}
+		for j, tail := range []string{"-entry.json", "-object.json"} {
+			m := maps.Clone(metadata[status][j])
+			m["planid"] = id.String()
+			server.Put(container, "plans/"+id.String()+tail, nil, m)
+		}
+		ids = append(ids, id)
+	}
+	return ids, open
+}
+
+// PutDay makes the container of a day, as a vault does, with one blob.
+func PutDay(server *emulator.Server, day time.Time) {
+	server.PutContainer(ContainerOf(day), map[string]string{"planvaultlayout": "1"})
+	server.Put(ContainerOf(day), "plans/of-this-day", nil, nil)
+}
+
+func ContainerOf(day time.Time) string { return "test-" + day.Format(time.DateOnly) }
+
+// DaysAgo returns the start of a day.
+func DaysAgo(n int) time.Time { return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n) }
+
+// Lose removes blobs of the plan's day.
+func (d Damaged) Lose(names ...string) {
+	for _, name := range names {
+		d.Remove(d.Container, name)
+	}
+}

@@ -1,0 +1,211 @@
+package verbs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/bundle"
+	"github.com/planvault/azblob/storage/mirror"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// ofEachStatus stores plans of each status, as engines do.
+func ofEachStatus(t *testing.T, v *azblob.Vault, shapes ...vaulttest.Shape) {
+	t.Helper()
+	for status := workflow.NotStarted; status.Valid(); status++ {
+		for _, shape := range shapes {
+			plan := vaulttest.Created(t, v, shape())
+			if status != workflow.NotStarted {
+				plan.State.Status, plan.State.Start = workflow.Running, time.Now()
+				plan.Owner, plan.Epoch = workflow.NewV7(), 2
+				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+				end := vaulttest.FinishParts(t, v, plan)
+				if status.Final() {
+					plan.State = end
+					plan.State.Status = status
+					vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+				}
+			}
+		}
+	}
+}
+
+// sameVaults checks that a vault has exactly the plans of another one.
+func sameVaults(t *testing.T, want, got *azblob.Vault) {
+	t.Helper()
+	all, err := storage.Collect(want.List(t.Context(), 0))
+	vaulttest.Must(t, err)
+	there, err := storage.Collect(got.List(t.Context(), 0))
+	vaulttest.Must(t, err)
+	if len(all) != len(there) {
+		t.Errorf("there are %d plans, want %d", len(there), len(all))
+	}
+	for _, r := range all {
+		plan, err := want.Read(t.Context(), r.ID)
+		vaulttest.Must(t, err)
+		vaulttest.Same(t, got, plan)
+	}
+}
+
+// TestCopies exports a vault with plans of each status, imports the bundle into another prefix, and mirrors the
+// vault into a third one. All three have the same plans.
+func TestCopies(t *testing.T) {
+	copies := func(t *testing.T, open func(prefix string) *azblob.Vault, shapes ...vaulttest.Shape) {
+		t.Helper()
+		from, imported, mirrored := open("from"), open("imported"), open("mirrored")
+		ofEachStatus(t, from, shapes...)
+		n := int64(5 * len(shapes))
+		var text bytes.Buffer
+		_, err := bundle.Export(t.Context(), from, &text, bundle.ExportOptions{Source: "from"})
+		vaulttest.Must(t, err)
+		report, err := bundle.Import(t.Context(), imported, bytes.NewReader(text.Bytes()), bundle.ImportOptions{})
+		if err != nil || report.Restored != n {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		for range 2 {
+			copied, err := mirror.Run(t.Context(), from, mirrored, mirror.Options{})
+			if err != nil || copied.Copied+copied.Unchanged != n {
+				t.Fatalf("%+v, %v", copied, err)
+			}
+		}
+		for _, to := range []*azblob.Vault{imported, mirrored} {
+			sameVaults(t, from, to)
+			vaulttest.Sound(t, to)
+			vaulttest.Must(t, to.Recovery(t.Context()))
+			sameVaults(t, from, to)
+		}
+	}
+	t.Run("emulator", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := emulator.New(emulator.WithoutLog())
+			copies(t, func(prefix string) *azblob.Vault {
+				v, err := azblob.NewFromConnectionString(t.Context(), prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+				vaulttest.Must(t, err)
+				return v
+			}, efforttest.Pick(plantest.Small, vaulttest.EachKind, plantest.Full), plantest.Small)
+		})
+	})
+	t.Run("azurite", func(t *testing.T) {
+		efforttest.NotShort(t, "the race detector sees the same on the emulator")
+		connectionString := vaulttest.Azurite.Get(t).ConnectionString()
+		name := "t" + uuid.NewString()
+		t.Cleanup(func() { vaulttest.Must(t, vaulttest.DropContainers(context.Background(), connectionString, name)) })
+		copies(t, func(prefix string) *azblob.Vault {
+			v, err := azblob.NewFromConnectionString(t.Context(), name+"-"+prefix, connectionString, plantest.Register())
+			vaulttest.Must(t, err)
+			return v
+		}, efforttest.Pick(plantest.Small, plantest.Small, vaulttest.EachKind))
+	})
+}
+
+// TestCostOfMirror counts the requests of a run over plans that have not changed: the listings, and of a Running plan the
+// reads at both sides.
+func TestCostOfMirror(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubble(t, "unchanged", func(t *testing.T, server *emulator.Server) {
+		copied := emulator.New(emulator.WithoutLog())
+		from, to := vaulttest.OnEmulator(t, server), vaulttest.OnEmulator(t, copied)
+		for range 20 {
+			vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Small())
+		}
+		for range 2 {
+			server.ResetRequests()
+			copied.ResetRequests()
+			_, err := mirror.Run(t.Context(), from, to, mirror.Options{})
+			vaulttest.Must(t, err)
+		}
+		for _, s := range []*emulator.Server{server, copied} {
+			for _, r := range s.Requests() {
+				if r.Op != emulator.ListContainers && r.Op != emulator.ListBlobs {
+					t.Errorf("%v", r)
+				}
+			}
+			if n := len(s.Requests()); n > 4 {
+				t.Errorf("%d requests for 20 plans of a day", n)
+			}
+		}
+	})
+}
+
+// TestCrashInMirror kills a run of a mirror at each of its requests to the copy. After each, the copy is sound but for
+// what is in progress; the next run after the grace period makes it equal.
+func TestCrashInMirror(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	source := emulator.New(emulator.WithoutLog())
+	base := emulator.New(emulator.WithoutLog())
+	var at time.Time
+	synctest.Test(t, func(t *testing.T) {
+		from := vaulttest.OnEmulator(t, source)
+		create := func() *workflow.Plan { return vaulttest.Created(t, from, plantest.Small()) }
+		started := func(plan *workflow.Plan) (before, after *workflow.Plan) {
+			plan.State.Status = workflow.Running
+			vaulttest.Must(t, from.UpdatePlan(t.Context(), plan))
+			ended := *plan
+			ended.State = vaulttest.FinishParts(t, from, plan)
+			return plan, &ended
+		}
+		fresh := create()
+		_, ending := started(create())
+		gone := create()
+		_, err := mirror.Run(t.Context(), from, vaulttest.OnEmulator(t, base), mirror.Options{})
+		vaulttest.Must(t, err)
+		_, ended := started(fresh) // was NotStarted, becomes final
+		vaulttest.Must(t, from.UpdatePlan(t.Context(), ended))
+		vaulttest.Must(t, from.UpdatePlan(t.Context(), ending)) // was Running, becomes final
+		vaulttest.Must(t, from.Delete(t.Context(), gone.ID))
+		started(create()) // is copied
+		_, whole := started(create())
+		vaulttest.Must(t, from.UpdatePlan(t.Context(), whole))
+		at = time.Now().Round(0)
+	})
+	options := mirror.Options{Delete: true, Concurrency: 1}
+	for _, crash := range vaulttest.Crashes {
+		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 3, 1) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("%v at %d", crash, n)
+					}
+				})
+				time.Sleep(time.Until(at))
+				from := vaulttest.OnEmulator(t, source.Clone())
+				w := vaulttest.WorldOf(base.Clone())
+				died, err := w.Dying(t, n, crash, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
+					_, err := mirror.Run(ctx, from, v, options)
+					return err
+				})
+				if done = !died; done {
+					vaulttest.Must(t, err)
+				}
+				to := w.Clone().Vault(t)
+				all, err := storage.Collect(to.List(t.Context(), 0))
+				vaulttest.Must(t, err)
+				for _, r := range all {
+					_, err := to.Read(t.Context(), r.ID)
+					vaulttest.Must(t, err)
+				}
+				if _, err := mirror.Run(t.Context(), from, to, options); err != nil && !errors.Is(err, storage.ErrConflict) {
+					t.Errorf("the next run, at once: %v", err)
+				}
+				time.Sleep(vaulttest.PastGrace)
+				_, err = mirror.Run(t.Context(), from, to, options)
+				vaulttest.Must(t, err)
+				sameVaults(t, from, to)
+				vaulttest.Sound(t, to)
+			})
+		}
+	}
+}

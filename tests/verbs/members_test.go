@@ -1,0 +1,318 @@
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+// joined adds a member to a vault, and returns it with its version.
+func joined(t *testing.T, v *azblob.Vault) storage.Member {
+	t.Helper()
+	m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
+	var err error
+	if m.Version, err = v.AddMember(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func roster(t *testing.T, v *azblob.Vault) storage.Roster {
+	t.Helper()
+	r, err := v.Roster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// recordCall is a write of a record, and what has to be there before it.
+type recordCall struct {
+	name    string
+	prepare func(t *testing.T, v *azblob.Vault) storage.Member
+	do      func(ctx context.Context, v *azblob.Vault, m storage.Member) error
+}
+
+func recordCalls() []recordCall {
+	return []recordCall{
+		{"AddMember", func(t *testing.T, v *azblob.Vault) storage.Member {
+			joined(t, v)
+			return storage.Member{ID: workflow.NewV7()}
+		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			_, err := v.AddMember(ctx, m)
+			return err
+		}},
+		{"RenewMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			_, err := v.RenewMember(ctx, m)
+			return err
+		}},
+		{"RemoveMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return v.RemoveMember(ctx, m.ID, m.Version)
+		}},
+		{"RequestStop", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return v.RequestStop(ctx, m.ID)
+		}},
+		{"RemoveStop", func(t *testing.T, v *azblob.Vault) storage.Member {
+			m := storage.Member{ID: workflow.NewV7()}
+			if err := v.RequestStop(t.Context(), m.ID); err != nil {
+				t.Fatal(err)
+			}
+			m.Version = roster(t, v).Stops[0].Version
+			return m
+		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return v.RemoveStop(ctx, m.ID, m.Version)
+		}},
+	}
+}
+
+// TestMembersUnknown loses the answer of each write of a record, whether it took effect or not. The same call
+// again settles it, even if it fails in between.
+func TestMembersUnknown(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, c := range recordCalls() {
+		for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
+			vaulttest.InBubble(t, fmt.Sprintf("%s, %v", c.name, effect), func(t *testing.T, server *emulator.Server) {
+				m := c.prepare(t, vaulttest.OnEmulator(t, server))
+				v := vaulttest.Faulty(t, server, emulator.On().Nth(1).Do(effect), emulator.On().Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := c.do(ctx, v, m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
+				}
+				if err := c.do(t.Context(), v, m); !errors.Is(err, storage.ErrDenied) {
+					t.Fatalf("the second call: %v, want ErrDenied", err)
+				}
+				if err := c.do(t.Context(), v, m); err != nil {
+					t.Errorf("the third call: %v", err)
+				}
+				vaulttest.Sound(t, v)
+			})
+		}
+		vaulttest.InBubble(t, c.name+", a lost answer", func(t *testing.T, server *emulator.Server) {
+			m := c.prepare(t, vaulttest.OnEmulator(t, server))
+			v := vaulttest.Faulty(t, server, emulator.On().Nth(1).Do(emulator.LostAnswer()))
+			if err := c.do(t.Context(), v, m); err != nil {
+				t.Errorf("it was not ridden out: %v", err)
+			}
+		})
+	}
+}
+
+// TestMembersOfOthers renews and removes a record between the tries of another vault's call.
+func TestMembersOfOthers(t *testing.T) {
+	vaulttest.InBubble(t, "a renewal that did not arrive meets another version", func(t *testing.T, server *emulator.Server) {
+		other := vaulttest.OnEmulator(t, server)
+		m := joined(t, other)
+		transport := server.Transport()
+		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostRequest()))
+		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport))
+		theirs, err := other.RenewMember(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("got %v, want ErrUnknown and ErrConflict", err)
+		}
+		if now := roster(t, v).Members; len(now) != 1 || now[0].Version != theirs {
+			t.Errorf("the roster is %+v, want version %s", now, theirs)
+		}
+	})
+}
+
+// TestControlContainer follows the container of the records from its absence to its removal.
+func TestControlContainer(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		requests := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, r := range server.Requests() {
+				got = append(got, fmt.Sprintf("%s %d", r.Op, r.Status))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the requests are %q, want %q", got, want)
+			}
+			server.ResetRequests()
+		}
+		if r := roster(t, v); len(r.Members)+len(r.Stops) > 0 || !r.Now.Equal(time.Now().Truncate(time.Second)) {
+			t.Errorf("at %v, the roster of nothing is %+v", time.Now(), r)
+		}
+		requests("ListBlobs 404")
+		if _, err := v.FindMember(t.Context(), workflow.NewV7()); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+		requests("HeadBlob 404")
+		m := joined(t, v)
+		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
+		joined(t, vaulttest.OnEmulator(t, server))
+		requests("PutBlob 201")
+
+		server.RemoveContainer("test-control")
+		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("a renewal in a container that was removed: %v, want ErrNotFound", err)
+		}
+		requests("PutBlob 404")
+		if err := v.RequestStop(t.Context(), m.ID); err != nil {
+			t.Error(err)
+		}
+		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
+
+		denied := vaulttest.Faulty(t, server, emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		joined(t, denied)
+		if r := roster(t, denied); len(r.Members) != 1 || len(r.Stops) != 1 {
+			t.Errorf("without the right to list containers, the roster is %+v", r)
+		}
+		if found := vaulttest.Collect(t, v, storage.Filters{Limit: 10}); len(found) > 0 {
+			t.Errorf("there are plans: %v", found)
+		}
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestStrangeRecords has records that newer code has written or that are damaged, and blobs that are no
+// records. Each member counts as present, and Check reports what is wrong.
+func TestStrangeRecords(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		good := joined(t, v)
+		body := func(id uuid.UUID, schema int) []byte {
+			return fmt.Appendf(nil, `{"schema":%d,"type":"member","data":{"id":"%s","name":"a","started":"2026-01-02T03:04:05Z"}}`, schema, id)
+		}
+		var ids []uuid.UUID
+		want := map[string]azblob.ProblemKind{}
+		put := func(kind azblob.ProblemKind, name string, body []byte, metadata map[string]string) {
+			server.Put("test-control", name, body, metadata)
+			want["test-control/"+name] = kind
+		}
+		strange := func(kind azblob.ProblemKind, schema int, metadata map[string]string) {
+			id := workflow.NewV7()
+			ids = append(ids, id)
+			put(kind, "nodes/"+id.String(), body(id, schema), metadata)
+		}
+		strange(azblob.Unreadable, 2, map[string]string{"schema": "2", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h"})
+		strange(azblob.Disagreement, 1, nil)
+		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "soon"})
+		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s"})
+		plan := workflow.NewV7()
+		put(azblob.Unreadable, "signals/"+plan.String()+"-stop", nil, nil)
+		put(azblob.Stray, "signals/"+plan.String()+"-pause", nil, nil)
+		put(azblob.Stray, "nodes/"+uuid.NewString(), nil, nil)
+		put(azblob.Stray, "notes.txt", nil, nil)
+
+		r := roster(t, v)
+		for _, m := range r.Members {
+			found, err := v.FindMember(t.Context(), m.ID)
+			if err != nil || found != m {
+				t.Errorf("found %+v, %v; the roster has %+v", found, err, m)
+			}
+			if m.ID == good.ID {
+				continue
+			}
+			if i := slices.Index(ids, m.ID); i < 0 || m.Name != "" || (m.TTL == time.Hour) != (i == 0) || m.Renewed.IsZero() {
+				t.Errorf("the roster has %+v", m)
+			}
+			if err := v.RemoveMember(t.Context(), m.ID, m.Version+"0"); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("another version of %s is removed: %v", m.ID, err)
+			}
+		}
+		if len(r.Members) != 1+len(ids) || len(r.Stops) != 1 || r.Stops[0].Plan != plan {
+			t.Errorf("the roster is %+v", r)
+		}
+
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reported := map[string]bool{}
+		for _, p := range report.Problems {
+			if want[p.Blob] != p.Kind || (p.Plan == plan) != (p.Kind == azblob.Unreadable && strings.Contains(p.Blob, "signals/")) {
+				t.Errorf("Check reports %v", p)
+			}
+			reported[p.Blob] = true
+		}
+		if len(reported) != len(want) || report.Blobs != 9 || report.Days != 0 {
+			t.Errorf("Check reports %+v, want %v", report, want)
+		}
+		for _, m := range r.Members {
+			if err := v.RemoveMember(t.Context(), m.ID, m.Version); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestMembersErrors checks that errors name the method, the blob and the plan.
+func TestMembersErrors(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		refusing := vaulttest.Faulty(t, server, emulator.On().Do(emulator.Answer(403, "AuthorizationFailure")))
+		for _, c := range recordCalls() {
+			m := c.prepare(t, vaulttest.OnEmulator(t, server))
+			err := c.do(t.Context(), refusing, m)
+			e, ok := errors.AsType[*storage.Error](err)
+			if !ok || e.Op != c.name || !strings.HasPrefix(e.Blob, "test-control/") || !strings.Contains(e.Blob, m.ID.String()) || !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if ok && (e.Plan == m.ID) != strings.HasSuffix(c.name, "Stop") {
+				t.Errorf("%s names plan %s", c.name, e.Plan)
+			}
+		}
+		if _, err := refusing.Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "Roster: list members (test-control): ") {
+			t.Errorf("Roster: %v", err)
+		}
+	})
+}
+
+// TestRosterWithoutAClock: a proxy removes the Date, without which nobody can be judged and no day is today.
+func TestRosterWithoutAClock(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		blind := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Do(emulator.Strip("Date")))
+		for range 2 { // without the control container, and with it
+			if r, err := blind.Roster(t.Context()); !errors.Is(err, storage.ErrUnavailable) || len(r.Members) > 0 {
+				t.Errorf("the roster is %+v, %v, want ErrUnavailable", r, err)
+			}
+			joined(t, blind)
+		}
+	})
+}
+
+// TestRosterIsWhole fails the second page of a roster.
+func TestRosterIsWhole(t *testing.T) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(2)), func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for range 3 {
+			joined(t, v)
+			time.Sleep(time.Second)
+		}
+		if r := roster(t, v); len(r.Members) != 3 {
+			t.Errorf("the roster is %+v", r)
+		}
+		broken := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
+		if r, err := broken.Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || len(r.Members) > 0 {
+			t.Errorf("a roster without its second page is %+v, %v", r, err)
+		}
+		// The clock of the first page is the roster's: by it, no record is older than it is.
+		late := emulator.New(emulator.WithPageLimit(2), emulator.WithLatency(10*time.Second))
+		v = vaulttest.OnEmulator(t, late)
+		for range 3 {
+			joined(t, v)
+		}
+		started := time.Now()
+		if r := roster(t, v); r.Now.After(started.Add(10 * time.Second)) {
+			t.Errorf("a roster from %v on is of %v", started, r.Now)
+		}
+	})
+}
