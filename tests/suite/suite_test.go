@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("emulator", func(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
-			New:      func(t storagetest.T) storagetest.Store { return emulated(t, vaulttest.ByMadeUpToken) },
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t, refusing(t)) },
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip: leaveOut(func(c storagetest.Case) bool {
@@ -178,6 +178,20 @@ func emulated(t storagetest.T, open vaulttest.Opener, opts ...emulator.Option) s
 	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
 	vaulttest.Strict(t, server)
 	return onConnections(server, open, func() policy.Transporter { return server.Transport() }).Store()
+}
+
+// refusing opens vaults with a made-up token. It fails the test if an operation with bad input sends a request.
+func refusing(t storagetest.T) vaulttest.Opener {
+	observer := azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+		return ctx, func(e azblob.OperationEnd) {
+			if e.Outcome == azblob.OutcomeInvalid && e.Requests > 0 {
+				t.Errorf("%s with bad input sent %d requests: %v", e.Name, e.Requests, e.Err)
+			}
+		}
+	}}
+	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return vaulttest.ByMadeUpToken(ctx, server, today, append(opts, azblob.WithObserver(observer))...)
+	}
 }
 
 // onConnections is an emulator in this process, and what its vaults reach it by.
