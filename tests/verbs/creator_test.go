@@ -3,7 +3,6 @@ package verbs_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,82 +22,6 @@ import (
 
 	"github.com/planvault/azblob/tests/vaulttest"
 )
-
-func TestCreateFillsInWhatTheAuthorLeftOut(t *testing.T) {
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Full()
-		if err := vaulttest.OnEmulator(t, server).Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		if plan.SubmitTime.IsZero() {
-			t.Error("no SubmitTime")
-		}
-		for o := range workflow.Walk(plan) {
-			h := o.Header()
-			if !workflow.IsV7(*h.ID) || *h.PlanID != plan.ID || h.State.ETag == "" || h.State.Status != workflow.NotStarted {
-				t.Errorf("%s: %+v of %s", o.Kind(), *h.State, *h.PlanID)
-			}
-		}
-	})
-	vaulttest.InBubble(t, "keeps what is there", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Small()
-		id, at := workflow.NewV7(), time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
-		plan.ID, plan.SubmitTime = id, at
-		plan.ID = workflow.NewV7()
-		id = plan.ID
-		v := vaulttest.OnEmulator(t, server)
-		if err := v.Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		got, err := v.Read(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.ID != id || !got.SubmitTime.Equal(at) {
-			t.Errorf("%s submitted %v, want %s submitted %v", got.ID, got.SubmitTime, id, at)
-		}
-	})
-}
-
-// TestCreateLostAnswers loses the answer to each request of a Create in turn. The Create still succeeds.
-func TestCreateLostAnswers(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range []emulator.Effect{
-		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset(), emulator.Reset().Applied(),
-		emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),
-		emulator.Answer(503, "ServerBusy").RetryAfter(3 * time.Second), emulator.Answer(429, "TooManyRequests"),
-		emulator.Answer(408, "RequestTimeout"), emulator.Answer(502, ""), emulator.Answer(504, ""),
-		emulator.Answer(409, "ContainerBeingDeleted"), emulator.Answer(503, "OperationTimedOut").Applied(),
-		emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0), emulator.Duplicate(3),
-	} {
-		for n := 1; n <= 7; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				rule := emulator.On().Nth(n).Do(effect)
-				plan := plantest.Small()
-				if err := vaulttest.Faulty(t, server, rule).Create(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
-				if rule.Fired() != 1 {
-					t.Errorf("the fault came %d times", rule.Fired())
-				}
-				v := vaulttest.OnEmulator(t, server)
-				vaulttest.Same(t, v, plan)
-				vaulttest.Sound(t, v)
-				plan.State.Status = workflow.Running // the versions must be the stored ones
-				if err := v.UpdatePlan(t.Context(), plan); err != nil {
-					t.Error(err)
-				}
-				for o, parent := range workflow.Walk(plan) {
-					if parent != nil {
-						if err := storage.Update(t.Context(), v, o); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-			})
-		}
-	}
-}
 
 // TestCreateOfATakenID creates a plan whose ID belongs to a plan, or to remains of one.
 func TestCreateOfATakenID(t *testing.T) {
@@ -137,86 +60,6 @@ func TestCreateOfATakenID(t *testing.T) {
 		}
 		vaulttest.Same(t, v, plan)
 	})
-	vaulttest.InBubble(t, "many at once: one wins", func(t *testing.T, server *emulator.Server) {
-		id := workflow.NewV7()
-		var wg sync.WaitGroup
-		errs := make([]error, 8)
-		for i := range errs {
-			wg.Go(func() {
-				plan := plantest.Small()
-				plan.ID, plan.Name = id, fmt.Sprint(i)
-				errs[i] = vaulttest.OnEmulator(t, server).Create(t.Context(), plan)
-			})
-		}
-		wg.Wait()
-		v := vaulttest.OnEmulator(t, server)
-		got, err := v.Read(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, err := range errs {
-			switch {
-			case err == nil && got.Name != fmt.Sprint(i):
-				t.Errorf("Create %d returned nil, and the plan is that of %s", i, got.Name)
-			case err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict):
-				t.Error(err)
-			case err != nil && got.Name == fmt.Sprint(i):
-				t.Errorf("the plan is that of Create %d, which returned %v", i, err)
-			}
-		}
-		vaulttest.Settled(t, v)
-	})
-}
-
-// TestCreateCancelled ends the context at each request, before and after its effect. The outcome is
-// ErrUnknown, and the caller can pass the same plan to Create again.
-func TestCreateCancelled(t *testing.T) {
-	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied(), emulator.Silence().Late(1)} {
-		for n := 1; n <= 7; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				plan := plantest.Small()
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a try has longer
-				defer cancel()
-				started := time.Now()
-				err := vaulttest.Faulty(t, server, emulator.On().Nth(n).Do(effect)).Create(ctx, plan)
-				if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
-				}
-				if took := time.Since(started); took > 5*time.Second {
-					t.Errorf("Create returned %v after it began", took)
-				}
-				server.DeliverLate()
-				v := vaulttest.OnEmulator(t, server)
-				there := vaulttest.WholeOrGone(t, v, plan) != nil
-				again := v.Create(t.Context(), plan)
-				switch {
-				case there != errors.Is(again, storage.ErrExists):
-					t.Errorf("there: %v, Create again: %v", there, again)
-				case !there && again != nil && !errors.Is(again, storage.ErrConflict):
-					t.Errorf("Create again: %v", again)
-				}
-				vaulttest.Settled(t, v)
-				if there || again == nil {
-					vaulttest.Same(t, v, plan)
-				} else if n := vaulttest.Stored(server); n != 0 {
-					t.Errorf("%d blobs are left", n)
-				}
-			})
-		}
-	}
-}
-
-func TestCreateCancelledBefore(t *testing.T) {
-	server := emulator.New()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := vaulttest.OnEmulator(t, server).Create(ctx, plantest.Small())
-	if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrUnknown) {
-		t.Errorf("got %v, want the context's error alone: nothing was sent", err)
-	}
-	if n := len(server.Requests()); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
 }
 
 // TestCreateUndoesItself makes Create fail for certain before it sends the object. Nothing is left.

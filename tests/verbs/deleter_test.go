@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -79,79 +78,8 @@ func TestDeleteWhatIsNotThere(t *testing.T) {
 	})
 }
 
-// TestDeleteLostAnswers loses each request of a Delete, or its answer.
-func TestDeleteLostAnswers(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range []emulator.Effect{
-		emulator.LostAnswer(), emulator.LostRequest(), emulator.Answer(500, "InternalError").Applied(),
-		emulator.Answer(503, "ServerBusy"), emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0), emulator.Duplicate(2),
-		emulator.CutBody(10),
-	} {
-		for n := 1; n <= 6; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				v := vaulttest.OnEmulator(t, server)
-				plan := vaulttest.Created(t, v, plantest.Small())
-				rule := emulator.On().Nth(n).Do(effect)
-				vaulttest.Must(t, vaulttest.Faulty(t, server, rule).Delete(t.Context(), plan.ID))
-				server.DeliverLate()
-				vaulttest.Settled(t, v)
-				if n := vaulttest.Stored(server); n != 0 {
-					t.Errorf("%d blobs are left", n)
-				}
-			})
-		}
-	}
-}
-
-// TestDeleteCancelled ends the context at each request of a Delete. The same call again finishes it.
-func TestDeleteCancelled(t *testing.T) {
-	for _, effect := range []emulator.Effect{emulator.Silence(), emulator.Silence().Applied()} {
-		for n := 2; n <= 6; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				v := vaulttest.Faulty(t, server, emulator.On().Nth(n).Do(effect))
-				plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := v.Delete(ctx, plan.ID); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
-				}
-				if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
-					t.Fatalf("the same call again: %v", err)
-				}
-				if n := vaulttest.Stored(server); n != 0 {
-					t.Errorf("%d blobs are left", n)
-				}
-			})
-		}
-	}
-}
-
 // TestDeleteBesideOthers runs two Deletes at once, and a Delete beside a completion.
 func TestDeleteBesideOthers(t *testing.T) {
-	vaulttest.InBubble(t, "many deletes", func(t *testing.T, server *emulator.Server) {
-		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Full())
-		var wg sync.WaitGroup
-		errs := make([]error, 8)
-		for i := range errs {
-			wg.Go(func() { errs[i] = vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID) })
-		}
-		wg.Wait()
-		won := 0
-		for _, err := range errs {
-			if err == nil {
-				won++
-			} else if !errors.Is(err, storage.ErrNotFound) {
-				t.Error(err)
-			}
-		}
-		if won == 0 {
-			t.Error("nobody deleted the plan")
-		}
-		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
 	vaulttest.InBubble(t, "an object that is rewritten meanwhile", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		_, plan := vaulttest.Running(t, v, plantest.Full())

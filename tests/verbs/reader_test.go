@@ -78,39 +78,6 @@ func TestReadsNeverWrite(t *testing.T) {
 	})
 }
 
-// TestReadRunning reads after every update of every sub-object.
-func TestReadRunning(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "each sub-object", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Full())
-		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		for i := 1; ; i++ {
-			o := nth(plan, i)
-			if o == nil {
-				break
-			}
-			o.Header().State.Status = workflow.Running
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Fatal(err)
-			}
-			got := vaulttest.Reread(t, v, plan)
-			if d := plantest.Diff(plan, got); d != "" {
-				t.Fatal(d)
-			}
-			for x := range workflow.Walk(got) { // with versions that can be updated
-				if err := storage.Update(t.Context(), v, x); err != nil {
-					t.Fatal(err)
-				}
-			}
-			plan = got
-		}
-	})
-}
-
 // TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
@@ -258,17 +225,6 @@ func (f forgetful) Do(req *http.Request) (*http.Response, error) {
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
 	return resp, err
-}
-
-// nth returns the nth object of a plan, or nil.
-func nth(plan *workflow.Plan, n int) workflow.Object {
-	for o := range workflow.Walk(plan) {
-		if n == 0 {
-			return o
-		}
-		n--
-	}
-	return nil
 }
 
 // TestReadBesideACompletion reads a plan while it is completed, between any two requests of the Read.

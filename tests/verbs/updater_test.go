@@ -21,37 +21,6 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// TestUpdateWritesOneBlob updates every object of a full plan. Each update is one write with the version that was
-// read. That of the plan looks for its object first.
-func TestUpdateWritesOneBlob(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "each object", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Full())
-		vaulttest.Moved(plan, workflow.Running)
-		for o := range workflow.Walk(plan) {
-			server.ResetRequests()
-			before := o.Header().State.ETag
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Fatal(err)
-			}
-			requests := server.Requests()
-			if o.Kind() == workflow.KindPlan { // it looks for the object, too
-				requests = slices.DeleteFunc(requests, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob })
-			}
-			if len(requests) != 1 || requests[0].Op != emulator.PutBlob || requests[0].Condition != "If-Match:etag" ||
-				!strings.Contains(requests[0].Blob, o.Header().ID.String()) {
-				t.Errorf("the update of %s asks %v", o.Kind(), requests)
-			}
-			if o.Header().State.ETag == before {
-				t.Errorf("the update of %s left its version", o.Kind())
-			}
-		}
-		vaulttest.Same(t, v, plan)
-		vaulttest.Sound(t, v)
-	})
-}
-
 // TestUpdateKnowsItsVersion updates with versions that are not the stored ones.
 func TestUpdateKnowsItsVersion(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
@@ -77,39 +46,6 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 			}
 		}
 		vaulttest.Same(t, v, theirs)
-	})
-	vaulttest.InBubble(t, "equal content is no proof", func(t *testing.T, server *emulator.Server) {
-		v, other := vaulttest.OnEmulator(t, server), vaulttest.OnEmulator(t, server)
-		mine := vaulttest.Created(t, v, plantest.Small())
-		theirs := vaulttest.Reread(t, other, mine)
-		mine.State.Status, theirs.State.Status = workflow.Running, workflow.Running
-		if err := other.UpdatePlan(t.Context(), theirs); err != nil {
-			t.Fatal(err)
-		}
-		if err := v.UpdatePlan(t.Context(), mine); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrConflict", err)
-		}
-	})
-	vaulttest.InBubble(t, "without a version it is refused", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Full())
-		server.ResetRequests()
-		for o := range workflow.Walk(plan) {
-			s := o.Header().State
-			for _, version := range []string{"", "@NotStarted", "@", "*"} {
-				etag := s.ETag
-				s.ETag = version
-				err := storage.Update(t.Context(), v, o)
-				if s.ETag = etag; err == nil {
-					t.Errorf("an update of %s with the version %q succeeded", o.Kind(), version)
-				}
-				if version == "" && (!errors.Is(err, storage.ErrInvalid) || len(server.Requests()) > 0) {
-					t.Errorf("update of %s: %v, and %d requests", o.Kind(), err, len(server.Requests()))
-				}
-				server.ResetRequests()
-			}
-		}
-		vaulttest.Same(t, v, plan)
 	})
 	vaulttest.InBubble(t, "without a version it overwrites what is there, in a vault that was opened for it", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
@@ -158,35 +94,6 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 			t.Errorf("without a container: %v, want ErrNotFound", err)
 		}
 	})
-}
-
-// TestUpdateLostAnswers loses each request of an update, or its answer.
-func TestUpdateLostAnswers(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range []emulator.Effect{
-		emulator.LostAnswer(), emulator.LostRequest(), emulator.Reset().Applied(), emulator.Answer(500, "InternalError").Applied(),
-		emulator.Answer(503, "ServerBusy"), emulator.Silence(), emulator.Silence().Applied(), emulator.Duplicate(0),
-	} {
-		for n := 1; n <= 3; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("completion, %v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
-				rule := emulator.On().Nth(n).Do(effect)
-				if err := vaulttest.Faulty(t, server, rule).UpdatePlan(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
-				if rule.Fired() != 1 {
-					t.Errorf("the fault came %d times", rule.Fired())
-				}
-				v := vaulttest.OnEmulator(t, server)
-				vaulttest.Same(t, v, plan)
-				time.Sleep(vaulttest.PastGrace)
-				vaulttest.Sound(t, v) // nothing is left to Recovery
-				if err := v.UpdatePlan(t.Context(), plan); err != nil {
-					t.Errorf("the version is not the stored one: %v", err)
-				}
-			})
-		}
-	}
 }
 
 // TestUpdateUnknownTwice repeats an update of unknown outcome, which is refused, and repeats it again.
