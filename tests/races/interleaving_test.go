@@ -318,7 +318,7 @@ func (s space) report(t *testing.T, path []step) string {
 		fmt.Fprintf(&w, "%3d %-16s %s\n", i+1, step.choice(), step.text)
 		choices = append(choices, step.choice().what)
 	}
-	fmt.Fprintf(&w, "go test -run '^%s$/^%s$' -interleave.schedule '%s' .", strings.Split(t.Name(), "/")[0], strings.ReplaceAll(s.name, " ", "_"), strings.Join(choices, " "))
+	fmt.Fprintf(&w, "go test -run '^%s$/^%s$' -interleave.schedule '%s' ./tests/races", strings.Split(t.Name(), "/")[0], strings.ReplaceAll(s.name, " ", "_"), strings.Join(choices, " "))
 	return vaulttest.Named(w.String())
 }
 
