@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"iter"
 	"maps"
@@ -14,8 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -524,42 +519,6 @@ func TestHostsThatAreNotThere(t *testing.T) {
 	wantError(t, "refused", err, Ended, false)
 	if len(told) != 1 || told[0].Try != 1 || !strings.Contains(told[0].Err.Error(), "refused") || !strings.Contains(told[0].Err.Error(), nobody) {
 		t.Errorf("%+v", told)
-	}
-}
-
-// TestEveryCodeHasAMeaning reads the codes from the source of the SDK, which has no list of them.
-func TestEveryCodeHasAMeaning(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror").Output()
-	must(t, err)
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "error_codes.go"), nil, 0)
-	must(t, err)
-	n := 0
-	ast.Inspect(f, func(node ast.Node) bool {
-		spec, ok := node.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 {
-			return true
-		}
-		lit, ok := spec.Values[0].(*ast.BasicLit)
-		if !ok {
-			return true
-		}
-		text, err := strconv.Unquote(lit.Value)
-		must(t, err)
-		n++
-		m, known := meanings[bloberror.Code(text)]
-		if !known {
-			t.Errorf("%s has no meaning", text)
-		}
-		if m.reason == Refused && m.remedy == "" {
-			t.Errorf("%s has no remedy", text)
-		}
-		if strings.Contains(m.remedy, "list containers") {
-			t.Errorf("the remedy of %s fits only one operation", text)
-		}
-		return true
-	})
-	if n < 110 {
-		t.Errorf("%d codes were found", n)
 	}
 }
 

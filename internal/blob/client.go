@@ -293,20 +293,29 @@ func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata ma
 
 // Get reads a blob and checks its length and MD5.
 func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, err error) {
+	return c.download(ctx, ref, nil, func(body []byte, resp sdk.DownloadStreamResponse) ([]byte, error) {
+		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
+			return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, resp.ContentMD5)
+		}
+		return body, nil
+	})
+}
+
+// download reads a blob, or a part of it. accept returns the wanted bytes of a body, or why it is not believed.
+func (c *Client) download(ctx context.Context, ref Ref, o *sdk.DownloadStreamOptions, accept func([]byte, sdk.DownloadStreamResponse) ([]byte, error)) (body []byte, p Properties, err error) {
 	client := c.container(ref).NewBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
-		resp, err := client.DownloadStream(ctx, nil)
+		resp, err := client.DownloadStream(ctx, o)
 		if err != nil {
 			return err
 		}
-		if body, err = receiveBody(resp); err != nil {
+		whole, err := receiveBody(resp)
+		if err != nil {
 			return err
 		}
-		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
-			return fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, resp.ContentMD5)
-		}
+		body, err = accept(whole, resp)
 		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, Properties{}, err
@@ -332,30 +341,16 @@ func receiveBody(resp sdk.DownloadStreamResponse) ([]byte, error) {
 // ETag it reads that version alone; the error is [Mismatch] or [Absent] if the blob has another one, or is gone.
 // The service has no checksum of a part of a blob, so the content must have its own.
 func (c *Client) GetRange(ctx context.Context, ref Ref, offset, size int, etag string) (body []byte, p Properties, err error) {
-	client := c.container(ref).NewBlobClient(ref.Name)
 	opts := &sdk.DownloadStreamOptions{Range: sdk.HTTPRange{Offset: int64(offset), Count: int64(size)}}
 	if etag != "" {
 		opts.AccessConditions = IfMatch(etag).sdk()
 	}
-	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
-		resp, err := client.DownloadStream(ctx, opts)
-		if err != nil {
-			return err
-		}
-		if body, err = receiveBody(resp); err != nil {
-			return err
-		}
+	return c.download(ctx, ref, opts, func(body []byte, resp sdk.DownloadStreamResponse) ([]byte, error) {
 		if resp.ContentRange == nil { // the answer to a request without a range
 			body = body[min(offset, len(body)):]
 		}
-		body = body[:min(size, len(body))]
-		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
-		return nil
+		return body[:min(size, len(body))], nil
 	})
-	if err != nil {
-		return nil, Properties{}, err
-	}
-	return body, p, nil
 }
 
 // Head reads the properties of a blob.
@@ -468,32 +463,20 @@ func (c *Client) List(ctx context.Context, containerName string, o ListOptions) 
 		opts.StartFrom = &o.StartFrom
 	}
 	if o.MaxResults > 0 {
-		opts.MaxResults = to.Ptr(int32(o.MaxResults)) // at most 5,000
+		opts.MaxResults = new(int32(o.MaxResults)) // at most 5,000
 	}
-	return pages(func(marker *string) (page Page, next string, err error) {
+	return pages(func(marker *string) (Page, string, error) {
 		opts.Marker = marker
-		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			var seen time.Time
-			got, err := receive(ctx, o.MetadataOf, func(ctx context.Context) error {
-				// After a failure, a pager of the SDK reports that there are no more pages. Each attempt
-				// takes a new pager and our own marker.
-				resp, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
-				seen = deref(resp.Date)
-				return err
-			})
-			if err != nil {
-				return err
+		got, err := c.page(ctx, call{op: "list", ref: ref}, o.MetadataOf, func(ctx context.Context, page *listing) error {
+			// After a failure, a pager of the SDK reports that there are no more pages. Each attempt
+			// takes a new pager and our own marker.
+			_, err := c.container(ref).NewListBlobsFlatPager(&opts).NextPage(ctx)
+			if len(page.groups) > 0 { // they hide blobs
+				return &foreignError{status: http.StatusOK, text: fmt.Sprintf("a page with a group of names, %q, although the request has no delimiter", page.groups[0])}
 			}
-			if len(got.groups) > 0 { // they hide blobs
-				return &foreignError{status: http.StatusOK, text: fmt.Sprintf("a page with a group of names, %q, although the request has no delimiter", got.groups[0])}
-			}
-			for i := range got.blobs {
-				got.blobs[i].Seen = seen
-			}
-			page, next = Page{Items: got.blobs, More: got.next != "", Seen: seen}, got.next
-			return nil
+			return err
 		})
-		return page, next, err
+		return Page{Items: got.blobs, More: got.next != "", Seen: got.seen}, got.next, err
 	})
 }
 
@@ -528,23 +511,13 @@ func (c *Client) HeadContainer(ctx context.Context, name string) (item Container
 func (c *Client) ListContainers(ctx context.Context, prefix string) iter.Seq2[[]ContainerItem, error] {
 	ref := Ref{Container: prefix}
 	opts := service.ListContainersOptions{Prefix: &prefix, Include: service.ListContainersInclude{Metadata: true}}
-	return pages(func(marker *string) (items []ContainerItem, next string, err error) {
+	return pages(func(marker *string) ([]ContainerItem, string, error) {
 		opts.Marker = marker
-		err = c.do(ctx, call{op: "list containers", ref: ref}, func(ctx context.Context) error {
-			got, err := receive(ctx, nil, func(ctx context.Context) error {
-				_, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			for i := range got.containers {
-				got.containers[i].Seen = got.seen
-			}
-			items, next = got.containers, got.next
-			return nil
+		got, err := c.page(ctx, call{op: "list containers", ref: ref}, nil, func(ctx context.Context, _ *listing) error {
+			_, err := c.service.NewListContainersPager(&opts).NextPage(ctx)
+			return err
 		})
-		return items, next, err
+		return got.containers, got.next, err
 	})
 }
 

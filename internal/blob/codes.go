@@ -24,9 +24,6 @@ var (
 	waiting = meaning{verdict: verdict{reason: Unreachable, again: true}}
 	garbled = meaning{verdict: verdict{reason: Damaged, again: true, once: true}}
 
-	// unsent is a refusal of requests that the vault does not send: malformed ones, and those for page and
-	// append blobs, blocks, copies and tiers.
-	unsent = refused("the vault does not send such requests: check for a proxy that changes requests")
 	// otherVersion is a refusal of a version, or of a header of that version, that the service does not know.
 	otherVersion = refused("the service may not know this version: give an older one with WithServiceVersion, or --service-version; " +
 		"before " + Version + ", listings read each day from its start")
@@ -39,7 +36,11 @@ var (
 	key = refused("check the account key, shared access signature or credential, and this machine's clock")
 )
 
-// meanings contains all codes of bloberror. Below status 500, a code decides whatever the status is.
+// unsent is the remedy for a request that the service calls malformed by a code without a meaning.
+const unsent = "the vault does not send such requests: check for a proxy that changes requests"
+
+// meanings contains the codes of bloberror, except those of requests that the vault does not send: malformed ones,
+// and those for page and append blobs, blocks, copies and tiers. Below status 500, a code decides whatever the status is.
 var meanings = map[bloberror.Code]meaning{
 	// The condition does not hold.
 	bloberror.BlobAlreadyExists:      mismatch,
@@ -121,69 +122,4 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.UnsupportedQueryParameter:    refused("the account does not support this operation: check its kind, or try another version with WithServiceVersion"),
 	bloberror.ConditionHeadersNotSupported: refused("the account does not support conditional requests, which the vault needs: check its kind"),
 	bloberror.InvalidOperation:             refused("the account does not support this operation: check its kind"),
-
-	// The vault does not send such requests.
-	bloberror.AccountAlreadyExists:                       unsent,
-	bloberror.AppendPositionConditionNotMet:              unsent,
-	bloberror.BlobNotArchived:                            unsent,
-	bloberror.BlobOverwritten:                            unsent,
-	bloberror.BlobTierInadequateForContentLength:         unsent,
-	bloberror.BlockCountExceedsLimit:                     unsent,
-	bloberror.BlockListTooLong:                           unsent,
-	bloberror.CannotChangeToLowerTier:                    unsent,
-	bloberror.CannotVerifyCopySource:                     unsent,
-	bloberror.ContentLengthLargerThanTierLimit:           unsent,
-	bloberror.CopyAcrossAccountsNotSupported:             unsent,
-	bloberror.CopyIDMismatch:                             unsent,
-	bloberror.EmptyMetadataKey:                           unsent,
-	bloberror.ImmutabilityPolicyDeleteOnLockedPolicy:     unsent,
-	bloberror.IncrementalCopyBlobMismatch:                unsent,
-	"IncrementalCopyOfEralierVersionSnapshotNotAllowed":  unsent,
-	bloberror.IncrementalCopyOfEarlierSnapshotNotAllowed: unsent,
-	bloberror.IncrementalCopySourceMustBeSnapshot:        unsent,
-	bloberror.InfiniteLeaseDurationRequired:              unsent,
-	bloberror.InvalidBlobOrBlock:                         unsent,
-	bloberror.InvalidBlobTier:                            unsent,
-	bloberror.InvalidBlockID:                             unsent,
-	bloberror.InvalidBlockList:                           unsent,
-	bloberror.InvalidHTTPVerb:                            unsent,
-	bloberror.InvalidInput:                               unsent,
-	bloberror.InvalidMD5:                                 unsent,
-	bloberror.InvalidMetadata:                            unsent,
-	bloberror.InvalidPageRange:                           unsent,
-	bloberror.InvalidQueryParameterValue:                 unsent,
-	bloberror.InvalidRange:                               unsent,
-	bloberror.InvalidResourceName:                        unsent,
-	bloberror.InvalidSourceBlobType:                      unsent,
-	bloberror.InvalidSourceBlobURL:                       unsent,
-	bloberror.InvalidURI:                                 unsent,
-	bloberror.InvalidVersionForPageBlobOperation:         unsent,
-	bloberror.InvalidXMLDocument:                         unsent,
-	bloberror.InvalidXMLNodeValue:                        unsent,
-	bloberror.LeaseAlreadyBroken:                         unsent,
-	bloberror.LeaseIsBreakingAndCannotBeChanged:          unsent,
-	bloberror.LeaseIsBrokenAndCannotBeRenewed:            unsent,
-	bloberror.MaxBlobSizeConditionNotMet:                 unsent,
-	bloberror.MetadataTooLarge:                           unsent,
-	bloberror.MissingContentLengthHeader:                 unsent,
-	bloberror.MissingRequiredHeader:                      unsent,
-	bloberror.MissingRequiredQueryParameter:              unsent,
-	bloberror.MissingRequiredXMLNode:                     unsent,
-	bloberror.MultipleConditionHeadersNotSupported:       unsent,
-	bloberror.NoPendingCopyOperation:                     unsent,
-	bloberror.OperationNotAllowedOnIncrementalCopyBlob:   unsent,
-	bloberror.OperationNotAllowedOnRootBlob:              unsent,
-	bloberror.OutOfRangeInput:                            unsent,
-	bloberror.OutOfRangeQueryParameterValue:              unsent,
-	bloberror.PreviousSnapshotCannotBeNewer:              unsent,
-	bloberror.PreviousSnapshotNotFound:                   unsent,
-	bloberror.PreviousSnapshotOperationNotSupported:      unsent,
-	bloberror.RequestBodyTooLarge:                        unsent,
-	bloberror.RequestURLFailedToParse:                    unsent,
-	bloberror.SequenceNumberConditionNotMet:              unsent,
-	bloberror.SequenceNumberIncrementTooLarge:            unsent,
-	bloberror.SnapshotCountExceeded:                      unsent,
-	bloberror.SnapshotOperationRateExceeded:              unsent,
-	bloberror.SourceConditionNotMet:                      unsent,
-	bloberror.UnsupportedXMLNode:                         unsent,
 }

@@ -208,11 +208,14 @@ func (e answerError) Error() string {
 			text += " (request " + id + ")"
 		}
 	}
-	remedy := cmp.Or(loginRemedy(e.ResponseError), clockRemedy(e.ResponseError), meanings[bloberror.Code(e.ErrorCode)].remedy)
-	if unread(e.ResponseError) {
-		remedy = otherVersion.remedy
+	m, known := meanings[bloberror.Code(e.ErrorCode)]
+	switch {
+	case unread(e.ResponseError):
+		m.remedy = otherVersion.remedy
+	case !known && e.StatusCode == http.StatusBadRequest:
+		m.remedy = unsent
 	}
-	if remedy != "" {
+	if remedy := cmp.Or(loginRemedy(e.ResponseError), clockRemedy(e.ResponseError), m.remedy); remedy != "" {
 		text += ": " + remedy
 	}
 	return text

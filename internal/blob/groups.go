@@ -70,29 +70,22 @@ func (c *Client) listGroups(ctx context.Context, containerName string, o ListOpt
 	if o.MaxResults > 0 {
 		opts.MaxResults = new(int32(o.MaxResults))
 	}
-	return pages(func(marker *string) (groups []string, next string, err error) {
+	return pages(func(marker *string) ([]string, string, error) {
 		opts.Marker = marker
-		err = c.do(ctx, call{op: "list", ref: ref}, func(ctx context.Context) error {
-			got, err := receive(ctx, nil, func(ctx context.Context) error {
-				_, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
-				return err
-			})
+		got, err := c.page(ctx, call{op: "list", ref: ref}, nil, func(ctx context.Context, page *listing) error {
+			_, err := c.container(ref).NewListBlobsHierarchyPager(delimiter, &opts).NextPage(ctx)
 			if refusesRequest(err) {
 				return fmt.Errorf("%w: %w", errDelimiter, err)
 			}
-			if err != nil {
-				return err
+			for _, item := range page.blobs {
+				page.groups = append(page.groups, item.Name)
 			}
-			groups, next = got.groups, got.next
-			for _, item := range got.blobs {
-				groups = append(groups, item.Name)
-			}
-			if slices.ContainsFunc(groups, func(name string) bool { return groupOf(name, o.Prefix, delimiter) != name }) {
+			if slices.ContainsFunc(page.groups, func(name string) bool { return groupOf(name, o.Prefix, delimiter) != name }) {
 				return errDelimiter // it was ignored
 			}
-			return nil
+			return err
 		})
-		return groups, next, err
+		return got.groups, got.next, err
 	})
 }
 

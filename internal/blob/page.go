@@ -19,7 +19,7 @@ import (
 
 // listing is a page of List Blobs or List Containers.
 type listing struct {
-	blobs      []Item // without Seen
+	blobs      []Item
 	groups     []string
 	containers []ContainerItem
 	next       string    // the marker of the next page; empty on the last page
@@ -32,25 +32,36 @@ type receiver struct {
 	page       listing
 }
 
-// receive sends a request of the SDK and decodes the page in the answer.
-func receive(ctx context.Context, metadataOf func(name string) bool, ask func(context.Context) error) (*listing, error) {
-	r := &receiver{metadataOf: metadataOf}
-	if err := ask(context.WithValue(ctx, decoderKey{}, decoder(r))); err != nil {
-		return nil, err
-	}
-	return &r.page, nil
+// page asks for a page of a listing. ask sends a request of the SDK, of which the page is the decoded answer. If it
+// fails for good, the page is empty.
+func (c *Client) page(ctx context.Context, call call, metadataOf func(name string) bool, ask func(context.Context, *listing) error) (page listing, err error) {
+	err = c.do(ctx, call, func(ctx context.Context) error {
+		r := &receiver{metadataOf: metadataOf}
+		if err := ask(context.WithValue(ctx, decoderKey{}, decoder(r)), &r.page); err != nil {
+			return err
+		}
+		page = r.page
+		return nil
+	})
+	return page, err
 }
 
 func (r *receiver) decode(resp *http.Response) (err error) {
 	r.page, err = readPage(resp.Body, r.metadataOf)
 	r.page.seen, _ = http.ParseTime(resp.Header.Get("Date"))
+	for i := range r.page.blobs {
+		r.page.blobs[i].Seen = r.page.seen
+	}
+	for i := range r.page.containers {
+		r.page.containers[i].Seen = r.page.seen
+	}
 	return err
 }
 
 // readPage decodes a page and skips unknown elements. A page without its last tag and a page without a list
 // are errors, because each would look like a short page.
 func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
-	d := pageDecoder{scanner: scanner{r: r}, metadataOf: metadataOf, metadata: map[string]*metadatum{}}
+	d := pageDecoder{scanner: newScanner(r), metadataOf: metadataOf, metadata: map[string]*metadatum{}}
 	d.results()
 	if err := d.rest(); err != nil {
 		return listing{}, fmt.Errorf("read page of listing: %w", err)
@@ -60,7 +71,7 @@ func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
 
 // pageDecoder reads a page. After a failure of its scanner, it reads nothing more and its page is void.
 type pageDecoder struct {
-	scanner
+	*scanner
 	metadataOf func(name string) bool
 	page       listing
 	metadata   map[string]*metadatum // by name in the document
@@ -123,20 +134,16 @@ func (d *pageDecoder) child() bool {
 
 // content returns the text of the current element, which contains only text. It is valid until the next call.
 func (d *pageDecoder) content() []byte {
-	of := len(d.begins)
+	t := d.next()
 	d.value = d.value[:0]
-	for {
-		switch d.next() {
-		case textToken:
-			d.value = append(d.value, d.text...) // in one piece, except for comments and CDATA sections
-		case startTag:
-			d.fail("unexpected <%s> in <%s>", d.name, d.open[d.begins[of-1]:d.begins[of]])
-		case endTag:
-			return d.value
-		case failed:
-			return nil
-		}
+	if t == textToken {
+		d.value = append(d.value, d.text...)
+		t = d.next()
 	}
+	if t == startTag {
+		d.fail("unexpected <%s> in a value", d.name)
+	}
+	return d.value
 }
 
 // once sets a value that may be there once.
