@@ -2,6 +2,7 @@ package blob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,34 +44,56 @@ func TestSecondaryEndpoints(t *testing.T) {
 	}
 }
 
-// asked is a credential that notes the scopes for which it was asked.
-type asked []string
+// asked is a credential that notes the scopes for which it was asked, and may refuse.
+type asked struct {
+	scopes []string
+	err    error
+}
 
 func (a *asked) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	*a = append(*a, o.Scopes...)
-	return azcore.AccessToken{Token: fmt.Sprint("token ", len(*a)), ExpiresOn: time.Now().Add(time.Hour)}, nil
+	a.scopes = append(a.scopes, o.Scopes...)
+	return azcore.AccessToken{Token: fmt.Sprint("token ", len(a.scopes)), ExpiresOn: time.Now().Add(time.Hour)}, a.err
 }
 
 // TestTokensAreForStorage refuses tokens and names another resource, as anybody between client and service
-// could. The client asks for one more token, and again for the storage service.
+// could. The client asks for one more token, and again for the storage service. If there is no token, nothing is sent.
 func TestTokensAreForStorage(t *testing.T) {
-	var cred asked
-	var sent []string
-	account, err := WithToken("https://account.example", &cred)
-	must(t, err)
-	c, err := account.New(Options{Concurrency: 1, Transport: sender(func(req *http.Request) (*http.Response, error) {
-		sent = append(sent, req.Header.Get("Authorization"))
-		h := http.Header{
-			"Www-Authenticate": {"Bearer authorization_uri=https://login.example/tenant/oauth2/authorize resource_id=https://another.example"},
-			"X-Ms-Request-Id":  {"1"}, "X-Ms-Version": {"2026-06-06"}, "X-Ms-Error-Code": {"InvalidAuthenticationInfo"},
-		}
-		return &http.Response{StatusCode: http.StatusUnauthorized, Header: h, Body: http.NoBody, Request: req}, nil
-	})})
-	must(t, err)
-	_, _ = c.Head(t.Context(), Ref{"container", "name"})
 	const scope = "https://storage.azure.com/.default"
-	if !slices.Equal(cred, asked{scope, scope}) || !slices.Equal(sent, []string{"Bearer token 1", "Bearer token 2"}) {
-		t.Errorf("asked for tokens of %q and sent %q", cred, sent)
+	for _, cred := range []*asked{{}, {err: errors.New("no identity here")}} {
+		var sent []string
+		account, err := WithToken("https://account.example", cred)
+		must(t, err)
+		c, err := account.New(Options{Concurrency: 1, Transport: sender(func(req *http.Request) (*http.Response, error) {
+			sent = append(sent, req.Header.Get("Authorization"))
+			h := http.Header{
+				"Www-Authenticate": {"Bearer authorization_uri=https://login.example/tenant/oauth2/authorize resource_id=https://another.example"},
+				"X-Ms-Request-Id":  {"1"}, "X-Ms-Version": {"2026-06-06"}, "X-Ms-Error-Code": {"InvalidAuthenticationInfo"},
+			}
+			return &http.Response{StatusCode: http.StatusUnauthorized, Header: h, Body: http.NoBody, Request: req}, nil
+		})})
+		must(t, err)
+		_, err = c.Put(t.Context(), Ref{"container", "name"}, nil, mine(), IfNew)
+		wantError(t, "refused", err, Refused, false)
+		if cred.err != nil && (!errors.Is(err, cred.err) || len(cred.scopes) != 1 || len(sent) != 0) {
+			t.Errorf("asked for tokens of %q and sent %q: %v", cred.scopes, sent, err)
+		}
+		if cred.err == nil && (!slices.Equal(cred.scopes, []string{scope, scope}) || !slices.Equal(sent, []string{"Bearer token 1", "Bearer token 2"})) {
+			t.Errorf("asked for tokens of %q and sent %q", cred.scopes, sent)
+		}
+	}
+}
+
+func TestConnectionStringsThatCantBeUsed(t *testing.T) {
+	const key = "c2VjcmV0LWtleQ=="
+	for _, s := range []string{
+		"", ";", "=", "nonsense", "AccountKey=" + key, "AccountName=a", "AccountName=a;AccountKey=" + key + "!", "AccountName=a;AccountKey",
+		"AccountName=;AccountKey=" + key + ";BlobEndpoint=", "AccountName=a;AccountKey=" + key + ";BlobEndpoint=http://[",
+		"AccountName=a;AccountKey=" + key + ";BlobEndpoint=/path", "BlobEndpoint=http://ho st;SharedAccessSignature=sig=" + key,
+		"BlobEndpoint=http://%zz;SharedAccessSignature=sig=" + key, "BlobEndpoint=://;SharedAccessSignature=sig=" + key,
+	} {
+		if a, err := ParseConnectionString(s); err == nil || strings.Contains(err.Error(), "c2Vj") {
+			t.Errorf("%q: %v, %v", s, a.url, err)
+		}
 	}
 }
 

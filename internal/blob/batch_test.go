@@ -19,12 +19,11 @@ func (w *world) fill(n int, versions bool) []Target {
 	for i := range n {
 		name := fmt.Sprintf("%03d", i)
 		w.server.Put("box", name, []byte(name), mine())
-		target := Target{Name: name}
-		if versions {
-			b, _ := w.server.Blob("box", name)
-			target.ETag = b.ETag
+		b, _ := w.server.Blob("box", name)
+		if !versions {
+			b.ETag = ""
 		}
-		targets = append(targets, target)
+		targets = append(targets, Target{name, b.ETag})
 	}
 	return targets
 }
@@ -37,22 +36,15 @@ func TestBatchDeletesWhatItNames(t *testing.T) {
 				what := fmt.Sprintf("%d blobs, versions %v", n, versions)
 				targets := w.fill(n, versions)
 				w.server.Put("box", "other", nil, nil)
-				if err := w.DeleteBatch(t.Context(), "box", targets); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				if names := w.names(); !slices.Equal(names, []string{"other"}) {
-					t.Errorf("%s: %q are left", what, names)
+				if err := w.DeleteBatch(t.Context(), "box", targets); err != nil || !slices.Equal(w.names(), []string{"other"}) {
+					t.Fatalf("%s: %v, %q are left", what, err, w.names())
 				}
 				requests := w.server.Requests()
 				if len(requests) != 1 || len(requests[0].Items) != n {
 					t.Fatalf("%s: requests %v", what, requests)
 				}
 				for i, item := range requests[0].Items {
-					want := ""
-					if versions {
-						want = `"` + targets[i].ETag + `"`
-					}
-					if item.IfMatch != want || item.Blob != targets[i].Name {
+					if item.Blob != targets[i].Name || strings.Trim(item.IfMatch, `"`) != targets[i].ETag {
 						t.Errorf("%s: item %d is %s with If-Match %q", what, i, item, item.IfMatch)
 					}
 				}
@@ -60,62 +52,89 @@ func TestBatchDeletesWhatItNames(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestBatchLeavesOtherVersionsAlone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		targets := w.fill(4, true)
-		w.server.Put("box", "001", []byte("another version"), others())
-		w.server.Remove("box", "002")
-		wantError(t, "another version", w.DeleteBatch(t.Context(), "box", targets), Mismatch, false)
-		if names := w.names(); !slices.Equal(names, []string{"001"}) {
-			t.Errorf("%q are left", names)
-		}
-		if len(w.retries) > 0 {
-			t.Error("it was retried")
-		}
-	})
-}
-
-func TestBatchWithoutContainerHasNothingToDelete(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		err := w.DeleteBatch(t.Context(), "other", []Target{{Name: "a"}, {Name: "b", ETag: "0x1"}})
-		if !Is(err, Absent, AbsentContainer) {
-			t.Errorf("got %v, want no blob", err)
-		}
-		if n := len(w.server.Requests()); n != 1 {
-			t.Errorf("%d requests", n)
+		if n := len(w.server.Requests()); !Is(err, Absent, AbsentContainer) || n != 1 {
+			t.Errorf("no container: %v after %d requests", err, n)
 		}
 	})
 }
 
-// TestBatchTriesAgainWhatIsLeft fails some items several times.
+// TestBatchLeavesOtherVersionsAlone deletes blobs of which one has another version and one is gone: in a batch, or one by
+// one where batches are refused. Refused batches are not tried again.
+func TestBatchLeavesOtherVersionsAlone(t *testing.T) {
+	for _, test := range []struct {
+		what    string
+		rule    *emulator.Rule
+		batches int
+	}{
+		{"a batch", emulator.On(emulator.GetBlob).Do(emulator.LostAnswer()), 2},
+		{"as a whole", emulator.On(emulator.BatchDelete).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")), 1},
+		{"not known", emulator.On(emulator.BatchDelete).Do(emulator.Answer(400, "UnsupportedQueryParameter")), 1},
+		{"each item", emulator.On(emulator.BatchItem).Do(emulator.Answer(403, "AuthorizationFailure")), 1},
+		{"by Azurite of a shared access signature", emulator.On(emulator.BatchDelete).Do(emulator.Foreign(500, "", "")), 3},
+		{"by a proxy that seems to be busy", emulator.On(emulator.BatchDelete).Do(emulator.Foreign(503, "text/html", portalPage)), 3},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.server.Inject(test.rule)
+			for range 2 {
+				targets := w.fill(4, true)
+				w.server.Put("box", "001", []byte("another version"), others())
+				w.server.Remove("box", "002")
+				wantError(t, test.what, w.DeleteBatch(t.Context(), "box", targets), Mismatch, false)
+				if names := w.names(); !slices.Equal(names, []string{"001"}) {
+					t.Errorf("%s: %q are left", test.what, names)
+				}
+			}
+			if n := w.count(emulator.BatchDelete); n != test.batches || test.batches < 3 && len(w.retries) > 0 {
+				t.Errorf("%s: %d batches were sent with %d retries, want %d", test.what, n, len(w.retries), test.batches)
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		targets := w.fill(4, true)
+		w.server.Inject(emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Times(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		wantError(t, "nothing may be deleted", w.DeleteBatch(t.Context(), "box", targets[:1]), Refused, false)
+		must(t, w.DeleteBatch(t.Context(), "box", targets))
+		if n := w.count(emulator.BatchDelete); n != 2 {
+			t.Errorf("%d batches were sent: the first refusal was of deletes", n)
+		}
+	})
+}
+
+// TestBatchTriesAgainWhatIsLeft fails some items several times, or cuts the answer behind some items.
 func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
+	names := []string{"000", "001", "002", "003", "004"}
+	some := func(effect emulator.Effect) []*emulator.Rule {
+		return []*emulator.Rule{
+			emulator.On(emulator.BatchItem).Path("003").Times(1).Do(effect),
+			emulator.On(emulator.BatchItem).Path("000").Times(2).Do(effect),
+			emulator.On(emulator.BatchItem).Path("004").Times(2).Do(effect),
+		}
+	}
 	for _, versions := range []bool{false, true} {
-		for _, effect := range []emulator.Effect{
-			emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "InternalError"), emulator.Answer(429, "TooManyRequests"),
-			emulator.Answer(503, "ServerBusy").Applied(), emulator.Answer(500, "OperationTimedOut").Applied(),
+		for _, test := range []struct {
+			rules []*emulator.Rule
+			asked [][]string
+		}{
+			{some(emulator.Answer(503, "ServerBusy")), [][]string{names, {"000", "003", "004"}, {"000", "004"}}},
+			{some(emulator.Answer(429, "TooManyRequests")), [][]string{names, {"000", "003", "004"}, {"000", "004"}}},
+			{some(emulator.Answer(500, "OperationTimedOut").Applied()), [][]string{names, {"000", "003", "004"}, {"000", "004"}}},
+			{[]*emulator.Rule{emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBatch(0))}, [][]string{names, names}},
+			{[]*emulator.Rule{emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBatch(3))}, [][]string{names, names[3:]}},
 		} {
 			inWorld(t, func(t *testing.T, w *world) {
-				what := fmt.Sprintf("%s, versions %v", effect, versions)
-				targets := w.fill(10, versions)
-				w.server.Inject(
-					emulator.On(emulator.BatchItem).Path("003").Times(1).Do(effect),
-					emulator.On(emulator.BatchItem).Path("000").Times(2).Do(effect),
-					emulator.On(emulator.BatchItem).Path("009").Times(2).Do(effect),
-				)
-				if err := w.DeleteBatch(t.Context(), "box", targets); err != nil && !Is(err, Absent) {
-					t.Errorf("%s: %v", what, err)
-				}
-				if names := w.names(); len(names) > 0 {
-					t.Errorf("%s: %q are left", what, names)
+				what := fmt.Sprintf("%s, versions %v", test.rules, versions)
+				targets := w.fill(5, versions)
+				w.server.Inject(test.rules...)
+				if err := gone(w.DeleteBatch(t.Context(), "box", targets)); err != nil || len(w.names()) > 0 {
+					t.Errorf("%s: %v, %q are left", what, err, w.names())
 				}
 				var asked [][]string
 				for _, r := range w.server.Requests() {
 					var names []string
 					for _, item := range r.Items {
-						names = append(names, item.Blob)
-						if (item.IfMatch != "") != versions {
+						if names = append(names, item.Blob); (item.IfMatch != "") != versions {
 							t.Errorf("%s: %s is requested with If-Match %q", what, item.Blob, item.IfMatch)
 						}
 					}
@@ -123,8 +142,7 @@ func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 						asked = append(asked, names)
 					}
 				}
-				want := [][]string{{"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}, {"000", "003", "009"}, {"000", "009"}}
-				if !slices.EqualFunc(asked, want, slices.Equal) {
+				if !slices.EqualFunc(asked, test.asked, slices.Equal) {
 					t.Errorf("%s: %q were requested", what, asked)
 				}
 			})
@@ -139,7 +157,7 @@ func TestBatchAsAWholeIsTriedAgain(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				targets := w.fill(3, true)
 				w.server.Inject(emulator.On(emulator.BatchDelete).Nth(1).Do(effect))
-				if err := w.DeleteBatch(t.Context(), "box", targets); err != nil && !Is(err, Absent) || len(w.names()) > 0 {
+				if err := gone(w.DeleteBatch(t.Context(), "box", targets)); err != nil || len(w.names()) > 0 {
 					t.Errorf("%s: %q are left, %v", effect, w.names(), err)
 				}
 			})
@@ -150,33 +168,25 @@ func TestBatchAsAWholeIsTriedAgain(t *testing.T) {
 // TestBatchBelievesNoGarbledAnswer cuts the answer in many places and garbles it. One of its items was not
 // deleted. The batch may succeed only if all blobs are gone.
 func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
-	const items = 3
-	size := 0
-	inWorld(t, func(t *testing.T, w *world) {
-		must(t, w.DeleteBatch(t.Context(), "box", w.fill(items, false)))
-		size = int(w.server.Requests()[0].Out)
-	})
-	for n := 0; n < size; n += efforttest.Pick(60, 5, 1) {
-		inWorld(t, func(t *testing.T, w *world) {
-			targets := w.fill(items, false)
-			w.server.Inject(
-				emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBody(n)),
-				emulator.On(emulator.BatchItem).Path("001").Times(1).Do(emulator.Answer(503, "ServerBusy")),
-			)
-			if err := w.DeleteBatch(t.Context(), "box", targets); err != nil && !Is(err, Absent) || len(w.names()) > 0 {
-				t.Errorf("cut after %d bytes: %q are left, %v", n, w.names(), err)
-			}
-		})
+	reverse := func(body string) string { // the answers may come in any order
+		boundary, _, _ := strings.Cut(body, "\r\n")
+		parts := strings.Split(body, boundary) // nothing, the three answers, the end
+		slices.Reverse(parts[1 : len(parts)-1])
+		return strings.Join(parts, boundary)
 	}
-	for what, garble := range map[string]func(string) string{
+	garbles := map[string]func(string) string{
+		"reversed":        reverse,
 		"unknown number":  func(s string) string { return strings.ReplaceAll(s, "Content-ID: 1", "Content-ID: 99") },
 		"negative number": func(s string) string { return strings.ReplaceAll(s, "Content-ID: 1", "Content-ID: -1") },
 		"no numbers":      func(s string) string { return strings.ReplaceAll(s, "Content-ID:", "X-Content-ID:") },
 		"no boundaries":   func(s string) string { return strings.ReplaceAll(s, "--batch", "batch") },
-		"empty":           func(string) string { return "" },
-	} {
+	}
+	for n := 0; n < 1000; n += efforttest.Pick(60, 5, 1) {
+		garbles[fmt.Sprintf("cut after %d bytes", n)] = func(s string) string { return s[:min(n, len(s)-1)] }
+	}
+	for what, garble := range garbles {
 		inWorld(t, func(t *testing.T, w *world) {
-			targets := w.fill(items, false)
+			targets := w.fill(3, false)
 			w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Times(1).Do(emulator.Answer(503, "ServerBusy")))
 			c, _ := w.garbled(t, func(body string) string {
 				if garble(body) == body {
@@ -184,8 +194,11 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 				}
 				return garble(body)
 			})
-			if err := c.DeleteBatch(t.Context(), "box", targets); err != nil && !Is(err, Absent) || len(w.names()) > 0 {
+			if err := gone(c.DeleteBatch(t.Context(), "box", targets)); err != nil || len(w.names()) > 0 {
 				t.Errorf("%s: %q are left, %v", what, w.names(), err)
+			}
+			if requests := w.server.Requests(); what == "reversed" && (len(requests[1].Items) != 1 || requests[1].Items[0].Blob != "001") {
+				t.Errorf("%v was requested again", requests[1].Items)
 			}
 		})
 	}
@@ -195,84 +208,58 @@ func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
 // a connection with a rest of an answer can't be used again.
 func TestBatchAnswersAreReadToTheirEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var rest *strings.Reader
+		var body *watched
 		c := w.batchesOnly(t, true, func(resp *http.Response) error {
-			body, err := io.ReadAll(resp.Body)
-			rest = strings.NewReader(string(body) + strings.Repeat("epilogue", 10_000))
-			resp.Body, resp.ContentLength = io.NopCloser(rest), -1
-			return err
+			body = &watched{Reader: io.MultiReader(resp.Body, strings.NewReader(strings.Repeat("epilogue", 10_000)))}
+			resp.Body, resp.ContentLength = body, -1
+			return nil
 		})
 		must(t, c.DeleteBatch(t.Context(), "box", w.fill(3, true)))
-		if rest.Len() > 0 || len(w.names()) > 0 {
-			t.Errorf("%d bytes are not read, %q are left", rest.Len(), w.names())
+		if !body.ended || len(w.names()) > 0 {
+			t.Errorf("%d bytes are read, %q are left", body.n, w.names())
 		}
 	})
 }
 
-// TestBatchAnswersMayComeInAnyOrder reverses the items of the answer.
-func TestBatchAnswersMayComeInAnyOrder(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		targets := w.fill(3, false)
-		w.server.Inject(emulator.On(emulator.BatchItem).Path("000").Times(1).Do(emulator.Answer(503, "ServerBusy")))
-		c, _ := w.garbled(t, func(body string) string {
-			boundary, _, _ := strings.Cut(body, "\r\n")
-			parts := strings.Split(body, boundary) // nothing, the three answers, the end
-			slices.Reverse(parts[1 : len(parts)-1])
-			return strings.Join(parts, boundary)
-		})
-		if err := c.DeleteBatch(t.Context(), "box", targets); err != nil || len(w.names()) > 0 {
-			t.Errorf("%q are left, %v", w.names(), err)
-		}
-		if items := w.server.Requests()[1].Items; len(items) != 1 || items[0].Blob != "000" {
-			t.Errorf("%v was requested again", items)
-		}
-	})
-}
-
+// TestBatchWithAnItemThatIsRefused checks that the refusal of an item is final, and names the blob.
 func TestBatchWithAnItemThatIsRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		targets := w.fill(4, false)
-		w.server.Inject(
-			emulator.On(emulator.BatchItem).Path("001").Do(emulator.Answer(503, "ServerBusy")),
-			emulator.On(emulator.BatchItem).Path("002").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")),
-			emulator.On(emulator.BatchItem).Path("003").Do(emulator.Answer(503, "ServerBusy")),
-		)
-		err := w.DeleteBatch(t.Context(), "box", targets)
-		wantError(t, "one refused", err, Refused, false)
-		if err == nil || !strings.Contains(err.Error(), "002") {
-			t.Errorf("the error does not name the blob: %v", err)
-		}
-		if n := len(w.server.Requests()); n != 1 {
-			t.Errorf("%d requests", n)
-		}
-	})
-	inWorld(t, func(t *testing.T, w *world) {
-		targets := w.fill(2, false)
-		w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Do(emulator.Answer(412, "LeaseIdMissing")))
-		wantError(t, "leased", w.DeleteBatch(t.Context(), "box", targets), Refused, false)
-	})
-	inWorld(t, func(t *testing.T, w *world) {
-		targets := w.fill(2, false)
-		w.server.Inject(emulator.On(emulator.BatchItem).Path("001").Do(emulator.Answer(412, "ConditionNotMet")))
-		wantError(t, "mismatch without a version", w.DeleteBatch(t.Context(), "box", targets), Mismatch, false)
-	})
+	for _, test := range []struct {
+		status int
+		code   string
+		want   Reason
+	}{{403, "AuthorizationPermissionMismatch", Refused}, {412, "LeaseIdMissing", Refused}, {412, "ConditionNotMet", Mismatch}} {
+		inWorld(t, func(t *testing.T, w *world) {
+			targets := w.fill(4, false)
+			w.server.Inject(
+				emulator.On(emulator.BatchItem).Path("001").Do(emulator.Answer(503, "ServerBusy")),
+				emulator.On(emulator.BatchItem).Path("002").Do(emulator.Answer(test.status, test.code)),
+				emulator.On(emulator.BatchItem).Path("003").Do(emulator.Answer(503, "ServerBusy")),
+			)
+			err := w.DeleteBatch(t.Context(), "box", targets)
+			wantError(t, test.code, err, test.want, false)
+			if n := len(w.server.Requests()); n != 1 || !strings.Contains(err.Error(), "002") {
+				t.Errorf("%s: %d requests: %v", test.code, n, err)
+			}
+		})
+	}
 }
 
 // batchesOnly returns a client whose batches a function answers. Unless they are applied, the service does
 // not see them, and the function gets an empty answer.
 func (w *world) batchesOnly(t *testing.T, applied bool, wrong func(*http.Response) error) *Client {
-	return w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
-		if req.URL.Query().Get("comp") != "batch" {
+	return w.over(t, func(req *http.Request, next sender) (resp *http.Response, err error) {
+		switch {
+		case parameter(req, "comp") != "batch":
 			return next(req)
+		case applied:
+			resp, err = next(req)
+		default:
+			resp = &http.Response{StatusCode: 202, Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {Version}}, Body: http.NoBody, Request: req}
 		}
-		resp := &http.Response{StatusCode: 202, Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-06-06"}}, Body: http.NoBody, Request: req}
-		if applied {
-			var err error
-			if resp, err = next(req); err != nil {
-				return nil, err
-			}
+		if err == nil {
+			err = wrong(resp)
 		}
-		if err := wrong(resp); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		return resp, nil
@@ -299,51 +286,42 @@ func TestBatchesThatAreNotAnswered(t *testing.T) {
 		"no marks":         body(func(s string) string { return strings.ReplaceAll(s, "X-Ms-Request-Id", "X-Request-Id") }),
 		"another type":     func(r *http.Response) error { r.Header.Set("Content-Type", "application/octet-stream"); return nil },
 		"a connection cut": func(*http.Response) error { return io.ErrUnexpectedEOF },
-		"500":              refusal(500, "InternalError"),
 		"501":              refusal(501, "NotImplemented"),
 		"404":              refusal(404, "ResourceNotFound"),
-		"404, no code":     refusal(404, "WhatEver"),
 		"409":              refusal(409, "BlobAlreadyExists"),
 		"412":              refusal(412, "ConditionNotMet"),
 		"a bad sum":        refusal(400, "Md5Mismatch"),
 	} {
-		for _, applied := range []bool{false, true} {
-			for _, versions := range []bool{false, true} {
-				inWorld(t, func(t *testing.T, w *world) {
-					what := fmt.Sprintf("%s, applied %v, versions %v", what, applied, versions)
-					c := w.batchesOnly(t, applied, wrong)
-					for i := range 2 {
-						targets := w.fill(4, versions)
-						w.server.ResetRequests()
-						err := c.DeleteBatch(t.Context(), "box", targets)
-						if applied && i == 0 {
-							wantError(t, what, err, Absent, false)
-						} else if err != nil {
-							t.Errorf("%s, call %d: %v", what, i, err)
-						}
-						if len(w.names()) > 0 {
-							t.Errorf("%s, call %d: %q are left", what, i, w.names())
-						}
-						batches, deletes := w.count(emulator.BatchDelete), w.count(emulator.DeleteBlob)
-						if most := 3 * (1 - i); batches > most || deletes != 4 {
-							t.Errorf("%s, call %d: %d batches and %d deletes were sent, want %d at most and 4", what, i, batches, deletes, most)
-						}
+		for i := range 4 {
+			applied, versions := i%2 > 0, i/2 > 0
+			inWorld(t, func(t *testing.T, w *world) {
+				what := fmt.Sprintf("%s, applied %v, versions %v", what, applied, versions)
+				c := w.batchesOnly(t, applied, wrong)
+				for i := range 2 {
+					targets := w.fill(4, versions)
+					w.server.ResetRequests()
+					err := c.DeleteBatch(t.Context(), "box", targets)
+					if applied && i == 0 {
+						wantError(t, what, err, Absent, false)
+					} else if err != nil {
+						t.Errorf("%s, call %d: %v", what, i, err)
 					}
-				})
-			}
+					batches, deletes := w.count(emulator.BatchDelete), w.count(emulator.DeleteBlob)
+					if batches > 3*(1-i) || deletes != 4 || len(w.names()) > 0 {
+						t.Errorf("%s, call %d: %d batches and %d deletes were sent, %q are left", what, i, batches, deletes, w.names())
+					}
+				}
+			})
 		}
 	}
 }
 
 // TestBatchesThatAreNotAnsweredAnyMore checks that the outcomes before giving up batches count.
 func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
-	for _, test := range []struct {
-		versions bool
-		want     Reason
-	}{{true, Mismatch}, {false, Absent}} {
+	for versions, want := range map[bool]Reason{true: Mismatch, false: Absent} {
 		inWorld(t, func(t *testing.T, w *world) {
-			targets := w.fill(5, test.versions)
-			if test.versions {
+			targets := w.fill(5, versions)
+			if versions {
 				w.server.Put("box", "001", []byte("another version"), others())
 			}
 			w.server.Remove("box", "002")
@@ -351,44 +329,40 @@ func TestBatchesThatAreNotAnsweredAnyMore(t *testing.T) {
 				emulator.On(emulator.BatchDelete).Nth(1).Do(emulator.CutBatch(3)),
 				emulator.On(emulator.BatchDelete).Do(emulator.Foreign(502, "", "")),
 			)
-			wantError(t, "given up halfway", w.DeleteBatch(t.Context(), "box", targets), test.want, false)
-			if names := w.names(); len(names) > 1 || len(names) == 1 && names[0] != "001" {
+			wantError(t, "given up halfway", w.DeleteBatch(t.Context(), "box", targets), want, false)
+			if names := w.names(); strings.Join(names, "") != map[bool]string{true: "001"}[versions] {
 				t.Errorf("%q are left", names)
 			}
 		})
 	}
 }
 
-// TestBatchesInAnOutage checks that an outage of the service does not make the client give up batches.
+// TestBatchesInAnOutage checks that an outage of the service does not make the client give up batches, and that a busy
+// service gets no more requests.
 func TestBatchesInAnOutage(t *testing.T) {
-	for what, effect := range map[string]emulator.Effect{
-		"a proxy's":     emulator.Foreign(502, "text/html", portalPage),
-		"a front end's": emulator.Foreign(503, "text/html", portalPage),
-		"the service's": emulator.Answer(500, "InternalError"),
-		"the network's": emulator.Reset(),
+	batches := emulator.On(emulator.BatchDelete).Times(6).Do(emulator.Answer(503, "ServerBusy"))
+	for rule, most := range map[*emulator.Rule]int{
+		batches: 0,
+		emulator.On().Times(20).Do(emulator.Foreign(502, "text/html", portalPage)): 10,
+		emulator.On().Times(20).Do(emulator.Foreign(503, "text/html", portalPage)): 10,
+		emulator.On().Times(20).Do(emulator.Answer(500, "InternalError")):          10,
+		emulator.On().Times(20).Do(emulator.Reset()):                               10,
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.server.Inject(emulator.On().Times(20).Do(effect))
+			w.server.Inject(rule)
 			if err := gone(w.DeleteBatch(t.Context(), "box", w.fill(8, true))); err != nil || len(w.names()) > 0 {
-				t.Errorf("%s: %q are left, %v", what, w.names(), err)
+				t.Errorf("%s: %q are left, %v", rule, w.names(), err)
 			}
-			if n := w.count(emulator.DeleteBlob); n > 10 {
-				t.Errorf("%s: %d deletes were sent", what, n)
+			if n := w.count(emulator.DeleteBlob); n > most {
+				t.Errorf("%s: %d deletes were sent", rule, n)
 			}
 			w.server.ResetRequests()
 			must(t, w.DeleteBatch(t.Context(), "box", w.fill(8, true)))
 			if n := len(w.server.Requests()); n != 1 {
-				t.Errorf("%s: %d requests after it, want 1 batch", what, n)
+				t.Errorf("%s: %d requests after it, want 1 batch", rule, n)
 			}
 		})
 	}
-	inWorld(t, func(t *testing.T, w *world) { // a busy service gets no more requests
-		w.server.Inject(emulator.On(emulator.BatchDelete).Times(6).Do(emulator.Answer(503, "ServerBusy")))
-		must(t, w.DeleteBatch(t.Context(), "box", w.fill(8, true)))
-		if n := w.count(emulator.DeleteBlob); n > 0 {
-			t.Errorf("%d deletes were sent to a busy service", n)
-		}
-	})
 }
 
 // TestBatchesAreTriedAgain checks that the client tries batches again later: a proxy may be replaced, or

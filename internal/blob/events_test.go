@@ -1,13 +1,12 @@
 package blob
 
 import (
-	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/emulator"
@@ -65,67 +64,74 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestMetered checks that a meter sees the requests of its context alone, with all tries and bytes.
-func TestMetered(t *testing.T) {
-	inFilledWorld(t, func(t *testing.T, w *world) {
+// TestRequestsAreReported checks what is reported of requests and retries, and that a meter sees the requests of its
+// context alone.
+func TestRequestsAreReported(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.Put("box", "c", []byte("0123456789"), nil)
+		w.server.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
 		var meter, none Meter
-		w.server.Inject(emulator.On(emulator.GetBlob).Nth(1).Do(emulator.Answer(503, "ServerBusy")))
-		body, _, err := w.Get(Metered(t.Context(), &meter), ref)
+		_, err := w.Put(Metered(t.Context(), &meter), ref, []byte("new"), mine(), IfNew)
 		must(t, err)
-		_, err = w.Head(t.Context(), ref)
+		for range w.List(t.Context(), "box", ListOptions{Prefix: "x/"}) {
+		}
+		_, _, err = w.Get(Metered(t.Context(), &meter), Ref{"box", "c"})
 		must(t, err)
-		refusal := w.requests[0].Received
-		if want := (Usage{Requests: 2, RoundTrips: 2, Received: refusal + int64(len(body))}); meter.Usage() != want || refusal == 0 || none.Usage() != (Usage{}) {
+		must(t, w.DeleteBatch(t.Context(), "box", []Target{{Name: "b"}}))
+		type told struct {
+			op             string
+			ref            Ref
+			method         string
+			status         int
+			sent, received int64 // of the plans' requests
+		}
+		want := []told{
+			{"put", ref, "PUT", 0, 3, 0},
+			{"put", ref, "PUT", 409, 3, w.requests[1].Received},
+			{"put", ref, "HEAD", 200, 0, 0},
+			{"list", Ref{"box", "x/"}, "GET", 200, 0, w.requests[3].Received},
+			{"get", Ref{"box", "c"}, "GET", 200, 0, 10},
+			{"delete batch", Ref{Container: "box"}, "POST", 202, w.requests[5].Sent, w.requests[5].Received},
+		}
+		for i, r := range w.requests {
+			if got := (told{r.Op, r.Ref, r.Method, r.Status, r.Sent, r.Received}); got != want[i] {
+				t.Errorf("request %d: %+v was reported, want %+v", i, got, want[i])
+			}
+			if (r.Err != nil) != (i == 0) || (r.RequestID == "") != (i == 0) || r.Start.IsZero() || r.Duration != 3*time.Second {
+				t.Errorf("request %d: %+v", i, r)
+			}
+		}
+		if r := w.retries; len(r) != 1 || r[0].Op != "put" || r[0].Ref != ref || r[0].Try != 1 || r[0].Wait <= 0 || !errors.Is(r[0].Err, io.EOF) {
+			t.Errorf("retries: %+v", w.retries)
+		}
+		if want := (Usage{Requests: 4, RoundTrips: 4, Sent: 6, Received: 10 + want[1].received}); meter.Usage() != want || none.Usage() != (Usage{}) {
 			t.Errorf("%+v, want %+v", meter.Usage(), want)
 		}
-	})
+	}, emulator.WithLatency(3*time.Second))
 }
 
 // TestEventsEndWithTheBody checks that a request is reported when its answer has been read, with the bytes,
 // also if the body breaks off.
 func TestEventsEndWithTheBody(t *testing.T) {
-	for _, cut := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
-			server.Put("box", "b", []byte("0123456789"), nil)
-			var events []RequestEvent
-			c, err := NewFromConnectionString(server.ConnectionString(), Options{
-				Concurrency: 1, Retry: Retry{time.Hour, time.Hour, time.Minute}, OnRequest: func(_ context.Context, e RequestEvent) { events = append(events, e) },
-				Transport: sender(func(req *http.Request) (*http.Response, error) {
-					resp, err := server.Transport().Do(req)
-					if err == nil {
-						resp.Body = &slowBody{resp.Body, cut}
-					}
-					return resp, err
-				}),
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF} {
+		inFilledWorld(t, func(t *testing.T, w *world) {
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+				resp, err := next(req)
+				resp.Body = slowBody{brokenBody{Reader: resp.Body, err: broken}}
+				return resp, err
 			})
-			must(t, err)
-			_, _, err = c.Get(t.Context(), ref)
-			if len(events) != 1 {
-				t.Fatalf("%d events", len(events))
-			}
-			e := events[0]
-			if (err != nil) != cut || (e.Err != nil) != cut || e.Duration < time.Second || e.Status != http.StatusOK || cut != (e.Received == 4) || !cut && e.Received != 10 {
-				t.Errorf("cut %t: %v; %+v", cut, err, e)
+			_, _, err := c.Get(Once(t.Context()), ref)
+			if e := w.requests[0]; len(w.requests) != 1 || (err != nil) != (broken != io.EOF) || (e.Err != nil) != (err != nil) || e.Duration < time.Second || e.Status != http.StatusOK || e.Received != 3 {
+				t.Errorf("%v: %v; %+v", broken, err, w.requests)
 			}
 		})
 	}
 }
 
-// slowBody is a body whose first read takes a second, and which breaks off after four bytes if cut is set.
-type slowBody struct {
-	io.ReadCloser
-	cut bool
-}
+// slowBody is a body whose reads take a second each.
+type slowBody struct{ io.ReadCloser }
 
-func (b *slowBody) Read(p []byte) (int, error) {
-	if b.cut {
-		p = p[:4]
-	}
+func (b slowBody) Read(p []byte) (int, error) {
 	time.Sleep(time.Second)
-	n, err := b.ReadCloser.Read(p)
-	if b.cut {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
+	return b.ReadCloser.Read(p)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 	"sync"
@@ -41,11 +42,17 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.O
 func newWorld(t *testing.T, server *emulator.Server) *world {
 	t.Helper()
 	w := &world{server: server, transport: server.Transport()}
-	var err error
-	w.Client, err = NewFromConnectionString(server.ConnectionString(), Options{
+	w.Client = w.over(t, func(req *http.Request, next sender) (*http.Response, error) { return next(req) })
+	return w
+}
+
+// over returns a client whose requests pass through a function before they reach the emulator.
+func (w *world) over(t *testing.T, through func(req *http.Request, next sender) (*http.Response, error)) *Client {
+	t.Helper()
+	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
 		Concurrency: 4,
 		Retry:       retry,
-		Transport:   w.transport,
+		Transport:   sender(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
 		OnRequest: func(_ context.Context, e RequestEvent) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -58,7 +65,24 @@ func newWorld(t *testing.T, server *emulator.Server) *world {
 		},
 	})
 	must(t, err)
-	return w
+	return c
+}
+
+// inFilledWorld is inWorld with the blobs b and c.
+func inFilledWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Option) {
+	t.Helper()
+	inWorld(t, func(t *testing.T, w *world) {
+		w.server.PutContainer("box", map[string]string{"layout": "1"})
+		w.server.Put("box", "b", []byte("abc"), mine())
+		w.server.Put("box", "c", []byte("abc"), mine())
+		test(t, w)
+	}, opts...)
+}
+
+// etag returns the ETag of the blob b.
+func (w *world) etag() string {
+	b, _ := w.server.Blob("box", "b")
+	return b.ETag
 }
 
 // count returns the number of requests of an operation at the server.
@@ -79,6 +103,29 @@ func (w *world) names() []string {
 		names = append(names, b.Name)
 	}
 	return names
+}
+
+// all returns the names that a listing yields, the number of its pages, and its error, which comes last.
+func all[P any](listing iter.Seq2[P, error]) (names []string, pages int, err error) {
+	for page, e := range listing {
+		if err != nil {
+			return nil, 0, errors.New("the listing goes on after an error")
+		}
+		pages, err = pages+1, e
+		switch page := any(page).(type) {
+		case Page:
+			for _, item := range page.Items {
+				names = append(names, item.Name)
+			}
+		case []ContainerItem:
+			for _, item := range page {
+				names = append(names, item.Name)
+			}
+		case []string:
+			names = append(names, page...)
+		}
+	}
+	return names, pages, err
 }
 
 var ref = Ref{Container: "box", Name: "b"}
@@ -114,17 +161,6 @@ func must(t *testing.T, err error) {
 type sender func(*http.Request) (*http.Response, error)
 
 func (f sender) Do(req *http.Request) (*http.Response, error) { return f(req) }
-
-// over returns a client whose requests pass through a function before they reach the emulator.
-func (w *world) over(t *testing.T, through func(req *http.Request, next sender) (*http.Response, error)) *Client {
-	t.Helper()
-	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
-		Concurrency: 4, Retry: retry,
-		Transport: sender(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
-	})
-	must(t, err)
-	return c
-}
 
 // garbled returns a client whose first answer has the body that a function makes of it, and its number of requests.
 func (w *world) garbled(t *testing.T, garble func(body string) string) (c *Client, requests *int) {

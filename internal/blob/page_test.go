@@ -205,23 +205,6 @@ func BenchmarkReadPage(b *testing.B) {
 	}
 }
 
-// watched is a body that records its use.
-type watched struct {
-	io.Reader
-	ended, closed bool
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	w.ended = w.ended || err == io.EOF
-	return n, err
-}
-
-func (w *watched) Close() error {
-	w.closed = true
-	return nil
-}
-
 // FuzzReadPage compares the decoder with encoding/xml and the types of the SDK: they must agree on what both
 // accept.
 func FuzzReadPage(f *testing.F) {
