@@ -13,16 +13,33 @@ import (
 // names are the blobs of the tests of groups.
 var names = []string{"p/0-1", "p/0-2", "p/1-1", "p/1-2-3", "p/2", "p/3-1"}
 
+// TestListGroups expects each group once, and names without a delimiter, with pages of any size.
+func TestListGroups(t *testing.T) {
+	for _, limit := range []int{1, 2, 5000} {
+		inWorld(t, func(t *testing.T, w *world) {
+			for _, name := range []string{"0", "a/1", "a/2", "a/b/3", "ab", "b/1", "z"} {
+				w.server.Put("box", name, nil, nil)
+			}
+			for prefix, want := range map[string][]string{
+				"": {"0", "a/", "ab", "b/", "z"}, "a": {"a/", "ab"}, "a/": {"a/1", "a/2", "a/b/"}, "x": nil,
+			} {
+				got, _, err := all(w.ListGroups(t.Context(), "box", ListOptions{Prefix: prefix}, "/"))
+				slices.Sort(got)
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("%q by pages of %d: got %q, want %q, %v", prefix, limit, got, want, err)
+				}
+			}
+			_, _, err := all(w.ListGroups(t.Context(), "no-such-box", ListOptions{}, "/"))
+			wantError(t, "no container", err, AbsentContainer, false)
+		}, emulator.WithPageLimit(limit))
+	}
+}
+
 // listedGroups returns the groups of a listing.
 func listedGroups(t *testing.T, c *Client, delimiter string) []string {
 	t.Helper()
-	var got []string
-	for groups, err := range c.ListGroups(t.Context(), "box", ListOptions{Prefix: "p/", StartFrom: "p/0-2"}, delimiter) {
-		must(t, err)
-		if got = append(got, groups...); len(got) > len(names) {
-			t.Fatalf("%d names have more groups: %q", len(names), got)
-		}
-	}
+	got, _, err := all(c.ListGroups(t.Context(), "box", ListOptions{Prefix: "p/", StartFrom: "p/0-2"}, delimiter))
+	must(t, err)
 	slices.Sort(got)
 	return got
 }
@@ -82,20 +99,11 @@ func TestGroupsOfAHierarchy(t *testing.T) {
 		if got := listedGroups(t, w.Client, "-"); !slices.Equal(got, []string{"p/0-", "p/1-", "p/2", "p/3-"}) {
 			t.Errorf("groups: %q", got)
 		}
-		var got []string
-		for page, err := range w.List(t.Context(), "box", ListOptions{}) {
-			must(t, err)
-			for _, item := range page.Items {
-				got = append(got, item.Name)
-			}
+		if got, _, err := all(w.List(t.Context(), "box", ListOptions{})); err != nil || !slices.Equal(got, names) {
+			t.Errorf("blobs: %q, %v", got, err)
 		}
-		if !slices.Equal(got, names) {
-			t.Errorf("blobs: %q", got)
-		}
-		for groups, err := range w.ListGroups(t.Context(), "box", ListOptions{}, "/") {
-			if must(t, err); !slices.Equal(groups, []string{"d/", "p/"}) {
-				t.Errorf("directories: %q", groups)
-			}
+		if got, _, err := all(w.ListGroups(t.Context(), "box", ListOptions{}, "/")); err != nil || !slices.Equal(got, []string{"d/", "p/"}) {
+			t.Errorf("directories: %q, %v", got, err)
 		}
 	}, emulator.WithHierarchicalNamespace())
 }
@@ -106,32 +114,11 @@ func TestGroupsDenied(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.Put("box", "p/0-1", nil, nil)
 		w.server.Inject(emulator.On(emulator.ListBlobs).Nth(1).Do(emulator.Answer(http.StatusForbidden, "AuthorizationFailure")))
-		for _, err := range w.ListGroups(t.Context(), "box", ListOptions{}, "-") {
-			if !Is(err, Refused) {
-				t.Errorf("denied: %v", err)
-			}
-		}
+		_, _, err := all(w.ListGroups(t.Context(), "box", ListOptions{}, "-"))
+		wantError(t, "denied", err, Refused, false)
 		listedGroups(t, w.Client, "-")
 		if log := w.server.Requests(); len(log) != 2 || log[1].Delimiter != "-" {
 			t.Errorf("%v", log)
-		}
-	})
-}
-
-// TestUnaskedGroups expects that a page of blobs with a group is not taken for all blobs.
-func TestUnaskedGroups(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.server.Put("box", "a", nil, nil)
-		c, n := w.garbled(t, func(body string) string {
-			return strings.Replace(body, "</Blobs>", "<BlobPrefix><Name>b/</Name></BlobPrefix></Blobs>", 1)
-		})
-		for page, err := range c.List(t.Context(), "box", ListOptions{}) {
-			if must(t, err); len(page.Items) != 1 {
-				t.Errorf("%+v", page)
-			}
-		}
-		if *n != 2 {
-			t.Errorf("%d requests", *n)
 		}
 	})
 }
