@@ -13,9 +13,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 )
 
@@ -89,13 +90,10 @@ func TestReadPage(t *testing.T) {
 func TestReadPageRefuses(t *testing.T) {
 	for _, test := range []struct{ what, text, want string }{
 		{"nothing", "", "unexpected EOF"},
-		{"no XML", "404 page not found", "unexpected EOF"},
 		{"JSON", `{"error":{}}`, "unexpected EOF"},
 		{"another answer", "<Error><Code>ServerBusy</Code></Error>", "<Error>"},
 		{"an empty answer", "<EnumerationResults/>", "no list"},
-		{"tags that do not match", page("<Blob><Name>n</Nome></Blob>"), "closed by"},
 		{"a blob without name", page("<Blob><Properties/></Blob>"), "no name"},
-		{"a blob with an empty name", page("<Blob><Name/><Properties/></Blob>"), "no name"},
 		{"a blob without properties", page("<Blob><Name>n</Name></Blob>"), "no name, ETag or time"},
 		{"a blob without ETag", page("<Blob><Name>n</Name><Properties><Last-Modified>" + modified + "</Last-Modified></Properties></Blob>"), "no name, ETag or time"},
 		{"a blob without time", page("<Blob><Name>n</Name><Properties><Etag>0x1</Etag><Last-Modified/></Properties></Blob>"), "no name, ETag or time"},
@@ -112,8 +110,6 @@ func TestReadPageRefuses(t *testing.T) {
 		{"a bad size", page("<Blob><Name>n</Name><Properties><Content-Length>-2</Content-Length></Properties></Blob>"), "Content-Length"},
 		{"a size that overflows", page("<Blob><Name>n</Name><Properties><Content-Length>99999999999999999999</Content-Length></Properties></Blob>"), "Content-Length"},
 		{"a bad time", page("<Blob><Name>n</Name><Properties><Last-Modified>today</Last-Modified></Properties></Blob>"), "Last-Modified"},
-		{"an entity that nobody knows", page(blobNamed("<Name>&nbsp;</Name>", "")), "entity"},
-		{"a byte that is no text", page(blobNamed("<Name>\xff</Name>", "")), "UTF-8"},
 	} {
 		if got, err := readPage(strings.NewReader(test.text), nil); err == nil || !strings.Contains(err.Error(), test.want) || !reflect.DeepEqual(got, listing{}) {
 			t.Errorf("%s: %+v, %v", test.what, got, err)
@@ -142,24 +138,19 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 // TestPagesAreReadToTheEnd checks that an answer is read to the end and closed, so that its connection can be
 // reused.
 func TestPagesAreReadToTheEnd(t *testing.T) {
-	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden, http.StatusConflict} {
-		inWorld(t, func(t *testing.T, w *world) {
-			body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
-			c := w.over(t, func(*http.Request, sender) (*http.Response, error) {
-				return &http.Response{StatusCode: status, Body: body, Header: http.Header{
-					"X-Ms-Error-Code": {"AuthorizationFailure"}, "X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"2026-02-06"},
-				}}, nil
-			})
-			for _, err := range c.List(t.Context(), "box", ListOptions{}) {
-				if (err == nil) != (status == http.StatusOK) {
-					t.Errorf("status %d: %v", status, err)
-				}
-				break
-			}
-			if !body.ended || !body.closed {
-				t.Errorf("status %d: read to the end is %v, closed %v", status, body.ended, body.closed)
-			}
+	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden} {
+		body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
+		c := newWorld(t, emulator.New()).over(t, func(*http.Request, sender) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: body, Header: http.Header{
+				"X-Ms-Error-Code": {"AuthorizationFailure"}, "X-Ms-Request-Id": {"1"}, "X-Ms-Version": {Version},
+			}}, nil
 		})
+		for _, err := range c.List(Once(t.Context()), "box", ListOptions{}) {
+			if (err == nil) != (status == http.StatusOK) || !body.ended || !body.closed {
+				t.Errorf("status %d: %v, read to the end is %v, closed %v", status, err, body.ended, body.closed)
+			}
+			break
+		}
 	}
 }
 
@@ -190,7 +181,6 @@ func TestReadPageAllocations(t *testing.T) {
 	if perBlob > 10 {
 		t.Errorf("%.2f allocations for each blob, want at most 10", perBlob)
 	}
-	t.Logf("%.2f allocations for each blob", perBlob)
 }
 
 // BenchmarkReadPage decodes a full page of entries and objects.
@@ -224,6 +214,11 @@ func FuzzReadPage(f *testing.F) {
 			}
 			return
 		}
+		for _, mark := range []string{"ResourceType", "Snapshot", "Deleted", "VersionId", "IsCurrentVersion"} {
+			if bytes.Contains(text, []byte(mark)) {
+				return // readPage leaves out what is no blob
+			}
+		}
 		text = bytes.TrimPrefix(text, []byte("\ufeff"))
 		var flat container.ListBlobsFlatSegmentResponse
 		var groups container.ListBlobsHierarchySegmentResponse
@@ -233,46 +228,28 @@ func FuzzReadPage(f *testing.F) {
 				return // it also decodes what readPage skips
 			}
 		}
-		for _, mark := range []string{"ResourceType", "Snapshot", "Deleted", "VersionId", "IsCurrentVersion"} {
-			if bytes.Contains(text, []byte(mark)) {
-				return // readPage leaves out what is no blob
-			}
-		}
 		want := listing{next: deref(flat.NextMarker)}
-		if flat.Segment != nil {
-			for _, item := range flat.Segment.BlobItems {
-				if deref(item.Snapshot) != "" || deref(item.Deleted) || deref(item.VersionID) != "" || item.Properties != nil && deref(item.Properties.ResourceType) == "directory" {
-					return // may not be listed
-				}
-				var etag *azcore.ETag
-				var modified *time.Time
-				var size int64
-				if item.Properties != nil {
-					etag, modified, size = item.Properties.ETag, item.Properties.LastModified, deref(item.Properties.ContentLength)
-				}
-				want.blobs = append(want.blobs, Item{deref(item.Name), properties(etag, modified, nil, item.Metadata), size})
-			}
+		for _, item := range deref(flat.Segment).BlobItems {
+			p := deref(item.Properties)
+			modified := deref(p.LastModified).UTC()
+			want.blobs = append(want.blobs, Item{deref(item.Name), properties(p.ETag, &modified, nil, item.Metadata), deref(p.ContentLength)})
 		}
-		if groups.Segment != nil {
-			for _, group := range groups.Segment.BlobPrefixes {
-				want.groups = append(want.groups, deref(group.Name))
-			}
+		for _, group := range deref(groups.Segment).BlobPrefixes {
+			want.groups = append(want.groups, deref(group.Name))
 		}
 		for _, item := range containers.ContainerItems {
 			p := deref(item.Properties)
 			l := leaseOf(string(deref(p.LeaseState)), string(deref(p.LeaseDuration)))
 			want.containers = append(want.containers, ContainerItem{Name: deref(item.Name), Metadata: lower(item.Metadata), Lease: l})
 		}
-		same := got.next == want.next && reflect.DeepEqual(got.groups, want.groups) &&
-			len(got.blobs) == len(want.blobs) && len(got.containers) == len(want.containers)
-		for i := 0; same && i < len(got.blobs); i++ {
-			a, b := got.blobs[i], want.blobs[i]
-			same = a.Name == b.Name && a.ETag == b.ETag && a.LastModified.Equal(b.LastModified) && maps.Equal(a.Metadata, b.Metadata)
+		for i := range got.blobs { // no metadata and empty metadata are the same
+			got.blobs[i].Metadata = maps.Collect(maps.All(got.blobs[i].Metadata))
+			got.blobs[i].LastModified = got.blobs[i].LastModified.UTC()
 		}
-		for i := 0; same && i < len(got.containers); i++ {
-			same = got.containers[i].Name == want.containers[i].Name && got.containers[i].Lease == want.containers[i].Lease && maps.Equal(got.containers[i].Metadata, want.containers[i].Metadata)
+		for i := range got.containers {
+			got.containers[i].Metadata = maps.Collect(maps.All(got.containers[i].Metadata))
 		}
-		if !same {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, the SDK reads %+v", got, want)
 		}
 	})

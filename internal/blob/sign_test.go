@@ -2,93 +2,56 @@ package blob
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+
+	"github.com/planvault/azblob/emulator"
 )
 
-// signatures is a transport that notes the signature of a request by the SDK, and that by a signer with the
-// same key.
-type signatures struct {
-	signer   *signer
-	sdk, own string
-}
-
-func (s *signatures) Do(r *http.Request) (*http.Response, error) {
-	s.sdk = r.Header.Get("Authorization")
-	text, err := s.signer.appendText(nil, r)
-	if err != nil {
-		return nil, err
-	}
-	s.own = s.signer.authorization(text)
-	return &http.Response{StatusCode: http.StatusAccepted, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-}
-
-// The SDK signs each kind of request that the client sends. The signer makes the same signature.
+// TestSignerSignsLikeTheSDK sends each operation, and some requests with more headers and parameters, through a client of
+// the SDK, which signs them itself. The signer makes the same signatures.
 func TestSignerSignsLikeTheSDK(t *testing.T) {
 	const account = "plans"
 	key := bytes.Repeat([]byte{7}, 64)
 	cred, err := service.NewSharedKeyCredential(account, base64.StdEncoding.EncodeToString(key))
 	must(t, err)
-	sent := &signatures{signer: newSigner(account, key)}
-	for _, endpoint := range []string{"https://plans.blob.core.windows.net", "http://127.0.0.1:10000/plans"} {
-		client, err := service.NewClientWithSharedKeyCredential(endpoint, cred, &service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: sent, Retry: policy.RetryOptions{MaxRetries: -1}}})
+	own, sent := newSigner(account, key), 0
+	compare := sender(func(r *http.Request) (*http.Response, error) {
+		text, err := own.appendText(nil, r)
 		must(t, err)
-		box := client.NewContainerClient("vault-2026-01-02")
-		one := box.NewBlockBlobClient("plans/a b+c%d.json")
-		put := func(body string) func() {
-			return func() {
-				_, _ = one.Upload(t.Context(), streaming.NopCloser(strings.NewReader(body)), &blockblob.UploadOptions{
-					Metadata:                map[string]*string{"planid": new("1"), "plantype": new("entry"), "state": new(`{"status":"Running"}`), "writeid": new("2")},
-					TransactionalValidation: sdk.TransferValidationTypeMD5([]byte("0123456789abcdef")),
-					HTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: new("application/json"), BlobContentMD5: []byte("0123456789abcdef")},
-					AccessConditions:        &sdk.AccessConditions{ModifiedAccessConditions: &sdk.ModifiedAccessConditions{IfMatch: new(azcore.ETag(`"0x1"`)), IfNoneMatch: new(azcore.ETag("*"))}},
-				})
+		if got, want := own.authorization(text), r.Header.Get("Authorization"); got != want {
+			t.Errorf("%s %s: the signature is %q, and the SDK's %q", r.Method, r.URL, got, want)
+		}
+		sent++
+		return nil, context.Canceled
+	})
+	for _, endpoint := range []string{"https://plans.blob.core.windows.net", "http://127.0.0.1:10000/plans"} {
+		o := &service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: compare, Retry: policy.RetryOptions{MaxRetries: -1}}}
+		client, err := service.NewClientWithSharedKeyCredential(endpoint, cred, o)
+		must(t, err)
+		w := &world{Client: &Client{service: client, builder: client, slots: slots{limiter: newLimiter(4)}}, server: emulator.New()}
+		ctx := Once(t.Context())
+		for op, do := range operations() {
+			if err := do(ctx, w); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", op, err)
 			}
 		}
-		for name, send := range map[string]func(){
-			"put":              put("body"),
-			"put nothing":      put(""),
-			"get":              func() { _, _ = one.DownloadStream(t.Context(), nil) },
-			"head":             func() { _, _ = one.GetProperties(t.Context(), nil) },
-			"delete":           func() { _, _ = one.Delete(t.Context(), nil) },
-			"create container": func() { _, _ = box.Create(t.Context(), nil) },
-			"list containers": func() {
-				_, _ = client.NewListContainersPager(&service.ListContainersOptions{Prefix: new("vault-"), Include: service.ListContainersInclude{Metadata: true}}).NextPage(t.Context())
-			},
-			"list": func() {
-				_, _ = box.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
-					Prefix: new("plans/"), StartFrom: new("plans/0 1+2&3="), Marker: new("a/b=="), MaxResults: new(int32(10)),
-					Include: container.ListBlobsInclude{Metadata: true, Tags: true},
-				}).NextPage(t.Context())
-			},
-			"list groups": func() {
-				_, _ = box.NewListBlobsHierarchyPager("-", &container.ListBlobsHierarchyOptions{Prefix: new("plans/")}).NextPage(t.Context())
-			},
-			"batch": func() {
-				builder, err := box.NewBatchBuilder()
-				if err == nil {
-					err = builder.Delete("plans/1", nil)
-				}
-				must(t, err)
-				_, _ = box.SubmitBatch(t.Context(), builder, nil)
-			},
-		} {
-			*sent = signatures{signer: sent.signer}
-			send()
-			if sent.sdk == "" || sent.sdk != sent.own {
-				t.Errorf("%s, %s: the SDK's signature is %q, the signer's %q", endpoint, name, sent.sdk, sent.own)
-			}
-		}
+		strange := Ref{"box", "plans/a b+c%d.json"}
+		_, _ = w.Put(ctx, strange, nil, map[string]string{WriteID: "2", "state": `{"status":"Running"}`}, IfMatch("0x1"))
+		_, _, _ = w.GetRange(ctx, strange, 1, 2, "0x1")
+		_, _, _ = all(w.List(ctx, "box", ListOptions{Prefix: "plans/", StartFrom: "plans/0 1+2&3=", Metadata: true, MaxResults: 10}))
+		_, _ = w.container(strange).NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Marker: new("a/b==")}).NextPage(ctx)
+		_ = w.AcquireLease(ctx, "box", "id", Forever)
+	}
+	if want := 2 * (len(operations()) + 5); sent < want {
+		t.Errorf("%d signatures were compared, want %d", sent, want)
 	}
 }
 
