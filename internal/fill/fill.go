@@ -97,7 +97,7 @@ func (f Filling) FillServer(ctx context.Context, server *emulator.Server, prefix
 		return err
 	}
 	defer v.Close(ctx)
-	copies, err := f.template(ctx, prefix)
+	old, copies, err := f.template(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,17 @@ func (f Filling) FillServer(ctx context.Context, server *emulator.Server, prefix
 			}
 			continue
 		}
-		values := f.values(i)
-		for _, c := range copies {
-			metadata := make(map[string]string, len(c.metadata))
-			for name, value := range c.metadata {
-				metadata[name] = value.with(values)
+		var pairs []string
+		for k, value := range f.values(i) {
+			pairs = append(pairs, old[k], value)
+		}
+		text := strings.NewReplacer(pairs...)
+		for _, b := range copies {
+			metadata := make(map[string]string, len(b.Metadata))
+			for name, value := range b.Metadata {
+				metadata[name] = text.Replace(value)
 			}
-			server.Put(c.container.with(values), c.name.with(values), []byte(c.body.with(values)), metadata)
+			server.Put(text.Replace(b.container), text.Replace(b.Name), []byte(text.Replace(string(b.Body))), metadata)
 		}
 	}
 	return nil
@@ -125,92 +129,36 @@ func Open(ctx context.Context, server *emulator.Server, prefix string) (*azblob.
 	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
 }
 
-// values are the strings that differ from plan to plan: ID, group, time and day.
-type values [4]string
-
-func (f Filling) values(i int) values {
+// values returns the strings that differ from plan to plan: ID, group, time and day, which is the start of the time.
+func (f Filling) values(i int) []string {
 	at := f.Created(i)
-	return values{f.ID(i).String(), f.Group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
+	return []string{f.ID(i).String(), f.Group(i).String(), at.Format(time.RFC3339Nano), at.Format(time.DateOnly)}
 }
 
-// blobTemplate is a blob with placeholders for values.
-type blobTemplate struct {
-	container, name, body template
-	metadata              map[string]template
+type stored struct {
+	container string
+	emulator.Blob
 }
 
-// template returns the blobs of one completed plan.
-func (f Filling) template(ctx context.Context, prefix string) ([]blobTemplate, error) {
+// template returns the blobs of one completed plan, and its values.
+func (f Filling) template(ctx context.Context, prefix string) (values []string, blobs []stored, err error) {
 	server := emulator.New(emulator.WithoutLog())
 	v, err := Open(ctx, server, prefix)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer v.Close(ctx)
 	i := 1 // neither running nor the first
 	if err := f.Put(ctx, v, i); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	old := f.values(i)
-	var copies []blobTemplate
 	for container := range server.Containers() {
 		for b := range server.Blobs(container) {
-			c := blobTemplate{cut(container, old), cut(b.Name, old), cut(string(b.Body), old), map[string]template{}}
-			for name, value := range b.Metadata {
-				c.metadata[name] = cut(value, old)
-			}
-			copies = append(copies, c)
+			blobs = append(blobs, stored{container, b})
 		}
 	}
-	if len(copies) == 0 {
-		return nil, fmt.Errorf("plan %s left no blobs", f.ID(i))
+	if len(blobs) == 0 {
+		return nil, nil, fmt.Errorf("plan %s left no blobs", f.ID(i))
 	}
-	return copies, nil
-}
-
-// template is a text with placeholders. Each piece is a text and the index of the value that follows it, or
-// -1.
-type template []struct {
-	text string
-	hole int
-}
-
-// cut replaces the old values in a text by placeholders.
-func cut(text string, old values) (t template) {
-	for {
-		at, hole := len(text), -1
-		for i, value := range old { // a day is the start of a time, which comes before it
-			if j := strings.Index(text, value); j >= 0 && j < at {
-				at, hole = j, i
-			}
-		}
-		t = append(t, struct {
-			text string
-			hole int
-		}{text[:at], hole})
-		if hole < 0 {
-			return t
-		}
-		text = text[at+len(old[hole]):]
-	}
-}
-
-// with replaces the placeholders by values.
-func (t template) with(v values) string {
-	var b strings.Builder
-	n := 0
-	for _, piece := range t {
-		n += len(piece.text)
-		if piece.hole >= 0 {
-			n += len(v[piece.hole])
-		}
-	}
-	b.Grow(n)
-	for _, piece := range t {
-		b.WriteString(piece.text)
-		if piece.hole >= 0 {
-			b.WriteString(v[piece.hole])
-		}
-	}
-	return b.String()
+	return f.values(i), blobs, nil
 }
