@@ -150,21 +150,6 @@ func TestBatchTriesAgainWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestBatchAsAWholeIsTriedAgain(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range interruptions {
-		for _, effect := range []emulator.Effect{effect, effect.Applied(), effect.Late(1)} {
-			inWorld(t, func(t *testing.T, w *world) {
-				targets := w.fill(3, true)
-				w.server.Inject(emulator.On(emulator.BatchDelete).Nth(1).Do(effect))
-				if err := gone(w.DeleteBatch(t.Context(), "box", targets)); err != nil || len(w.names()) > 0 {
-					t.Errorf("%s: %q are left, %v", effect, w.names(), err)
-				}
-			})
-		}
-	}
-}
-
 // TestBatchBelievesNoGarbledAnswer cuts the answer in many places and garbles it. One of its items was not
 // deleted. The batch may succeed only if all blobs are gone.
 func TestBatchBelievesNoGarbledAnswer(t *testing.T) {
