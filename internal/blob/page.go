@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -208,21 +207,17 @@ func (d *pageDecoder) blob() (item Item, marks marks) {
 
 // blobName reads a name. A name that XML can't represent is percent-encoded and marked as such.
 func (d *pageDecoder) blobName(name *string) {
-	encoded := false
-	for _, a := range d.attributes {
-		if a.name == "Encoded" {
-			var err error
-			if encoded, err = strconv.ParseBool(a.value); err != nil {
-				d.fail("read whether a name is encoded: %w", err)
-			}
-		}
-	}
+	attributes := string(bytes.TrimSpace(d.attributes))
 	text := string(d.content())
-	if encoded {
+	switch attributes {
+	case "", `Encoded="false"`:
+	case `Encoded="true"`:
 		var err error
 		if text, err = url.QueryUnescape(text); err != nil {
 			d.fail("read a name: %w", err)
 		}
+	default:
+		d.fail("a name has the attributes %.60s", attributes)
 	}
 	d.once("name", name, text)
 }

@@ -14,7 +14,8 @@ import (
 
 // scanner reads XML from a stream in a fraction of the time that encoding/xml takes. It reads whatever it
 // accepts as encoding/xml does, and checks all of it, skipped elements included. It accepts what the service
-// sends: no document types, comments, CDATA sections or processing instructions, and no prefixes of names.
+// sends: no document types, comments, CDATA sections or processing instructions, no prefixes of names, and in
+// attributes only ASCII without entities.
 type scanner struct {
 	r      io.Reader
 	pieces *bufio.Scanner
@@ -27,12 +28,10 @@ type scanner struct {
 
 	// The current token. The slices are valid until the next one is read.
 	name       []byte // of a start tag
-	attributes []attribute
+	attributes []byte // as they are in the tag
 	text       []byte
 	decoded    []byte // the memory of a text that is not as it was read
 }
-
-type attribute struct{ name, value string }
 
 // tokenKind is the sort of a piece of a document.
 type tokenKind int
@@ -73,17 +72,12 @@ func splitPieces(data []byte, atEOF bool) (advance int, piece []byte, err error)
 		}
 		return n, data[:n], nil
 	}
-	quote := byte(0)
+	quoted := false
 	for i, c := range data {
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '>':
+		if c == '"' {
+			quoted = !quoted
+		} else if c == '>' && !quoted {
 			return i + 1, data[:i+1], nil
-		case c == '"' || c == '\'':
-			quote = c
 		}
 	}
 	if atEOF {
@@ -114,7 +108,7 @@ func (s *scanner) next() tokenKind {
 		}
 		switch piece := s.pieces.Bytes(); {
 		case piece[0] != '<':
-			return s.decode(piece, false)
+			return s.decode(piece)
 		case piece[1] == '/':
 			return s.end(piece[2 : len(piece)-1])
 		case s.begun || !isDeclaration.Match(piece):
@@ -154,25 +148,17 @@ func (s *scanner) start(tag []byte) tokenKind {
 	s.begun = true
 	tag, s.empty = bytes.CutSuffix(tag, []byte("/"))
 	s.name = tag[:nameLength(tag)]
-	s.attributes = s.attributes[:0]
-	for rest := tag[len(s.name):]; len(bytes.TrimLeft(rest, space)) > 0; {
-		a := attributeForm.FindSubmatch(rest)
-		if a == nil || s.decode(a[2][1:len(a[2])-1], true) == failed {
-			return s.fail("<%.60s> is no tag", tag)
-		}
-		s.attributes = append(s.attributes, attribute{string(a[1]), string(s.text)})
-		rest = rest[len(a[0]):]
-	}
-	if len(s.name) == 0 {
-		return s.fail("<%.60s> has no name", tag)
+	s.attributes = tag[len(s.name):]
+	if len(s.name) == 0 || len(s.attributes) > 0 && !areAttributes.Match(s.attributes) {
+		return s.fail("<%.60s> is no tag", tag)
 	}
 	s.begins = append(s.begins, len(s.open))
 	s.open = append(s.open, s.name...)
 	return startTag
 }
 
-// attributeForm matches the first attribute of a tag.
-var attributeForm = regexp.MustCompile(`^[ \t\r\n]+([A-Za-z_][-.\w]*)[ \t\r\n]*=[ \t\r\n]*("[^"]*"|'[^']*')`)
+// areAttributes matches the attributes that the scanner can read.
+var areAttributes = regexp.MustCompile(`^(\s+[A-Za-z_][-.\w]*="[ !#-%'-;=-~]*")*\s*$`)
 
 // end reads an end tag.
 func (s *scanner) end(tag []byte) tokenKind {
@@ -209,7 +195,7 @@ func nameLength(text []byte) int {
 	return len(text)
 }
 
-// isPlain tells the bytes that stand for themselves in every place.
+// isPlain tells the bytes that stand for themselves.
 var isPlain = func() (plain [256]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		plain[c] = c != '<' && c != '>' && c != '&'
@@ -218,8 +204,8 @@ var isPlain = func() (plain [256]bool) {
 	return plain
 }()
 
-// decode sets the current text to what a text in the document means.
-func (s *scanner) decode(raw []byte, inTag bool) tokenKind {
+// decode sets the current text to what a text between tags means.
+func (s *scanner) decode(raw []byte) tokenKind {
 	n := 0
 	for n < len(raw) && isPlain[raw[n]] {
 		n++
@@ -247,9 +233,7 @@ func (s *scanner) decode(raw []byte, inTag bool) tokenKind {
 			if r, err = entity(string(raw[i+1 : i+size-1])); err != nil {
 				return s.fail("%.20q is no entity", raw[i:i+size])
 			}
-		case r == '<':
-			return s.fail("< in an attribute")
-		case r == '>' && !inTag && bytes.HasSuffix(raw[:i], []byte("]]")):
+		case r == '>' && bytes.HasSuffix(raw[:i], []byte("]]")):
 			return s.fail("]]> outside a CDATA section")
 		}
 		if !isChar(r) {
