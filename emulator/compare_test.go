@@ -86,6 +86,11 @@ func (a *ask) writes() bool {
 	}
 }
 
+// changes reports whether the request changes what is stored if it succeeds.
+func (a *ask) changes() bool {
+	return a.writes() || a.op == emulator.DeleteBlob || a.op == emulator.DeleteContainer
+}
+
 // facts returns the facts of an answer.
 func (m *memory) facts(a *ask, s *endpoint, on side, r *reply) facts {
 	if a.writes() && r.status < 300 {

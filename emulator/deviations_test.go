@@ -17,39 +17,31 @@ const docs = "https://learn.microsoft.com/rest/api/storageservices/"
 // makes the table shorter.
 var deviations = []*deviation{
 	{
-		name:    "no x-ms-version in errors",
-		azurite: "leaves x-ms-version out of errors and of Set Container Metadata",
-		service: "names the version in every answer",
-		source:  docs + "versioning-for-the-azure-storage-services",
+		what:   "no x-ms-version in errors: Azurite leaves x-ms-version out of errors and of Set Container Metadata; the service names the version in every answer",
+		source: docs + "versioning-for-the-azure-storage-services",
 		single: func(x *exchange, d difference) bool {
 			return strings.HasSuffix(d.fact, "header X-Ms-Version") && d.azurite == "" &&
 				(x.reply[inAzurite].status >= 300 || x.ask.op == emulator.SetContainerMetadata || x.ask.op == emulator.BatchDelete)
 		},
 	},
 	{
-		name:    "x-ms-blob-content-md5 without a range",
-		azurite: "sends it with every read",
-		service: "sends it with reads of a range, where Content-MD5 can't be the blob's",
-		source:  docs + "get-blob#response-headers",
+		what:   "x-ms-blob-content-md5 without a range: Azurite sends it with every read; the service sends it with reads of a range, where Content-MD5 can't be the blob's",
+		source: docs + "get-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Blob-Content-Md5" && d.emulator == "" &&
 				d.azurite == x.reply[inEmulator].header.Get("Content-Md5") && x.reply[inAzurite].status == http.StatusOK
 		},
 	},
 	{
-		name:    "access tier change time",
-		azurite: "tells when the tier was changed, though nobody changed it",
-		service: "does not tell before somebody does",
-		source:  "https://github.com/Azure/Azurite/issues/820",
+		what:   "access tier change time: Azurite tells when the tier was changed, though nobody changed it; the service does not tell before somebody does",
+		source: "https://github.com/Azure/Azurite/issues/820",
 		single: func(_ *exchange, d difference) bool {
 			return (d.fact == "header X-Ms-Access-Tier-Change-Time" || strings.HasSuffix(d.fact, " Properties/AccessTierChangeTime")) && d.emulator == ""
 		},
 	},
 	{
-		name:    "empty properties in listings",
-		azurite: "leaves out the content properties that a blob does not have",
-		service: "has an empty element for each",
-		source:  docs + "list-blobs#response-body",
+		what:   "empty properties in listings: Azurite leaves out the content properties that a blob does not have; the service has an empty element for each",
+		source: docs + "list-blobs#response-body",
 		single: func(_ *exchange, d difference) bool {
 			_, property, _ := strings.Cut(d.fact, " Properties/")
 			switch property {
@@ -61,19 +53,15 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "no metadata in listings",
-		azurite: "leaves out the element of what has none",
-		service: "has an empty one if metadata is included",
-		source:  docs + "list-blobs#response-body",
+		what:   "no metadata in listings: Azurite leaves out the element of what has none; the service has an empty one if metadata is included",
+		source: docs + "list-blobs#response-body",
 		single: func(_ *exchange, d difference) bool {
 			return strings.HasSuffix(d.fact, " Metadata") && d.azurite == "" && d.emulator == `""`
 		},
 	},
 	{
-		name:    "Marker and MaxResults of the client",
-		azurite: "says them in every listing",
-		service: "repeats them if the client said them",
-		source:  docs + "list-blobs#response-body",
+		what:   "Marker and MaxResults of the client: Azurite says them in every listing; the service repeats them if the client said them",
+		source: docs + "list-blobs#response-body",
 		single: func(x *exchange, d difference) bool {
 			marker, _ := x.ask.param("marker")
 			most, _ := x.ask.param("maxresults")
@@ -82,28 +70,22 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "slash of the service endpoint",
-		azurite: "names the account in a listing without a slash at the end",
-		service: "with one",
-		source:  docs + "list-blobs#response-body",
+		what:   "slash of the service endpoint: Azurite names the account in a listing without a slash at the end; the service with one",
+		source: docs + "list-blobs#response-body",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "list @ServiceEndpoint" && d.azurite+"/" == d.emulator
 		},
 	},
 	{
-		name:    "If-Match of a read of a missing blob",
-		azurite: "412 ConditionNotMet",
-		service: "404 BlobNotFound",
-		source:  "https://github.com/Azure/Azurite/issues/2751",
+		what:   "If-Match of a read of a missing blob: Azurite 412 ConditionNotMet; the service 404 BlobNotFound",
+		source: "https://github.com/Azure/Azurite/issues/2751",
 		whole: func(x *exchange) bool {
 			return x.reads() && x.ask.has("If-Match") != "" && x.are("412 ConditionNotMet", "404 BlobNotFound")
 		},
 	},
 	{
-		name:    "If-None-Match: * of a write other than Put Blob",
-		azurite: "lets it do",
-		service: "412 ConditionNotMet",
-		source:  docs + "specifying-conditional-headers-for-blob-service-operations#supported-conditional-headers",
+		what:   "If-None-Match: * of a write other than Put Blob: Azurite lets it do; the service 412 ConditionNotMet",
+		source: docs + "specifying-conditional-headers-for-blob-service-operations#supported-conditional-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("If-None-Match") == "*" &&
 				(x.ask.op == emulator.SetBlobMetadata && x.are("200", "412 ConditionNotMet") ||
@@ -122,13 +104,10 @@ var deviations = []*deviation{
 			}
 			return false
 		},
-		diverges: true,
 	},
 	{
-		name:    "conditions that containers do not have",
-		azurite: "does not look at them",
-		service: "400 ConditionHeadersNotSupported: Delete Container knows conditions on time alone, Set Container Metadata only If-Modified-Since",
-		source:  docs + "specifying-conditional-headers-for-blob-service-operations#operations-supporting-conditional-headers",
+		what:   "conditions that containers do not have: Azurite does not look at them; the service 400 ConditionHeadersNotSupported: Delete Container knows conditions on time alone, Set Container Metadata only If-Modified-Since",
+		source: docs + "specifying-conditional-headers-for-blob-service-operations#operations-supporting-conditional-headers",
 		whole: func(x *exchange) bool {
 			a := x.ask
 			unknown := a.has("If-Match") != "" || a.has("If-None-Match") != "" ||
@@ -137,23 +116,17 @@ var deviations = []*deviation{
 				x.outcome(inEmulator) == "400 ConditionHeadersNotSupported" &&
 				(x.reply[inAzurite].status < 300 || x.outcome(inAzurite) == "412 ConditionNotMet")
 		},
-		diverges: true,
 	},
 	{
-		name:    "a container that was just deleted",
-		azurite: "can be made again at once",
-		service: "409 ContainerBeingDeleted for 30 s at least",
-		source:  docs + "delete-container#remarks",
+		what:   "a container that was just deleted: Azurite can be made again at once; the service 409 ContainerBeingDeleted for 30 s at least",
+		source: docs + "delete-container#remarks",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.CreateContainer && x.are("201", "409 ContainerBeingDeleted")
 		},
-		diverges: true,
 	},
 	{
-		name:    "GET of a blob's metadata",
-		azurite: "knows only HEAD; GET reads the blob, with its body",
-		service: "has the same answer to both, without a body",
-		source:  docs + "get-blob-metadata#request",
+		what:   "GET of a blob's metadata: Azurite knows only HEAD; GET reads the blob, with its body; the service has the same answer to both, without a body",
+		source: docs + "get-blob-metadata#request",
 		single: func(x *exchange, d difference) bool {
 			if x.ask.op != emulator.GetBlobMetadata || x.ask.method != http.MethodGet || !x.are("200", "200") {
 				return false
@@ -170,19 +143,15 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "length in a blob's metadata",
-		azurite: "sends the blob's Content-Length with its metadata",
-		service: "sends metadata, ETag and time",
-		source:  docs + "get-blob-metadata#response-headers",
+		what:   "length in a blob's metadata: Azurite sends the blob's Content-Length with its metadata; the service sends metadata, ETag and time",
+		source: docs + "get-blob-metadata#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return x.ask.op == emulator.GetBlobMetadata && d.fact == "header Content-Length" && d.emulator == ""
 		},
 	},
 	{
-		name:    "properties in a container's metadata",
-		azurite: "sends the lease and the policies with a container's metadata",
-		service: "sends metadata, ETag and time",
-		source:  docs + "get-container-metadata#response-headers",
+		what:   "properties in a container's metadata: Azurite sends the lease and the policies with a container's metadata; the service sends metadata, ETag and time",
+		source: docs + "get-container-metadata#response-headers",
 		single: func(x *exchange, d difference) bool {
 			comp, _ := x.ask.param("comp")
 			if x.ask.op != emulator.GetContainerProperties || comp != "metadata" || d.emulator != "" {
@@ -198,77 +167,57 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "media type of 304",
-		azurite: "sends Content-Type: application/xml without a body",
-		service: "sends neither",
-		source:  "https://github.com/Azure/azure-sdk-for-net/tree/main/sdk/storage/Azure.Storage.Blobs (recorded answers to GetProperties whose conditions fail)",
+		what:   "media type of 304: Azurite sends Content-Type: application/xml without a body; the service sends neither",
+		source: "https://github.com/Azure/azure-sdk-for-net/tree/main/sdk/storage/Azure.Storage.Blobs (recorded answers to GetProperties whose conditions fail)",
 		single: func(x *exchange, d difference) bool {
 			return x.are("304 ConditionNotMet", "304 ConditionNotMet") && d.fact == "header Content-Type" && d.azurite == "application/xml" && d.emulator == ""
 		},
 	},
 	{
-		name:    "8 KiB of metadata",
-		azurite: "takes as much as its HTTP headers hold, 16 KiB; what else is wrong is said instead",
-		service: "400 MetadataTooLarge",
-		source:  docs + "setting-and-retrieving-properties-and-metadata-for-blob-resources#metadata-headers; " + docs + "common-rest-api-error-codes",
+		what:   "8 KiB of metadata: Azurite takes as much as its HTTP headers hold, 16 KiB; what else is wrong is said instead; the service 400 MetadataTooLarge",
+		source: docs + "setting-and-retrieving-properties-and-metadata-for-blob-resources#metadata-headers; " + docs + "common-rest-api-error-codes",
 		whole: func(x *exchange) bool {
 			return x.outcome(inEmulator) == "400 MetadataTooLarge" && x.outcome(inAzurite) != x.outcome(inEmulator) && x.ask.metadataSize() > 8<<10
 		},
-		diverges: true,
 	},
 	{
-		name:     "metadata without a name",
-		azurite:  "does not look at it",
-		service:  "400 EmptyMetadataKey",
-		source:   docs + "common-rest-api-error-codes",
-		whole:    func(x *exchange) bool { return x.ask.sends("x-ms-meta-") && x.are("201", "400 EmptyMetadataKey") },
-		diverges: true,
+		what:   "metadata without a name: Azurite does not look at it; the service 400 EmptyMetadataKey",
+		source: docs + "common-rest-api-error-codes",
+		whole:  func(x *exchange) bool { return x.ask.sends("x-ms-meta-") && x.are("201", "400 EmptyMetadataKey") },
 	},
 	{
-		name:    "case of metadata names",
-		azurite: "shows names in listings as they were written",
-		service: "does so, too; the emulator shows them in lower case, since Go's net/http does not keep how they were written",
-		source:  docs + "naming-and-referencing-containers--blobs--and-metadata#metadata-names",
+		what:   "case of metadata names: Azurite shows names in listings as they were written; the service does so, too; the emulator shows them in lower case, since Go's net/http does not keep how they were written",
+		source: docs + "naming-and-referencing-containers--blobs--and-metadata#metadata-names",
 		single: func(_ *exchange, d difference) bool {
 			_, name, ok := strings.Cut(d.fact, " Metadata/")
 			return ok && (d.emulator == "" && name != strings.ToLower(name) || d.azurite == "" && name == strings.ToLower(name))
 		},
 	},
 	{
-		name:    "names longer than 1,024 characters",
-		azurite: "takes them",
-		service: "400 InvalidResourceName",
-		source:  docs + "naming-and-referencing-containers--blobs--and-metadata#blob-names",
+		what:   "names longer than 1,024 characters: Azurite takes them; the service 400 InvalidResourceName",
+		source: docs + "naming-and-referencing-containers--blobs--and-metadata#blob-names",
 		whole: func(x *exchange) bool {
 			return len([]rune(x.ask.blob)) > 1024 && x.outcome(inEmulator) == "400 InvalidResourceName"
 		},
-		diverges: true,
 	},
 	{
-		name:    "names that XML can't carry",
-		azurite: "fails the listing with 500",
-		service: "encodes them",
-		source:  docs + "list-blobs#remarks (version 2021-02-12)",
+		what:   "names that XML can't carry: Azurite fails the listing with 500; the service encodes them",
+		source: docs + "list-blobs#remarks (version 2021-02-12)",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.ListBlobs && x.are("500", "200") && strings.Contains(string(x.reply[inEmulator].body), `Encoded="true"`)
 		},
 	},
 	{
-		name:    "date of a signed request",
-		azurite: "does not look at it, nor miss it",
-		service: "403 AuthenticationFailed if it is missing, or 15 minutes off",
-		source:  docs + "authorize-with-shared-key#specifying-the-date-header",
+		what:   "date of a signed request: Azurite does not look at it, nor miss it; the service 403 AuthenticationFailed if it is missing, or 15 minutes off",
+		source: docs + "authorize-with-shared-key#specifying-the-date-header",
 		whole: func(x *exchange) bool {
 			at, err := http.ParseTime(x.ask.date)
 			return x.ask.date != "" && (err != nil || time.Since(at).Abs() > 15*time.Minute) && x.outcome(inEmulator) == "403 AuthenticationFailed"
 		},
-		diverges: true,
 	},
 	{
-		name:    "code of a bad signature",
-		azurite: "403 AuthorizationFailure, which is about rights",
-		service: "403 AuthenticationFailed",
-		source:  docs + "common-rest-api-error-codes; https://github.com/Azure/azure-storage-blob-go/issues/24",
+		what:   "code of a bad signature: Azurite 403 AuthorizationFailure, which is about rights; the service 403 AuthenticationFailed",
+		source: docs + "common-rest-api-error-codes; https://github.com/Azure/azure-storage-blob-go/issues/24",
 		whole: func(x *exchange) bool {
 			bad := x.ask.key != "" || x.ask.tamper != nil
 			for _, h := range x.ask.header {
@@ -278,10 +227,8 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "no authorization",
-		azurite: "403 AuthorizationFailure",
-		service: "401 NoAuthenticationInformation, with WWW-Authenticate",
-		source:  docs + "common-rest-api-error-codes",
+		what:   "no authorization: Azurite 403 AuthorizationFailure; the service 401 NoAuthenticationInformation, with WWW-Authenticate",
+		source: docs + "common-rest-api-error-codes",
 		whole: func(x *exchange) bool {
 			return x.ask.tamper != nil && x.are("403 AuthorizationFailure", "401 NoAuthenticationInformation")
 		},
@@ -291,50 +238,39 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "malformed x-ms-version",
-		azurite: "does not look at it, as it was started with --skipApiVersionCheck",
-		service: "400 InvalidHeaderValue",
-		source:  docs + "versioning-for-the-azure-storage-services",
+		what:   "malformed x-ms-version: Azurite does not look at it, as it was started with --skipApiVersionCheck; the service 400 InvalidHeaderValue",
+		source: docs + "versioning-for-the-azure-storage-services",
 		whole: func(x *exchange) bool {
 			_, err := time.Parse(time.DateOnly, x.ask.version)
 			return x.ask.version != "" && err != nil && x.outcome(inEmulator) == "400 InvalidHeaderValue"
 		},
-		diverges: true,
 	},
 	{
-		name:    "x-ms-version of the answer",
-		azurite: "always names its own newest",
-		service: "names the one that the request was done by",
-		source:  docs + "versioning-for-the-azure-storage-services",
+		what:   "x-ms-version of the answer: Azurite always names its own newest; the service names the one that the request was done by",
+		source: docs + "versioning-for-the-azure-storage-services",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Version" && d.azurite == serviceVersion && x.ask.version != "" &&
 				(d.emulator == x.ask.version || x.ask.version == "none")
 		},
 	},
 	{
-		name:    "x-ms-client-request-id in errors",
-		azurite: "leaves it out of errors",
-		service: "sends it back in every answer",
-		source:  docs + "get-blob#response-headers",
+		what:   "x-ms-client-request-id in errors: Azurite leaves it out of errors; the service sends it back in every answer",
+		source: docs + "get-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Client-Request-Id" && d.azurite == "" && x.reply[inAzurite].status >= 300 &&
 				d.emulator == x.ask.has("x-ms-client-request-id")
 		},
 	},
 	{
-		name:    "400 without a code",
-		azurite: "answers what its parser refuses with an empty 400",
-		service: "says what is wrong",
-		source:  docs + "status-and-error-codes2",
+		what:   "400 without a code: Azurite answers what its parser refuses with an empty 400; the service says what is wrong",
+		source: docs + "status-and-error-codes2",
 		whole: func(x *exchange) bool {
 			return x.outcome(inAzurite) == "400" && len(x.reply[inAzurite].body) == 0 && strings.HasPrefix(x.outcome(inEmulator), "400 ")
 		},
 	},
 	{
-		name:    "dates that are none",
-		azurite: "takes whatever JavaScript takes for a date, and ignores the rest",
-		service: "400 InvalidHeaderValue",
-		source:  docs + "representation-of-date-time-values-in-headers",
+		what:   "dates that are none: Azurite takes whatever JavaScript takes for a date, and ignores the rest; the service 400 InvalidHeaderValue",
+		source: docs + "representation-of-date-time-values-in-headers",
 		whole: func(x *exchange) bool {
 			for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since"} {
 				value := x.ask.has(name)
@@ -344,22 +280,17 @@ var deviations = []*deviation{
 			}
 			return false
 		},
-		diverges: true,
 	},
 	{
-		name:    "a range that begins at the end",
-		azurite: "206 without a byte, with an impossible Content-Range",
-		service: "416 InvalidRange",
-		source:  docs + "specifying-the-range-header-for-blob-service-operations",
+		what:   "a range that begins at the end: Azurite 206 without a byte, with an impossible Content-Range; the service 416 InvalidRange",
+		source: docs + "specifying-the-range-header-for-blob-service-operations",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.GetBlob && x.are("206", "416 InvalidRange") && len(x.reply[inAzurite].body) == 0
 		},
 	},
 	{
-		name:    "a range that is none",
-		azurite: "reckons with what is no number, up to sending NaN as the length, and takes any unit for bytes",
-		service: "knows two forms of ranges; the emulator ignores all others, as Azurite does where it notices",
-		source:  docs + "specifying-the-range-header-for-blob-service-operations#range-header-formats",
+		what:   "a range that is none: Azurite reckons with what is no number, up to sending NaN as the length, and takes any unit for bytes; the service knows two forms of ranges; the emulator ignores all others, as Azurite does where it notices",
+		source: docs + "specifying-the-range-header-for-blob-service-operations#range-header-formats",
 		whole: func(x *exchange) bool {
 			spec := x.ask.has("x-ms-range")
 			if spec == "" {
@@ -369,37 +300,29 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "MD5 of no range",
-		azurite: "ignores x-ms-range-get-content-md5 without a range",
-		service: "400; the emulator says MissingRequiredHeader",
-		source:  docs + "get-blob#request-headers",
+		what:   "MD5 of no range: Azurite ignores x-ms-range-get-content-md5 without a range; the service 400; the emulator says MissingRequiredHeader",
+		source: docs + "get-blob#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-range-get-content-md5") != "" && x.ask.has("x-ms-range") == "" && x.are("200", "400 MissingRequiredHeader")
 		},
 	},
 	{
-		name:    "MD5 of a range that is not wanted",
-		azurite: "sends it for any value of x-ms-range-get-content-md5",
-		service: "for true",
-		source:  docs + "get-blob#request-headers",
+		what:   "MD5 of a range that is not wanted: Azurite sends it for any value of x-ms-range-get-content-md5; the service for true",
+		source: docs + "get-blob#request-headers",
 		single: func(x *exchange, d difference) bool {
 			return x.ask.has("x-ms-range-get-content-md5") == "false" && d.fact == "header Content-Md5" && d.emulator == ""
 		},
 	},
 	{
-		name:    "inferred tier",
-		azurite: "says false of a tier that was set",
-		service: "says true, or nothing",
-		source:  docs + "get-blob-properties#response-headers",
+		what:   "inferred tier: Azurite says false of a tier that was set; the service says true, or nothing",
+		source: docs + "get-blob-properties#response-headers",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Access-Tier-Inferred" && d.azurite == "false" && d.emulator == ""
 		},
 	},
 	{
-		name:    "plain content headers of Put Blob",
-		azurite: "keeps Content-Type, but not Content-Encoding, Content-Language and Cache-Control",
-		service: "keeps all of them",
-		source:  docs + "put-blob#request-headers-all-blob-types",
+		what:   "plain content headers of Put Blob: Azurite keeps Content-Type, but not Content-Encoding, Content-Language and Cache-Control; the service keeps all of them",
+		source: docs + "put-blob#request-headers-all-blob-types",
 		single: func(_ *exchange, d difference) bool {
 			if d.azurite != "" {
 				return false
@@ -417,58 +340,46 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "CRC64 of Put Blob",
-		azurite: "checks x-ms-content-crc64, and does not send it back",
-		service: "sends it back",
-		source:  docs + "put-blob#response-headers",
+		what:   "CRC64 of Put Blob: Azurite checks x-ms-content-crc64, and does not send it back; the service sends it back",
+		source: docs + "put-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return x.ask.op == emulator.PutBlob && d.fact == "header X-Ms-Content-Crc64" && d.azurite == "" && d.emulator == x.ask.has("x-ms-content-crc64")
 		},
 	},
 	{
-		name:    "service properties",
-		azurite: "has settings for logging, metrics and a web site",
-		service: "has those of the account; the emulator has none of these things",
-		source:  docs + "get-blob-service-properties#response-body",
+		what:   "service properties: Azurite has settings for logging, metrics and a web site; the service has those of the account; the emulator has none of these things",
+		source: docs + "get-blob-service-properties#response-body",
 		single: func(x *exchange, d difference) bool {
 			return x.ask.op == emulator.GetServiceProperties && strings.HasPrefix(d.fact, "list ")
 		},
 	},
 	{
-		name:    "delimiters of several characters",
-		azurite: "cuts prefixes after the first of them",
-		service: "takes any string for a delimiter",
-		source:  docs + "list-blobs#uri-parameters",
+		what:   "delimiters of several characters: Azurite cuts prefixes after the first of them; the service takes any string for a delimiter",
+		source: docs + "list-blobs#uri-parameters",
 		single: func(x *exchange, d difference) bool {
 			delimiter, _ := x.ask.param("delimiter")
 			return len(delimiter) > 1 && (d.fact == "list prefixes" || d.fact == "list NextMarker")
 		},
 	},
 	{
-		name:    "fractions of results",
-		azurite: "takes maxresults=1.5",
-		service: "400 InvalidQueryParameterValue",
-		source:  docs + "list-blobs#uri-parameters",
+		what:   "fractions of results: Azurite takes maxresults=1.5; the service 400 InvalidQueryParameterValue",
+		source: docs + "list-blobs#uri-parameters",
 		whole: func(x *exchange) bool {
 			most, _ := x.ask.param("maxresults")
 			return strings.Contains(most, ".") && x.are("200", "400 InvalidQueryParameterValue")
 		},
 	},
 	{
-		name:    "markers that are none",
-		azurite: "takes any name for a marker",
-		service: "gives out opaque markers; the emulator refuses what it did not give out",
-		source:  docs + "list-blobs#uri-parameters",
+		what:   "markers that are none: Azurite takes any name for a marker; the service gives out opaque markers; the emulator refuses what it did not give out",
+		source: docs + "list-blobs#uri-parameters",
 		whole: func(x *exchange) bool {
 			marker, _ := x.ask.param("marker")
 			return marker != "" && x.are("200", "400 InvalidQueryParameterValue")
 		},
 	},
 	{
-		name:    "names that come between two pages",
-		azurite: "marks the last name that it has shown, so that the next page has what was written behind it meanwhile",
-		service: "marks the first name that it has not shown",
-		source:  docs + "list-containers2#sample-response-body",
+		what:   "names that come between two pages: Azurite marks the last name that it has shown, so that the next page has what was written behind it meanwhile; the service marks the first name that it has not shown",
+		source: docs + "list-containers2#sample-response-body",
 		whole: func(x *exchange) bool {
 			marker, _ := x.ask.param("marker")
 			if x.ask.op != emulator.ListBlobs || marker == "" || !x.are("200", "200") {
@@ -488,69 +399,51 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		name:    "kind of account",
-		azurite: "is read-access geo-redundant",
-		service: "depends; the emulator is a locally redundant account",
-		source:  docs + "get-account-information#response-headers",
+		what:   "kind of account: Azurite is read-access geo-redundant; the service depends; the emulator is a locally redundant account",
+		source: docs + "get-account-information#response-headers",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Sku-Name" && d.azurite == "Standard_RAGRS" && d.emulator == "Standard_LRS"
 		},
 	},
 	{
-		name:    "break periods",
-		azurite: "500 for a negative one, and takes one of 61 seconds",
-		service: "400 InvalidHeaderValue: a period is 0 to 60 seconds",
-		source:  docs + "lease-container#request-headers",
+		what:   "break periods: Azurite 500 for a negative one, and takes one of 61 seconds; the service 400 InvalidHeaderValue: a period is 0 to 60 seconds",
+		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-lease-break-period") != "" && (x.are("500", "400 InvalidHeaderValue") || x.are("202", "400 InvalidHeaderValue"))
 		},
-		diverges: true,
 	},
 	{
-		name:    "lease IDs that are no GUIDs",
-		azurite: "takes any text",
-		service: "400 InvalidHeaderValue",
-		source:  docs + "lease-container#request-headers",
+		what:   "lease IDs that are no GUIDs: Azurite takes any text; the service 400 InvalidHeaderValue",
+		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-proposed-lease-id") == "lease" && x.are("201", "400 InvalidHeaderValue")
 		},
-		diverges: true,
 	},
 	{
-		name:    "case of lease IDs",
-		azurite: "compares the texts in actions on the lease, and the GUIDs in other requests",
-		service: "compares the GUIDs",
-		source:  docs + "lease-container#request-headers",
+		what:   "case of lease IDs: Azurite compares the texts in actions on the lease, and the GUIDs in other requests; the service compares the GUIDs",
+		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.LeaseContainer && x.are("409 LeaseIdMismatchWithLeaseOperation", "200")
 		},
-		diverges: true,
 	},
 	{
-		name:    "renewal of another's lease that has run out",
-		azurite: "renews it",
-		service: "409 LeaseIdMismatchWithLeaseOperation",
-		source:  docs + "lease-container#remarks",
+		what:   "renewal of another's lease that has run out: Azurite renews it; the service 409 LeaseIdMismatchWithLeaseOperation",
+		source: docs + "lease-container#remarks",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-lease-action") == "renew" && x.are("200", "409 LeaseIdMismatchWithLeaseOperation")
 		},
-		diverges: true,
 	},
 	{
-		name:    "lease requests that lack something",
-		azurite: "takes them for the creation of a container",
-		service: "400 MissingRequiredHeader or InvalidHeaderValue",
-		source:  docs + "lease-container#request-headers",
+		what:   "lease requests that lack something: Azurite takes them for the creation of a container; the service 400 MissingRequiredHeader or InvalidHeaderValue",
+		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.LeaseContainer && (x.are("409 ContainerAlreadyExists", "400 MissingRequiredHeader") ||
 				x.are("409 ContainerAlreadyExists", "400 InvalidHeaderValue"))
 		},
 	},
 	{
-		name:    "requests that the emulator refuses",
-		azurite: "does some of them, ignores some headers and parameters, and refuses others without a code",
-		service: "has more than the emulator, which refuses what it does not know: see the package comment",
-		source:  "the emulator's package comment",
+		what:   "requests that the emulator refuses: Azurite does some of them, ignores some headers and parameters, and refuses others without a code; the service has more than the emulator, which refuses what it does not know: see the package comment",
+		source: "the emulator's package comment",
 		whole: func(x *exchange) bool {
 			switch strings.TrimLeft(x.outcome(inEmulator), "0123456789 ") {
 			case "NotImplemented", "UnsupportedHeader", "UnsupportedQueryParameter", "UnsupportedHttpVerb":
@@ -563,7 +456,6 @@ var deviations = []*deviation{
 				return false
 			}
 		},
-		diverges: true,
 	},
 }
 

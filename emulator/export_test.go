@@ -6,3 +6,6 @@ var (
 	WithContainerDeletion = withContainerDeletion
 	WithMaxBody           = withMaxBody
 )
+
+// BreakFile makes every write to the file of a server fail.
+func BreakFile(s *Server) { _ = s.state.file.log.Close() }

@@ -1,17 +1,19 @@
 package emulator_test
 
 import (
-	"flag"
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/goldentest"
 )
 
 // tags are the current and the previous ETag of a blob, and its time.
@@ -19,86 +21,62 @@ type tags struct {
 	current, stale, modified pair
 }
 
-// conditioned is a set of conditions for a request.
-type conditioned struct {
-	name   string
-	header func(tags) []param
-}
-
 const (
 	past   = "Sat, 01 Jan 2000 00:00:00 GMT"
 	future = "Fri, 01 Jan 2100 00:00:00 GMT"
 )
 
+// condition is a set of conditional headers. Their values may depend on what is stored.
+type condition map[string]string
+
 // allConditions returns the conditions of the service: none, each of the four with each kind of value, and
 // the meaningful pairs and triples.
-func allConditions() []conditioned {
-	type value struct {
-		name string
-		of   func(tags) pair
+func allConditions() []condition {
+	const im, inm, ims, ius = "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"
+	all := []condition{{}}
+	for _, tag := range []string{"current", "bare", "stale", "*", "unknown", "stale,current"} {
+		all = append(all, condition{im: tag}, condition{inm: tag})
 	}
-	fixed := func(name, text string) value { return value{name, func(tags) pair { return both(text) }} }
-	current := value{"current", func(t tags) pair { return t.current }}
-	stale := value{"stale", func(t tags) pair { return t.stale }}
-	bare := value{"bare", func(t tags) pair {
-		return pair{strings.Trim(t.current[0], `"`), strings.Trim(t.current[1], `"`)}
-	}}
-	list := value{"stale,current", func(t tags) pair {
-		return pair{t.stale[0] + "," + t.current[0], t.stale[1] + "," + t.current[1]}
-	}}
-	unknown := fixed("unknown", `"0x8D0000000000000"`)
-	any := fixed("*", "*")
-	equal := value{"equal", func(t tags) pair { return t.modified }}
-	before, after := fixed("past", past), fixed("future", future)
-
-	type single struct {
-		header string
-		value  value
+	for _, date := range []string{"past", "equal", "future"} {
+		all = append(all, condition{ims: date}, condition{ius: date})
 	}
-	all := []conditioned{{"none", func(tags) []param { return nil }}}
-	add := func(singles ...single) {
-		var names []string
-		for _, s := range singles {
-			names = append(names, s.header+" "+s.value.name)
+	for _, tag := range []string{"current", "stale", "*"} {
+		for _, date := range []string{"past", "future"} {
+			all = append(all, condition{im: tag, ius: date}, condition{im: tag, ims: date}, condition{inm: tag, ims: date}, condition{inm: tag, ius: date})
 		}
-		all = append(all, conditioned{strings.Join(names, ", "), func(t tags) []param {
-			var headers []param
-			for _, s := range singles {
-				headers = append(headers, param{s.header, s.value.of(t)})
-			}
-			return headers
-		}})
 	}
-	const (
-		im  = "If-Match"
-		inm = "If-None-Match"
-		ims = "If-Modified-Since"
-		ius = "If-Unmodified-Since"
+	return append(all,
+		condition{im: "current", inm: "stale"},
+		condition{im: "*", inm: "*"},
+		condition{ims: "past", ius: "future"},
+		condition{ims: "future", ius: "past"},
+		condition{im: "current", ims: "past", ius: "future"},
+		condition{im: "current", inm: "stale", ims: "past", ius: "future"},
 	)
-	tagValues := []value{current, bare, stale, any, unknown, list}
-	dateValues := []value{before, equal, after}
-	for _, v := range tagValues {
-		add(single{im, v})
-		add(single{inm, v})
+}
+
+func (c condition) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		parts = append(parts, name+" "+c[name])
 	}
-	for _, v := range dateValues {
-		add(single{ims, v})
-		add(single{ius, v})
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}
+
+// headers returns the headers for a resource with these tags.
+func (c condition) headers(t tags) (all []param) {
+	values := map[string]pair{
+		"current": t.current, "stale": t.stale, "equal": t.modified, "past": both(past), "future": both(future),
+		"unknown": both(`"0x8D0000000000000"`), "*": both("*"),
 	}
-	for _, tag := range []value{current, stale, any} {
-		for _, date := range []value{before, after} {
-			add(single{im, tag}, single{ius, date})
-			add(single{im, tag}, single{ims, date})
-			add(single{inm, tag}, single{ims, date})
-			add(single{inm, tag}, single{ius, date})
-		}
+	for on := range t.current {
+		list, bare := values["stale,current"], values["bare"]
+		list[on], bare[on] = t.stale[on]+","+t.current[on], strings.Trim(t.current[on], `"`)
+		values["stale,current"], values["bare"] = list, bare
 	}
-	add(single{im, current}, single{inm, stale})
-	add(single{im, any}, single{inm, any})
-	add(single{ims, before}, single{ius, after})
-	add(single{ims, after}, single{ius, before})
-	add(single{im, current}, single{ims, before}, single{ius, after})
-	add(single{im, current}, single{inm, stale}, single{ims, before}, single{ius, after})
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		all = append(all, param{name, values[c[name]]})
+	}
 	return all
 }
 
@@ -172,19 +150,13 @@ func tagsOf(v *verdict) (tag, modified pair) {
 	return tag, modified
 }
 
-// fidelity is a pair of services with a counter for names.
+// fidelity sends the same requests to two services, or to one.
 type fidelity struct {
 	*comparison
-	prefix string
-	names  int
-	cases  int
-}
-
-func newFidelity(t *testing.T, opts ...emulator.Option) *fidelity {
-	return &fidelity{
-		comparison: &comparison{services: services(t, opts...)},
-		prefix:     fmt.Sprintf("fid%x", time.Now().UnixNano()),
-	}
+	prefix  string
+	names   int
+	cases   int
+	answers strings.Builder // of the emulator alone
 }
 
 // name returns an unused name for a container or a blob.
@@ -193,11 +165,12 @@ func (f *fidelity) name() string {
 	return fmt.Sprintf("%s-%d", f.prefix, f.names)
 }
 
-// sampled reports whether a combination is in the sample: one of five, or each with PLANVAULT_LONG. The number of conditions is not
-// a multiple of five, so each of them is tried, with several operations and states.
+// sampled reports whether a combination is in the sample: one of five if there are two services, or each with
+// PLANVAULT_LONG. The number of conditions is not a multiple of five, so each of them is tried, with several
+// operations and states.
 func (f *fidelity) sampled() bool {
 	f.cases++
-	return f.cases%efforttest.Pick(5, 5, 1) == 0
+	return f.alone() || f.cases%efforttest.Pick(5, 5, 1) == 0
 }
 
 // container creates a container.
@@ -213,106 +186,127 @@ func (f *fidelity) container(t *testing.T, m *memory) string {
 // TestFidelity compares the emulator with Azurite for operations under conditions, on existing and missing blobs and
 // containers, in every state of a lease, and for the limits of the service.
 func TestFidelity(t *testing.T) {
-	f := newFidelity(t)
-	leases := f.testLeases(t)
-	t.Run("blobs", f.testBlobs)
-	t.Run("containers", f.testContainers)
-	t.Run("limits", f.testLimits)
-	t.Run("leases", leases)
+	f := &fidelity{comparison: &comparison{services: services(t)}, prefix: fmt.Sprintf("fid%x", time.Now().UnixNano())}
+	f.everything(t)
 	t.Logf("fidelity: %d requests", f.n)
-	all := !strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	for _, d := range deviations {
-		t.Logf("%6d  %s\n\tAzurite: %s\n\tthe service: %s\n\t%s", f.used[d.name], d.name, d.azurite, d.service, d.source)
-		if all && f.used[d.name] == 0 {
-			t.Errorf("no request shows %q: remove it from the table, or add a request", d.name)
+		t.Logf("%6d  %s\n\t%s", f.used[d.what], d.what, d.source)
+		if f.used[d.what] == 0 {
+			t.Errorf("no request shows %q: remove it from the table, or add a request", d.what)
 		}
 	}
 }
 
-// testBlobs sends combinations of operation on a blob, condition and state.
-func (f *fidelity) testBlobs(t *testing.T) {
-	m := newMemory()
-	home := f.container(t, m)
-	var blob string
-	var known tags
-	// anew creates a blob and overwrites it.
-	anew := func() {
-		blob = f.name()
-		known.stale, _ = tagsOf(f.must(t, m, putAsk(home, blob, "first")))
-		known.current, known.modified = tagsOf(f.must(t, m, putAsk(home, blob, "second").with("x-ms-meta-second", "2")))
+// TestAnswers sends the requests of TestFidelity to the emulator alone, and compares its answers with
+// testdata/answers.txt, so that the tests without Azurite see what the comparison has shown.
+func TestAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour) // the bubble begins at the time of past
+		s := inProcess(emulator.New(emulator.WithoutLog()))
+		f := &fidelity{comparison: &comparison{services: [2]*endpoint{s, s}}, prefix: "x"}
+		f.everything(t)
+		goldentest.Equal(t, "testdata/answers.txt", []byte(f.answers.String()))
+	})
+}
+
+func (f *fidelity) everything(t *testing.T) {
+	leases := f.testLeases(t)
+	f.testConditions(t)
+	f.testLimits(t)
+	leases(t)
+}
+
+// record writes down an answer, without what every such answer has.
+func (f *fidelity) record(home string, a *ask, v *verdict) {
+	var w strings.Builder
+	fmt.Fprintf(&w, "%s -> %s", a, v.outcome(inEmulator))
+	facts := v.facts[inEmulator]
+	usual := append(strings.Fields("Date X-Ms-Request-Id X-Ms-Version X-Ms-Error-Code Content-Length Accept-Ranges Last-Modified X-Ms-Creation-Time "+
+		"X-Ms-Blob-Type X-Ms-Lease-State X-Ms-Lease-Status X-Ms-Server-Encrypted X-Ms-Request-Server-Encrypted"),
+		"status", "root", "list @ContainerName", "list @ServiceEndpoint", "list Blobs")
+	for _, fact := range slices.Sorted(maps.Keys(facts)) {
+		name, value := strings.TrimPrefix(fact, "header "), shorten(facts[fact])
+		n, ofItem := itemOf(name)
+		switch {
+		case slices.Contains(usual, name), ofItem && (n >= 10 || strings.Contains(name, " header ") || strings.HasSuffix(name, " type")), strings.Contains(name, " Properties/"):
+		case value == `""`, value == "[]", value == "application/xml", value == "code "+v.reply[inEmulator].header.Get("X-Ms-Error-Code"):
+		default:
+			fmt.Fprintf(&w, " | %s: %s", name, value)
+		}
 	}
-	anew()
-	asks := blobAsks()
-	for _, name := range slices.Sorted(maps.Keys(asks)) {
+	f.answers.WriteString(strings.ReplaceAll(strings.ReplaceAll(w.String(), home, "home"), "\n\t", "; ") + "\n")
+}
+
+// testConditions sends combinations of operation on a blob or a container, condition and state.
+func (f *fidelity) testConditions(t *testing.T) {
+	m := newMemory()
+	home, blobs, containers := f.container(t, m), blobAsks(), containerAsks()
+	for _, name := range slices.Sorted(maps.Keys(blobs)) {
 		for _, state := range []string{"present", "absent", "container absent"} {
-			for _, condition := range allConditions() {
-				if !f.sampled() {
-					continue
-				}
-				a := asks[name](home, blob)
+			var blob string
+			f.underConditions(t, m, name+" of a blob", state, func() (known tags) {
+				blob = f.name()
+				known.stale, _ = tagsOf(f.must(t, m, putAsk(home, blob, "first")))
+				known.current, known.modified = tagsOf(f.must(t, m, putAsk(home, blob, "second").with("x-ms-meta-second", "2")))
+				return known
+			}, func() (a, check *ask) {
 				switch state {
 				case "absent":
-					a.blob = f.name()
+					blob = f.name()
 				case "container absent":
-					a.container = f.name()
+					absent := f.name()
+					return blobs[name](absent, blob), blobs["get"](absent, blob)
 				}
-				a.header = append(a.header, condition.header(known)...)
-				v := f.must(t, m, a)
-				if len(v.unexplained) > 0 {
-					t.Logf("the case is %s, %s, %s", name, state, condition.name)
+				return blobs[name](home, blob), blobs["get"](home, blob)
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		for _, state := range []string{"present", "absent"} {
+			var container string
+			f.underConditions(t, m, name+" of a container", state, func() (known tags) {
+				container = f.name()
+				known.stale, _ = tagsOf(f.must(t, m, createAsk(container)))
+				known.current, known.modified = tagsOf(f.must(t, m, containers["set metadata"](container)))
+				return known
+			}, func() (a, check *ask) {
+				if state == "absent" {
+					container = f.name()
 				}
-				if !a.writes() && a.op != emulator.DeleteBlob || state == "container absent" {
-					continue
-				}
-				if !v.diverged() {
-					f.must(t, m, asks["get"](a.container, a.blob))
-				}
-				if state == "present" {
-					anew()
-				}
-			}
+				return containers[name](container), containers["properties"](container)
+			})
 		}
 	}
 }
 
-// testContainers does the same for containers.
-func (f *fidelity) testContainers(t *testing.T) {
-	m := newMemory()
-	var container string
-	var known tags
-	// anew creates a container and changes its metadata.
-	anew := func() {
-		container = f.name()
-		known.stale, _ = tagsOf(f.must(t, m, createAsk(container)))
-		known.current, known.modified = tagsOf(f.must(t, m, containerAsks()["set metadata"](container)))
-	}
-	anew()
-	asks := containerAsks()
-	for _, name := range slices.Sorted(maps.Keys(asks)) {
-		for _, state := range []string{"present", "absent"} {
-			for _, condition := range allConditions() {
-				if !f.sampled() {
-					continue
-				}
-				a := asks[name](container)
-				if state == "absent" {
-					a.container = f.name()
-				}
-				a.header = append(a.header, condition.header(known)...)
-				v := f.must(t, m, a)
-				if len(v.unexplained) > 0 {
-					t.Logf("the case is %s, %s, %s", name, state, condition.name)
-				}
-				if !a.writes() && a.op != emulator.DeleteContainer {
-					continue
-				}
-				if !v.diverged() {
-					f.must(t, m, asks["properties"](a.container))
-				}
-				if state == "present" && a.op != emulator.CreateContainer {
-					anew()
-				}
+// underConditions sends a request under each condition. anew makes what is present and returns its tags. of
+// returns the request, and another one that shows its effect.
+func (f *fidelity) underConditions(t *testing.T, m *memory, what, state string, anew func() tags, of func() (a, check *ask)) {
+	t.Helper()
+	outcomes := make(map[string][]string)
+	known := anew()
+	for _, condition := range allConditions() {
+		if !f.sampled() {
+			continue
+		}
+		a, check := of()
+		a.header = append(a.header, condition.headers(known)...)
+		v := f.must(t, m, a)
+		if len(v.unexplained) > 0 {
+			t.Logf("the case is %s, %s, %s", what, state, condition)
+		}
+		outcome := v.outcome(inEmulator)
+		if a.changes() {
+			if !v.diverged() {
+				outcome += ", then " + f.must(t, m, check).outcome(inEmulator)
+			}
+			if state == "present" {
+				known = anew()
 			}
 		}
+		outcomes[outcome] = append(outcomes[outcome], condition.String())
+	}
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		fmt.Fprintf(&f.answers, "%s, %s -> %s: %s\n", what, state, outcome, strings.Join(outcomes[outcome], "; "))
 	}
 }

@@ -2,7 +2,10 @@ package emulator_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,47 +81,45 @@ var leaseActs = map[string]func(container string) *ask{
 	},
 }
 
-// lease makes a container whose lease is in a state, and returns its name.
-func (f *fidelity) lease(t *testing.T, m *memory, state string) string {
-	t.Helper()
-	f.names++
-	container := fmt.Sprintf("%s-%s-%d", f.prefix, state, f.names)
-	if state != "absent" {
-		f.must(t, m, createAsk(container))
-		for _, a := range leaseStates[state](container) {
-			f.must(t, m, a)
-		}
-	}
-	return container
-}
-
 // testLeases returns a test that does each act in each state. It acquires the leases that have to expire at once, so
 // that the test need not wait if it runs after others.
 func (f *fidelity) testLeases(t *testing.T) func(t *testing.T) {
 	m := newMemory()
+	// lease makes a container whose lease is in a state.
+	lease := func(state string) string {
+		container := strings.ReplaceAll(f.name(), f.prefix, f.prefix+"-"+state)
+		if state != "absent" {
+			f.must(t, m, createAsk(container))
+			for _, a := range leaseStates[state](container) {
+				f.must(t, m, a)
+			}
+		}
+		return container
+	}
 	expired := make(map[string]string)
 	for act := range leaseActs {
-		expired[act] = f.lease(t, m, "expired")
+		expired[act] = lease("expired")
 	}
 	end := time.Now().Add(16 * time.Second)
 	return func(t *testing.T) {
-		for state := range leaseStates {
+		for _, state := range slices.Sorted(maps.Keys(leaseStates)) {
 			if state == "expired" {
 				time.Sleep(time.Until(end))
 			}
-			for act, does := range leaseActs {
+			for _, act := range slices.Sorted(maps.Keys(leaseActs)) {
 				container := expired[act]
 				if state != "expired" {
-					container = f.lease(t, m, state)
+					container = lease(state)
 				}
-				unexplained := len(f.must(t, m, does(container)).unexplained)
-				unexplained += len(f.must(t, m, containerAsks()["head"](container)).unexplained)
-				if unexplained > 0 {
+				v := f.must(t, m, leaseActs[act](container))
+				after := f.must(t, m, containerAsks()["head"](container))
+				if len(v.unexplained)+len(after.unexplained) > 0 {
 					t.Logf("the case is %s, %s", state, act)
 				}
+				fmt.Fprintf(&f.answers, "%s, %s -> %s, then %s %s\n", state, act, v.outcome(inEmulator),
+					after.reply[inEmulator].header.Get("X-Ms-Lease-State"), after.reply[inEmulator].header.Get("X-Ms-Lease-Duration"))
 			}
-			f.must(t, m, (&ask{op: emulator.ListContainers, method: http.MethodGet}).where("comp", "list").
-				where("prefix", f.prefix+"-"+state))
+			f.must(t, m, account(emulator.ListContainers, http.MethodGet, "comp", "list", "prefix", f.prefix+"-"+state))
 		}
 	}
 }

@@ -33,7 +33,7 @@ type Server struct {
 	real         *uint64        // see WithRealAnswers; nil without it
 	listings     map[uint64]int // how often each was asked for, with real answers
 
-	// mu guards the fields below. It is held while a commit is synced to disk, but never while sleeping or
+	// mu guards the fields below. It is held while a write is stored in a file, but never while sleeping or
 	// waiting.
 	mu     sync.Mutex
 	state  state

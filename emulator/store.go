@@ -68,11 +68,7 @@ func (s *state) has(container, blob string) bool {
 
 // putContainer stores a new container, or a new version of a container with the same blobs.
 func (s *state) putContainer(ct *container) error {
-	added := 0
-	if s.container(ct.name) == nil {
-		added = 1
-	}
-	if err := s.file.putContainer(ct, s.versions, added); err != nil {
+	if err := s.file.append(change{s.versions, ct.name, ct.record(), nil}); err != nil {
 		return err
 	}
 	s.containers.ReplaceOrInsert(ct)
@@ -83,7 +79,7 @@ func (s *state) putContainer(ct *container) error {
 // removeContainer removes a container and holds its name until a point in time. The zero time does not hold
 // it.
 func (s *state) removeContainer(ct *container, until time.Time) error {
-	if err := s.file.removeContainer(ct, s.versions, until); err != nil {
+	if err := s.file.append(change{s.versions, ct.name, &containerRecord{Removed: true, Until: until}, nil}); err != nil {
 		return err
 	}
 	s.containers.Delete(ct)
@@ -95,11 +91,7 @@ func (s *state) removeContainer(ct *container, until time.Time) error {
 
 // putBlob stores a version of a blob.
 func (s *state) putBlob(ct *container, b *blob) error {
-	added := 0
-	if ct.blob(b.name) == nil {
-		added = 1
-	}
-	if err := s.file.putBlob(ct, b, s.versions, added); err != nil {
+	if err := s.file.append(change{s.versions, ct.name, nil, b.record()}); err != nil {
 		return err
 	}
 	ct.blobs.ReplaceOrInsert(b)
@@ -108,7 +100,7 @@ func (s *state) putBlob(ct *container, b *blob) error {
 
 // removeBlob removes an existing blob.
 func (s *state) removeBlob(ct *container, b *blob) error {
-	if err := s.file.removeBlob(ct, b.name, s.versions); err != nil {
+	if err := s.file.append(change{s.versions, ct.name, nil, &blobRecord{Name: b.name, Removed: true}}); err != nil {
 		return err
 	}
 	ct.blobs.Delete(b)

@@ -52,11 +52,11 @@ type ask struct {
 	items     []item // of a batch; they form the body
 
 	// The fields below make a request invalid.
-	account string                       // for the default's
-	key     string                       // for the default's
-	date    string                       // for now
-	version string                       // for serviceVersion; "none" sends none
-	tamper  func(h http.Header, on side) // after signing
+	account string            // for the default's
+	key     string            // for the default's
+	date    string            // for now
+	version string            // for serviceVersion; "none" sends none
+	tamper  map[string]string // headers that are changed after signing, or removed; "method" is the method
 }
 
 // item is a delete of a batch.
@@ -81,8 +81,23 @@ type reply struct {
 // endpoint is a running Azurite or emulator.
 type endpoint struct {
 	url    string // of the account
-	client *http.Client
-	now    func() time.Time
+	client interface {
+		Do(*http.Request) (*http.Response, error)
+	}
+	now func() time.Time
+}
+
+// inProcess returns the endpoint of an emulator without sockets.
+func inProcess(s *emulator.Server) *endpoint {
+	return &endpoint{url: "http://localhost/" + emulator.DefaultAccount, client: s.Transport(), now: time.Now}
+}
+
+// send sends a request to an emulator without sockets.
+func send(t testing.TB, s *emulator.Server, a *ask) *reply {
+	t.Helper()
+	r, err := a.send(t.Context(), inProcess(s), inEmulator)
+	must(t, err)
+	return r
 }
 
 // send sends the request to one side.
@@ -160,8 +175,15 @@ func (a *ask) request(ctx context.Context, s *endpoint, on side) (*http.Request,
 	if err := a.sign(req); err != nil {
 		return nil, err
 	}
-	if a.tamper != nil {
-		a.tamper(req.Header, on)
+	for name, value := range a.tamper {
+		switch {
+		case name == "method":
+			req.Method = value
+		case value == "":
+			req.Header.Del(name)
+		default:
+			req.Header.Set(name, value)
+		}
 	}
 	return req, nil
 }
@@ -287,7 +309,19 @@ func (a *ask) String() string {
 	if len(a.body) > 0 {
 		w.WriteString(" body " + strconv.Quote(shorten(string(a.body))))
 	}
-	for _, it := range a.items {
+	for _, odd := range []string{a.account, a.key, a.date, a.version} {
+		if odd != "" {
+			w.WriteString(" (" + odd + ")")
+		}
+	}
+	if a.tamper != nil {
+		fmt.Fprintf(&w, " changed: %v", a.tamper)
+	}
+	for i, it := range a.items {
+		if i == 10 {
+			fmt.Fprintf(&w, "\n\tand %d more", len(a.items)-i)
+			break
+		}
 		fmt.Fprintf(&w, "\n\titem /%s/%s", it.container, it.blob)
 		for _, h := range it.header {
 			w.WriteString(" [" + h.name + ": " + h.value.String() + "]")
