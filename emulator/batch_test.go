@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // codes returns the error codes of a batch's items; "" is a success.
@@ -71,67 +70,6 @@ func TestBatchDelete(t *testing.T) {
 			t.Errorf("the log is\n%s", strings.Join(lines, "\n"))
 		}
 	})
-}
-
-func TestBatchOfService(t *testing.T) {
-	s := emulator.New()
-	s.Put("one-one", "a", nil, nil)
-	s.Put("two-two", "b", nil, nil)
-	c := newClient(t, s.Transport()).ServiceClient()
-	batch, err := c.NewBatchBuilder()
-	must(t, err)
-	for _, path := range [][2]string{{"one-one", "a"}, {"two-two", "b"}, {"none", "c"}} {
-		must(t, batch.Delete(path[0], path[1], nil))
-	}
-	resp, err := c.SubmitBatch(t.Context(), batch, nil)
-	must(t, err)
-	if got := codes(t, resp.Responses); !slices.Equal(got, []string{"", "", "404 ContainerNotFound"}) {
-		t.Errorf("got %q", got)
-	}
-	if s.Len("one-one")+s.Len("two-two") != 0 {
-		t.Error("not all were deleted")
-	}
-}
-
-func TestBatchLimit(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, n := range []int{1, 256, 257} {
-		s := emulator.New()
-		c := plans(t, s.Transport())
-		var names []string
-		for i := range n {
-			names = append(names, fmt.Sprint(i))
-			s.Put("plans", names[i], nil, nil)
-		}
-		_, err := deleteBatch(t, c, names...)
-		if n <= 256 {
-			if err != nil || s.Len("plans") != 0 {
-				t.Errorf("%d: %d are left, %v", n, s.Len("plans"), err)
-			}
-			continue
-		}
-		if err == nil || !strings.Contains(err.Error(), "ExceedsMaxBatchRequestCount") || s.Len("plans") != n {
-			t.Errorf("%d: %d are left, %v", n, s.Len("plans"), err)
-		}
-	}
-}
-
-func TestBatchItemsAreAuthorized(t *testing.T) {
-	s := emulator.New()
-	s.Put("plans", "a", nil, nil)
-	s.Put("plans", "b", nil, nil)
-	body := batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n",
-		"DELETE /devstoreaccount1/plans/b HTTP/1.1\r\n\r\n")
-	resp, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", body, map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
-	if resp.StatusCode != http.StatusAccepted || !strings.Contains(text, "HTTP/1.1 401") {
-		t.Errorf("got %d %s", resp.StatusCode, text)
-	}
-	if _, there := s.Blob("plans", "a"); there {
-		t.Error("the item with a token was not done")
-	}
-	if _, there := s.Blob("plans", "b"); !there {
-		t.Error("the item without a token was done")
-	}
 }
 
 // batchBody returns the body of a batch with the boundary "b".

@@ -221,7 +221,7 @@ func (f *fidelity) record(home string, a *ask, v *verdict) {
 	var w strings.Builder
 	fmt.Fprintf(&w, "%s -> %s", a, v.outcome(inEmulator))
 	facts := v.facts[inEmulator]
-	usual := append(strings.Fields("Date X-Ms-Request-Id X-Ms-Version X-Ms-Error-Code Content-Length Accept-Ranges Last-Modified X-Ms-Creation-Time "+
+	usual := append(strings.Fields("Date X-Ms-Request-Id X-Ms-Error-Code Content-Length Accept-Ranges Last-Modified X-Ms-Creation-Time "+
 		"X-Ms-Blob-Type X-Ms-Lease-State X-Ms-Lease-Status X-Ms-Server-Encrypted X-Ms-Request-Server-Encrypted"),
 		"status", "root", "list @ContainerName", "list @ServiceEndpoint", "list Blobs")
 	for _, fact := range slices.Sorted(maps.Keys(facts)) {
@@ -229,7 +229,7 @@ func (f *fidelity) record(home string, a *ask, v *verdict) {
 		n, ofItem := itemOf(name)
 		switch {
 		case slices.Contains(usual, name), ofItem && (n >= 10 || strings.Contains(name, " header ") || strings.HasSuffix(name, " type")), strings.Contains(name, " Properties/"):
-		case value == `""`, value == "[]", value == "application/xml", value == "code "+v.reply[inEmulator].header.Get("X-Ms-Error-Code"):
+		case value == `""`, value == "[]", value == serviceVersion, value == "application/xml", value == "code "+v.reply[inEmulator].header.Get("X-Ms-Error-Code"):
 		default:
 			fmt.Fprintf(&w, " | %s: %s", name, value)
 		}

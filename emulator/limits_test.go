@@ -118,6 +118,7 @@ func limitCases() map[string]func(home string) []*ask {
 			for _, name := range []string{"a", "_a", "a1", "a_b", "UPPER", "1a", "a-b", "a.b", "", "a!"} {
 				asks = append(asks,
 					putAsk(home, "put"+name, "body").with("x-ms-meta-"+name, "value"),
+					blobAsks()["set metadata"](home, "puta"), head(home, "puta"),
 					list(home, "include", "metadata"),
 				)
 			}
@@ -174,6 +175,7 @@ func limitCases() map[string]func(home string) []*ask {
 				putAsk(home, "a", ""), putAsk(home, "b", ""),
 				list(home, "marker", ""),
 				list(home, "marker", "no marker"),
+				list(home, "marker", "2!"),
 				account(emulator.ListContainers, http.MethodGet, "comp", "list", "prefix", home, "marker", "no marker"),
 			}
 		},
@@ -316,7 +318,16 @@ func limitCases() map[string]func(home string) []*ask {
 			} {
 				asks = append(asks, forms(change)...)
 			}
-			return asks
+			for _, change := range [][2]string{
+				{"method", "DELETE"}, {"path", "x"}, {"query", "timeout=5"}, {"x-ms-meta-a", "c"}, {"x-ms-meta-b", "c"},
+				{"If-None-Match", ""}, {"Content-Type", "text/plain"}, {"Content-MD5", sum("body")}, {"Range", "bytes=0-1"},
+				{"x-ms-date", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)}, {"x-ms-date", ""},
+			} {
+				a := putAsk(home, "new", "body").with("x-ms-meta-a", "b").with("If-None-Match", "*")
+				a.tamper = map[string]string{change[0]: change[1]}
+				asks = append(asks, a)
+			}
+			return append(asks, get(home, "new"))
 		},
 		"versions": func(home string) []*ask {
 			var asks []*ask
@@ -384,6 +395,12 @@ func limitCases() map[string]func(home string) []*ask {
 				blobAsks()["delete"](home, "a").with("x-ms-delete-snapshots", "only"),
 				blobAsks()["delete"](home, "a").with("x-ms-delete-snapshots", "include"),
 				createAsk(home).with("x-ms-blob-public-access", "blob"),
+				get(home, "a").with("x-ms-encryption-key", "a"),
+				get(home, "a").with("x-ms-meta-a", "b"),
+				putAsk(home, "a", "body").with("x-ms-tags", "a=b"),
+				putAsk(home, "a", "body").with("x-ms-copy-source", "http://x/"),
+				list(home, "showonly", "deleted"),
+				list(home, "endBefore", "x"),
 			}
 		},
 		"account": func(string) []*ask {
@@ -401,6 +418,8 @@ func limitCases() map[string]func(home string) []*ask {
 				get(home, "a"), head(home, "a"), list(home), putAsk(home, "a", "body"), containerAsks()["properties"](home),
 				containerAsks()["delete"](home),
 				createAsk(home),
+				createAsk(home+"-b").with("x-ms-meta-layout", "2"), containerAsks()["properties"](home + "-b"),
+				account(emulator.ListContainers, http.MethodGet, "comp", "list", "prefix", home, "include", "metadata"),
 			}
 		},
 	}
@@ -429,6 +448,7 @@ func batchCases(home string) []*ask {
 	ofAccount := batch(at("c"))
 	ofAccount.container = ""
 	ofAccount.query = ofAccount.query[1:]
+	ofAccount.items = append(ofAccount.items, item{container: home + "-absent", blob: "c"}, at("e"))
 	absent := batch(at("a"))
 	absent.container = home + "-absent"
 	absent.items[0].container = absent.container

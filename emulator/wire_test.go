@@ -56,7 +56,7 @@ type ask struct {
 	key     string            // for the default's
 	date    string            // for now
 	version string            // for serviceVersion; "none" sends none
-	tamper  map[string]string // headers that are changed after signing, or removed; "method" is the method
+	tamper  map[string]string // headers that are changed after signing, or removed; also "method", "path" and "query"
 }
 
 // item is a delete of a batch.
@@ -179,6 +179,10 @@ func (a *ask) request(ctx context.Context, s *endpoint, on side) (*http.Request,
 		switch {
 		case name == "method":
 			req.Method = value
+		case name == "path":
+			req.URL.Path += value
+		case name == "query":
+			req.URL.RawQuery = value
 		case value == "":
 			req.Header.Del(name)
 		default:
