@@ -9,19 +9,20 @@
 // in the module's root folder, puts it into node_modules. Node.js 20 or later is needed; 20.20 and 22.23 are
 // tested. Azurite's own manifest asks for 22, about which npm only warns.
 //
-// The folder is found through the path of this source file that the compiler recorded. Where that path does
-// not exist (a binary built with -trimpath, or one copied to another machine), the folder internal/azurite is
-// looked for in the working directory and its parents. This package is therefore for use inside a checkout of
-// the module only.
+// The folder is looked for in the working directory and its parents, so this package is for use inside a
+// checkout of the module only.
 package azurite
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +31,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/planvault/azblob/internal/selfsigned"
 )
 
 // Version is the Azurite version that package.json pins.
@@ -73,10 +76,8 @@ type config struct {
 
 // WithOAuth makes Azurite serve HTTPS with a new self-signed certificate, and accept bearer tokens besides
 // the account key. Azurite checks the audience, the issuer and the times of a token, but neither its
-// signature nor the permissions of its holder. [Token] returns a token that it accepts.
-//
-// Clients have to trust the certificate. Use [Server.HTTPClient], or a transport whose root pool holds
-// [Server.Certificate].
+// signature nor the permissions of its holder. [Token] returns a token that it accepts. Only
+// [Server.HTTPClient] trusts the certificate.
 func WithOAuth() Option {
 	return func(c *config) { c.oauth = true }
 }
@@ -85,10 +86,11 @@ func WithOAuth() Option {
 type Server struct {
 	url    string
 	temp   string
-	proc   *process
-	out    *output
+	cmd    *exec.Cmd
+	done   chan struct{} // closed once the process has ended
+	err    error         // why it ended; set before done is closed
+	out    output
 	clock  io.Writer
-	cert   *x509.Certificate
 	client *http.Client
 	close  func() error
 }
@@ -98,8 +100,8 @@ type Server struct {
 // folder: data in memory would be faster, but after ten minutes the garbage collection makes Azurite stop
 // answering for minutes. Start ignores AZURITE_* environment variables.
 //
-// ctx and a limit of two minutes bound only the start. The server runs until [Server.Close]. On Linux it is
-// also killed when this process dies.
+// ctx and a limit of two minutes bound only the start. The server runs until [Server.Close], or until this
+// process dies.
 //
 // The error wraps [ErrNotInstalled] if node or the pinned Azurite is missing. Otherwise it contains the last
 // lines that Azurite printed.
@@ -117,19 +119,14 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-
 	if err := installed(dir); err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrNotInstalled, err)
 	}
-	node, err := exec.LookPath("node")
+	node, err := command("node")
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrNotInstalled, err)
+		return nil, err
 	}
-	if node, err = filepath.Abs(node); err != nil { // the child has another working directory
-		return nil, fmt.Errorf("azurite: %w", err)
-	}
-
-	s := &Server{out: newOutput()}
+	s := &Server{done: make(chan struct{}), out: output{address: make(chan string, 1)}}
 	s.close = sync.OnceValue(s.stop)
 	defer func() {
 		if err != nil {
@@ -139,7 +136,6 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 	if s.temp, err = os.MkdirTemp("", "azurite-"); err != nil {
 		return nil, fmt.Errorf("azurite: cannot make a temporary folder; check TMPDIR: %w", err)
 	}
-
 	lean := filepath.Join(s.temp, "lean.js")
 	if err = os.WriteFile(lean, leanScript, 0o600); err != nil {
 		return nil, fmt.Errorf("azurite: cannot write to the temporary folder: %w", err)
@@ -159,56 +155,83 @@ func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err erro
 		IdleConnTimeout:     4 * time.Second, // Azurite closes idle connections after 5
 	}
 	if cfg.oauth {
-		pair, err := newKeyPair(s.temp)
-		if err != nil {
+		cert, key := filepath.Join(s.temp, "cert.pem"), filepath.Join(s.temp, "key.pem")
+		if transport.TLSClientConfig, err = writeCertificate(cert, key); err != nil {
 			return nil, fmt.Errorf("azurite: cannot make a certificate: %w", err)
 		}
-		s.cert = pair.cert.Leaf
-		transport.TLSClientConfig = pair.clientConfig()
-		args = append(args, "--oauth", "basic", "--cert", pair.certFile, "--key", pair.keyFile)
+		args = append(args, "--oauth", "basic", "--cert", cert, "--key", key)
 	}
 	s.client = &http.Client{Transport: transport}
 
 	cmd := exec.Command(node, args...)
 	cmd.Dir = s.temp
-	cmd.Env = environ()
-	cmd.Stdout, cmd.Stderr = s.out, s.out
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(strings.ToUpper(v), "AZURITE_") })
+	cmd.Stdout, cmd.Stderr = &s.out, &s.out
+	cmd.WaitDelay = killLimit
+	// lean.js ends the process when this pipe is closed, and moves the clock.
 	if s.clock, err = cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("azurite: %w", err)
 	}
-	if s.proc, err = startProcess(cmd); err != nil {
+	if err = cmd.Start(); err != nil {
 		return nil, fmt.Errorf("azurite: cannot run node; check that `node --version` works: %w", err)
 	}
-	if err := s.ready(ctx); err != nil {
+	s.cmd = cmd
+	go func() {
+		s.err = cmp.Or(cmd.Wait(), errors.New("exit status 0"))
+		close(s.done)
+	}()
+	if err = s.ready(ctx); err != nil {
 		return nil, fmt.Errorf("azurite did not start: %w\nCheck that `node --version` is 20 or later, and install again with `%s`.\nAzurite's last output:\n%s",
 			err, installCommand, s.out.tail())
 	}
 	return s, nil
 }
 
+// writeCertificate writes a new self-signed certificate for 127.0.0.1 and its key to files. It returns a
+// configuration that trusts it.
+func writeCertificate(certFile, keyFile string) (*tls.Config, error) {
+	cert, err := selfsigned.New(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Leaf.Raw})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	return selfsigned.ClientConfig(cert), errors.Join(os.WriteFile(certFile, certPEM, 0o600), os.WriteFile(keyFile, keyPEM, 0o600))
+}
+
+// Token returns an unsigned bearer token that a server with [WithOAuth] accepts until it expires. Azure
+// refuses it.
+func Token(expires time.Time) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"aud":"https://storage.azure.com","iss":"https://sts.windows.net/00000000-0000-0000-0000-000000000000/",`+
+		`"iat":%d,"nbf":%[1]d,"exp":%d}`, time.Now().Add(-time.Minute).Unix(), expires.Unix())
+	return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode([]byte(claims)) + "."
+}
+
 // ready waits until Azurite has printed its address and answers requests there.
 func (s *Server) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("no answer within %v", startLimit))
 	defer cancel()
-
-	select {
-	case address := <-s.out.address:
-		s.url = address + "/" + AccountName
-	case <-s.proc.done:
-		return fmt.Errorf("node exited: %w", cmp.Or(s.proc.err, errors.New("exit status 0")))
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-
+	err := errors.New("it has no address")
+	address := s.out.address
 	for {
-		err := s.ping(ctx)
-		if err == nil {
-			return nil
+		var again <-chan time.Time
+		if s.url != "" {
+			if err = s.ping(ctx); err == nil {
+				return nil
+			}
+			again = time.After(pollPause)
 		}
 		select {
-		case <-time.After(pollPause):
-		case <-s.proc.done:
-			return fmt.Errorf("node exited: %w", cmp.Or(s.proc.err, errors.New("exit status 0")))
+		case text := <-address:
+			s.url = text + "/" + AccountName
+		case <-again:
+		case <-s.done:
+			return fmt.Errorf("node exited: %w", s.err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w; last try: %w", context.Cause(ctx), err)
 		}
@@ -260,44 +283,28 @@ func (s *Server) ConnectionString() string {
 // SDK's client options.
 func (s *Server) HTTPClient() *http.Client { return s.client }
 
-// Certificate returns the server's certificate, or nil without [WithOAuth].
-func (s *Server) Certificate() *x509.Certificate { return s.cert }
-
 // Close kills Azurite, waits until it is gone, and removes its temporary files. Close returns an error if
 // Azurite had stopped before. Later calls return the same result.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) stop() error {
-	var errs []error
 	if s.client != nil {
 		s.client.CloseIdleConnections()
 	}
-	if s.proc != nil {
-		errs = append(errs, s.stopProcess())
-	}
-	if s.temp != "" {
-		if err := os.RemoveAll(s.temp); err != nil {
-			errs = append(errs, fmt.Errorf("azurite: temporary files are left, remove them by hand: %w", err))
+	var err error
+	if s.cmd != nil {
+		select {
+		case <-s.done:
+			err = fmt.Errorf("azurite stopped before Close (%w); its last output:\n%s", s.err, s.out.tail())
+		default:
+			_ = s.cmd.Process.Kill() // it may have ended just now
+			<-s.done
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (s *Server) stopProcess() error {
-	select {
-	case <-s.proc.done:
-		return fmt.Errorf("azurite stopped before Close (%w); its last output:\n%s",
-			cmp.Or(s.proc.err, errors.New("exit status 0")), s.out.tail())
-	default:
+	if s.temp == "" {
+		return err
 	}
-
-	s.proc.kill()
-	select {
-	case <-s.proc.done:
-		return nil
-	case <-time.After(killLimit):
-		return fmt.Errorf("azurite: process %d still exists %v after it was killed; end it by hand", s.proc.cmd.Process.Pid, killLimit)
-	}
+	return errors.Join(err, os.RemoveAll(s.temp))
 }
 
 // Install runs `npm ci` in Azurite's folder unless the pinned version is installed. The output of npm goes to
@@ -315,30 +322,14 @@ func install(ctx context.Context, dir string, out io.Writer) error {
 	if installed(dir) == nil {
 		return nil
 	}
-	npm, err := exec.LookPath("npm")
+	npm, err := command("npm")
 	if err != nil {
-		return fmt.Errorf("%w (%w)", ErrNotInstalled, err)
+		return err
 	}
-	if npm, err = filepath.Abs(npm); err != nil {
-		return fmt.Errorf("azurite: %w", err)
-	}
-
-	cmd := exec.Command(npm, "ci")
-	cmd.Dir = dir
-	cmd.Stdout, cmd.Stderr = out, out
-	proc, err := startProcess(cmd)
-	if err != nil {
-		return fmt.Errorf("%w (cannot run npm: %w)", ErrNotInstalled, err)
-	}
-	select {
-	case <-proc.done:
-	case <-ctx.Done():
-		proc.kill()
-		<-proc.done // bounded by WaitDelay; nothing writes to out after it
-		return fmt.Errorf("%w (npm ci was stopped: %w)", ErrNotInstalled, context.Cause(ctx))
-	}
-	if proc.err != nil {
-		return fmt.Errorf("%w (npm ci failed, see its output: %w)", ErrNotInstalled, proc.err)
+	cmd := exec.CommandContext(ctx, npm, "ci")
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, out, out, killLimit
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w (npm ci failed, see its output: %w)", ErrNotInstalled, cmp.Or(context.Cause(ctx), err))
 	}
 	if err := installed(dir); err != nil {
 		return fmt.Errorf("%w (npm ci succeeded, yet: %w; check that package.json pins %s)", ErrNotInstalled, err, Version)
@@ -346,21 +337,27 @@ func install(ctx context.Context, dir string, out io.Writer) error {
 	return nil
 }
 
+// command returns the path of a program, for use in any folder.
+func command(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", ErrNotInstalled, err)
+	}
+	return path, nil
+}
+
 // folder returns the folder that holds package.json and node_modules.
 func folder() (string, error) {
-	isFolder := func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, "package-lock.json"))
-		return err == nil
-	}
-	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) && isFolder(filepath.Dir(file)) {
-		return filepath.Dir(file), nil
-	}
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("%w (%w)", ErrNotInstalled, err)
 	}
 	for up := wd; ; up = filepath.Dir(up) {
-		if dir := filepath.Join(up, "internal", "azurite"); isFolder(dir) {
+		dir := filepath.Join(up, "internal", "azurite")
+		if _, err := os.Stat(filepath.Join(dir, "package-lock.json")); err == nil {
 			return dir, nil
 		}
 		if up == filepath.Dir(up) {
@@ -399,70 +396,16 @@ func installed(dir string) error {
 	return err
 }
 
-// environ returns the environment without the variables that change Azurite's behavior.
-func environ() []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(strings.ToUpper(v), "AZURITE_") {
-			env = append(env, v)
-		}
-	}
-	return env
-}
-
-// process is a started command.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed once the command has ended and is reaped
-	err  error         // what Wait returned; set before done is closed
-}
-
-// startProcess starts cmd. On Linux the command dies with this process.
-func startProcess(cmd *exec.Cmd) (*process, error) {
-	setAttributes(cmd)
-	cmd.WaitDelay = killLimit
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The kernel ties the child to the thread that forked it, not to the process, so the thread must live
-		// as long as the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// kill kills the process, on Linux with its group, and does not wait.
-func (p *process) kill() {
-	select {
-	case <-p.done: // another process may have its number now
-	default:
-		killProcess(p.cmd)
-	}
-}
-
 // output keeps the last part of what Azurite prints, and finds Azurite's address in it.
 type output struct {
 	address chan string // receives one value
 
 	mu    sync.Mutex
 	data  []byte
-	found bool
+	found bool // the address
 }
 
 var listening = regexp.MustCompile(`successfully listens on (https?://127\.0\.0\.1:\d+)\r?\n`)
-
-func newOutput() *output { return &output{address: make(chan string, 1)} }
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {

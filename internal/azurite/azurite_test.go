@@ -1,7 +1,7 @@
 package azurite
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +21,22 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 )
 
+// killedParent is the environment variable that makes a process of this test binary the parent that
+// TestKilledParent kills.
+const killedParent = "AZURITE_TEST_KILLED_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(killedParent) == "" {
+		os.Exit(m.Run())
+	}
+	s, err := Start(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	_, _ = os.Stdout.WriteString(s.URL() + "\n")
+	select {} // until it is killed
+}
+
 // needsAzurite skips a test with -short, or if Azurite is not installed. In CI it must be.
 func needsAzurite(t *testing.T) {
 	t.Helper()
@@ -36,94 +52,44 @@ func needsAzurite(t *testing.T) {
 	}
 }
 
-// startServer is azuritetest.Start, which this package cannot import.
-func startServer(t *testing.T, opts ...Option) *Server {
+// gone reports whether the port of an address is free.
+func gone(t *testing.T, address string) bool {
 	t.Helper()
-	s, err := Start(t.Context(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() }) // tests check Close themselves
-	return s
-}
-
-func sharedKeyClient(t *testing.T, s *Server) *azblob.Client {
-	t.Helper()
-	client, err := azblob.NewClientFromConnectionString(s.ConnectionString(), &azblob.ClientOptions{
-		ClientOptions: policy.ClientOptions{Transport: s.HTTPClient()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func put(t *testing.T, client *azblob.Client) {
-	t.Helper()
-	if _, err := client.CreateContainer(t.Context(), "box", nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.UploadBuffer(t.Context(), "box", "dir/blob", []byte("hello"), nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func get(t *testing.T, client *azblob.Client) {
-	t.Helper()
-	resp, err := client.DownloadStream(t.Context(), "box", "dir/blob", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil || string(got) != "hello" {
-		t.Fatalf("got %q, %v", got, err)
-	}
-}
-
-// checkGone fails the test unless the server's port can be listened on.
-func checkGone(t *testing.T, s *Server) {
-	t.Helper()
-	u, err := url.Parse(s.URL())
+	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", u.Host)
-	if err != nil {
-		t.Fatalf("the port is still taken: %v", err)
+	if err == nil {
+		_ = l.Close()
 	}
-	_ = l.Close()
-	if _, err := os.Stat(s.temp); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("temporary files are left: %v", err)
-	}
+	return err == nil
 }
 
-// TestStart runs two servers at once. One is closed, the other crashes.
-func TestStart(t *testing.T) {
+// TestKilledParent checks that Azurite does not outlive a parent that is killed.
+func TestKilledParent(t *testing.T) {
 	needsAzurite(t)
-	t.Setenv("AZURITE_ACCOUNTS", "other:a2V5") // must not matter
-	s, withOAuth := startServer(t), startServer(t, WithOAuth())
-	if s.URL() == withOAuth.URL() {
-		t.Fatalf("both are at %s", s.URL())
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedParent+"=1", "TMPDIR="+t.TempDir())
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	testOAuth(t, withOAuth)
-	testCrash(t, withOAuth)
-
-	client := sharedKeyClient(t, s)
-	put(t, client)
-	get(t, client)
-	if got := strings.TrimSuffix(client.URL(), "/"); got != s.URL() {
-		t.Errorf("the connection string leads to %s, want %s", got, s.URL())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	if s.Certificate() != nil {
-		t.Error("there is a certificate without WithOAuth")
+	lines := bufio.NewScanner(stdout)
+	started := lines.Scan()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if !started {
+		t.Fatal("the parent started nothing")
 	}
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+	for limit := time.Now().Add(10 * time.Second); !gone(t, lines.Text()); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("Azurite outlived its parent")
 		}
 	}
-	checkGone(t, s)
 }
 
 type tokenCredential struct{}
@@ -133,168 +99,134 @@ func (tokenCredential) GetToken(context.Context, policy.TokenRequestOptions) (az
 	return azcore.AccessToken{Token: Token(expires), ExpiresOn: expires}, nil
 }
 
-// testOAuth uses a server with tokens and with the key.
-func testOAuth(t *testing.T, s *Server) {
-	t.Helper()
-	client, err := azblob.NewClient(s.URL(), tokenCredential{}, &azblob.ClientOptions{
-		ClientOptions: policy.ClientOptions{Transport: s.HTTPClient()},
-	})
-	if err != nil {
-		t.Fatal(err)
+// TestStart runs two servers at once. One is closed, the other crashes.
+func TestStart(t *testing.T) {
+	needsAzurite(t)
+	t.Setenv("AZURITE_ACCOUNTS", "other:a2V5") // must not matter
+	var servers []*Server
+	for _, opts := range [][]Option{nil, {WithOAuth()}} {
+		s, err := Start(t.Context(), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		servers = append(servers, s)
+		options := &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: s.HTTPClient()}}
+		client, err := azblob.NewClientFromConnectionString(s.ConnectionString(), options)
+		if opts != nil {
+			client, err = azblob.NewClient(s.URL(), tokenCredential{}, options)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CreateContainer(t.Context(), "box", nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	put(t, client)
-	get(t, client)
-	get(t, sharedKeyClient(t, s)) // the key works as well
+	plain, withOAuth := servers[0], servers[1]
 
-	if s.Certificate() == nil {
-		t.Error("there is no certificate")
-	}
-	if resp, err := http.Get(s.URL()); err == nil {
+	if resp, err := http.Get(withOAuth.URL()); err == nil {
 		_ = resp.Body.Close()
 		t.Error("a client that does not know the certificate trusts the server")
 	}
-
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/box?restype=container&comp=list", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-Ms-Version", "2026-06-06")
-	for name, test := range map[string]struct {
-		token string
-		want  int
-	}{
-		"valid":   {Token(time.Now().Add(time.Hour)), http.StatusOK},
-		"expired": {Token(time.Now().Add(-time.Hour)), http.StatusForbidden},
+	for token, want := range map[string]int{
+		Token(time.Now().Add(time.Hour)):  http.StatusOK,
+		Token(time.Now().Add(-time.Hour)): http.StatusForbidden,
 	} {
-		req.Header.Set("Authorization", "Bearer "+test.token)
-		resp, err := s.HTTPClient().Do(req)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, withOAuth.URL()+"/box?restype=container&comp=list", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Ms-Version", "2026-06-06")
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := withOAuth.HTTPClient().Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		if resp.StatusCode != test.want {
-			t.Errorf("%s token: status %s, want %d", name, resp.Status, test.want)
+		if resp.StatusCode != want {
+			t.Errorf("status %s, want %d", resp.Status, want)
+		}
+	}
+
+	_ = withOAuth.cmd.Process.Kill()
+	<-withOAuth.done
+	if err := withOAuth.Close(); err == nil || !strings.Contains(err.Error(), "before Close") || !strings.Contains(err.Error(), "successfully listens") {
+		t.Errorf("Close: %v", err)
+	}
+	for range 2 {
+		if err := plain.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range servers {
+		if _, err := os.Stat(s.temp); !errors.Is(err, os.ErrNotExist) || !gone(t, s.URL()) {
+			t.Errorf("%s is left: %v", s.URL(), err)
 		}
 	}
 }
 
-// testCrash kills a server. Close reports it.
-func testCrash(t *testing.T, s *Server) {
-	t.Helper()
-	if err := s.proc.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-s.proc.done
-	err := s.Close()
-	if err == nil || !strings.Contains(err.Error(), "before Close") || !strings.Contains(err.Error(), "successfully listens") {
-		t.Fatalf("Close: %v", err)
-	}
-	checkGone(t, s)
-}
-
-func TestStartCanceled(t *testing.T) {
-	needsAzurite(t)
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("enough")
-	cancel(cause)
-	if _, err := Start(ctx); !errors.Is(err, cause) {
-		t.Fatalf("Start: %v, want %v", err, cause)
-	}
-	checkEmpty(t, os.Getenv("TMPDIR"))
-}
-
+// TestStartFails starts what is no Azurite. Nothing is left of it.
 func TestStartFails(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	for name, test := range map[string]struct {
-		script string
-		want   []string
-	}{
-		"exits":  {`console.error("Exit due to x"); process.exit(3)`, []string{"exit status 3", "Exit due to x", "npm ci", "node --version"}},
-		"ends":   {``, []string{"exit status 0", "(none)"}},
-		"stops":  {`console.log("Azurite Blob service successfully listens on http://127.0.0.1:1")`, []string{"exited"}},
-		"unused": {`require("applicationinsights"); class C extends require("sequelize").Model {}; console.log("not loaded")`, []string{"not loaded"}},
-		"floods": {`console.log("x".repeat(100000)); console.log("the end"); process.exitCode = 1`, []string{"the end"}},
+	cause := errors.New("enough")
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for script, wants := range map[string][]string{
+		`console.error("Exit due to x"); process.exit(3)`: {"exit status 3", "Exit due to x", "npm ci", "node --version"},
+		``: {"exit status 0", "(none)"},
+		`console.log("Azurite Blob service successfully listens on http://127.0.0.1:1")`:            {"exited"},
+		`console.log("x".repeat(100000)); console.log("the end"); process.exitCode = 1`:             {"the end"},
+		`require("applicationinsights"); class C extends require("sequelize").Model {}; throw "ok"`: {"ok"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := start(t.Context(), fakeInstall(t, Version, test.script))
-			if err == nil || errors.Is(err, ErrNotInstalled) {
-				t.Fatalf("Start: %v", err)
+		dir := fakeInstall(t, Version, script)
+		_, err := start(t.Context(), dir)
+		if err == nil || errors.Is(err, ErrNotInstalled) || len(err.Error()) > 2*tailSize {
+			t.Fatalf("%s: %v", script, err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error does not hold %q: %v", script, want, err)
 			}
-			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not hold %q: %v", want, err)
-				}
-			}
-			if len(err.Error()) > 2*tailSize {
-				t.Errorf("the error has %d bytes", len(err.Error()))
-			}
-		})
+		}
+		if _, err := start(cancelled, dir); !errors.Is(err, cause) && !strings.Contains(err.Error(), "exited") {
+			t.Errorf("%s, cancelled: %v", script, err)
+		}
 	}
-	checkEmpty(t, os.Getenv("TMPDIR"))
+	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "azurite-*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	}
 }
 
 func TestNotInstalled(t *testing.T) {
-	check := func(t *testing.T, err error) {
+	partial := fakeInstall(t, Version, "")
+	if err := os.Remove(filepath.Join(partial, "node_modules", ".package-lock.json")); err != nil {
+		t.Fatal(err)
+	}
+	complete := fakeInstall(t, Version, "")
+	check := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "npm ci --prefix internal/azurite") {
-			t.Errorf("got %v, want ErrNotInstalled", err)
+			t.Errorf("%s: got %v, want ErrNotInstalled", what, err)
 		}
 	}
-	t.Run("nothing", func(t *testing.T) {
-		_, err := start(t.Context(), t.TempDir())
-		check(t, err)
-	})
-	t.Run("old version", func(t *testing.T) {
-		_, err := start(t.Context(), fakeInstall(t, "3.36.0", ""))
-		check(t, err)
-	})
-	t.Run("partial", func(t *testing.T) {
-		dir := fakeInstall(t, Version, "")
-		if err := os.Remove(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
-			t.Fatal(err)
-		}
+	for what, dir := range map[string]string{"nothing": t.TempDir(), "old version": fakeInstall(t, "3.36.0", ""), "partial": partial} {
 		_, err := start(t.Context(), dir)
-		check(t, err)
-	})
-	t.Run("no node", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir())
-		_, err := start(t.Context(), fakeInstall(t, Version, ""))
-		check(t, err)
-	})
-	t.Run("no npm", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir())
-		check(t, install(t.Context(), t.TempDir(), io.Discard))
-	})
-}
-
-func TestInstall(t *testing.T) {
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip(err)
+		check(what, err)
 	}
-	t.Run("present", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir()) // npm is not needed
-		if err := install(t.Context(), fakeInstall(t, Version, ""), io.Discard); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("fails", func(t *testing.T) {
-		var out bytes.Buffer
-		err := install(t.Context(), t.TempDir(), &out) // has no package.json
-		if !errors.Is(err, ErrNotInstalled) || out.Len() == 0 {
-			t.Errorf("got %v, want ErrNotInstalled; output:\n%s", err, &out)
-		}
-	})
-	t.Run("canceled", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := install(ctx, t.TempDir(), io.Discard); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want %v", err, context.Canceled)
-		}
-	})
+	if _, err := exec.LookPath("npm"); err == nil {
+		check("no package.json", install(t.Context(), t.TempDir(), io.Discard))
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, err := start(t.Context(), complete)
+	check("no node", err)
+	check("no npm", install(t.Context(), t.TempDir(), io.Discard))
+	if err := install(t.Context(), complete, io.Discard); err != nil {
+		t.Error(err) // npm is not needed
+	}
 }
 
 // TestPinned checks that the npm files pin Version, and record no addresses.
@@ -355,13 +287,4 @@ func fakeInstall(t *testing.T, version, script string) string {
 		}
 	}
 	return dir
-}
-
-// checkEmpty fails the test if an Azurite left its temporary folder in dir.
-func checkEmpty(t *testing.T, dir string) {
-	t.Helper()
-	left, err := filepath.Glob(filepath.Join(dir, "azurite-*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left in the temporary folder: %v, %v", left, err)
-	}
 }

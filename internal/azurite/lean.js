@@ -26,4 +26,13 @@ globalThis.Date = class extends Real {
   }
 };
 process.stdin.on("data", (text) => (ahead += text.toString().split("\n").reduce((sum, line) => sum + Number(line), 0)));
+
+// The process that started Azurite holds the other end of stdin. Azurite ends when that process does, however it ends, and not
+// because of an interrupt from the terminal.
+process.stdin.on("close", () => process.exit(1));
 process.stdin.unref();
+const once = process.once;
+process.once = function (name, ...rest) {
+  return name === "SIGINT" ? this : once.call(this, name, ...rest);
+};
+process.on("SIGINT", () => {});

@@ -22,14 +22,10 @@ import (
 // Starting takes about half a second. With a [Holder] the tests of a package share one Azurite.
 func Start(t testing.TB, opts ...azurite.Option) *azurite.Server {
 	t.Helper()
-	skipShort(t)
-	server, err := azurite.Start(t.Context(), opts...)
-	if err != nil {
-		giveUp(t, err)
-		return nil
-	}
+	h := &Holder{Options: opts}
+	server := h.Get(t)
 	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
+		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -62,22 +58,22 @@ type Holder struct {
 // fails if CI is true. Get does not retry a failed start.
 func (h *Holder) Get(t testing.TB) *azurite.Server {
 	t.Helper()
-	skipShort(t)
-	server, err := h.get(t)
-	if err != nil {
-		giveUp(t, err)
-		return nil
+	if testing.Short() {
+		t.Skip("needs Azurite, which -short leaves out")
 	}
-	return server
-}
-
-func (h *Holder) get(t testing.TB) (*azurite.Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.server == nil && h.err == nil {
 		h.server, h.err = azurite.Start(t.Context(), h.Options...)
 	}
-	return h.server, h.err
+	ci, _ := strconv.ParseBool(os.Getenv("CI"))
+	switch {
+	case errors.Is(h.err, azurite.ErrNotInstalled) && !ci:
+		t.Skip(h.err)
+	case h.err != nil:
+		t.Fatal(h.err)
+	}
+	return h.server
 }
 
 // Close closes the server if it was started. A later Get starts another one.
@@ -101,22 +97,4 @@ func (h *Holder) Run(m *testing.M) int {
 		code = max(code, 1)
 	}
 	return code
-}
-
-func skipShort(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs Azurite, which -short leaves out")
-	}
-}
-
-// giveUp ends the test because of err.
-func giveUp(t testing.TB, err error) {
-	t.Helper()
-	ci, _ := strconv.ParseBool(os.Getenv("CI"))
-	if errors.Is(err, azurite.ErrNotInstalled) && !ci {
-		t.Skip(err)
-		return
-	}
-	t.Fatal(err)
 }
