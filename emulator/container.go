@@ -30,19 +30,25 @@ func (s *Server) createContainer(c *call) *answer {
 	return a
 }
 
-// deleteContainer supports only the conditions on time.
-func (s *Server) deleteContainer(c *call) *answer {
-	if c.cond.hasModifiedSince && c.cond.hasUnmodifSince {
-		return fail(codeMultipleConditions)
+// conditionally returns the container of an operation that supports the conditions on time, or only
+// If-Modified-Since, if its conditions are met.
+func (s *Server) conditionally(c *call, onlyModified bool) (*container, *answer) {
+	if !onlyModified && c.cond.hasModifiedSince && c.cond.hasUnmodifSince {
+		return nil, fail(codeMultipleConditions)
 	}
 	ct := s.state.container(c.container)
 	if ct == nil {
-		return fail(codeContainerNotFound)
+		return nil, fail(codeContainerNotFound)
 	}
-	if c.cond.match != nil || c.cond.noneMatch != nil {
-		return fail(codeConditionsNotSupported)
+	if c.cond.match != nil || c.cond.noneMatch != nil || onlyModified && c.cond.hasUnmodifSince {
+		return nil, fail(codeConditionsNotSupported)
 	}
-	if bad := c.cond.onTime(ct.modified); bad != nil {
+	return ct, c.cond.onTime(ct.modified)
+}
+
+func (s *Server) deleteContainer(c *call) *answer {
+	ct, bad := s.conditionally(c, false)
+	if bad != nil {
 		return bad
 	}
 	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), true, c.now); bad != nil {
@@ -83,16 +89,9 @@ func (s *Server) containerProperties(c *call) *answer {
 	return a
 }
 
-// setContainerMetadata supports no condition but If-Modified-Since.
 func (s *Server) setContainerMetadata(c *call) *answer {
-	ct := s.state.container(c.container)
-	if ct == nil {
-		return fail(codeContainerNotFound)
-	}
-	if c.cond.match != nil || c.cond.noneMatch != nil || c.cond.hasUnmodifSince {
-		return fail(codeConditionsNotSupported)
-	}
-	if bad := c.cond.onTime(ct.modified); bad != nil {
+	ct, bad := s.conditionally(c, true)
+	if bad != nil {
 		return bad
 	}
 	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {

@@ -137,7 +137,7 @@ func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
 	var mend []*ask
 	switch a.op {
 	case emulator.CreateContainer, emulator.DeleteContainer:
-		mend = append(mend, containerAsks()["delete"](a.container))
+		mend = append(mend, leaseAsk(a.container, "break", "x-ms-lease-break-period", "0"), containerAsks()["delete"](a.container))
 	case emulator.LeaseContainer:
 		mend = append(mend, leaseAsk(a.container, "break", "x-ms-lease-break-period", "0"),
 			acquireAsk(a.container, oneLease, "-1"), leaseAsk(a.container, "release", "x-ms-lease-id", oneLease))

@@ -151,14 +151,8 @@ func (l lease) brokenAfter(period time.Duration, given bool, now time.Time) (lea
 
 // leaseContainer executes the actions on the lease of a container.
 func (s *Server) leaseContainer(c *call) *answer {
-	ct := s.state.container(c.container)
-	if ct == nil {
-		return fail(codeContainerNotFound)
-	}
-	if c.cond.match != nil || c.cond.noneMatch != nil {
-		return fail(codeConditionsNotSupported)
-	}
-	if bad := c.cond.onTime(ct.modified); bad != nil {
+	ct, bad := s.conditionally(c, false)
+	if bad != nil {
 		return bad
 	}
 	after, status, bad := ct.lease.act(c.http.Header, c.now)

@@ -538,7 +538,7 @@ func (f *fidelity) testCreationTime(t *testing.T) {
 	m := newMemory()
 	home := f.container(t, m)
 	f.must(t, m, putAsk(home, "a", "first"))
-	time.Sleep(1100 * time.Millisecond)
+	f.wait(1100 * time.Millisecond)
 	f.must(t, m, putAsk(home, "a", "second"))
 	v := f.must(t, m, blobAsks()["head"](home, "a"))
 	for on, r := range v.reply {
