@@ -28,7 +28,7 @@ func (s *Server) authorize(c *call, now time.Time) *answer {
 	case scheme == "SharedKey":
 		return s.verifySignature(r, strings.TrimSpace(rest), now)
 	default:
-		a := fail(codeNoAuthentication)
+		a := fail("NoAuthenticationInformation")
 		a.header.Set("Www-Authenticate", "Bearer authorization_uri=https://login.microsoftonline.com/common resource_id=https://storage.azure.com")
 		return a
 	}
@@ -40,7 +40,7 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	account, signature, _ := strings.Cut(credentials, ":")
 	sent, err := base64.StdEncoding.DecodeString(signature)
 	if err != nil || account != s.account {
-		return fail(codeAuthenticationFailed)
+		return fail("AuthenticationFailed")
 	}
 	date := r.Header.Get("x-ms-date")
 	if date == "" {
@@ -48,11 +48,11 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	}
 	at, err := http.ParseTime(date)
 	if err != nil || now.Sub(at).Abs() > clockTolerance {
-		return failWith(codeAuthenticationFailed, "Request date header too old: '"+date+"'.")
+		return failWith("AuthenticationFailed", "Request date header too old: '"+date+"'.")
 	}
 	resource, ok := canonicalResource(s.account, r.URL)
 	if !ok || !visible(r.Header) {
-		return fail(codeAuthenticationFailed)
+		return fail("AuthenticationFailed")
 	}
 	// The documentation sorts headers lexicographically. The service and the SDK sort them in the order of a
 	// locale. The orders differ for names with underscores or hyphens; the emulator accepts both.
@@ -63,7 +63,7 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 			return nil
 		}
 	}
-	return fail(codeAuthenticationFailed)
+	return fail("AuthenticationFailed")
 }
 
 // visible reports whether the x-ms- headers can be signed. Client and service disagree on the wire form of

@@ -19,11 +19,11 @@ const batchLimit = 256
 // parseBatch parses the items of a batch. https://learn.microsoft.com/rest/api/storageservices/blob-batch
 func (s *Server) parseBatch(c *call) *answer {
 	if c.http.Header.Get("Content-Type") == "" {
-		return failWith(codeMissingRequiredHeader, "Header: Content-Type.")
+		return failWith("MissingRequiredHeader", "Header: Content-Type.")
 	}
 	mediaType, params, err := c.mediaType()
 	if err != nil || mediaType != "multipart/mixed" || params["boundary"] == "" {
-		return batchFailure(failWith(codeInvalidHeaderValue, "Header: Content-Type."))
+		return batchFailure(failWith("InvalidHeaderValue", "Header: Content-Type."))
 	}
 	reader := multipart.NewReader(bytes.NewReader(c.body), params["boundary"])
 	for {
@@ -32,19 +32,19 @@ func (s *Server) parseBatch(c *call) *answer {
 			break
 		}
 		if err != nil {
-			return batchFailure(fail(codeInvalidInput))
+			return batchFailure(fail("InvalidInput"))
 		}
 		if len(c.items) == batchLimit {
-			return batchFailure(fail(codeExceedsMaxBatchCount))
+			return batchFailure(fail("ExceedsMaxBatchRequestCount"))
 		}
 		item, ok := s.parseItem(c, part)
 		if !ok {
-			return batchFailure(fail(codeInvalidInput))
+			return batchFailure(fail("InvalidInput"))
 		}
 		c.items = append(c.items, item)
 	}
 	if len(c.items) == 0 {
-		return batchFailure(fail(codeInvalidInput))
+		return batchFailure(fail("InvalidInput"))
 	}
 	return nil
 }

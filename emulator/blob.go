@@ -19,7 +19,7 @@ import (
 func (s *Server) find(c *call) (*container, *blob, *answer) {
 	ct := s.state.container(c.container)
 	if ct == nil {
-		return nil, nil, fail(codeContainerNotFound)
+		return nil, nil, fail("ContainerNotFound")
 	}
 	return ct, ct.blob(c.blob), nil
 }
@@ -36,7 +36,7 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad := s.checkPath(ct, b.name); bad != nil {
 		return bad
 	}
-	if bad := c.cond.forWrite(old, codeBlobAlreadyExists); bad != nil {
+	if bad := c.cond.forWrite(old, "BlobAlreadyExists"); bad != nil {
 		return bad
 	}
 	if bad := cmp.Or(ct.checkPut(old), checkOnline(old)); bad != nil {
@@ -67,11 +67,11 @@ func (c *call) newBlob() (*blob, *answer) {
 	switch kind := h.Get("x-ms-blob-type"); kind {
 	case "BlockBlob":
 	case "":
-		return nil, failWith(codeMissingRequiredHeader, "Header: x-ms-blob-type.")
+		return nil, failWith("MissingRequiredHeader", "Header: x-ms-blob-type.")
 	case "PageBlob", "AppendBlob":
-		return nil, failWith(codeNotImplemented, "Blob type: "+kind+".")
+		return nil, failWith("NotImplemented", "Blob type: "+kind+".")
 	default:
-		return nil, failWith(codeInvalidHeaderValue, "Header: x-ms-blob-type.")
+		return nil, failWith("InvalidHeaderValue", "Header: x-ms-blob-type.")
 	}
 	b := &blob{name: c.blob, body: c.body, metadata: packMetadata(c.metadata), md5: md5.Sum(c.body)}
 	// x-ms-blob-content-md5 wins over Content-MD5.
@@ -80,13 +80,13 @@ func (c *call) newBlob() (*blob, *answer) {
 		sum = "Content-MD5"
 	}
 	if h.Get(sum) != "" && h.Get("x-ms-content-crc64") != "" {
-		return nil, fail(codeBothDigests)
+		return nil, fail("BothCrc64AndMd5HeaderPresent")
 	}
-	if bad := checkDigest(h, sum, b.md5[:], codeInvalidMd5, codeMd5Mismatch); bad != nil {
+	if bad := checkDigest(h, sum, b.md5[:], "InvalidMd5", "Md5Mismatch"); bad != nil {
 		return nil, bad
 	}
 	crc := binary.LittleEndian.AppendUint64(nil, crc64.Checksum(c.body, crcTable))
-	if bad := checkDigest(h, "x-ms-content-crc64", crc, codeInvalidHeaderValue, codeCrc64Mismatch); bad != nil {
+	if bad := checkDigest(h, "x-ms-content-crc64", crc, "InvalidHeaderValue", "Crc64Mismatch"); bad != nil {
 		return nil, bad
 	}
 	if c.badMetadata != nil {
@@ -94,7 +94,7 @@ func (c *call) newBlob() (*blob, *answer) {
 	}
 	tier := h.Get("x-ms-access-tier")
 	if tier != "" && !slices.Contains([]string{"Hot", "Cool", "Cold"}, tier) {
-		return nil, failWith(codeInvalidHeaderValue, "Header: x-ms-access-tier.")
+		return nil, failWith("InvalidHeaderValue", "Header: x-ms-access-tier.")
 	}
 	// The x-ms-blob- header wins over the plain one.
 	either := func(name string) string {
@@ -149,7 +149,7 @@ func (s *Server) read(c *call) (*blob, *answer) {
 		return nil, bad
 	}
 	if b == nil {
-		return nil, fail(codeBlobNotFound)
+		return nil, fail("BlobNotFound")
 	}
 	return b, nil
 }
@@ -168,7 +168,7 @@ func (s *Server) getBlob(c *call) *answer {
 	if !ok {
 		// HTTP says to ignore a malformed range.
 		if header == "" && c.http.Header.Get("x-ms-range-get-content-md5") != "" {
-			return failWith(codeMissingRequiredHeader, "Header: x-ms-range.")
+			return failWith("MissingRequiredHeader", "Header: x-ms-range.")
 		}
 		a := newAnswer(http.StatusOK)
 		b.describeAll(a.header)
@@ -177,7 +177,7 @@ func (s *Server) getBlob(c *call) *answer {
 		return a
 	}
 	if from >= size {
-		a := fail(codeInvalidRange)
+		a := fail("InvalidRange")
 		a.header.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		return a
 	}
@@ -192,7 +192,7 @@ func (s *Server) getBlob(c *call) *answer {
 	a.header.Del("Content-Md5")
 	if strings.EqualFold(c.http.Header.Get("x-ms-range-get-content-md5"), "true") {
 		if len(a.body) > 4<<20 {
-			return failWith(codeInvalidHeaderValue, "Header: x-ms-range-get-content-md5.")
+			return failWith("InvalidHeaderValue", "Header: x-ms-range-get-content-md5.")
 		}
 		sum := md5.Sum(a.body)
 		a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(sum[:]))
@@ -227,11 +227,11 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if bad := c.cond.forWrite(old, codeConditionNotMet); bad != nil {
+	if bad := c.cond.forWrite(old, "ConditionNotMet"); bad != nil {
 		return bad
 	}
 	if old == nil {
-		return fail(codeBlobNotFound)
+		return fail("BlobNotFound")
 	}
 	if bad := cmp.Or(ct.checkChange(old), checkOnline(old)); bad != nil {
 		return bad
@@ -255,22 +255,22 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 
 func (s *Server) deleteBlob(c *call) *answer {
 	if v := c.http.Header.Get("x-ms-delete-snapshots"); v != "" && v != "include" {
-		return failWith(codeNotImplemented, "There are no snapshots.")
+		return failWith("NotImplemented", "There are no snapshots.")
 	}
 	ct, old, bad := s.find(c)
 	if bad != nil {
 		return bad
 	}
-	if bad := c.cond.forWrite(old, codeConditionNotMet); bad != nil {
+	if bad := c.cond.forWrite(old, "ConditionNotMet"); bad != nil {
 		return bad
 	}
 	if old == nil {
-		return fail(codeBlobNotFound)
+		return fail("BlobNotFound")
 	}
 	if s.hierarchical && old.directory() {
 		// https://github.com/Azure/azure-sdk-for-go/issues/20665. The documentation says that an empty
 		// directory is deleted.
-		return fail(codeNotOnDirectory)
+		return fail("OperationNotSupportedOnDirectory")
 	}
 	if bad := ct.checkChange(old); bad != nil {
 		return bad

@@ -47,7 +47,7 @@ func parseDate(h http.Header, name string) (time.Time, bool, *answer) {
 	}
 	t, err := http.ParseTime(value)
 	if err != nil {
-		return time.Time{}, false, failWith(codeInvalidHeaderValue, "Header: "+name+".")
+		return time.Time{}, false, failWith("InvalidHeaderValue", "Header: "+name+".")
 	}
 	return t, true, nil
 }
@@ -69,16 +69,16 @@ func isAny(tags []string) bool { return len(tags) == 1 && tags[0] == "*" }
 // that the answer is 404.
 func (c *conditions) forRead(b *blob) *answer {
 	if isAny(c.noneMatch) && (b != nil || c.match == nil) {
-		return fail(codeUnsatisfiableCondition)
+		return fail("UnsatisfiableCondition")
 	}
 	if b == nil {
 		return nil
 	}
 	if c.match != nil && !matches(c.match, b.version) {
-		return fail(codeConditionNotMet)
+		return fail("ConditionNotMet")
 	}
 	if c.hasUnmodifSince && b.modified.After(c.unmodifiedSince) {
-		return fail(codeConditionNotMet)
+		return fail("ConditionNotMet")
 	}
 	differs := c.noneMatch != nil && !matches(c.noneMatch, b.version)
 	newer := c.hasModifiedSince && b.modified.After(c.modifiedSince)
@@ -93,7 +93,7 @@ func (c *conditions) forRead(b *blob) *answer {
 // the ETag decides.
 func (c *conditions) combination() *answer {
 	if len(c.match) > 1 || len(c.noneMatch) > 1 {
-		return fail(codeMultipleConditions)
+		return fail("MultipleConditionHeadersNotSupported")
 	}
 	match, none := len(c.match) > 0, len(c.noneMatch) > 0
 	n := 0
@@ -104,7 +104,7 @@ func (c *conditions) combination() *answer {
 	}
 	pair := n == 2 && (none && c.hasModifiedSince || match && c.hasUnmodifSince)
 	if n > 1 && !pair {
-		return fail(codeMultipleConditions)
+		return fail("MultipleConditionHeadersNotSupported")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (c *conditions) forWrite(b *blob, exists string) *answer {
 	}
 	if b == nil {
 		if c.match != nil {
-			return fail(codeConditionNotMet)
+			return fail("ConditionNotMet")
 		}
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *conditions) forWrite(b *blob, exists string) *answer {
 		return c.onTime(b.modified)
 	}
 	if !met {
-		return fail(codeConditionNotMet)
+		return fail("ConditionNotMet")
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (c *conditions) onTime(modified time.Time) *answer {
 		met = !modified.After(c.unmodifiedSince)
 	}
 	if !met {
-		return fail(codeConditionNotMet)
+		return fail("ConditionNotMet")
 	}
 	return nil
 }

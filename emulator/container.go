@@ -14,10 +14,10 @@ func (s *Server) beingDeleted(name string, now time.Time) bool {
 
 func (s *Server) createContainer(c *call) *answer {
 	if s.state.container(c.container) != nil {
-		return fail(codeContainerAlreadyExists)
+		return fail("ContainerAlreadyExists")
 	}
 	if s.beingDeleted(c.container, c.now) {
-		return fail(codeContainerBeingDeleted)
+		return fail("ContainerBeingDeleted")
 	}
 	ct := newContainer(c.container)
 	ct.metadata = packMetadata(c.metadata)
@@ -34,14 +34,14 @@ func (s *Server) createContainer(c *call) *answer {
 // If-Modified-Since, if its conditions are met.
 func (s *Server) conditionally(c *call, onlyModified bool) (*container, *answer) {
 	if !onlyModified && c.cond.hasModifiedSince && c.cond.hasUnmodifSince {
-		return nil, fail(codeMultipleConditions)
+		return nil, fail("MultipleConditionHeadersNotSupported")
 	}
 	ct := s.state.container(c.container)
 	if ct == nil {
-		return nil, fail(codeContainerNotFound)
+		return nil, fail("ContainerNotFound")
 	}
 	if c.cond.match != nil || c.cond.noneMatch != nil || onlyModified && c.cond.hasUnmodifSince {
-		return nil, fail(codeConditionsNotSupported)
+		return nil, fail("ConditionHeadersNotSupported")
 	}
 	return ct, c.cond.onTime(ct.modified)
 }
@@ -68,7 +68,7 @@ func (s *Server) deleteContainer(c *call) *answer {
 func (s *Server) containerProperties(c *call) *answer {
 	ct := s.state.container(c.container)
 	if ct == nil {
-		return fail(codeContainerNotFound)
+		return fail("ContainerNotFound")
 	}
 	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
 		return bad

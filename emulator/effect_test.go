@@ -25,6 +25,10 @@ import (
 func TestBrokenRequests(t *testing.T) {
 	ended := func(t *testing.T, err error) {
 		t.Helper()
+		var wrapped *url.Error
+		if !errors.As(err, &wrapped) || wrapped.Op != "Put" || !strings.HasSuffix(wrapped.URL, "/plans/a") {
+			t.Errorf("got %#v, want an error as of net/http", err)
+		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("got %v, want the end of the connection", err)
 		}
@@ -51,7 +55,13 @@ func TestBrokenRequests(t *testing.T) {
 		{emulator.LostAnswer(), true, ended},
 		{emulator.Reset(), false, reset},
 		{emulator.Reset().Applied(), true, reset},
-		{emulator.Answer(503, "ServerBusy"), false, answered(503, "ServerBusy")},
+		{emulator.Answer(503, "ServerBusy").RetryAfter(1500 * time.Millisecond), false, func(t *testing.T, err error) {
+			want(t, err, 503, "ServerBusy")
+			var resp *azcore.ResponseError
+			if !errors.As(err, &resp) || resp.RawResponse.Header.Get("Retry-After") != "2" {
+				t.Errorf("got %v", err)
+			}
+		}},
 		{emulator.Answer(500, "InternalError").Applied(), true, answered(500, "InternalError")},
 		{emulator.Answer(429, "TooMany"), false, answered(429, "TooMany")},
 		{emulator.Answer(409, "ContainerBeingDeleted"), false, answered(409, "ContainerBeingDeleted")},
@@ -77,28 +87,6 @@ func TestBrokenRequests(t *testing.T) {
 	}
 }
 
-func TestErrorsLookLikeThoseOfNetHTTP(t *testing.T) {
-	s := emulator.New()
-	c := plans(t, s.Transport())
-	s.Inject(emulator.On().Do(emulator.LostRequest()))
-	_, err := upload(t.Context(), c, "a", "body", nil)
-	var wrapped *url.Error
-	if !errors.As(err, &wrapped) || wrapped.Op != "Put" || !strings.HasSuffix(wrapped.URL, "/plans/a") {
-		t.Errorf("got %#v", err)
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	s := emulator.New()
-	c := plans(t, s.Transport())
-	s.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy").RetryAfter(1500 * time.Millisecond)))
-	_, err := upload(t.Context(), c, "a", "body", nil)
-	var resp *azcore.ResponseError
-	if !errors.As(err, &resp) || resp.RawResponse.Header.Get("Retry-After") != "2" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestSilence(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		effect := emulator.Silence()
@@ -120,25 +108,6 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s: %d blobs", effect, s.Len("plans"))
 			}
 		})
-	}
-}
-
-func TestSilenceOnSocket(t *testing.T) {
-	s := emulator.New()
-	c := plansOnSocket(t, s)
-	s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Silence().Applied()))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		_, err := upload(ctx, c, "a", "body", nil)
-		done <- err
-	}()
-	for s.Len("plans") == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -206,32 +175,16 @@ func TestDuplicate(t *testing.T) {
 			t.Errorf("after %d: %d were still under way", k, n)
 		}
 	}
-}
-
-func TestDuplicateUnderCondition(t *testing.T) {
-	for _, tc := range []struct {
-		noneMatch string
-		status    int
-	}{
-		{"", http.StatusCreated},
-		{"*", http.StatusConflict},
-	} {
-		s := emulator.New()
-		c := plans(t, s.Transport())
-		s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Duplicate(5)))
-		mustUpload(t, c, "a", "body", &blockblob.UploadOptions{AccessConditions: conditions("", tc.noneMatch)})
-		before, _ := s.Blob("plans", "a")
-		if n := s.DeliverLate(); n != 1 {
-			t.Fatalf("%d were under way", n)
-		}
-		after, _ := s.Blob("plans", "a")
-		if applied := after.ETag != before.ETag; applied != (tc.noneMatch == "") {
-			t.Errorf("If-None-Match %q: the late copy was applied: %t", tc.noneMatch, applied)
-		}
-		last := s.Requests()[len(s.Requests())-1]
-		if last.Fault != "duplicate" || last.Status != tc.status {
-			t.Errorf("the log has %s", last)
-		}
+	s := emulator.New()
+	c := plans(t, s.Transport())
+	s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Duplicate(5)))
+	mustUpload(t, c, "a", "body", &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
+	before, _ := s.Blob("plans", "a")
+	n := s.DeliverLate()
+	after, _ := s.Blob("plans", "a")
+	last := s.Requests()[len(s.Requests())-1]
+	if n != 1 || after.ETag != before.ETag || last.Fault != "duplicate" || last.Status != http.StatusConflict {
+		t.Errorf("%d copies of a conditional request were late; the log has %s", n, last)
 	}
 }
 

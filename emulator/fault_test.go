@@ -159,16 +159,6 @@ func TestFirstRuleWins(t *testing.T) {
 	mustUpload(t, c, "a", "", nil)
 }
 
-func TestRulesOfOneTransport(t *testing.T) {
-	s := emulator.New()
-	one, two := s.Transport(), s.Transport()
-	one.Inject(emulator.On().Do(emulator.LostRequest()))
-	if _, err := upload(t.Context(), plans(t, one), "a", "", nil); err == nil {
-		t.Error("the rule did not fire")
-	}
-	mustUpload(t, plans(t, two), "a", "", nil)
-}
-
 func TestRuleMatchesBatchByItem(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())

@@ -44,14 +44,14 @@ func (s *Server) checkPath(ct *container, name string) *answer {
 		return nil
 	}
 	if strings.HasSuffix(name, "/") || strings.Contains(name, "//") || strings.HasPrefix(name, "/") {
-		return failWith(codeNotImplemented, "What an empty part of a path means is not documented.")
+		return failWith("NotImplemented", "What an empty part of a path means is not documented.")
 	}
 	if b := ct.blob(name); b != nil && b.directory() {
-		return fail(codeResourceTypeMismatch)
+		return fail("ResourceTypeMismatch")
 	}
 	for _, above := range ancestors(name) {
 		if b := ct.blob(above); b != nil && !b.directory() {
-			return fail(codeResourceTypeMismatch)
+			return fail("ResourceTypeMismatch")
 		}
 	}
 	return nil
@@ -88,11 +88,11 @@ func (s *Server) checkHierarchy(ct *container, l listing) *answer {
 		return nil
 	}
 	if l.delimiter != "" && l.delimiter != "/" {
-		return failWith(codeInvalidQueryParameter, "Parameter: delimiter.")
+		return failWith("InvalidQueryParameterValue", "Parameter: delimiter.")
 	}
 	for _, above := range ancestors(l.prefix) {
 		if b := ct.blob(above); b != nil && !b.directory() {
-			return failWith(codeInvalidQueryParameter, "Parameter: prefix.")
+			return failWith("InvalidQueryParameterValue", "Parameter: prefix.")
 		}
 	}
 	return nil

@@ -86,22 +86,22 @@ func (l lease) status(now time.Time) (status string, state leaseState, duration 
 func (l lease) check(id string, deletes bool, now time.Time) *answer {
 	switch {
 	case id == "" && deletes && l.locked(now):
-		return failWith(codeLeaseIDMissing, "The container is leased.")
+		return failWith("LeaseIdMissing", "The container is leased.")
 	case id == "" || l.locked(now) && l.has(id):
 		return nil
 	case l.locked(now):
-		return fail(codeLeaseIDMismatchCont)
+		return fail("LeaseIdMismatchWithContainerOperation")
 	}
-	return fail(codeLeaseNotPresentCont)
+	return fail("LeaseNotPresentWithContainerOperation")
 }
 
 // acquired returns the lease after an acquisition.
 func (l lease) acquired(id string, duration time.Duration, now time.Time) (lease, *answer) {
 	switch state := l.state(now); {
 	case state == leaseBreaking && l.has(id):
-		return l, fail(codeLeaseIsBreaking)
+		return l, fail("LeaseIsBreakingAndCannotBeAcquired")
 	case l.locked(now) && !l.has(id):
-		return l, fail(codeLeaseAlreadyPresent)
+		return l, fail("LeaseAlreadyPresent")
 	}
 	l = lease{id: id, duration: duration}
 	if duration > 0 {
@@ -114,9 +114,9 @@ func (l lease) acquired(id string, duration time.Duration, now time.Time) (lease
 func (l lease) renewed(id string, now time.Time) (lease, *answer) {
 	switch {
 	case !l.has(id):
-		return l, fail(codeLeaseIDMismatch)
+		return l, fail("LeaseIdMismatchWithLeaseOperation")
 	case l.broken:
-		return l, fail(codeLeaseIsBroken)
+		return l, fail("LeaseIsBrokenAndCannotBeRenewed")
 	case l.duration > 0:
 		l.until = now.Add(l.duration)
 	}
@@ -126,7 +126,7 @@ func (l lease) renewed(id string, now time.Time) (lease, *answer) {
 // released returns no lease.
 func (l lease) released(id string) (lease, *answer) {
 	if l.id == "" || !l.has(id) {
-		return l, fail(codeLeaseIDMismatch)
+		return l, fail("LeaseIdMismatchWithLeaseOperation")
 	}
 	return lease{}, nil
 }
@@ -136,7 +136,7 @@ func (l lease) released(id string) (lease, *answer) {
 func (l lease) brokenAfter(period time.Duration, given bool, now time.Time) (lease, *answer) {
 	state := l.state(now)
 	if state == leaseAvailable {
-		return l, fail(codeLeaseNotPresent)
+		return l, fail("LeaseNotPresentWithLeaseOperation")
 	}
 	end := now.Add(period)
 	bounded := l.broken || l.duration > 0
@@ -183,23 +183,23 @@ func (l lease) act(h http.Header, now time.Time) (after lease, status int, bad *
 	id := h.Get("x-ms-lease-id")
 	action := strings.ToLower(h.Get("x-ms-lease-action"))
 	if (action == "renew" || action == "release") && id == "" {
-		return l, 0, failWith(codeMissingRequiredHeader, "Header: x-ms-lease-id.")
+		return l, 0, failWith("MissingRequiredHeader", "Header: x-ms-lease-id.")
 	}
 	switch action {
 	case "acquire":
 		duration, bad := seconds(h, "x-ms-lease-duration")
 		if bad == nil && h.Get("x-ms-lease-duration") == "" {
-			bad = failWith(codeMissingRequiredHeader, "Header: x-ms-lease-duration.")
+			bad = failWith("MissingRequiredHeader", "Header: x-ms-lease-duration.")
 		}
 		if bad == nil && duration != -time.Second && (duration < minLease || duration > maxLease) {
-			bad = failWith(codeInvalidHeaderValue, "Header: x-ms-lease-duration.")
+			bad = failWith("InvalidHeaderValue", "Header: x-ms-lease-duration.")
 		}
 		id := h.Get("x-ms-proposed-lease-id")
 		if id == "" {
 			id = uuid.NewString()
 		}
 		if _, err := uuid.Parse(id); err != nil && bad == nil {
-			bad = failWith(codeInvalidHeaderValue, "Header: x-ms-proposed-lease-id.")
+			bad = failWith("InvalidHeaderValue", "Header: x-ms-proposed-lease-id.")
 		}
 		if bad == nil {
 			after, bad = l.acquired(id, max(0, duration), now)
@@ -214,18 +214,18 @@ func (l lease) act(h http.Header, now time.Time) (after lease, status int, bad *
 	case "break":
 		period, bad := seconds(h, "x-ms-lease-break-period")
 		if bad == nil && (period < 0 || period > maxBreakPeriod) {
-			bad = failWith(codeInvalidHeaderValue, "Header: x-ms-lease-break-period.")
+			bad = failWith("InvalidHeaderValue", "Header: x-ms-lease-break-period.")
 		}
 		if bad == nil {
 			after, bad = l.brokenAfter(period, h.Get("x-ms-lease-break-period") != "", now)
 		}
 		return after, http.StatusAccepted, bad
 	case "":
-		return l, 0, failWith(codeMissingRequiredHeader, "Header: x-ms-lease-action.")
+		return l, 0, failWith("MissingRequiredHeader", "Header: x-ms-lease-action.")
 	case "change":
-		return l, 0, failWith(codeNotImplemented, "Leases can't be changed.")
+		return l, 0, failWith("NotImplemented", "Leases can't be changed.")
 	}
-	return l, 0, failWith(codeInvalidHeaderValue, "Header: x-ms-lease-action.")
+	return l, 0, failWith("InvalidHeaderValue", "Header: x-ms-lease-action.")
 }
 
 // seconds parses a header with a number of seconds; 0 if there is none.
@@ -236,7 +236,7 @@ func seconds(h http.Header, name string) (time.Duration, *answer) {
 	}
 	n, err := strconv.ParseInt(text, 10, 16)
 	if err != nil {
-		return 0, failWith(codeInvalidHeaderValue, "Header: "+name+".")
+		return 0, failWith("InvalidHeaderValue", "Header: "+name+".")
 	}
 	return time.Duration(n) * time.Second, nil
 }

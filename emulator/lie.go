@@ -33,5 +33,5 @@ func Lies(chance float64, seed uint64) *Rule {
 // own 404 although the blob exists, with probability chance. A client can't recognize such an answer. A reader has to believe it,
 // but no client may remove anything because of it.
 func FalseAbsences(chance float64, seed uint64) *Rule {
-	return On(HeadBlob, DeleteBlob, BatchItem).Chance(chance, seed).Do(Answer(404, codeBlobNotFound))
+	return On(HeadBlob, DeleteBlob, BatchItem).Chance(chance, seed).Do(Answer(404, "BlobNotFound"))
 }

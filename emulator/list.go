@@ -40,10 +40,10 @@ func (c *call) parseListing(limit int) *answer {
 		value := c.query.Get("maxresults")
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return failWith(codeInvalidQueryParameter, "Parameter: maxresults.")
+			return failWith("InvalidQueryParameterValue", "Parameter: maxresults.")
 		}
 		if n < 1 {
-			return failWith(codeOutOfRangeQuery, "Parameter: maxresults.")
+			return failWith("OutOfRangeQueryParameterValue", "Parameter: maxresults.")
 		}
 		l.max = n
 		l.limit = min(n, limit)
@@ -51,7 +51,7 @@ func (c *call) parseListing(limit int) *answer {
 	if l.marker = c.query.Get("marker"); l.marker != "" {
 		var ok bool
 		if l.after, ok = parseMarker(l.marker); !ok {
-			return failWith(codeInvalidQueryParameter, "Parameter: marker.")
+			return failWith("InvalidQueryParameterValue", "Parameter: marker.")
 		}
 	}
 	known := []string{"metadata", "deleted", "system"}
@@ -65,7 +65,7 @@ func (c *call) parseListing(limit int) *answer {
 	if l.include != "" {
 		for item := range strings.SplitSeq(l.include, ",") {
 			if !slices.Contains(known, item) {
-				return failWith(codeInvalidQueryParameter, "Parameter: include.")
+				return failWith("InvalidQueryParameterValue", "Parameter: include.")
 			}
 			l.metadata = l.metadata || item == "metadata"
 		}
@@ -160,7 +160,7 @@ type listed struct {
 func (s *Server) listBlobs(c *call) *answer {
 	ct := s.state.container(c.container)
 	if ct == nil {
-		return fail(codeContainerNotFound)
+		return fail("ContainerNotFound")
 	}
 	l := c.list
 	if bad := s.checkHierarchy(ct, l); bad != nil {

@@ -28,13 +28,13 @@ func parseMetadata(h http.Header) (map[string]string, *answer) {
 		name := strings.ToLower(key[len(metadataPrefix):])
 		value := strings.Join(values, ",")
 		if name == "" {
-			return nil, fail(codeEmptyMetadataKey)
+			return nil, fail("EmptyMetadataKey")
 		}
 		if !isIdentifier(name) {
-			return nil, failWith(codeInvalidMetadata, "Name: "+name+".")
+			return nil, failWith("InvalidMetadata", "Name: "+name+".")
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
-			return nil, failWith(codeInvalidMetadata, "Value of: "+name+".")
+			return nil, failWith("InvalidMetadata", "Value of: "+name+".")
 		}
 		total += len(name) + len(value)
 		if metadata == nil {
@@ -43,7 +43,7 @@ func parseMetadata(h http.Header) (map[string]string, *answer) {
 		metadata[name] = value
 	}
 	if total > metadataLimit {
-		return nil, fail(codeMetadataTooLarge)
+		return nil, fail("MetadataTooLarge")
 	}
 	return metadata, nil
 }

@@ -9,17 +9,17 @@ import (
 // hyphens in a row and none at either end.
 func checkContainerName(name string) *answer {
 	if strings.HasPrefix(name, "$") {
-		return failWith(codeInvalidResourceName, "The emulator has no system containers.")
+		return failWith("InvalidResourceName", "The emulator has no system containers.")
 	}
 	if len(name) < 3 || len(name) > 63 {
-		return failWith(codeOutOfRangeInput, "Container names have 3 to 63 characters.")
+		return failWith("OutOfRangeInput", "Container names have 3 to 63 characters.")
 	}
 	for i, r := range name {
 		switch {
 		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
 		case r == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-':
 		default:
-			return fail(codeInvalidResourceName)
+			return fail("InvalidResourceName")
 		}
 	}
 	return nil
@@ -28,10 +28,10 @@ func checkContainerName(name string) *answer {
 // checkBlobName applies the rules of the service: 1 to 1,024 characters.
 func checkBlobName(name string) *answer {
 	if !utf8.ValidString(name) {
-		return failWith(codeInvalidResourceName, "Blob names are UTF-8.")
+		return failWith("InvalidResourceName", "Blob names are UTF-8.")
 	}
 	if n := utf8.RuneCountInString(name); n < 1 || n > 1024 {
-		return failWith(codeInvalidResourceName, "Blob names have 1 to 1,024 characters.")
+		return failWith("InvalidResourceName", "Blob names have 1 to 1,024 characters.")
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (s *Server) Archive(container, prefix string) {
 // checkOnline refuses to read or write an archived blob.
 func checkOnline(b *blob) *answer {
 	if b != nil && b.tier() == archive {
-		return fail(codeBlobArchived)
+		return fail("BlobArchived")
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (ct *container) checkChange(old *blob) *answer {
 	case old == nil, ct.policy == NoPolicy:
 		return nil
 	case ct.policy == HoldPolicy:
-		return fail(codeImmutableByHold)
+		return fail("BlobImmutableDueToLegalHold")
 	}
-	return fail(codeImmutableByPolicy)
+	return fail("BlobImmutableDueToPolicy")
 }

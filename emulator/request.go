@@ -88,10 +88,10 @@ func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
 		return nil, nil, nil
 	}
 	if r.ContentLength < 0 {
-		return nil, fail(codeMissingContentLength), nil
+		return nil, fail("MissingContentLengthHeader"), nil
 	}
 	if r.ContentLength > s.maxBody {
-		return nil, fail(codeRequestBodyTooLarge), nil
+		return nil, fail("RequestBodyTooLarge"), nil
 	}
 	// Don't allocate more than 1 MiB only because a client announces it.
 	body := bytes.NewBuffer(make([]byte, 0, min(r.ContentLength, 1<<20)))
@@ -137,7 +137,7 @@ func (s *Server) understand(c *call) *answer {
 	r := c.http
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return fail(codeInvalidQueryParameter)
+		return fail("InvalidQueryParameterValue")
 	}
 	c.query = make(url.Values, len(values))
 	for name, v := range values {
@@ -148,7 +148,7 @@ func (s *Server) understand(c *call) *answer {
 	rest, ok := s.locate(c)
 	if !ok {
 		c.stray = true
-		return failWith(codeResourceNotFound, "There is no such account.")
+		return failWith("ResourceNotFound", "There is no such account.")
 	}
 	c.container, c.blob, _ = strings.Cut(rest, "/")
 	c.blob = strings.ReplaceAll(c.blob, `\`, "/") // as the service does
@@ -179,7 +179,7 @@ func (s *Server) understand(c *call) *answer {
 		return bad
 	}
 	if s.real != nil && c.futuristic() {
-		return failWith(codeInvalidHeaderValue, "Header: x-ms-version.")
+		return failWith("InvalidHeaderValue", "Header: x-ms-version.")
 	}
 	switch c.operation.op {
 	case ListBlobs, ListContainers:
@@ -234,28 +234,28 @@ func (c *call) findOperation(table []operation, at level) *answer {
 		known = true
 	}
 	if known {
-		return fail(codeUnsupportedHTTPVerb)
+		return fail("UnsupportedHttpVerb")
 	}
 	if at == containerLevel && restype == "" {
-		return failWith(codeNotImplemented, "There is no $root container.")
+		return failWith("NotImplemented", "There is no $root container.")
 	}
-	return failWith(codeNotImplemented, fmt.Sprintf("Method: %s, restype: %q, comp: %q.", c.http.Method, restype, comp))
+	return failWith("NotImplemented", fmt.Sprintf("Method: %s, restype: %q, comp: %q.", c.http.Method, restype, comp))
 }
 
 func (c *call) checkQuery() *answer {
 	for name, values := range c.query {
 		if len(values) != 1 {
-			return failWith(codeInvalidQueryParameter, "Parameter: "+name+".")
+			return failWith("InvalidQueryParameterValue", "Parameter: "+name+".")
 		}
 		switch {
 		case c.query.Has("sig") && isSASParameter(name):
 		case name == "restype", name == "comp", slices.Contains(c.operation.query, name):
 		case name == "timeout":
 			if n, err := strconv.Atoi(values[0]); err != nil || n < 0 {
-				return failWith(codeInvalidQueryParameter, "Parameter: timeout.")
+				return failWith("InvalidQueryParameterValue", "Parameter: timeout.")
 			}
 		default:
-			return failWith(codeUnsupportedQueryParam, "Parameter: "+name+".")
+			return failWith("UnsupportedQueryParameter", "Parameter: "+name+".")
 		}
 	}
 	return nil
@@ -265,7 +265,7 @@ func (c *call) checkHeaders(at level) *answer {
 	h := c.http.Header
 	if v := h.Get("x-ms-version"); v != "" {
 		if _, err := time.Parse(time.DateOnly, v); err != nil {
-			return failWith(codeInvalidHeaderValue, "Header: x-ms-version.")
+			return failWith("InvalidHeaderValue", "Header: x-ms-version.")
 		}
 	}
 	common := commonHeaders()
@@ -275,10 +275,10 @@ func (c *call) checkHeaders(at level) *answer {
 		case !strings.HasPrefix(name, "x-ms-"):
 		case strings.HasPrefix(name, metadataPrefix):
 			if !c.operation.metadata {
-				return failWith(codeUnsupportedHeader, "Header: "+name+".")
+				return failWith("UnsupportedHeader", "Header: "+name+".")
 			}
 		case !slices.Contains(common, name) && !slices.Contains(c.operation.headers, name):
-			return failWith(codeUnsupportedHeader, "Header: "+name+".")
+			return failWith("UnsupportedHeader", "Header: "+name+".")
 		}
 	}
 	if c.operation.metadata {
@@ -288,7 +288,7 @@ func (c *call) checkHeaders(at level) *answer {
 		}
 	}
 	if h.Get("x-ms-lease-id") != "" && at == blobLevel {
-		return fail(codeLeaseNotPresentBlob) // only containers have leases
+		return fail("LeaseNotPresentWithBlobOperation") // only containers have leases
 	}
 	var bad *answer
 	c.cond, bad = parseConditions(h)

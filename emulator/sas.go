@@ -84,7 +84,7 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 		return unauthenticated("Signature not valid in the specified time frame: Start [" + stamp(from) + "] - Expiry [" + stamp(until) + "] - Current [" + stamp(now) + "]")
 	}
 	if q.Get("spr") == "https" && !c.secure() {
-		return fail(codeProtocolMismatch)
+		return fail("AuthorizationProtocolMismatch")
 	}
 	n := needOf(c.operation.op)
 	permissions := n.account
@@ -93,13 +93,13 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 	} else {
 		switch {
 		case !strings.Contains(q.Get("ss"), "b"):
-			return fail(codeServiceMismatch)
+			return fail("AuthorizationServiceMismatch")
 		case !strings.ContainsAny(q.Get("srt"), n.types):
-			return fail(codeAuthorizedResources)
+			return fail("AuthorizationResourceTypeMismatch")
 		}
 	}
 	if !strings.ContainsAny(q.Get("sp"), permissions) {
-		return fail(codePermissionMismatch)
+		return fail("AuthorizationPermissionMismatch")
 	}
 	c.createOnly = c.operation.op == PutBlob && !strings.Contains(q.Get("sp"), "w")
 	return nil

@@ -30,11 +30,11 @@ func (s *Server) Replicate() {
 func (s *Server) executeAtSecondary(c *call) *answer {
 	switch {
 	case s.second == nil: // the account has no read access to it
-		return failWith(codeInsufficientAccount, "The account has no read-access geo-redundant replication.")
+		return failWith("InsufficientAccountPermissions", "The account has no read-access geo-redundant replication.")
 	case c.operation.op == GetServiceStats:
 		return s.second.stats()
 	case needOf(c.operation.op).write:
-		return fail(codeInsufficientAccount)
+		return fail("InsufficientAccountPermissions")
 	}
 	return c.operation.do(s.second.server, c)
 }
@@ -52,4 +52,4 @@ func (r *replica) stats() *answer {
 }
 
 // noStats answers at the primary, which has no statistics.
-func (s *Server) noStats(*call) *answer { return fail(codeInvalidQueryParameter) }
+func (s *Server) noStats(*call) *answer { return fail("InvalidQueryParameterValue") }

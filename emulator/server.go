@@ -202,7 +202,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 	var own *answer
 	switch {
 	case banned != nil:
-		own = failWith(codeForbidden, banned.Error())
+		own = failWith("ForbiddenByTest", banned.Error())
 	case e == nil || e.reaches():
 		asked := c.list
 		s.shorten(c.container, &c.list)
@@ -260,7 +260,7 @@ func (s *Server) execute(c *call) *answer {
 		return s.executeAtSecondary(c)
 	}
 	if c.createOnly && s.state.has(c.container, c.blob) {
-		return fail(codeBlobOverwrite)
+		return fail("UnauthorizedBlobOverwrite")
 	}
 	return c.operation.do(s, c)
 }

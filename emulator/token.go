@@ -96,19 +96,19 @@ func (s *Server) verifyToken(c *call, token string, now time.Time) *answer {
 	n := needOf(c.operation.op)
 	allowed := claims.Role == Contributor || claims.Role == Reader && !n.write
 	if !allowed || n.outside || claims.Container != "" && claims.Container != c.container {
-		return fail(codePermissionMismatch)
+		return fail("AuthorizationPermissionMismatch")
 	}
 	return nil
 }
 
 // challenge is the refusal of a token. It says where to get another one.
 func (s *Server) challenge(detail string) *answer {
-	a := failAuthentication(codeInvalidAuthentication, detail)
+	a := failAuthentication("InvalidAuthenticationInfo", detail)
 	a.header.Set("Www-Authenticate", "Bearer authorization_uri=https://login.microsoftonline.com/"+s.tenant+"/oauth2/authorize resource_id="+storageAudience)
 	return a
 }
 
 // unauthenticated is the refusal of a key or a signature.
 func unauthenticated(detail string) *answer {
-	return failAuthentication(codeAuthenticationFailed, detail)
+	return failAuthentication("AuthenticationFailed", detail)
 }

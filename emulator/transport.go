@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"golang.org/x/net/http/httpguts"
 )
 
 var _ policy.Transporter = (*Transport)(nil)
@@ -165,35 +166,17 @@ func onWire(req *http.Request) (*http.Request, error) {
 func wireHeader(sent http.Header) (http.Header, error) {
 	header := make(http.Header, len(sent))
 	for name, values := range sent {
-		if !validHeaderName(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			return nil, fmt.Errorf("net/http: invalid header field name %q", name)
 		}
 		for _, value := range values {
-			if !validHeaderValue(value) {
+			if !httpguts.ValidHeaderFieldValue(value) {
 				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
 			}
 			header.Add(name, strings.Trim(value, " \t")) // whitespace around a value is not transmitted
 		}
 	}
 	return header, nil
-}
-
-// validHeaderName reports whether net/http sends a header of that name.
-func validHeaderName(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
-// validHeaderValue reports whether net/http sends such a value: no control characters except tabs.
-func validHeaderValue(value string) bool {
-	for i := range len(value) {
-		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 // responseBody is a body that can be read until the context of its request ends.
