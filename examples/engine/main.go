@@ -1,46 +1,41 @@
-// Command engine is a small durable engine on a vault. It runs plans. If it is killed at any moment, the next
+// Command engine is a small durable engine on a vault. It runs plans. If it is killed at any moment, its next
 // start continues them.
 //
-//	go run ./examples/engine                          the built-in plan, on an emulator that keeps its data in a folder
-//	go run ./examples/engine -plan FILE               a plan from JSON
-//	go run ./examples/engine -fork ID                 what is left of a plan that failed
-//	go run ./examples/engine -submit [-plan FILE]     leaves a plan to the running process or to the next one
-//	go run ./examples/engine -serve                   waits for plans until an interrupt
-//	go run ./examples/engine -node NAME               beside others with other names, which share the plans
-//	go run ./examples/engine -endpoint URL            on an account, with the identity that azidentity finds
-//	go run ./examples/engine -connection-string TEXT
+//	go run ./examples/engine                 the built-in plan, on an emulator that keeps its data in a folder
+//	go run ./examples/engine -plan FILE      a plan from JSON, such as hello.json
+//	go run ./examples/engine -node NAME      beside others with other names, which share the plans
+//	go run ./examples/engine -endpoint URL   on an account, with the identity that azidentity finds
 //
 // The first interrupt lets running actions finish and leaves the plans to the next start. A second interrupt
 // ends the process at once. It loses nothing: actions that were running are rerun.
 //
 // Processes with -node are a fleet: kill one, and the others take its plans over. Without an account they share
-// the emulator in the folder of -data. One of them serves it, and if that one is killed, another one does. A plan
-// that a node has begun waits for nodes, and a plan that a process without -node has begun waits for one.
-//
-// Only flags choose an account; environment variables don't. NO_COLOR turns colours off.
+// the emulator in the folder of -data. One of them serves it, and if that one is killed, another one does.
 //
 // The exit code is 0, 1 if a plan was left or is not Completed, or 2 for wrong flags.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
-	"sync"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/uuid"
-	"golang.org/x/term"
 
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
-	"github.com/planvault/azblob/examples/engine/view"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -48,213 +43,111 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	var c config
+	flag.StringVar(&c.data, "data", "engine-data", "`folder` for the files that plans write, and without an account for the emulator's data")
+	flag.StringVar(&c.endpoint, "endpoint", "", "keep the plans in an account, at the blob endpoint `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
+	flag.StringVar(&c.connectionString, "connection-string", "", "keep the plans in the account of this connection string (`text`)")
+	flag.StringVar(&c.prefix, "prefix", "engine", "`prefix` of the vault's containers; only one engine may work on it at a time, unless all have -node")
+	flag.StringVar(&c.planFile, "plan", "", "run the plan in this JSON `file` instead of the built-in one, or continue an open plan of the same name")
+	flag.StringVar(&c.node, "node", "", "join the fleet of the processes that share the vault, under this `name`, and release a service of this name")
+	flag.Parse()
+	if flag.NArg() > 0 || c.endpoint != "" && c.connectionString != "" {
+		fmt.Fprintln(os.Stderr, "engine: it takes flags only, and one of -endpoint and -connection-string")
+		os.Exit(2)
+	}
+	if err := run(ctx, c); err != nil {
+		fmt.Fprintln(os.Stderr, "engine:", err)
+		os.Exit(1)
+	}
 }
 
-const (
-	exitDone   = 0
-	exitFail   = 1
-	exitMisuse = 2
-)
+// config holds the values of the flags.
+type config struct{ data, endpoint, connectionString, prefix, planFile, node string }
 
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	c, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitDone
-	case err != nil:
-		fmt.Fprintln(stderr, "engine:", err)
-		fmt.Fprintln(stderr, "engine: run with -h to see the flags")
-		return exitMisuse
+func run(ctx context.Context, c config) error {
+	work := filepath.Join(c.data, "work")
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return err
 	}
-	plan := release(newVersion(time.Now()))
-	if c.node != "" {
-		plan = releaseOf(c.node, newVersion(time.Now()))
-	}
+	reg := registry.Must(command(work), note(filepath.Join(work, notes)))
+	service := cmp.Or(c.node, "service")
+	plan := release(service, time.Now().Format("0102.150405"))
+	like := "release " + service + " " // an open plan whose name begins with it is continued
 	if c.planFile != "" {
-		if plan, err = readPlan(c.planFile); err != nil {
-			for problem := range strings.Lines(err.Error()) {
-				fmt.Fprintf(stderr, "engine: -plan %s: %s\n", c.planFile, strings.TrimSuffix(problem, "\n"))
+		var err error
+		if plan, err = readPlan(c.planFile, reg); err != nil {
+			return err
+		}
+		like = plan.Name
+	}
+	return withVault(ctx, c, reg, func(vault *azblob.Vault) error {
+		p := newProgress(os.Stdout)
+		opts := engine.Options{UntilIdle: true, Observer: p.observer()}
+		if c.node != "" {
+			// So short that a takeover can be watched. The defaults cost less.
+			opts.Fleet = &fleet.Options{Name: c.node, Interval: time.Second, TTL: 4 * time.Second}
+		}
+		e, err := engine.New(vault, reg, opts)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("to see it survive: kill -9 %d, and then the same command again\n", os.Getpid())
+		open, err := storage.Collect(vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}, NamePrefix: like}))
+		if err != nil {
+			return err
+		}
+		// Only nodes run the plans of a node.
+		if !slices.ContainsFunc(open, func(p storage.ListResult) bool { return c.node != "" || p.Owner == uuid.Nil }) {
+			if err := e.Submit(ctx, plan); err != nil {
+				return err
 			}
-			return exitMisuse
 		}
-	}
-	v := view.New(stdout, terminal(stdout, getenv))
-	v.Plain = getenv("NO_COLOR") != ""
-	done, err := work(ctx, c, plan, v, stdout)
-	if err != nil {
-		fmt.Fprintln(stderr, "engine:", err)
-	}
-	if err != nil || !done {
-		return exitFail
-	}
-	return exitDone
-}
-
-// terminal returns a function that returns the size of the terminal w. It returns nil if w is not a terminal
-// that can draw.
-func terminal(w io.Writer, getenv func(string) string) func() (width, height int) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || getenv("TERM") == "dumb" {
-		return nil
-	}
-	return func() (width, height int) {
-		width, height, err := term.GetSize(int(f.Fd()))
-		if err != nil || width == 0 || height == 0 {
-			return 80, 24
-		}
-		return width, height
-	}
+		return errors.Join(e.Run(ctx), p.err())
+	})
 }
 
 // readPlan reads a plan from JSON. Its error has a line for each fault.
-func readPlan(path string) (*workflow.Plan, error) {
+func readPlan(path string, reg *registry.Register) (*workflow.Plan, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return workflow.ParsePlan(text, requestOf)
-}
-
-// work opens the vault and does what the flags say. done is false if a plan is not Completed.
-func work(ctx context.Context, c config, plan *workflow.Plan, v *view.View, stdout io.Writer) (done bool, err error) {
-	o, err := open(ctx, c, v.Say)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	opts := engine.Options{Poll: c.poll, UntilIdle: !c.serve, Observer: v.Observer()}
-	if c.node != "" {
-		opts.Fleet = &fleet.Options{Name: c.node, Interval: c.interval, TTL: c.ttl, Observer: v.FleetObserver()}
-	}
-	e, err := engine.New(o.Vault, o.reg, opts)
-	if err != nil {
-		return false, err
-	}
-	if c.fork != uuid.Nil {
-		if plan, err = forkOf(ctx, o, c.fork); err != nil {
-			return false, err
+	return workflow.ParsePlan(text, func(plugin string) (any, error) {
+		p, found := reg.Plugin(plugin)
+		if !found {
+			return nil, fmt.Errorf("there is no plugin %q", plugin)
 		}
-	}
-	if c.submit {
-		if err := e.Submit(ctx, plan); err != nil {
-			return false, err
-		}
-		fmt.Fprintf(stdout, "submitted plan %s, %q, to %s\n", plan.ID, plan.Name, o.title)
-		return true, nil
-	}
-	if o.beside && c.node == "" {
-		return false, fmt.Errorf("another process works on %s: -submit leaves it a plan, -node shares its work, another -data has a vault of its own", c.data)
-	}
-	v.Say("plans are in " + o.title)
-	if c.node == "" {
-		v.Say(fmt.Sprintf("to see it survive: kill -9 %d, and then the same command again", os.Getpid()))
-	} else {
-		v.Say(fmt.Sprintf("to see the others take over: kill -9 %d, while the same command with another name runs beside it", os.Getpid()))
-	}
-	if err := submitUnlessOpen(ctx, e, o, c, plan); err != nil {
-		return false, err
-	}
-	if c.serve {
-		v.Say("waiting for plans, until an interrupt")
-	}
-	v.Start()
-	if c.node != "" {
-		defer lookAtFleet(ctx, o.Vault, c.interval, v)()
-	}
-	err = e.Run(ctx)
-	done = v.End()
-	switch {
-	case err != nil:
-	case ctx.Err() != nil && c.node != "":
-		fmt.Fprintln(stdout, "interrupted: the other nodes go on from here, or the same command does")
-	case ctx.Err() != nil:
-		fmt.Fprintln(stdout, "interrupted: the same command goes on from here")
-	case done && c.planFile == "" && c.fork == uuid.Nil:
-		fmt.Fprintln(stdout, "the same command makes the next release; -plan examples/engine/hello.json runs a plan from a file")
-	}
-	return done, err
-}
-
-// forkOf returns a fork of a plan, with what is left of it.
-func forkOf(ctx context.Context, o *opened, id uuid.UUID) (*workflow.Plan, error) {
-	plan, err := o.Read(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	fork, err := workflow.Fork(plan)
-	if err != nil {
-		return nil, fmt.Errorf("fork plan %s: %w", id, err)
-	}
-	return fork, nil
-}
-
-// lookAtFleet shows the members of the fleet and their plans until the returned function is called.
-func lookAtFleet(ctx context.Context, store fleet.Store, interval time.Duration, v *view.View) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		for ctx.Err() == nil {
-			roster, err := store.Roster(ctx)
-			var running []storage.ListResult
-			if err == nil {
-				running, err = storage.Collect(store.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
-			}
-			if err == nil {
-				v.Fleet(roster.Members, running)
-			}
-			select {
-			case <-time.After(interval):
-			case <-ctx.Done():
-			}
-		}
+		return p.Request(), nil
 	})
-	return func() {
-		cancel()
-		looking.Wait()
-	}
 }
 
-// startUp limits the time to search for open plans and to store the new one.
-const startUp = 30 * time.Second
-
-// submitUnlessOpen stores the plan, unless the engine continues an earlier one: any open plan instead of the
-// built-in plan, an open release of the same service instead of a node's, an open plan of the same name instead
-// of a plan from a file, or an open fork of the same plan.
-func submitUnlessOpen(ctx context.Context, e *engine.Engine, o *opened, c config, plan *workflow.Plan) error {
-	if c.serve && c.planFile == "" && c.fork == uuid.Nil {
-		return nil // other processes submit the plans
+// withVault opens the vault in the account that the flags name, or else in the folder, and closes it after use.
+func withVault(ctx context.Context, c config, reg *registry.Register, use func(*azblob.Vault) error) (err error) {
+	opts := []azblob.Option{azblob.WithObserver(azblob.Observer{Retry: func(_ context.Context, e azblob.RetryEvent) {
+		fmt.Printf("%s failed and is tried again: %v\n", e.Name, e.Err)
+	}})}
+	if c.endpoint == "" && c.connectionString == "" {
+		f, openErr := openFolder(c.data, c.node != "")
+		if openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, f.close()) }()
+		c.connectionString, opts = emulator.New().ConnectionString(), append(opts, azblob.WithTransport(f))
 	}
-	// The vault itself would retry much longer, and the endpoint may be wrong.
-	ctx, cancel := context.WithTimeoutCause(ctx, startUp, fmt.Errorf("no success within %v: check the account, the network and the identity", startUp))
-	defer cancel()
-	open, err := o.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	vault, err := open(ctx, c, reg, opts)
 	if err != nil {
 		return err
 	}
-	for found := range open {
-		var about *storage.Error
-		switch {
-		case errors.As(found.Err, &about) && about.Plan != uuid.Nil:
-			continue // one unreadable plan, which the engine reports
-		case found.Err != nil:
-			return found.Err
-		}
-		name := found.Result.Name
-		switch {
-		case c.node == "" && found.Result.Owner != uuid.Nil:
-			continue // the nodes run it
-		case c.fork != uuid.Nil:
-			other, err := o.Read(ctx, found.Result.ID)
-			if err == nil && other.ForkedFrom == c.fork {
-				return nil
-			}
-			continue // another plan, or one that can't be read
-		case c.planFile != "" && name == plan.Name,
-			c.planFile == "" && c.node == "",
-			c.planFile == "" && strings.HasPrefix(name, "release "+c.node+" "):
-			return nil
-		}
+	return errors.Join(use(vault), vault.Close(context.WithoutCancel(ctx)))
+}
+
+func open(ctx context.Context, c config, reg *registry.Register, opts []azblob.Option) (*azblob.Vault, error) {
+	if c.endpoint == "" {
+		return azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, reg, opts...)
 	}
-	return e.Submit(ctx, plan)
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, err
+	}
+	return azblob.New(ctx, c.prefix, c.endpoint, cred, reg, opts...)
 }

@@ -106,13 +106,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		"storage/bundle":      {"storage", "storage/driver", "workflow"},
 		"storage/mirror":      {"storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
-		"fleet":                   {"internal/sleep", "storage", "storage/driver", "workflow"},
-		"engine":                  {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
-		"examples/engine/plugins": {"engine", "plugins"},
-		"examples/engine/view":    {"engine", "fleet", "storage", "workflow"},
-		"internal/price":          {"."},
-		"internal/firsthour":      {"internal/blob", "internal/sleep"},
-		"internal/fill":           {".", "emulator", "workflow", "workflow/plantest"},
+		"fleet":              {"internal/sleep", "storage", "storage/driver", "workflow"},
+		"engine":             {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
+		"internal/price":     {"."},
+		"internal/firsthour": {"internal/blob", "internal/sleep"},
+		"internal/fill":      {".", "emulator", "workflow", "workflow/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
 			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "fleet",

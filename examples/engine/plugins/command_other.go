@@ -1,8 +1,0 @@
-//go:build !unix
-
-package plugins
-
-import "os/exec"
-
-// apart does nothing: the system has no process groups.
-func apart(*exec.Cmd) {}

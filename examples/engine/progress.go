@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/workflow"
+)
+
+// progress prints a line for each transition of a plan and of an action. It is safe for concurrent use.
+type progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	names map[uuid.UUID]string // of the plans that were picked up, and of their actions
+	last  map[uuid.UUID]string // what was printed of each
+	open  map[uuid.UUID]bool   // plans that are not Completed
+}
+
+func newProgress(w io.Writer) *progress {
+	return &progress{w: w, names: map[uuid.UUID]string{}, last: map[uuid.UUID]string{}, open: map[uuid.UUID]bool{}}
+}
+
+func (p *progress) observer() engine.Observer {
+	return engine.Observer{
+		PickedUp: p.pickedUp,
+		Changed:  p.changed,
+		Left: func(_ context.Context, plan uuid.UUID, err error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.say("%s is left as it is stored: %v", p.names[plan], err)
+		},
+		Problem: func(_ context.Context, err error) { p.say("problem: %v", err) },
+		Draining: func(context.Context) {
+			p.say("interrupted: waiting for running actions; a second interrupt ends the process now")
+		},
+	}
+}
+
+func (p *progress) say(format string, args ...any) {
+	fmt.Fprintf(p.w, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
+}
+
+func (p *progress) pickedUp(_ context.Context, plan *workflow.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[plan.ID] = true
+	var all, done, running int
+	for o, path := range workflow.Paths(plan) {
+		switch o.Kind() {
+		case workflow.KindPlan:
+			p.names[plan.ID] = plan.Name
+			continue
+		case workflow.KindAction:
+		default:
+			continue
+		}
+		all++
+		p.names[*o.Header().ID] = plan.Name + ": " + path
+		switch status := o.Header().State.Status; {
+		case status.Final():
+			done++
+		case status == workflow.Running:
+			running++
+		}
+	}
+	p.say("picked up %s, epoch %d: %d of %d actions are done, %d were running and run again", plan.Name, plan.Epoch, done, all, running)
+}
+
+func (p *progress) changed(_ context.Context, o workflow.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, status := *o.Header().ID, o.Header().State.Status
+	text := status.String()
+	switch o := o.(type) {
+	case *workflow.Action:
+		if n := len(o.Attempts); n > 0 && o.Attempts[n-1].Err != nil {
+			text += ", " + o.Attempts[n-1].Err.Error()
+		}
+	case *workflow.Plan:
+		p.open[id] = status != workflow.Completed
+	}
+	if name := p.names[id]; name != "" && p.last[id] != text { // another round of a continuous check says nothing new
+		p.last[id] = text
+		p.say("%s: %s", name, text)
+	}
+}
+
+// err returns an error if a plan is not Completed.
+func (p *progress) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, open := range p.open {
+		if open {
+			return errors.New("not all plans are Completed")
+		}
+	}
+	return nil
+}
