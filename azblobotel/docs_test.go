@@ -84,25 +84,6 @@ func prometheus(name string, i instrument) []string {
 // label returns the name that an attribute has in Prometheus.
 func label(key string) string { return strings.ReplaceAll(key, ".", "_") }
 
-// TestPrometheusNames pins the rule, by what Prometheus's exporter made of these.
-func TestPrometheusNames(t *testing.T) {
-	for name, test := range map[string]struct {
-		instrument
-		want []string
-	}{
-		"azblob.network.io":   {instrument{"counter", "By", nil}, []string{"azblob_network_io_bytes_total"}},
-		"azblob.retries":      {instrument{"counter", "{retry}", nil}, []string{"azblob_retries_total"}},
-		"azblob.engine.plans": {instrument{"gauge", "{plan}", nil}, []string{"azblob_engine_plans"}},
-		"db.client.operation.duration": {instrument{"histogram", "s", nil}, []string{
-			"db_client_operation_duration_seconds_bucket", "db_client_operation_duration_seconds_count", "db_client_operation_duration_seconds_sum",
-		}},
-	} {
-		if got := prometheus(name, test.instrument); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
 // TestMetricsTable compares the table in docs/operating.md with the metrics.
 func TestMetricsTable(t *testing.T) {
 	page, err := os.ReadFile("../docs/operating.md")
@@ -212,19 +193,4 @@ func checkExpression(labels map[string][]string, text string) (used, problems []
 		}
 	}
 	return used, problems
-}
-
-// TestCheckExpression checks that wrong names are found.
-func TestCheckExpression(t *testing.T) {
-	labels := map[string][]string{"azblob_x_total": {"error_type", "azblob_y"}}
-	for text, want := range map[string]bool{
-		`sum by (error_type, azblob_y) (rate(azblob_x_total{error_type!="", azblob_y=~"a|b"}[5m]))`: true,
-		`azblob_x`:                             false,
-		`rate(azblob_x_total{error="x"}[5m])`:  false,
-		`sum by (instance) (azblob_x_total{})`: false,
-	} {
-		if used, problems := checkExpression(labels, text); (len(problems) == 0) != want || want && len(used) != 1 {
-			t.Errorf("%s uses %q: %q", text, used, problems)
-		}
-	}
 }

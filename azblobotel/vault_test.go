@@ -102,75 +102,69 @@ func TestTrace(t *testing.T) {
 		}
 		retry := call.Events[0]
 		wantAttrs(t, "retry", retry.Attributes, map[attribute.Key]string{"azblob.request.name": "put", "azblob.retry.try": "1", "error.type": "503"})
+		attrs := attribute.NewSet(retry.Attributes...)
+		wait, _ := attrs.Value("azblob.retry.wait")
+		took := call.EndTime.Sub(call.StartTime) // six round trips and the wait
+		if slept := took - 6*latency; slept <= 0 || (slept-time.Duration(wait.AsFloat64()*float64(time.Second))).Abs() > time.Microsecond {
+			t.Errorf("Create took %v with a wait of %v s", took, wait.AsFloat64())
+		}
 
 		var requests []string
 		for _, s := range r.spans.GetSpans() {
 			if s.Parent.SpanID() != call.SpanContext.SpanID() {
 				continue
 			}
-			requests = append(requests, s.Name)
-			if took := s.EndTime.Sub(s.StartTime); took != latency {
-				t.Errorf("%s took %v", s.Name, took)
+			if took := s.EndTime.Sub(s.StartTime); took != latency || s.StartTime.Before(call.StartTime) || s.EndTime.After(call.EndTime) {
+				t.Errorf("%s took %v from %v", s.Name, took, s.StartTime)
 			}
-			if s.StartTime.Before(call.StartTime) || s.EndTime.After(call.EndTime) {
-				t.Errorf("%s is not within the call", s.Name)
+			name, set := s.Name, attribute.NewSet(s.Attributes...)
+			if s.Status.Code == codes.Error {
+				name += ", failed"
 			}
+			if set.HasValue("http.request.resend_count") {
+				name += ", again"
+			}
+			requests = append(requests, name)
 		}
 		slices.Sort(requests)
-		want := []string{"PUT actions", "PUT actions", "PUT blocks", "PUT create container", "PUT open", "PUT plans", "PUT plans", "PUT sequences"}
+		want := []string{"PUT actions, again", "PUT actions, failed", "PUT blocks", "PUT create container", "PUT open", "PUT plans", "PUT plans", "PUT sequences"}
 		if !slices.Equal(requests, want) {
 			t.Errorf("the requests are %q", requests)
-		}
-		var wait float64
-		for _, a := range retry.Attributes {
-			if a.Key == "azblob.retry.wait" {
-				wait = a.Value.AsFloat64()
-			}
-		}
-		took := call.EndTime.Sub(call.StartTime) // six round trips and the wait
-		if slept := took - 6*latency; slept <= 0 || (slept-time.Duration(wait*float64(time.Second))).Abs() > time.Microsecond {
-			t.Errorf("Create took %v with a wait of %v s", took, wait)
-		}
-		for _, s := range r.spans.GetSpans() {
-			if set := attribute.NewSet(s.Attributes...); s.Name == "PUT actions" {
-				status, _ := set.Value("http.response.status_code")
-				_, resent := set.Value("http.request.resend_count")
-				if failed := s.Status.Code == codes.Error; failed != (status.AsInt64() == 503) || resent == failed {
-					t.Errorf("a request with the status %v has the status %v, resent %t", status, s.Status, resent)
-				}
-			}
 		}
 	})
 }
 
-// TestConflict lets two processes update one plan. The conflict is an event of the second call, and no failure.
-func TestConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// TestEvents checks what is measured of events, which are also events of the span of the call.
+func TestEvents(t *testing.T) {
+	op := azblob.Operation{Name: "Search"}
+	repair := func(did string, err error) func(ctx context.Context, o azblob.Observer) {
+		return func(ctx context.Context, o azblob.Observer) {
+			o.Repair(ctx, azblob.RepairEvent{RecoveredPlan: azblob.RecoveredPlan{ID: workflow.NewV7(), Did: did, Err: err}})
+		}
+	}
+	for _, test := range []struct {
+		report         func(ctx context.Context, o azblob.Observer)
+		event, measure string
+		want           string
+	}{
+		{func(ctx context.Context, o azblob.Observer) { o.Conflict(ctx, azblob.ConflictEvent{Operation: op}) }, "azblob.conflict", "azblob.conflicts", "{db.operation.name=Search} 1"},
+		{func(ctx context.Context, o azblob.Observer) { o.Damage(ctx, azblob.DamageEvent{Operation: op}) }, "azblob.damage", "azblob.damages", "{db.operation.name=Search} 1"},
+		{repair("removed", nil), "azblob.repair", "azblob.repairs", "{azblob.repair.result=repaired} 1"},
+		{repair("", nil), "azblob.repair", "azblob.repairs", "{azblob.repair.result=found} 1"},
+		{repair("", storage.ErrCorrupt), "azblob.repair", "azblob.repairs", "{azblob.repair.result=failed} 1"},
+		{repair("tried", storage.ErrCorrupt), "azblob.repair", "azblob.repairs", "{azblob.repair.result=failed} 1"},
+	} {
 		r := newRig(t)
-		server := emulator.New()
-		v := r.vault(server)
-		plan := small()
-		must(t, v.Create(t.Context(), plan))
-		stale, err := v.Read(t.Context(), plan.ID)
+		o, err := azblobotel.New(r.opts...)
 		must(t, err)
-		must(t, v.UpdatePlan(t.Context(), plan))
-		r.spans.Reset()
-		if err := v.UpdatePlan(t.Context(), stale); !errors.Is(err, storage.ErrConflict) {
-			t.Fatal(err)
+		ctx, end := o.OperationStart(t.Context(), op)
+		test.report(ctx, o)
+		end(azblob.OperationEnd{Operation: op})
+		r.wantMeasured(test.measure, test.want)
+		if events := r.find("Search").Events; len(events) != 1 || events[0].Name != test.event {
+			t.Errorf("the events are %v, want %s", events, test.event)
 		}
-		call := r.find("UpdatePlan")
-		if call.Status.Code != codes.Unset || len(call.Events) != 1 || call.Events[0].Name != "azblob.conflict" {
-			t.Errorf("the call has the status %v and the events %v", call.Status, call.Events)
-		}
-		wantAttrs(t, "UpdatePlan", call.Attributes, map[attribute.Key]string{"azblob.outcome": "conflict", "error.type": ""})
-		r.wantMeasured("azblob.conflicts", "{db.operation.name=UpdatePlan} 1")
-		r.wantMeasured("db.client.operation.duration",
-			"{azblob.outcome=conflict,db.operation.name=UpdatePlan,db.system.name=azure.blob} 1",
-			"{azblob.outcome=ok,db.operation.name=Create,db.system.name=azure.blob} 1",
-			"{azblob.outcome=ok,db.operation.name=Read,db.system.name=azure.blob} 1",
-			"{azblob.outcome=ok,db.operation.name=UpdatePlan,db.system.name=azure.blob} 1",
-		)
-	})
+	}
 }
 
 // TestOutcomes enumerates the outcomes of calls: the span has the status Error if and only if the measurement
@@ -260,36 +254,6 @@ func TestRequests(t *testing.T) {
 		if span := r.find("HEAD plans"); (span.Status.Code == codes.Error) != test.failed || span.EndTime.Sub(span.StartTime) != time.Second {
 			t.Errorf("%d, %v: the span's status is %v, from %v to %v", test.status, test.err, span.Status, span.StartTime, span.EndTime)
 		}
-	}
-}
-
-func TestRepairs(t *testing.T) {
-	r := newRig(t)
-	o, err := azblobotel.New(r.opts...)
-	must(t, err)
-	ctx, end := o.OperationStart(t.Context(), azblob.Operation{Name: "Recovery"})
-	for _, p := range []azblob.RecoveredPlan{{Did: "removed"}, {}, {}, {Err: storage.ErrCorrupt}, {Did: "tried", Err: storage.ErrCorrupt}, {Err: storage.ErrCorrupt}} {
-		p.ID = workflow.NewV7()
-		o.Repair(ctx, azblob.RepairEvent{RecoveredPlan: p})
-	}
-	end(azblob.OperationEnd{Operation: azblob.Operation{Name: "Recovery"}})
-	r.wantMeasured("azblob.repairs", "{azblob.repair.result=failed} 3", "{azblob.repair.result=found} 2", "{azblob.repair.result=repaired} 1")
-	if events := r.find("Recovery").Events; len(events) != 6 {
-		t.Errorf("there are %d events", len(events))
-	}
-}
-
-func TestDamages(t *testing.T) {
-	r := newRig(t)
-	o, err := azblobotel.New(r.opts...)
-	must(t, err)
-	op := azblob.Operation{Name: "Search"}
-	ctx, end := o.OperationStart(t.Context(), op)
-	o.Damage(ctx, azblob.DamageEvent{Operation: op, Blob: "prod-2026-01-02/catalogue", Err: storage.ErrCorrupt})
-	end(azblob.OperationEnd{Operation: op})
-	r.wantMeasured("azblob.damages", "{db.operation.name=Search} 1")
-	if events := r.find("Search").Events; len(events) != 1 || events[0].Name != "azblob.damage" {
-		t.Errorf("the events are %v", events)
 	}
 }
 
