@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -38,8 +38,7 @@ func full() *workflow.Plan {
 }
 
 func TestOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		got := s.play(full())
 		want := []string{
 			"0s bypass", "5s pre", "5s pre", // after the delay of the checks, both at once
@@ -97,8 +96,7 @@ func TestConcurrency(t *testing.T) {
 		took              time.Duration
 	}{{0, 1, 5 * time.Second}, {1, 1, 5 * time.Second}, {2, 2, 3 * time.Second}, {5, 5, time.Second}, {9, 5, time.Second}} {
 		t.Run(fmt.Sprint(test.concurrency), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				b := block("b")
 				for i := range 5 {
 					b.Sequences = append(b.Sequences, sequence("", second(fmt.Sprint(i))))
@@ -129,8 +127,7 @@ func TestToleratedFailures(t *testing.T) {
 		{0, 2, "blgg", workflow.Failed, 2}, // running sequences finish
 	} {
 		t.Run(fmt.Sprintf("%d of %s by %d", test.tolerated, test.kinds, test.concurrency), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				b := block("b")
 				b.Concurrency, b.ToleratedFailures = test.concurrency, test.tolerated
 				for i, kind := range test.kinds {
@@ -183,8 +180,7 @@ func TestAttempts(t *testing.T) {
 		{"the default timeout", hour, 0, 0, workflow.Failed, 1, 5 * time.Minute, "timed out after 5m0s (code 0)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				a := do(test.job)
 				a.Retries, a.Timeout = test.retries, test.timeout
 				p := s.play(plan(block("", sequence("", a))))
@@ -231,15 +227,14 @@ func TestChecks(t *testing.T) {
 	} {
 		for _, ofBlock := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, of a block %v", test.name, ofBlock), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { test.try(t, ofBlock) })
+				onStage(t, func(t *testing.T, s *stage) { test.try(t, s, ofBlock) })
 			})
 		}
 	}
 }
 
 // try runs a plan with checks of the plan or of its block.
-func (test checksTest) try(t *testing.T, ofBlock bool) {
-	s := newStage(t)
+func (test checksTest) try(t *testing.T, s *stage, ofBlock bool) {
 	p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
 	var of workflow.Object = p
 	if ofBlock {
@@ -276,8 +271,7 @@ func (test checksTest) try(t *testing.T, ofBlock bool) {
 }
 
 func TestContinuousChecks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", do(job{Name: "work", For: 95 * time.Second}), second("never"))))
 		failing := do(job{Name: "check", FailsFrom: 15})
 		failing.Retries = 2 // each round has its own
@@ -312,8 +306,7 @@ ContCheckFailed
 
 // TestRoundsHaveTheirOwnRetries checks that failures that a retry cures do not add up over the rounds.
 func TestRoundsHaveTheirOwnRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", do(job{Name: "work", For: time.Minute}))))
 		check := do(job{Name: "check", FailsEvery: 3})
 		check.Retries = 1
@@ -341,8 +334,7 @@ func TestDeferredActions(t *testing.T) {
 		{"the first failure counts", true, "any", true, workflow.BlockFailed, []string{"work", "no", "any"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				p := plan(block("b", sequence("s", second("work"))))
 				if test.fails {
 					p = plan(block("b", sequence("s", bad("work"))), block("never", sequence("s", second("never"))))
@@ -372,14 +364,13 @@ func TestDeferredActions(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b1", sequence("s1", second("a"), second("b"), second("c")), sequence("s2", second("d"))), block("b2", sequence("s3", second("e"))))
 		p.Blocks[0].PostChecks = checks(second("post"))
 		p.DeferredChecks = checks(second("deferred"))
 		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no"))}}
 		s.create(p)
-		e := s.engine(s.vault(nil), engine.Options{})
+		e := s.engine(s.process(), engine.Options{})
 		if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
 			t.Errorf("before: %v", err)
 		}
@@ -436,8 +427,7 @@ func TestStopEarlyAndLate(t *testing.T) {
 		{"late", 1500 * time.Millisecond, []string{"a", "deferred", "no"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				p := plan(block("b", sequence("s", second("a"))))
 				p.DeferredChecks = checks(second("deferred"))
 				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no"))}}
@@ -448,7 +438,7 @@ func TestStopEarlyAndLate(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
+				e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
 					if test.at == 0 {
 						stop()
 					} else {
@@ -469,13 +459,11 @@ func TestStopEarlyAndLate(t *testing.T) {
 
 // TestStopEndsWaits checks that a stop cancels the wait for a retry and makes the action Stopped.
 func TestStopEndsWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		a := do(job{Name: "a", Fails: -1})
 		a.Retries = 5
-		p := plan(block("b", sequence("s", a)))
-		s.create(p)
-		e := s.engine(s.vault(nil), engine.Options{RetryDelay: 50 * time.Second})
+		p := s.create(plan(block("b", sequence("s", a))))
+		e := s.engine(s.process(), engine.Options{RetryDelay: 50 * time.Second})
 		go func() { _ = e.Run(context.Background()) }()
 		time.Sleep(time.Second)
 		if err := e.Stop(t.Context(), p.ID); err != nil {
@@ -490,12 +478,10 @@ func TestStopEndsWaits(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := full()
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(full())
 		var left error
-		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
+		e := s.engine(s.process(), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
 		for n := 0; s.read(p.ID).State.Status != workflow.Completed; n++ {
 			left = nil
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -521,8 +507,7 @@ func TestShutdown(t *testing.T) {
 // TestContinuousChecksOutliveShutdowns checks that continuous checks end with the work and not with an
 // engine.
 func TestContinuousChecksOutliveShutdowns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		work := sequence("s")
 		for i := range 10 {
 			work.Actions = append(work.Actions, second(fmt.Sprint(i)))
@@ -530,7 +515,7 @@ func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 		p := plan(block("b", work))
 		p.ContChecks = checks(do(job{Name: "check", For: 2 * time.Second})) // its round ends after the work has halted
 		s.create(p)
-		e := s.engine(s.vault(nil), engine.Options{})
+		e := s.engine(s.process(), engine.Options{})
 		for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := e.Run(ctx); err != nil || lives > 20 {
@@ -546,8 +531,7 @@ func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 
 // TestShutdownBeginsNothing checks that a plan that waits for its turn at a shutdown stays as it is.
 func TestShutdownBeginsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		var plans []*workflow.Plan
 		for _, name := range []string{"first", "second"} {
 			plans = append(plans, plan(block("b", sequence("s", second(name)))))
@@ -556,7 +540,7 @@ func TestShutdownBeginsNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(ctx); err != nil {
+		if err := s.engine(s.process(), engine.Options{Plans: 1}).Run(ctx); err != nil {
 			t.Error(err)
 		}
 		s.wantNames("first")
@@ -567,10 +551,8 @@ func TestShutdownBeginsNothing(t *testing.T) {
 }
 
 func TestPlansComeLaterAndAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		v := s.vault(nil)
-		e, err := engine.New(v, s.reg, engine.Options{Plans: 2})
+	onStage(t, func(t *testing.T, s *stage) {
+		e, err := engine.New(s.process(), s.reg, engine.Options{Plans: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -584,7 +566,6 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 			if err := e.Submit(ctx, p); err != nil {
 				t.Fatal(err)
 			}
-			s.noteTree(p)
 			plans = append(plans, p)
 			time.Sleep(time.Millisecond)
 		}
@@ -609,63 +590,75 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 
 // TestRunningComesFirst checks that Running plans come before new plans.
 func TestRunningComesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		var plans []*workflow.Plan
 		for _, name := range []string{"old", "new", "begun"} {
-			p := plan(block("b", sequence("s", second(name))))
-			s.create(p)
+			p := s.create(plan(block("b", sequence("s", second(name)))))
 			plans = append(plans, p)
 			time.Sleep(time.Second)
 		}
 		plans[2].State.Status = workflow.Running
-		if err := s.vault(nil).UpdatePlan(t.Context(), plans[2]); err != nil {
+		if err := s.process().UpdatePlan(t.Context(), plans[2]); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.engine(s.vault(nil), engine.Options{Plans: 1}).Run(t.Context()); err != nil {
+		if err := s.engine(s.process(), engine.Options{Plans: 1}).Run(t.Context()); err != nil {
 			t.Error(err)
 		}
 		s.wantNames("begun", "old", "new")
 	})
 }
 
-// TestOwnedPlansAreLeftAlone checks that an engine that is alone does not touch the plans of a fleet.
+// TestOwnedPlansAreLeftAlone checks that an engine that is alone touches neither the plans of a fleet nor those that
+// another engine begins between its search and its read.
 func TestOwnedPlansAreLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		early, late := plan(block("b", sequence("s", second("early")))), plan(block("b", sequence("s", second("late"))))
-		s.create(early)
-		s.create(late)
-		own := func(p *workflow.Plan) {
-			p = s.read(p.ID)
-			p.State.Status, p.Owner, p.Epoch = workflow.Running, workflow.NewV7(), 1
-			if err := s.store.Open(s.reg).UpdatePlan(t.Context(), p); err != nil {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.create(plan(block("b", sequence("s", do(job{Name: "mine", For: 5 * time.Second})))))
+		early, late, begun := plan(block("b", sequence("s", second("early")))), plan(block("b", sequence("s", second("late")))), plan(block("b", sequence("s", second("begun"))))
+		begin := func(id, owner uuid.UUID) {
+			p := s.read(id)
+			if p.State.Status, p.Owner = workflow.Running, owner; owner != uuid.Nil {
+				p.Epoch = 1
+			}
+			if err := s.open().UpdatePlan(t.Context(), p); err != nil {
 				t.Error(err)
 			}
 		}
-		own(early)
-		v := s.vault(nil)
-		v.beforeRead = func(id uuid.UUID) {
-			if id == late.ID {
-				own(late) // between the search and the read
+		s.create(early)
+		begin(early.ID, workflow.NewV7())
+		v := s.process()
+		v.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			switch {
+			case c.Op == "Read" && c.Plan == late.ID:
+				begin(late.ID, workflow.NewV7())
+			case c.Op == "Read" && c.Plan == begun.ID:
+				begin(begun.ID, uuid.Nil)
+			}
+			return do()
+		})
+		time.AfterFunc(2500*time.Millisecond, func() {
+			s.create(late)
+			s.create(begun)
+		})
+		s.run(t.Context(), v)
+		s.wantNames("mine")
+		for _, p := range []*workflow.Plan{early, late, begun} {
+			if got := s.read(p.ID); got.State.Status != workflow.Running {
+				t.Errorf("%s", outline(got))
 			}
 		}
-		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
-			t.Error(err)
-		}
-		s.wantNames()
 	})
 }
 
-func TestBadInput(t *testing.T) {
-	s := newStage(t)
+func TestBadInput(t *testing.T) { onStage(t, badInput) }
+
+func badInput(t *testing.T, s *stage) {
 	if err := s.reg.Register(mute{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := engine.New(nil, s.reg, engine.Options{}); err == nil {
 		t.Error("no vault")
 	}
-	_, err := engine.New(s.vault(nil), s.reg, engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
+	_, err := engine.New(s.process(), s.reg, engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
 	for _, field := range []string{"Timeout", "RetryDelay", "ContDelay", "Poll", "Patience", "Plans"} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
 			t.Errorf("%s: %v", field, err)
@@ -674,7 +667,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := engine.New(struct{ storage.Vault }{}, s.reg, engine.Options{Fleet: &fleet.Options{}}); err == nil || !strings.Contains(err.Error(), "Options.Fleet: a struct { storage.Vault } keeps no members") {
 		t.Error(err)
 	}
-	e := s.engine(s.vault(nil), engine.Options{})
+	e := s.engine(s.process(), engine.Options{})
 	for _, plugin := range []string{"nobody", "mute"} {
 		p := plan(block("", sequence("", &workflow.Action{Name: "a", Plugin: plugin})))
 		if err := e.Submit(t.Context(), p); err == nil || !strings.Contains(err.Error(), plugin) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/engine"
@@ -46,8 +45,7 @@ func TestFork(t *testing.T) {
 		{"post checks", func(p *workflow.Plan) []*workflow.Action { return p.PostChecks.Actions }, "bypass" + end + " post"},
 		{"deferred checks", func(p *workflow.Plan) []*workflow.Action { return p.DeferredChecks.Actions }, "bypass" + end},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
+		onStage(t, func(t *testing.T, s *stage) {
 			p := full()
 			for _, a := range test.fail(p) {
 				a.Req = job{Name: a.Name, For: time.Second, Fails: -1}
@@ -72,9 +70,8 @@ func TestFork(t *testing.T) {
 func TestForksRunWhatIsLeft(t *testing.T) {
 	forks, kept := 0, 0
 	for seed := range uint64(efforttest.Pick(10, 50, 5000)) {
-		synctest.Test(t, func(t *testing.T) {
+		onStage(t, func(t *testing.T, s *stage) {
 			r := rand.New(rand.NewPCG(seed, 7))
-			s := newStage(t)
 			p := randomPlan(r)
 			for generation := 0; p.State.Status != workflow.Completed; generation++ {
 				if generation > 0 {
@@ -130,7 +127,7 @@ func fail(r *rand.Rand, p *workflow.Plan) {
 func (s *stage) live(r *rand.Rand, p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
 	s.create(p)
-	e := s.engine(s.vault(nil), engine.Options{})
+	e := s.engine(s.process(), engine.Options{})
 	if r.IntN(3) == 0 {
 		stop := time.AfterFunc(time.Duration(r.IntN(8000))*time.Millisecond, func() { _ = e.Stop(s.t.Context(), p.ID) })
 		defer stop.Stop()

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,24 +14,21 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
-// process is an engine with its own way to the store, which a test can cut.
+// process is an engine that is a member of the stage's fleet.
 type process struct {
-	*hooked
-	members storage.Members
+	*processtest.Process
 	*engine.Engine
 	ended chan error
 	end   context.CancelFunc
 
 	mu sync.Mutex
-	// gate is passed by each call, before its effect, and around calls each update.
-	gate   func() error
-	around func(o workflow.Object, update func() error) error
 	// nodes are those that the engine was, left the plans that it let go, and why.
 	nodes    []uuid.UUID
 	left     map[uuid.UUID]error
@@ -43,16 +38,7 @@ type process struct {
 // join starts an engine that is a member of the stage's fleet. Its Run returns when no plan is left.
 func (s *stage) join(name string, opts engine.Options) *process {
 	s.t.Helper()
-	p := &process{hooked: s.vault(nil), members: s.store.Open(s.reg), left: map[uuid.UUID]error{}, ended: make(chan error, 1)}
-	p.hook = func(o workflow.Object, update func() error) error {
-		p.mu.Lock()
-		around := p.around
-		p.mu.Unlock()
-		if around != nil {
-			return around(o, update)
-		}
-		return p.pass(update)
-	}
+	p := &process{Process: s.process(), left: map[uuid.UUID]error{}, ended: make(chan error, 1)}
 	note := func(do func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -62,43 +48,16 @@ func (s *stage) join(name string, opts engine.Options) *process {
 	opts.Observer.Joined = func(_ context.Context, node uuid.UUID) { note(func() { p.nodes = append(p.nodes, node) }) }
 	opts.Observer.Left = func(_ context.Context, plan uuid.UUID, err error) { note(func() { p.left[plan] = err }) }
 	opts.Observer.Problem = func(_ context.Context, err error) { note(func() { p.problems = append(p.problems, err) }) }
-	p.Engine = s.engine(p, opts)
+	p.Engine = s.engine(p.Process, opts)
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(context.Background())
 	go func() { p.ended <- p.Run(ctx) }()
 	return p
 }
 
-func (p *process) pass(call func() error) error {
-	p.mu.Lock()
-	gate := p.gate
-	p.mu.Unlock()
-	if gate != nil {
-		if err := gate(); err != nil {
-			return err
-		}
-	}
-	return call()
-}
-
-// cut sets the gate.
-func (p *process) cut(gate func() error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gate = gate
-}
-
-// freeze delays all calls until thaw; then they take effect.
-func (p *process) freeze() (thaw func()) {
-	frozen := make(chan struct{})
-	p.cut(func() error {
-		<-frozen
-		return nil
-	})
-	return func() {
-		p.cut(nil)
-		close(frozen)
-	}
+// fails makes all calls of the process fail.
+func (p *process) fails(err error) {
+	p.On(func(context.Context, processtest.Call, func() error) error { return err })
 }
 
 // wait waits for the end of Run and checks that there was no problem but the expected ones.
@@ -107,66 +66,6 @@ func (p *process) wait(t *testing.T, problems int) {
 	if err := <-p.ended; err != nil || len(p.problems) != problems {
 		t.Errorf("%v; problems: %v", err, errors.Join(p.problems...))
 	}
-}
-
-func (p *process) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
-	err = p.pass(func() error {
-		plan, err = p.hooked.Read(ctx, id)
-		return err
-	})
-	return plan, err
-}
-
-func (p *process) Search(ctx context.Context, f storage.Filters) (found iter.Seq[storage.Stream[storage.ListResult]], err error) {
-	err = p.pass(func() error {
-		found, err = p.hooked.Search(ctx, f)
-		return err
-	})
-	return found, err
-}
-
-func (p *process) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
-	err = p.pass(func() error {
-		version, err = p.members.AddMember(ctx, m)
-		return err
-	})
-	return version, err
-}
-
-func (p *process) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
-	err = p.pass(func() error {
-		version, err = p.members.RenewMember(ctx, m)
-		return err
-	})
-	return version, err
-}
-
-func (p *process) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
-	err = p.pass(func() error {
-		m, err = p.members.FindMember(ctx, id)
-		return err
-	})
-	return m, err
-}
-
-func (p *process) Roster(ctx context.Context) (r storage.Roster, err error) {
-	err = p.pass(func() error {
-		r, err = p.members.Roster(ctx)
-		return err
-	})
-	return r, err
-}
-
-func (p *process) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
-	return p.pass(func() error { return p.members.RemoveMember(ctx, id, version) })
-}
-
-func (p *process) RequestStop(ctx context.Context, plan uuid.UUID) error {
-	return p.pass(func() error { return p.members.RequestStop(ctx, plan) })
-}
-
-func (p *process) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
-	return p.pass(func() error { return p.members.RemoveStop(ctx, plan, version) })
 }
 
 // long returns a plan of actions that take ten seconds each.
@@ -180,12 +79,10 @@ func long(names ...string) *workflow.Plan {
 
 // TestFleet lets three engines share many plans. The process that stored them is gone.
 func TestFleet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		var plans []*workflow.Plan
 		for i := range 24 {
-			p := long(fmt.Sprint(i, "a"), fmt.Sprint(i, "b"))
-			s.create(p)
+			p := s.create(long(fmt.Sprint(i, "a"), fmt.Sprint(i, "b")))
 			plans = append(plans, p)
 		}
 		var all []*process
@@ -211,7 +108,7 @@ func TestFleet(t *testing.T) {
 				t.Errorf("a node ran %d of 24 plans", n)
 			}
 		}
-		if roster, err := s.store.Open(s.reg).Roster(t.Context()); err != nil || len(roster.Members) != 0 {
+		if roster, err := s.open().Roster(t.Context()); err != nil || len(roster.Members) != 0 {
 			t.Errorf("%+v are left, %v", roster.Members, err)
 		}
 	})
@@ -220,19 +117,17 @@ func TestFleet(t *testing.T) {
 // TestFrozenEngine freezes an engine in the middle of a plan until another has taken the plan over. When it
 // wakes up, its late write is refused, it cancels the plugin, lets the plan go, and joins as a new node.
 func TestFrozenEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := long("a", "b", "c")
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "b", "c"))
 		frozen := s.join("frozen", engine.Options{})
 		time.Sleep(15 * time.Second) // a has ended, b runs
 		other := s.join("other", engine.Options{})
-		thaw := frozen.freeze()
+		frozen.Freeze()
 		time.Sleep(50 * time.Second)
 		if got := s.read(p.ID); got.Epoch != 2 || got.Owner != other.nodes[0] {
 			t.Errorf("after 50s its owner is %s, its epoch %d", got.Owner, got.Epoch)
 		}
-		thaw()
+		frozen.Thaw()
 		time.Sleep(time.Second)
 		next := long("d")
 		s.create(next)
@@ -253,70 +148,57 @@ func TestFrozenEngine(t *testing.T) {
 // TestKilledMember kills an engine of a fleet at any of its calls, before or after the call takes effect.
 // Another one ends the plan as it would have ended, within the time that a takeover takes.
 func TestKilledMember(t *testing.T) {
-	for _, st := range stories()[:1] {
-		var want string
-		var all atomic.Int64
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
-			p := st.plan()
-			s.create(p)
-			e := s.join("a", engine.Options{})
-			e.cut(func() error { all.Add(1); return nil })
-			e.wait(t, 0)
-			want = s.verdict(p.ID)
+	var want string
+	var calls, at atomic.Int64
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(full())
+		e := s.join("a", engine.Options{})
+		e.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+			calls.Add(1)
+			return do()
 		})
-		calls := int(all.Load())
-		for n := 5; n < calls; n += efforttest.Pick(37, 17, 3) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				p := st.plan()
-				s.create(p)
-				dying := s.join("dying", engine.Options{})
-				var at atomic.Int64
-				dying.cut(func() error {
-					if int(at.Add(1)) < n {
-						return nil
-					}
-					return errKilled
-				})
-				other := s.join("other", engine.Options{})
-				other.wait(t, 0)
-				dying.end()
-				<-dying.ended
-				if got := s.verdict(p.ID); got != want {
-					t.Errorf("killed at call %d of %d it ends as\n%s\nand otherwise as\n%s", n, calls, got, want)
+		e.wait(t, 0)
+		want = s.verdict(p.ID)
+	})
+	for n := int64(5); n < calls.Load(); n += efforttest.Pick[int64](37, 17, 3) {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.create(full())
+			dying := s.join("dying", engine.Options{})
+			at.Store(0)
+			dying.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+				if at.Add(1) < n {
+					return do()
 				}
-				if took := time.Since(s.began); took > 3*time.Minute {
-					t.Errorf("killed at call %d it ends after %v", n, took)
-				}
+				return errKilled
 			})
-		}
+			s.join("other", engine.Options{}).wait(t, 0)
+			dying.end()
+			<-dying.ended
+			if got := s.verdict(p.ID); got != want {
+				t.Errorf("killed at call %d it ends as\n%s\nand otherwise as\n%s", n, got, want)
+			}
+			if took := time.Since(s.began); took > 3*time.Minute {
+				t.Errorf("killed at call %d it ends after %v", n, took)
+			}
+		})
 	}
 }
 
 // TestTakeAgain lets somebody else write to a plan that an engine works on. The engine ends its work, fences,
 // and continues from what is stored.
 func TestTakeAgain(t *testing.T) {
-	for name, write := range map[string]func(s *stage, p *workflow.Plan) error{
-		"the running action": func(s *stage, p *workflow.Plan) error {
-			return s.store.Open(s.reg).UpdateAction(t.Context(), p.Blocks[0].Sequences[0].Actions[1])
-		},
-		"the sequence": func(s *stage, p *workflow.Plan) error {
-			return s.store.Open(s.reg).UpdateSequence(t.Context(), p.Blocks[0].Sequences[0])
-		},
-		"the plan": func(s *stage, p *workflow.Plan) error {
-			return s.store.Open(s.reg).UpdatePlan(t.Context(), p)
-		},
+	for name, part := range map[string]func(p *workflow.Plan) workflow.Object{
+		"the running action": func(p *workflow.Plan) workflow.Object { return p.Blocks[0].Sequences[0].Actions[1] },
+		"the sequence":       func(p *workflow.Plan) workflow.Object { return p.Blocks[0].Sequences[0] },
+		"the plan":           func(p *workflow.Plan) workflow.Object { return p },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				p := long("a", "b")
-				s.create(p)
+			onStage(t, func(t *testing.T, s *stage) {
+				p := s.create(long("a", "b"))
 				var epochs []int64
 				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
 				time.Sleep(15 * time.Second)
-				if err := write(s, s.read(p.ID)); err != nil {
+				if err := storage.Update(t.Context(), s.open(), part(s.read(p.ID))); err != nil {
 					t.Fatal(err)
 				}
 				e.wait(t, 0)
@@ -335,18 +217,16 @@ func TestTakeAgain(t *testing.T) {
 // TestOutageOfTheStore lets the store be unavailable for half an hour. Nobody is fenced, and the plan goes on
 // soon after it.
 func TestOutageOfTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := long("a", "b", "c")
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "b", "c"))
 		all := []*process{s.join("a", engine.Options{}), s.join("b", engine.Options{})}
 		time.Sleep(15 * time.Second)
 		for _, e := range all {
-			e.cut(func() error { return fmt.Errorf("hooked: %w", storage.ErrUnavailable) })
+			e.Kill()
 		}
 		time.Sleep(30 * time.Minute)
 		for _, e := range all {
-			e.cut(nil)
+			e.On(nil)
 		}
 		before := time.Now()
 		for _, e := range all {
@@ -364,10 +244,8 @@ func TestOutageOfTheStore(t *testing.T) {
 // TestShutdownHandsOver shuts an engine down. Another one continues its plan within two intervals, long before
 // a dead engine would have been replaced.
 func TestShutdownHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := long("a", "b")
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "b"))
 		first := s.join("first", engine.Options{})
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
@@ -385,8 +263,7 @@ func TestShutdownHandsOver(t *testing.T) {
 
 // TestStopElsewhere stops plans from an engine that does not run them.
 func TestStopElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", do(job{Name: "a", For: 15 * time.Second}), second("never"))))
 		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"))}}
 		s.create(p)
@@ -414,13 +291,11 @@ func TestStopElsewhere(t *testing.T) {
 // TestStopOutlivesTheOwner stops a plan whose owner has died. Whoever takes the plan over obeys, and begins
 // nothing of it.
 func TestStopOutlivesTheOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := long("a", "never")
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "never"))
 		dying := s.join("dying", engine.Options{})
 		time.Sleep(5 * time.Second)
-		dying.cut(func() error { return errKilled })
+		dying.fails(errKilled)
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Second)
 		if err := other.Stop(t.Context(), p.ID); err != nil {
@@ -438,25 +313,21 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 // TestStopDuringTake stops a plan while its owner takes it again after a conflict, and the store does not
 // answer. The work before has ended, so the request goes to the store. The work that follows obeys it.
 func TestStopDuringTake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := long("a", "b", "never")
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "b", "never"))
 		owner := s.join("owner", engine.Options{})
 		time.Sleep(5 * time.Second)
 		got := s.read(p.ID)
-		if err := s.store.Open(s.reg).UpdateAction(t.Context(), got.Blocks[0].Sequences[0].Actions[0]); err != nil {
+		if err := s.open().UpdateAction(t.Context(), got.Blocks[0].Sequences[0].Actions[0]); err != nil {
 			t.Fatal(err)
 		}
 		answers := make(chan struct{})
-		owner.mu.Lock()
-		owner.around = func(o workflow.Object, update func() error) error {
+		owner.On(updates(func(o workflow.Object, update func() error) error {
 			if o.Kind() == workflow.KindPlan {
 				<-answers
 			}
 			return update()
-		}
-		owner.mu.Unlock()
+		}))
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -477,8 +348,7 @@ func TestStopDuringTake(t *testing.T) {
 // does.
 func TestPlansOfOthers(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
+		onStage(t, func(t *testing.T, s *stage) {
 			lacking, all := registry.Must(s), registry.Must(s, engine.Func("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
 				select {
 				case <-time.After(20 * time.Second):
@@ -499,7 +369,7 @@ func TestPlansOfOthers(t *testing.T) {
 			s.create(began)
 			dying := s.join("dying", engine.Options{})
 			time.Sleep(5 * time.Second)
-			dying.cut(func() error { return errKilled })
+			dying.fails(errKilled)
 			s.create(fresh)
 			s.create(own)
 
@@ -531,18 +401,17 @@ func TestPlansOfOthers(t *testing.T) {
 // TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.
 // Their plugin is cancelled, and the next owner runs them again.
 func TestFencedWhileStopping(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", do(job{Name: "a", For: 15 * time.Second}), second("never"))))
 		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, do(job{Name: "d", For: time.Minute}))}}
 		s.create(p)
 		e := s.join("a", engine.Options{})
 		time.Sleep(time.Second)
-		if err := fleet.Stop(t.Context(), s.store.Open(s.reg), p.ID); err != nil {
+		if err := fleet.Stop(t.Context(), s.open(), p.ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Second) // d runs
-		store := s.store.Open(s.reg)
+		store := s.open()
 		roster, err := store.Roster(t.Context())
 		if err == nil {
 			err = store.RemoveMember(t.Context(), roster.Members[0].ID, roster.Members[0].Version)
@@ -564,10 +433,8 @@ func TestFencedWhileStopping(t *testing.T) {
 // longer than the engine's patience.
 func TestEndOfAnOwnedPlan(t *testing.T) {
 	for _, effect := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
-			p := long("a")
-			s.create(p)
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.create(long("a"))
 			var ended []workflow.Status
 			begun := 0
 			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) { begun++ }, Changed: func(_ context.Context, o workflow.Object) {
@@ -576,17 +443,15 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 				}
 			}}})
 			until := time.Now().Add(5 * time.Minute)
-			e.mu.Lock()
-			e.around = func(o workflow.Object, update func() error) error {
+			e.On(updates(func(o workflow.Object, update func() error) error {
 				if o.Kind() != workflow.KindPlan || !o.Header().State.Status.Final() || time.Now().After(until) {
 					return update()
 				}
 				if effect {
 					_ = update()
 				}
-				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
-			}
-			e.mu.Unlock()
+				return processtest.Unknown("UpdatePlan")
+			}))
 			e.wait(t, 0)
 			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || effect != (begun == 1) {
 				t.Errorf("%s: told %v, left %v, ran %v, picked up %d times", got.State.Status, ended, e.left, s.ran, begun)
@@ -597,9 +462,8 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 
 // TestJoinFails checks that Run reports a fleet that it can't join at the start.
 func TestJoinFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		v := &process{hooked: s.vault(nil), members: s.store.Open(s.reg), gate: func() error { return storage.ErrDenied }}
+	onStage(t, func(t *testing.T, s *stage) {
+		v := s.process().Fail("AddMember", func(string) error { return storage.ErrDenied })
 		e := s.engine(v, engine.Options{Fleet: &fleet.Options{}})
 		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrDenied) {
 			t.Error(err)

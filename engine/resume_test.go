@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -72,38 +71,21 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		st := all[i]
 		t.Run(st.name, func(t *testing.T) {
 			var want string
-			var counted atomic.Int64
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				want = st.play(s, func(update func() error) error {
-					counted.Add(1)
+			var writes atomic.Int64
+			onStage(t, func(t *testing.T, s *stage) {
+				want = st.play(s, func(o workflow.Object, update func() error) error {
+					writes.Add(1)
 					return update()
 				})
 			})
-			writes := int(counted.Load())
-			if writes < 10 {
-				t.Fatalf("only %d writes", writes)
+			if writes.Load() < 10 {
+				t.Fatalf("only %d writes", writes.Load())
 			}
-			step := efforttest.Pick(61, 11, 1)
-			for n := 0; n < writes; n += step {
+			for n := int64(1); n <= writes.Load(); n += efforttest.Pick[int64](61, 11, 1) {
 				for _, takesEffect := range []bool{false, true} {
-					synctest.Test(t, func(t *testing.T) {
+					onStage(t, func(t *testing.T, s *stage) {
 						deaths++
-						s := newStage(t)
-						var at atomic.Int64
-						got := st.play(s, func(update func() error) error {
-							switch i := at.Add(1) - 1; {
-							case i > int64(n):
-								return errKilled
-							case i == int64(n) && takesEffect:
-								_ = update()
-								return errKilled
-							case i == int64(n):
-								return errKilled
-							}
-							return update()
-						})
-						if got != want {
+						if got := st.play(s, dying(n, takesEffect)); got != want {
 							t.Errorf("killed at write %d (in effect: %v) it ends as\n%s\nand otherwise as\n%s", n, takesEffect, got, want)
 						}
 					})
@@ -114,37 +96,40 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	t.Logf("%d deaths", deaths)
 }
 
+// dying returns the hook of a process that dies at its nth update, before or after that takes effect.
+func dying(n int64, takesEffect bool) func(o workflow.Object, update func() error) error {
+	var left atomic.Int64
+	left.Store(n)
+	return func(_ workflow.Object, update func() error) error {
+		switch left := left.Add(-1); {
+		case left == 0 && takesEffect:
+			_ = update()
+			return errKilled
+		case left <= 0:
+			return errKilled
+		}
+		return update()
+	}
+}
+
 // play runs the story with an engine whose updates pass the hook, and then with a new engine. It returns how
 // the plan ended.
-func (st story) play(s *stage, hook func(update func() error) error) string {
-	p := st.plan()
-	s.create(p)
-	var stopped atomic.Bool
-	life := func(v *hooked) {
-		e := s.engine(v, engine.Options{})
-		ended := make(chan error)
-		go func() { ended <- e.Run(context.Background()) }()
-		if st.stopAt > 0 {
-			time.Sleep(st.stopAt - time.Since(s.began))
-			if !stopped.Load() {
-				stopped.Store(e.Stop(context.Background(), p.ID) == nil)
-			}
+func (st story) play(s *stage, hook func(o workflow.Object, update func() error) error) string {
+	p := s.create(st.plan())
+	for _, v := range []*processtest.Process{s.updating(hook), s.process()} {
+		stored := s.read(p.ID)
+		if stored.State.Status.Final() {
+			break
 		}
-		if err := <-ended; err != nil {
+		e := s.engine(v, engine.Options{})
+		if st.stopAt > 0 && stored.Reason != workflow.StopRequested { // again, unless it was stored
+			stop := time.AfterFunc(max(st.stopAt-time.Since(s.began), time.Millisecond), func() { _ = e.Stop(context.Background(), p.ID) })
+			defer stop.Stop()
+		}
+		if err := e.Run(context.Background()); err != nil {
 			s.t.Error(err)
 		}
 	}
-	life(s.vault(func(o workflow.Object, update func() error) error { return hook(update) }))
-	if s.read(p.ID).State.Status.Final() {
-		return s.verdict(p.ID)
-	}
-	if st.stopAt > 0 {
-		st.stopAt = time.Since(s.began) + time.Millisecond // again, unless it was stored
-		if s.read(p.ID).Reason == workflow.StopRequested {
-			st.stopAt = 0
-		}
-	}
-	life(s.vault(nil))
 	return s.verdict(p.ID)
 }
 
@@ -192,35 +177,15 @@ func countFailed(a *workflow.Action) (n int) {
 func TestKilledAgainAndAgain(t *testing.T) {
 	deaths := 0
 	for seed := range uint64(efforttest.Pick(4, 30, 3000)) {
-		synctest.Test(t, func(t *testing.T) {
+		onStage(t, func(t *testing.T, s *stage) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			s := newStage(t)
-			p := randomPlan(r)
-			s.create(p)
+			p := s.create(randomPlan(r))
 			for lives := 0; !s.read(p.ID).State.Status.Final(); lives++ {
-				var left atomic.Int64
-				left.Store(1 + r.Int64N(25))
-				takesEffect := r.IntN(2) == 0
-				v := s.vault(func(_ workflow.Object, update func() error) error {
-					switch n := left.Add(-1); {
-					case n == 0 && takesEffect:
-						_ = update()
-						return errKilled
-					case n <= 0:
-						return errKilled
-					}
-					return update()
-				})
-				ctx, cancel := t.Context(), func() {}
-				if r.IntN(2) == 0 {
-					left.Store(math.MaxInt64)
-					ctx, cancel = context.WithTimeout(ctx, time.Duration(1+r.IntN(5000))*time.Millisecond)
+				if deaths++; r.IntN(2) == 0 {
+					s.runFor(time.Duration(1+r.IntN(5000))*time.Millisecond, s.process())
+				} else {
+					s.run(t.Context(), s.updating(dying(1+r.Int64N(25), r.IntN(2) == 0)))
 				}
-				if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
-					t.Fatal(err)
-				}
-				cancel()
-				deaths++
 				if lives > 1000 {
 					t.Fatalf("seed %d: it does not come to an end:\n%s", seed, outline(s.read(p.ID)))
 				}
@@ -347,24 +312,15 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 // TestAttemptCutOff checks that an attempt that a death cut off has no end and does not count against
 // Retries.
 func TestAttemptCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := plan(block("b", sequence("s", second("a"))))
-		s.create(p)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", second("a")))))
 		for range 3 {
-			v := s.vault(func(o workflow.Object, update func() error) error {
-				if a, ok := o.(*workflow.Action); ok && a.Attempts[len(a.Attempts)-1].End != (time.Time{}) {
-					return errKilled
-				}
-				return update()
-			})
-			if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+				a, ok := o.(*workflow.Action)
+				return ok && !a.Attempts[len(a.Attempts)-1].End.IsZero()
+			}))
 		}
-		if err := s.engine(s.vault(nil), engine.Options{}).Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		s.run(t.Context(), s.process())
 		a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
 		if a.State.Status != workflow.Completed || len(a.Attempts) != 4 || !a.Attempts[2].End.IsZero() || a.Attempts[3].End.IsZero() {
 			t.Errorf("%s, %+v", a.State.Status, a.Attempts)
@@ -375,22 +331,14 @@ func TestAttemptCutOff(t *testing.T) {
 // TestContinuousCheckHadFailed checks that a check that failed before a death halts the work after the
 // restart.
 func TestContinuousCheckHadFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", do(job{Name: "work", For: 5 * time.Second}), second("never"))))
 		p.ContChecks = checks(bad("check"))
 		s.create(p)
-		v := s.vault(func(o workflow.Object, update func() error) error {
-			if o.Kind() == workflow.KindChecks && o.Header().State.Status == workflow.Failed {
-				return errKilled
-			}
-			return update()
-		})
-		for _, v := range []*hooked{v, s.vault(nil)} {
-			if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
+		s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+			return o.Kind() == workflow.KindChecks && o.Header().State.Status == workflow.Failed
+		}))
+		s.run(t.Context(), s.process())
 		if s.ran["check"] != 1 || s.ran["work"] != 1 || len(s.ran) != 2 {
 			t.Errorf("ran %v", s.ran)
 		}
@@ -403,19 +351,12 @@ func TestContinuousCheckHadFailed(t *testing.T) {
 // TestSequencesUnderWayGoOn checks that running sequences finish after a restart, even if too many others had
 // failed.
 func TestSequencesUnderWayGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		b := block("b", sequence("bad", bad("bad")), sequence("long", do(job{Name: "long", For: 5 * time.Second}), second("more")), sequence("never", second("never")))
 		b.Concurrency = 2
-		p := plan(b)
-		s.create(p)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		for _, ctx := range []context.Context{ctx, t.Context()} {
-			if err := s.engine(s.vault(nil), engine.Options{}).Run(ctx); err != nil {
-				t.Error(err)
-			}
-		}
+		p := s.create(plan(b))
+		s.runFor(3*time.Second, s.process())
+		s.run(t.Context(), s.process())
 		if got := s.read(p.ID); s.done["more"] != 1 || s.ran["never"] != 0 || got.Reason != workflow.BlockFailed {
 			t.Errorf("%s", outline(got))
 		}
@@ -425,26 +366,15 @@ func TestSequencesUnderWayGoOn(t *testing.T) {
 // TestStopComesTooLate checks that a stop after a restart does not change an outcome that has chosen deferred
 // actions.
 func TestStopComesTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		p := plan(block("b", sequence("s", second("a"))))
 		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
 			batch("ok", workflow.OnSuccess, do(job{Name: "ok", For: 5 * time.Second})), batch("no", workflow.OnFailure, second("no")),
 		}}
 		s.create(p)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		v := s.vault(func(o workflow.Object, update func() error) error {
-			if nameOf(o) == "ok" && o.Header().State.Status.Final() {
-				return errKilled
-			}
-			return update()
-		})
-		if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
-			t.Error(err)
-		}
+		s.runFor(3*time.Second, s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "ok" && o.Header().State.Status.Final() }))
 		var e *engine.Engine
-		e = s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
+		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
 			if err := e.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
 				t.Errorf("Stop: %v", err)
 			}
@@ -474,13 +404,12 @@ func TestFailureOutweighsStop(t *testing.T) {
 		{second, second, 1500 * time.Millisecond, workflow.StopRequested},
 	} {
 		for _, shutdown := range []time.Duration{3500 * time.Millisecond, time.Hour} {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				p := plan(block("b", sequence("s", second("a"))))
 				p.PostChecks, p.DeferredChecks = checks(test.post("post")), checks(test.deferred("deferred"))
 				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"), second("e"), second("f"))}}
 				s.create(p)
-				e := s.engine(s.vault(nil), engine.Options{})
+				e := s.engine(s.process(), engine.Options{})
 				ctx, cancel := context.WithTimeout(t.Context(), shutdown)
 				defer cancel()
 				time.AfterFunc(test.stop, func() {
@@ -501,22 +430,18 @@ func TestFailureOutweighsStop(t *testing.T) {
 
 // TestConflict checks that the engine leaves a plan that another process writes, and begins nothing more.
 func TestConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		p := plan(block("b", sequence("s", second("a"), second("never"))))
-		s.create(p)
-		var left error
-		e := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
-		ended := make(chan error)
-		go func() { ended <- e.Run(context.Background()) }()
-		time.Sleep(500 * time.Millisecond)
-		other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
-		other.Attempts[0].End = time.Now()
-		if err := s.store.Open(s.reg).UpdateAction(t.Context(), other); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-ended; err != nil || !errors.Is(left, storage.ErrConflict) {
-			t.Errorf("%v, left with %v", err, left)
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", second("a"), second("never")))))
+		time.AfterFunc(500*time.Millisecond, func() {
+			other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
+			other.Attempts[0].End = time.Now()
+			if err := s.open().UpdateAction(t.Context(), other); err != nil {
+				t.Error(err)
+			}
+		})
+		s.run(t.Context(), s.process())
+		if left := s.left[p.ID]; !errors.Is(left, storage.ErrConflict) {
+			t.Errorf("left with %v", left)
 		}
 		s.wantNames("a")
 	})
@@ -527,28 +452,15 @@ func TestGivenUp(t *testing.T) {
 	for name, refused := range map[string]func(o workflow.Object) bool{
 		"the beginning of a sequence": func(o workflow.Object) bool { return nameOf(o) == "s1" },
 		"the beginning of an attempt": func(o workflow.Object) bool { return nameOf(o) == "a" },
-		"the end of an attempt": func(o workflow.Object) bool {
-			return nameOf(o) == "a" && o.Header().State.Status.Final()
-		},
+		"the end of an attempt":       func(o workflow.Object) bool { return nameOf(o) == "a" && o.Header().State.Status.Final() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				b := block("b", sequence("s1", second("a")), sequence("s2", do(job{Name: "long", For: 10 * time.Second}), second("never")))
 				b.Concurrency = 2
-				p := plan(b)
-				s.create(p)
-				v := s.vault(func(o workflow.Object, update func() error) error {
-					if refused(o) {
-						return errKilled
-					}
-					return update()
-				})
-				var left error
-				if err := s.engine(v, engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}}).Run(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
+				p := s.create(plan(b))
+				s.run(t.Context(), s.diesAt(refused))
+				if left := s.left[p.ID]; !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
 					t.Errorf("left with %v after %v; done %v", left, time.Since(s.began), s.done)
 				}
 			})
@@ -559,13 +471,12 @@ func TestGivenUp(t *testing.T) {
 // TestRequestsInFlightEnd checks that a refused write does not cancel the write of another action, and that the
 // engine waits for it.
 func TestRequestsInFlightEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		b := block("b", sequence("s1", do(job{Name: "refused", For: 2 * time.Second})), sequence("s2", second("slow")))
 		b.Concurrency = 2
 		s.create(plan(b))
 		var slow error
-		v := s.vault(func(o workflow.Object, update func() error) error {
+		v := s.updating(func(o workflow.Object, update func() error) error {
 			switch ended := o.Header().State.Status.Final(); {
 			case ended && nameOf(o) == "refused":
 				return errKilled
@@ -576,86 +487,57 @@ func TestRequestsInFlightEnd(t *testing.T) {
 			}
 			return update()
 		})
-		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
-			t.Error(err)
-		}
+		s.run(t.Context(), v)
 		if slow != nil || time.Since(s.began) < 11*time.Second {
 			t.Errorf("the write ended with %v after %v", slow, time.Since(s.began))
 		}
 	})
 }
 
-// TestRecoveryEachHour checks that an engine calls Recovery at its start and each hour.
+// TestRecoveryEachHour checks that an engine calls Recovery at its start and each hour, and that Draining is called
+// once when a shutdown comes during Recovery. It tries often, because which of several reasons to wake up counts is
+// random.
 func TestRecoveryEachHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		v := &recoveries{Vault: s.store.Open(s.reg)}
-		e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Minute)
-		defer cancel()
-		if err := e.Run(ctx); err != nil || v.calls != 3 {
-			t.Errorf("%v after %d calls", err, v.calls)
-		}
-	})
-}
-
-// TestShutdownDuringRecovery checks that Draining is called once when a shutdown comes during the hourly
-// Recovery. It tries often, because which of several reasons to wake up counts is random.
-func TestShutdownDuringRecovery(t *testing.T) {
 	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
-			drained := 0
-			v := &recoveries{Vault: s.store.Open(s.reg)}
+		onStage(t, func(t *testing.T, s *stage) {
+			ctx, shutdown := context.WithCancel(t.Context())
+			v, calls, drained := s.process(), 0, 0
+			v.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+				if c.Op != "Recovery" {
+					return do()
+				}
+				if calls++; calls == 3 {
+					shutdown()
+					<-ctx.Done()
+				}
+				return do()
+			})
 			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func(context.Context) { drained++ }}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			v.hourly = func(running context.Context) {
-				cancel()
-				<-running.Done()
-			}
-			if err := e.Run(ctx); err != nil || drained != 1 {
-				t.Errorf("%v; Draining was called %d times", err, drained)
+			if err := e.Run(ctx); err != nil || calls != 3 || drained != 1 || time.Since(s.began) != 2*time.Hour {
+				t.Errorf("%v after %v: %d calls, and %d of Draining", err, time.Since(s.began), calls, drained)
 			}
 		})
 	}
 }
 
-// recoveries counts calls of Recovery. All but the first call hourly.
-type recoveries struct {
-	storage.Vault
-	calls  int
-	hourly func(context.Context)
-}
-
-func (r *recoveries) Recovery(ctx context.Context) error {
-	if r.calls++; r.calls > 1 && r.hourly != nil {
-		r.hourly(ctx)
-	}
-	return r.Vault.Recovery(ctx)
-}
-
 // TestSubmitLostAnswer checks that a plan is stored once if the outcome of its Create is unknown.
 func TestSubmitLostAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		v, calls := s.vault(nil), 0
-		v.create = func(ctx context.Context, create func() error) error {
+	onStage(t, func(t *testing.T, s *stage) {
+		v, calls := s.process(), 0
+		v.On(func(ctx context.Context, c processtest.Call, create func() error) error {
 			switch calls++; calls {
 			case 1: // a call that hangs does not use up the deadline
 				<-ctx.Done()
 				return ctx.Err()
 			case 2:
 				_ = create()
-				return fmt.Errorf("hooked: %w", storage.ErrUnknown)
+				return processtest.Unknown(c.Op)
 			}
 			return create()
-		}
+		})
 		p := plan(block("b", sequence("s", second("a"))))
 		e := s.engine(v, engine.Options{})
 		if err := e.Submit(t.Context(), p); err != nil || calls != 3 {
@@ -663,34 +545,6 @@ func TestSubmitLostAnswer(t *testing.T) {
 		}
 		if err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
 			t.Errorf("the same again: %v", err)
-		}
-	})
-}
-
-// TestBegunByAnother checks that the engine leaves a plan that another engine begins between its search and
-// its read.
-func TestBegunByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		mine, others := plan(block("b", sequence("s", do(job{Name: "mine", For: 5 * time.Second})))), plan(block("b", sequence("s", second("another's"))))
-		s.create(mine)
-		v := s.vault(nil)
-		v.beforeRead = func(id uuid.UUID) {
-			if id == others.ID {
-				p := s.read(id)
-				p.State.Status = workflow.Running
-				if err := s.store.Open(s.reg).UpdatePlan(t.Context(), p); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		time.AfterFunc(2500*time.Millisecond, func() { s.create(others) })
-		if err := s.engine(v, engine.Options{}).Run(t.Context()); err != nil {
-			t.Error(err)
-		}
-		s.wantNames("mine")
-		if got := s.read(others.ID); got.State.Status != workflow.Running {
-			t.Errorf("the other's plan is %s", got.State.Status)
 		}
 	})
 }
@@ -713,12 +567,9 @@ func TestVaultFails(t *testing.T) {
 		{"unknown, and then another's", storage.ErrUnknown, true, 1, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				p := plan(block("b", sequence("s", second("a"), second("b"))))
-				s.create(p)
+			onStage(t, func(t *testing.T, s *stage) {
+				p := s.create(plan(block("b", sequence("s", second("a"), second("b")))))
 				failed := map[workflow.Object]int{}
-				var left error
 				hook := func(o workflow.Object, update func() error) error {
 					if o.Kind() != workflow.KindAction || failed[o] >= test.fail {
 						failed[o] = 0
@@ -732,20 +583,15 @@ func TestVaultFails(t *testing.T) {
 					}
 					return fmt.Errorf("hooked: %w", test.err)
 				}
-				began := time.Now()
-				e := s.engine(s.vault(hook), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { left = err }}})
-				if err := e.Run(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if got := s.read(p.ID).State.Status; test.left != (left != nil) || test.left != (got == workflow.Running) || time.Since(began) > 3*time.Minute {
-					t.Errorf("the plan is %s, left with %v, after %v", got, left, time.Since(began))
+				s.run(t.Context(), s.updating(hook))
+				left := s.left[p.ID]
+				if got := s.read(p.ID).State.Status; test.left != (left != nil) || test.left != (got == workflow.Running) || time.Since(s.began) > 3*time.Minute {
+					t.Errorf("the plan is %s, left with %v, after %v", got, left, time.Since(s.began))
 				}
 				if test.left && !test.lost && !errors.Is(left, test.err) {
 					t.Errorf("left with %v", left)
 				}
-				if err := s.engine(s.vault(nil), engine.Options{}).Run(t.Context()); err != nil {
-					t.Error(err)
-				}
+				s.run(t.Context(), s.process())
 				if got := s.read(p.ID).State.Status; got != workflow.Completed {
 					t.Errorf("after another start the plan is %s", got)
 				}

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -32,10 +34,10 @@ type job struct {
 	Odd bool
 }
 
-// stage is a vault in memory and the plugin that runs jobs. It outlives its engines.
+// stage is a store and the plugin that runs jobs. It outlives its engines.
 type stage struct {
 	t     *testing.T
-	store *memvault.Store
+	open  func() processtest.Store // the store as another process sees it
 	reg   *registry.Register
 	began time.Time
 
@@ -47,13 +49,28 @@ type stage struct {
 	// stored holds the status of each object in the vault, and above its parent.
 	stored map[uuid.UUID]workflow.Status
 	above  map[uuid.UUID]uuid.UUID
+	// left holds the plans that engines left, and why.
+	left map[uuid.UUID]error
 }
 
+// onStage calls play in virtual time, with a store in memory.
+func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		store := memvault.NewStore()
+		s.open = func() processtest.Store { return store.Open(s.reg) }
+		play(t, s)
+	})
+}
+
+// newStage returns a stage without a store.
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, store: memvault.NewStore(), reg: registry.New(), began: time.Now(), ran: map[string]int{}, done: map[string]int{}, stored: map[uuid.UUID]workflow.Status{}, above: map[uuid.UUID]uuid.UUID{}}
-	if err := s.reg.Register(s); err != nil {
-		t.Fatal(err)
+	s := &stage{
+		t: t, began: time.Now(), ran: map[string]int{}, done: map[string]int{},
+		stored: map[uuid.UUID]workflow.Status{}, above: map[uuid.UUID]uuid.UUID{}, left: map[uuid.UUID]error{},
 	}
+	s.reg = registry.Must(s)
 	return s
 }
 
@@ -110,87 +127,71 @@ func (s *stage) isRunning(action uuid.UUID, name string) {
 	}
 }
 
-// vault returns the vault of the stage. Each update passes the hook, which may call it. A nil hook calls
-// every update.
-func (s *stage) vault(hook func(o workflow.Object, update func() error) error) *hooked {
-	return &hooked{Vault: s.store.Open(s.reg), stage: s, hook: hook}
-}
-
-// hooked is a vault whose updates may fail.
-type hooked struct {
-	storage.Vault
-	stage *stage
-	hook  func(o workflow.Object, update func() error) error
-
-	create     func(ctx context.Context, create func() error) error
-	beforeRead func(id uuid.UUID)
-}
-
-func (h *hooked) update(o workflow.Object, update func() error) error {
-	noted := func() error {
-		err := update()
-		if err == nil {
-			h.stage.mu.Lock()
-			h.stage.stored[*o.Header().ID] = o.Header().State.Status
-			h.stage.mu.Unlock()
+// process returns a process on the stage's store, whose updates the stage notes.
+func (s *stage) process() *processtest.Process {
+	noting := processtest.New(s.open())
+	noting.On(func(_ context.Context, c processtest.Call, do func() error) error {
+		err := do()
+		if err == nil && c.Object != nil {
+			s.note(c.Object)
 		}
 		return err
+	})
+	return processtest.New(noting)
+}
+
+// note notes the status of an object that was stored. A plan is a new one, or has no new parts.
+func (s *stage) note(o workflow.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored[*o.Header().ID] = o.Header().State.Status
+	if p, ok := o.(*workflow.Plan); ok && p.State.Status == workflow.NotStarted {
+		for o, parent := range workflow.Walk(p) {
+			if parent != nil {
+				s.above[*o.Header().ID] = *parent.Header().ID
+			}
+		}
 	}
-	if h.hook == nil {
-		return noted()
+}
+
+// updating returns a process whose updates pass a hook.
+func (s *stage) updating(hook func(o workflow.Object, update func() error) error) *processtest.Process {
+	p := s.process()
+	p.On(updates(hook))
+	return p
+}
+
+func updates(hook func(o workflow.Object, update func() error) error) processtest.Hook {
+	return func(_ context.Context, c processtest.Call, do func() error) error {
+		if c.Object == nil || c.Op == "Create" {
+			return do()
+		}
+		return hook(c.Object, do)
 	}
-	return h.hook(o, noted)
 }
 
-func (h *hooked) Create(ctx context.Context, p *workflow.Plan) error {
-	if h.create != nil {
-		return h.create(ctx, func() error { return h.Vault.Create(ctx, p) })
-	}
-	return h.Vault.Create(ctx, p)
+// diesAt returns a process that dies at an update for which at returns true.
+func (s *stage) diesAt(at func(o workflow.Object) bool) *processtest.Process {
+	return s.updating(func(o workflow.Object, update func() error) error {
+		if at(o) {
+			return errKilled
+		}
+		return update()
+	})
 }
 
-func (h *hooked) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if h.beforeRead != nil {
-		h.beforeRead(id)
-	}
-	return h.Vault.Read(ctx, id)
-}
-
-func (h *hooked) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
-	return h.update(o, func() error { return h.Vault.UpdatePlan(ctx, o) })
-}
-
-func (h *hooked) UpdateChecks(ctx context.Context, o *workflow.Checks) error {
-	return h.update(o, func() error { return h.Vault.UpdateChecks(ctx, o) })
-}
-
-func (h *hooked) UpdateBlock(ctx context.Context, o *workflow.Block) error {
-	return h.update(o, func() error { return h.Vault.UpdateBlock(ctx, o) })
-}
-
-func (h *hooked) UpdateSequence(ctx context.Context, o *workflow.Sequence) error {
-	return h.update(o, func() error { return h.Vault.UpdateSequence(ctx, o) })
-}
-
-func (h *hooked) UpdateAction(ctx context.Context, o *workflow.Action) error {
-	return h.update(o, func() error { return h.Vault.UpdateAction(ctx, o) })
-}
-
-func (h *hooked) UpdateDeferredActions(ctx context.Context, o *workflow.DeferredActions) error {
-	return h.update(o, func() error { return h.Vault.UpdateDeferredActions(ctx, o) })
-}
-
-func (h *hooked) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
-	return h.update(o, func() error { return h.Vault.UpdateDeferBatch(ctx, o) })
-}
-
-// engine returns a new engine on a vault of the stage. Its Run returns when no plan is left.
+// engine returns a new engine on the stage. Its Run returns when no plan is left.
 func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	s.t.Helper()
 	opts.UntilIdle = true
 	if opts.Observer.Problem == nil {
 		opts.Observer.Problem = func(_ context.Context, err error) { s.t.Error(err) }
 	}
+	opts.Observer = engine.Tee(opts.Observer, engine.Observer{Left: func(_ context.Context, plan uuid.UUID, err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left[plan] = err
+	}})
 	e, err := engine.New(v, s.reg, opts)
 	if err != nil {
 		s.t.Fatal(err)
@@ -198,29 +199,37 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	return e
 }
 
-func (s *stage) create(p *workflow.Plan) {
+// run runs an engine until no plan is left, or ctx ends.
+func (s *stage) run(ctx context.Context, v storage.Vault) {
 	s.t.Helper()
-	if err := s.store.Open(s.reg).Create(s.t.Context(), p); err != nil {
-		s.t.Fatal(err)
+	if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
+		s.t.Error(err)
 	}
-	s.noteTree(p)
 }
 
-func (s *stage) noteTree(p *workflow.Plan) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for o, parent := range workflow.Walk(p) {
-		if parent != nil {
-			s.above[*o.Header().ID] = *parent.Header().ID
-		}
+// runFor shuts the engine down after some time.
+func (s *stage) runFor(d time.Duration, v storage.Vault) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+	s.run(ctx, v)
+}
+
+// create stores a plan, as a process does that is gone when the plan runs.
+func (s *stage) create(p *workflow.Plan) *workflow.Plan {
+	s.t.Helper()
+	if err := s.process().Create(s.t.Context(), p); err != nil {
+		s.t.Fatal(err)
 	}
+	return p
 }
 
 // play runs a new plan to its end and reads it.
 func (s *stage) play(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
 	s.create(p)
-	if err := s.engine(s.vault(nil), engine.Options{Observer: engine.Observer{Left: func(_ context.Context, _ uuid.UUID, err error) { s.t.Error(err) }}}).Run(s.t.Context()); err != nil {
+	s.run(s.t.Context(), s.process())
+	if err := s.left[p.ID]; err != nil {
 		s.t.Error(err)
 	}
 	return s.read(p.ID)
@@ -228,7 +237,7 @@ func (s *stage) play(p *workflow.Plan) *workflow.Plan {
 
 func (s *stage) read(id uuid.UUID) *workflow.Plan {
 	s.t.Helper()
-	p, err := s.store.Open(s.reg).Read(s.t.Context(), id)
+	p, err := s.open().Read(s.t.Context(), id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
