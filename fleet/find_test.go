@@ -3,54 +3,32 @@ package fleet_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// slowSearch is a process whose searches take ten seconds for each plan, from a time on.
-type slowSearch struct {
-	*process
-	slow *atomic.Bool
-}
-
-func (p slowSearch) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	found, err := p.process.Search(ctx, f)
-	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		for r := range found {
-			if p.slow.Load() {
-				time.Sleep(10 * time.Second)
-			}
-			if !yield(r) {
-				return
-			}
-		}
-	}, err
-}
-
 // TestPlansDuringASearch checks that plans are yielded as soon as they are claimed, also while the search that
 // follows a departure takes minutes.
 func TestPlansDuringASearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
-		p := slowSearch{open(store), new(atomic.Bool)}
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		for range 16 {
 			create(t, p, 1)
 		}
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "UpdatePlan" {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "UpdatePlan" {
 				time.Sleep(time.Minute)
 			}
 			return do()
@@ -58,7 +36,10 @@ func TestPlansDuringASearch(t *testing.T) {
 		n := join(t, p, fleet.Options{})
 		found := plans(t.Context(), t, n)
 		time.Sleep(time.Second)
-		p.slow.Store(true)
+		p.OnResult(func(r storage.Stream[storage.ListResult]) storage.Stream[storage.ListResult] {
+			time.Sleep(10 * time.Second)
+			return r
+		})
 		other := join(t, open(store), fleet.Options{})
 		time.Sleep(15 * time.Second)
 		leave(t, other)
@@ -79,8 +60,7 @@ func TestPlansDuringASearch(t *testing.T) {
 func TestResumption(t *testing.T) {
 	var times []time.Duration
 	for seed := range efforttest.Pick(3, 20, 400) {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			dying := open(store)
 			victim := join(t, dying, fleet.Options{})
 			const owned = 20
@@ -88,8 +68,8 @@ func TestResumption(t *testing.T) {
 				must(t, victim.Claim(t.Context(), create(t, dying, 1)))
 			}
 			var died time.Time
-			took := map[*process]int{}
-			resumed := make(chan *process, owned)
+			took := map[*processtest.Process]int{}
+			resumed := make(chan *processtest.Process, owned)
 			for i := range 3 {
 				time.Sleep(time.Duration(seed*733+i*3100) * time.Millisecond % (10 * time.Second))
 				p := open(store)
@@ -105,7 +85,7 @@ func TestResumption(t *testing.T) {
 				}()
 			}
 			time.Sleep(2*time.Minute + time.Duration(seed)*977*time.Millisecond%(10*time.Second))
-			dying.kill()
+			dying.Kill()
 			died = time.Now()
 			for range owned {
 				took[<-resumed]++
@@ -133,8 +113,7 @@ func TestResumption(t *testing.T) {
 
 // TestLeaveHandsOver: the plans of a node that leaves are taken at the others' next look.
 func TestLeaveHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		a, b := open(store), open(store)
 		leaving := join(t, a, fleet.Options{})
 		plan := create(t, a, 1)
@@ -151,8 +130,7 @@ func TestLeaveHandsOver(t *testing.T) {
 // TestShortLife: a node joins, claims a plan and leaves before anybody has seen it. Its plan is taken as if it
 // had died.
 func TestShortLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
 		time.Sleep(61 * time.Second)
 		p := open(store)
@@ -172,8 +150,7 @@ func TestShortLife(t *testing.T) {
 
 // TestNewPlans: each new plan is claimed once, by one of the nodes, most of them at the first node's next poll.
 func TestNewPlans(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		claimed := map[uuid.UUID]int64{}
 		shares := map[uuid.UUID]int{}
 		found := make(chan *workflow.Plan, 1000)
@@ -218,14 +195,13 @@ func TestNewPlans(t *testing.T) {
 
 // TestClaimRace lets many nodes claim one plan.
 func TestClaimRace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		id := create(t, open(store), 1).ID
 		var won atomic.Int64
 		for range 16 {
 			p := open(store)
 			n := join(t, p, fleet.Options{})
-			p.on(func(_ context.Context, _ string, do func() error) error {
+			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
 				time.Sleep(time.Millisecond)
 				return do()
 			})
@@ -250,8 +226,8 @@ func TestClaimRace(t *testing.T) {
 }
 
 func TestClaimOfAPlanThatBegan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		n := join(t, p, fleet.Options{})
 		for _, plan := range []*workflow.Plan{nil, orphan(t, p, plantest.Small())} {
 			if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrInvalid) {
@@ -264,8 +240,7 @@ func TestClaimOfAPlanThatBegan(t *testing.T) {
 // TestCapacity: a node owns no more plans than it may, looks for none while it owns as many, and takes the
 // oldest first.
 func TestCapacity(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		var ids []uuid.UUID
 		for range 10 {
@@ -273,8 +248,8 @@ func TestCapacity(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		var searches atomic.Int64
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "Search" {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "Search" {
 				searches.Add(1)
 			}
 			time.Sleep(time.Millisecond)
@@ -310,35 +285,20 @@ func TestCapacity(t *testing.T) {
 func TestUnreadablePlans(t *testing.T) {
 	for _, bad := range []error{storage.ErrCorrupt, storage.ErrSchema} {
 		for _, where := range []string{"Read", "Search"} {
-			synctest.Test(t, func(t *testing.T) {
-				store := memvault.NewStore()
+			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p := open(store)
 				damaged, whole := create(t, p, 1).ID, create(t, p, 1).ID
-				broken := &damagedPlan{process: p, id: damaged, where: where, err: bad}
-				n := join(t, broken, fleet.Options{})
-				var errs []error
-				found := make(chan *workflow.Plan, 10)
-				go func() {
-					for plan, err := range n.Plans(t.Context()) {
-						if err != nil {
-							errs = append(errs, err)
-							continue
-						}
-						found <- plan
-					}
-				}()
+				reads := damage(p, damaged, where, bad)
+				found, errs := results(t.Context(), join(t, p, fleet.Options{}))
 				if plan := within(t, found, 30*time.Second); plan.ID != whole {
 					t.Errorf("the first plan is %s", plan.ID)
 				}
 				time.Sleep(efforttest.Pick(70*time.Minute, 3*time.Hour, 3*time.Hour))
-				synctest.Wait() // the node is idle
-				if len(errs) != 1 || !errors.Is(errs[0], bad) {
-					t.Errorf("%v in %s: the errors are %v", bad, where, errs)
+				if len(errs) != 1 || !errors.Is(<-errs, bad) || reads.Load() > 5 {
+					t.Errorf("%v in %s: it was read %d times, and there are %d more errors", bad, where, reads.Load(), len(errs))
 				}
-				if where == "Read" && broken.reads > 5 {
-					t.Errorf("%v: the plan was read %d times", bad, broken.reads)
-				}
-				broken.healed.Store(true) // somebody repairs it
+				p.On(nil) // somebody repairs it
+				p.OnResult(nil)
 				if plan := within(t, found, time.Hour+time.Minute); plan.ID != damaged {
 					t.Errorf("the plan after the repair is %s", plan.ID)
 				}
@@ -347,39 +307,26 @@ func TestUnreadablePlans(t *testing.T) {
 	}
 }
 
-// damagedPlan is a store with one plan that can't be read.
-type damagedPlan struct {
-	*process
-	id     uuid.UUID
-	where  string
-	err    error
-	healed atomic.Bool
-	reads  int
-}
-
-func (d *damagedPlan) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if id == d.id && !d.healed.Load() && d.where == "Read" {
-		d.reads++
-		return nil, &storage.Error{Op: "Read", Plan: id, Err: d.err}
-	}
-	return d.process.Read(ctx, id)
-}
-
-func (d *damagedPlan) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	found, err := d.process.Search(ctx, f)
-	if err != nil || d.healed.Load() || d.where != "Search" {
-		return found, err
-	}
-	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		for r := range found {
-			if r.Result.ID == d.id {
-				r = storage.Stream[storage.ListResult]{Err: &storage.Error{Op: "Search", Plan: d.id, Err: d.err}}
+// damage makes a plan unreadable for a process, where it reads or searches, and returns how often it reads the plan.
+func damage(p *processtest.Process, id uuid.UUID, where string, bad error) (reads *atomic.Int64) {
+	failed, reads := &storage.Error{Op: where, Plan: id, Err: bad}, &atomic.Int64{}
+	if where == "Search" {
+		p.OnResult(func(r storage.Stream[storage.ListResult]) storage.Stream[storage.ListResult] {
+			if r.Result.ID == id {
+				return storage.Stream[storage.ListResult]{Err: failed}
 			}
-			if !yield(r) {
-				return
-			}
+			return r
+		})
+		return reads
+	}
+	p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+		if c.Op != "Read" || c.Plan != id {
+			return do()
 		}
-	}, nil
+		reads.Add(1)
+		return failed
+	})
+	return reads
 }
 
 // TestSearchFails: a failure that may pass is not yielded; any other is yielded once, until a search succeeds.
@@ -388,27 +335,17 @@ func TestSearchFails(t *testing.T) {
 		err  error
 		want int
 	}{{storage.ErrUnavailable, 0}, {context.DeadlineExceeded, 0}, {storage.ErrDenied, 2}} {
-		synctest.Test(t, func(t *testing.T) {
-			p := open(memvault.NewStore())
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
 			n := join(t, p, fleet.Options{})
 			fail := func(op string) error { return &storage.Error{Op: op, Err: test.err} }
-			failing(p, "Search", fail)
-			errs := make(chan error, 1000)
-			found := make(chan *workflow.Plan, 10)
-			go func() {
-				for plan, err := range n.Plans(t.Context()) {
-					if err != nil {
-						errs <- err
-					} else {
-						found <- plan
-					}
-				}
-			}()
+			p.Fail("Search", fail)
+			found, errs := results(t.Context(), n)
 			time.Sleep(10 * time.Minute)
-			p.on(nil)
+			p.On(nil)
 			create(t, p, 1)
 			within(t, found, 11*time.Minute)
-			failing(p, "Search", fail)
+			p.Fail("Search", fail)
 			time.Sleep(10 * time.Minute)
 			if len(errs) != test.want {
 				t.Errorf("%v was yielded %d times, want %d", test.err, len(errs), test.want)
@@ -421,15 +358,15 @@ func TestSearchFails(t *testing.T) {
 // no error of the loop, even if a store returns the context's cause alone.
 func TestSearchIsCut(t *testing.T) {
 	for _, cut := range []string{"left", "ended"} {
-		synctest.Test(t, func(t *testing.T) {
-			p := open(memvault.NewStore())
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
 			n := join(t, p, fleet.Options{})
-			p.on(func(ctx context.Context, op string, do func() error) error {
-				if op != "Search" {
+			p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+				if c.Op != "Search" {
 					return do()
 				}
 				<-ctx.Done()
-				return &storage.Error{Op: op, Err: context.Cause(ctx)}
+				return &storage.Error{Op: c.Op, Err: context.Cause(ctx)}
 			})
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
@@ -449,8 +386,8 @@ func TestSearchIsCut(t *testing.T) {
 
 // TestPlansThatWereNotYielded: what a loop took and did not yield, the next loop yields.
 func TestPlansThatWereNotYielded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		n := join(t, p, fleet.Options{Capacity: 6})
 		want := map[uuid.UUID]bool{}
 		for range 6 {
@@ -474,15 +411,14 @@ func TestPlansThatWereNotYielded(t *testing.T) {
 
 // TestFailedTakeIsTakenAgain: the node takes a plan again whose take failed without an outcome.
 func TestFailedTakeIsTakenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		plan := orphan(t, open(store), plantest.Sized(1, 1, 3))
 		n := join(t, p, fleet.Options{})
-		failing(p, "UpdateAction", unavailable)
+		p.Fail("UpdateAction", processtest.Unavailable)
 		found := plans(t.Context(), t, n)
 		time.Sleep(35 * time.Second)
-		p.on(nil)
+		p.On(nil)
 		taken := within(t, found, 11*time.Second)
 		if taken.ID != plan.ID || taken.Epoch < 3 {
 			t.Errorf("plan %s with epoch %d", taken.ID, taken.Epoch)
@@ -492,8 +428,8 @@ func TestFailedTakeIsTakenAgain(t *testing.T) {
 
 // TestLetGo: a plan that its node let go before it was final comes again.
 func TestLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		n := join(t, p, fleet.Options{})
 		found := plans(t.Context(), t, n)
 		id := create(t, p, 1).ID
@@ -511,8 +447,7 @@ func TestLetGo(t *testing.T) {
 // TestLateClaim: a member freezes in a claim and is removed. Its claim arrives afterwards. The others find the
 // plan at the search that follows a death.
 func TestLateClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		frozen, p := open(store), open(store)
 		zombie := join(t, frozen, fleet.Options{})
 		n := join(t, p, fleet.Options{Capacity: 1})
@@ -521,14 +456,14 @@ func TestLateClaim(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		plan := create(t, p, 1)
 		id := plan.ID // the claim writes to plan
-		frozen.freeze()
+		frozen.Freeze()
 		go func() { _ = zombie.Claim(context.WithoutCancel(t.Context()), plan) }()
 		found := plans(t.Context(), t, n)
 		time.Sleep(50 * time.Second)
 		if len(roster(t, store)) != 1 {
 			t.Fatal("the zombie is still a member")
 		}
-		frozen.thaw()
+		frozen.Thaw()
 		time.Sleep(time.Second)
 		must(t, finish(t.Context(), p, own))
 		_, done := n.Work(own.ID)
@@ -543,15 +478,14 @@ func TestLateClaim(t *testing.T) {
 // actions that were completed runs again.
 func TestFreezes(t *testing.T) {
 	for seed := range efforttest.Pick(1, 5, 200) {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			author := store.Open(plantest.Register())
 			var ids []uuid.UUID
 			for range 30 {
 				ids = append(ids, create(t, author, 4).ID)
 			}
 			ran := newLog()
-			var processes []*process
+			var processes []*processtest.Process
 			for range 4 {
 				p := open(store)
 				processes = append(processes, p)
@@ -560,9 +494,9 @@ func TestFreezes(t *testing.T) {
 			for i := range 20 {
 				p := processes[(i*7+seed)%4]
 				time.Sleep(time.Duration(1000+seed*137+i*411) * time.Millisecond % (9 * time.Second))
-				p.freeze()
+				p.Freeze()
 				time.Sleep(time.Duration(5+(seed*13+i*17)%55) * time.Second)
-				p.thaw()
+				p.Thaw()
 			}
 			time.Sleep(5 * time.Minute)
 			for _, id := range ids {
@@ -580,15 +514,14 @@ func TestFreezes(t *testing.T) {
 // TestRefusedAfterUnknown: a claim whose outcome is unknown is repeated, and refused because somebody else claimed
 // the plan meanwhile. It is not a success.
 func TestRefusedAfterUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, rival := open(store), open(store)
 		a, b := join(t, p, fleet.Options{}), join(t, rival, fleet.Options{})
 		plan := create(t, p, 1)
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "UpdatePlan" && read(t, rival, plan.ID).Epoch == 0 {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "UpdatePlan" && read(t, rival, plan.ID).Epoch == 0 {
 				must(t, b.Claim(t.Context(), read(t, rival, plan.ID)))
-				return unknown(op)
+				return processtest.Unknown(c.Op)
 			}
 			return do()
 		})

@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/fleet"
@@ -17,8 +16,8 @@ import (
 // TestHandOverBesideASlowNode: a node that looks at the members each hour does not make an operator wait for hours.
 // HandOver leaves its record, so that the node notices it whenever it looks.
 func TestHandOverBesideASlowNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		found := plans(t.Context(), t, join(t, p, fleet.Options{Interval: 8 * time.Hour, TTL: 24 * time.Hour}))
 		time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
 		plan := orphan(t, p, plantest.Small())
@@ -45,8 +44,8 @@ func TestHandOverBesideASlowNode(t *testing.T) {
 
 // TestInspectLongTTL: a record that claims to be good for centuries does not turn times around.
 func TestInspectLongTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		must(t, second(p.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Started: time.Now(), TTL: math.MaxInt64})))
 		orphan(t, p, plantest.Small())
 		if i := inspect(t, p, fleet.InspectOptions{}); strings.Contains(i.Plans[0].Why, "within -") {

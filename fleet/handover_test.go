@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -47,8 +48,7 @@ func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
 // when HandOver has left.
 func TestHandOver(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			n := join(t, p, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
 			found := plans(t.Context(), t, n)
@@ -88,13 +88,12 @@ func TestHandOver(t *testing.T) {
 // TestHandOverOfASilentOwner waits until the owner is dead, with and without others who bury it.
 func TestHandOverOfASilentOwner(t *testing.T) {
 	for _, nodes := range []int{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p, dying := open(store), open(store)
 			n := join(t, dying, fleet.Options{})
 			plan := create(t, p, 2)
 			must(t, n.Claim(t.Context(), plan))
-			dying.kill()
+			dying.Kill()
 			time.Sleep(31 * time.Second)
 			for range nodes {
 				join(t, p, fleet.Options{})
@@ -124,53 +123,54 @@ func TestHandOverFails(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		o    fleet.HandOverOptions
-		plan func(t *testing.T, p *process, another func() *process) uuid.UUID
+		plan func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID
 		want error
 		text string
 	}{
-		{"of a live node", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"of a live node", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan := create(t, p, 1)
 			must(t, join(t, p, fleet.Options{Name: "other"}).Claim(t.Context(), plan))
 			return plan.ID
 		}, fleet.ErrOwned, "node other ("},
-		{"of an engine without claims", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"of an engine without claims", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			join(t, p, fleet.Options{})
 			plan := create(t, p, 1)
 			must(t, moves(t.Context(), p, plan, workflow.Running))
 			return plan.ID
 		}, fleet.ErrOwned, "an engine without a fleet began it"},
-		{"of an engine without claims, for nobody", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"of an engine without claims, for nobody", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan := create(t, p, 1)
 			must(t, moves(t.Context(), p, plan, workflow.Running))
 			return plan.ID
 		}, fleet.ErrOwned, "no node is alive to take it"},
-		{"that has not begun", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID { return create(t, p, 1).ID }, storage.ErrInvalid, "is NotStarted"},
-		{"that is final", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"that has not begun", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+			return create(t, p, 1).ID
+		}, storage.ErrInvalid, "is NotStarted"},
+		{"that is final", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan := orphan(t, p, plantest.Small())
 			must(t, finish(t.Context(), p, plan))
 			return plan.ID
 		}, storage.ErrInvalid, "is Completed"},
-		{"that does not exist", fleet.HandOverOptions{}, func(*testing.T, *process, func() *process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
-		{"that another node takes meanwhile", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"that does not exist", fleet.HandOverOptions{}, func(*testing.T, *processtest.Process, func() *processtest.Process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
+		{"that another node takes meanwhile", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan, n := orphan(t, p, plantest.Small()), join(t, another(), fleet.Options{})
 			beforeFirst(p, "AddMember", func() { must(t, second(n.Take(t.Context(), plan.ID))) })
 			return plan.ID
 		}, fleet.ErrOwned, "another member works on the plan"},
-		{"of a silent node that wakes up", fleet.HandOverOptions{}, func(t *testing.T, p *process, another func() *process) uuid.UUID {
+		{"of a silent node that wakes up", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			sleeper := another()
 			plan := create(t, p, 1)
 			must(t, join(t, sleeper, fleet.Options{}).Claim(t.Context(), plan))
-			sleeper.freeze()
+			sleeper.Freeze()
 			time.Sleep(time.Minute)
-			beforeFirst(p, "AddMember", sleeper.thaw)
+			beforeFirst(p, "AddMember", sleeper.Thaw)
 			return plan.ID
 		}, fleet.ErrOwned, "has renewed its record"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := memvault.NewStore()
+			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p := open(store)
-				id := test.plan(t, p, func() *process { return open(store) })
+				id := test.plan(t, p, func() *processtest.Process { return open(store) })
 				_, err := fleet.HandOver(t.Context(), p, id, test.o)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), id.String()) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("HandOver returned %v", err)
@@ -181,10 +181,10 @@ func TestHandOverFails(t *testing.T) {
 }
 
 // beforeFirst does something before the first call of an operation.
-func beforeFirst(p *process, op string, before func()) {
-	p.on(func(_ context.Context, called string, do func() error) error {
-		if called == op {
-			p.on(nil)
+func beforeFirst(p *processtest.Process, op string, before func()) {
+	p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+		if c.Op == op {
+			p.On(nil)
 			before()
 		}
 		return do()
@@ -194,8 +194,7 @@ func beforeFirst(p *process, op string, before func()) {
 // TestHandOverIsCut: HandOver returns as soon as its context ends, and leaves a record that expires: a live node
 // takes the plan then.
 func TestHandOverIsCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
 		time.Sleep(time.Minute + time.Second/2) // between two searches of the node
@@ -215,8 +214,7 @@ func TestHandOverIsCut(t *testing.T) {
 // TestEvict removes a member that is alive. It lets go of its plans within its interval, others take them, and the
 // store refuses what it writes.
 func TestEvict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		hung := join(t, p, fleet.Options{})
 		var owned []*workflow.Plan
@@ -230,13 +228,13 @@ func TestEvict(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		// A heartbeat comes between the look at the record and its removal.
 		operator, renewed := open(store), 0
-		operator.on(func(_ context.Context, op string, do func() error) error {
-			if op == "RemoveMember" {
+		operator.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "RemoveMember" {
 				if renewed++; renewed <= 2 {
 					time.Sleep(11 * time.Second)
 				}
 				if renewed == 3 {
-					return errors.Join(do(), unknown(op)) // the answer is lost
+					return errors.Join(do(), processtest.Unknown(c.Op)) // the answer is lost
 				}
 			}
 			return do()
@@ -258,7 +256,7 @@ func TestEvict(t *testing.T) {
 		if err := fleet.Evict(t.Context(), operator, hung.ID()); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("a second Evict returned %v", err)
 		}
-		if err := fleet.Evict(t.Context(), failing(operator, "RemoveMember", unavailable), members(t, p)[0]); !errors.Is(err, storage.ErrUnavailable) {
+		if err := fleet.Evict(t.Context(), operator.Fail("RemoveMember", processtest.Unavailable), members(t, p)[0]); !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("an Evict without the store returned %v", err)
 		}
 	})
@@ -345,8 +343,7 @@ func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
 // takes the plan at once or when the handover has left.
 func TestHandOverForNobody(t *testing.T) {
 	for _, op := range []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RemoveMember"} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			plan := orphan(t, p, plantest.Sized(1, 1, 1))
 			var found <-chan *workflow.Plan

@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -30,8 +31,7 @@ func inspect(t testing.TB, store fleet.InspectStore, o fleet.InspectOptions) fle
 
 // TestInspect has a plan in each condition beside a fleet of a live, a silent and a departed node.
 func TestInspect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, silent := open(store), open(store)
 		claimed := func(n *fleet.Node) *workflow.Plan {
 			plan := create(t, p, 3)
@@ -42,7 +42,7 @@ func TestInspect(t *testing.T) {
 		// The TTL keeps others from removing the record of the silent node before an hour has passed.
 		mute, gone := join(t, silent, fleet.Options{Name: "mute", TTL: time.Hour}), join(t, p, fleet.Options{})
 		silently, orphaned := claimed(mute), claimed(gone)
-		silent.kill()
+		silent.Kill()
 		time.Sleep(15 * time.Second)
 		leave(t, gone)
 		time.Sleep(time.Hour)
@@ -117,8 +117,8 @@ func TestInspect(t *testing.T) {
 // TestInspectProgress: progress is the latest time in the plan, except in continuous checks, which go on beside an
 // action that hangs.
 func TestInspectProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		n := join(t, p, fleet.Options{})
 		plan := plantest.Full()
 		plan.Blocks[0].Name, plan.Blocks[0].Sequences[0].Name, plan.Blocks[0].Sequences[0].Actions[0].Name = "eu", "", strings.Repeat("x", 100_000)
@@ -173,11 +173,12 @@ func TestInspectProgress(t *testing.T) {
 func TestInspectErrors(t *testing.T) {
 	for _, where := range []string{"Search", "Read"} {
 		for err, stuck := range map[error]bool{storage.ErrCorrupt: true, storage.ErrSchema: true, storage.ErrUnavailable: false} {
-			synctest.Test(t, func(t *testing.T) {
-				p := open(memvault.NewStore())
+			onStore(t, func(t *testing.T, store *memvault.Store) {
+				p := open(store)
 				before, damaged, after := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
 				time.Sleep(time.Hour)
-				i := inspect(t, &damagedPlan{process: p, id: damaged.ID, where: where, err: err}, fleet.InspectOptions{})
+				damage(p, damaged.ID, where, err)
+				i := inspect(t, p, fleet.InspectOptions{})
 				if len(i.Plans) != 3 {
 					t.Fatalf("%v in %s: %d plans", err, where, len(i.Plans))
 				}
@@ -190,16 +191,16 @@ func TestInspectErrors(t *testing.T) {
 			})
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		ends, deleted, stays := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
 		time.Sleep(time.Hour)
 		var once sync.Once
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "Read" {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "Read" {
 				once.Do(func() {
-					must(t, moves(t.Context(), p.store, ends, workflow.Completed))
-					must(t, p.store.Delete(t.Context(), deleted.ID))
+					must(t, moves(t.Context(), p.Store, ends, workflow.Completed))
+					must(t, p.Store.Delete(t.Context(), deleted.ID))
 				})
 			}
 			return do()
@@ -211,15 +212,15 @@ func TestInspectErrors(t *testing.T) {
 		if !slices.Equal(read, []int{1, 3, 2, 3, 3, 3}) {
 			t.Errorf("the progress was %v", read)
 		}
-		p.on(nil)
+		p.On(nil)
 		for _, op := range []string{"Roster", "Search"} {
-			if _, err := fleet.Inspect(t.Context(), failing(p, op, unavailable), fleet.InspectOptions{}); !errors.Is(err, storage.ErrUnavailable) {
+			if _, err := fleet.Inspect(t.Context(), p.Fail(op, processtest.Unavailable), fleet.InspectOptions{}); !errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("without a %s, Inspect returned %v", op, err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "Read" {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "Read" {
 				cancel()
 			}
 			return do()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -34,8 +35,7 @@ func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
 }
 
 func TestJoinAndLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		n := join(t, open(store), fleet.Options{Name: "a", Interval: 20 * time.Second})
 		for range 10 {
 			m := roster(t, store)[n.ID()]
@@ -76,8 +76,7 @@ func TestJoinAndLeave(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestJoinFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		for _, test := range []struct {
 			what  string
 			store fleet.Store
@@ -87,8 +86,8 @@ func TestJoinFails(t *testing.T) {
 			{"wrong options", open(store), fleet.Options{Capacity: -1}, storage.ErrInvalid},
 			{"a vault without versions", store.Open(nil, memvault.WithUnversionedUpdates()), fleet.Options{}, storage.ErrInvalid},
 			{"a long name", open(store), fleet.Options{Name: strings.Repeat("x", 2000)}, storage.ErrInvalid},
-			{"no roster", failing(open(store), "Roster", unavailable), fleet.Options{}, storage.ErrUnavailable},
-			{"no record", failing(open(store), "AddMember", unavailable), fleet.Options{}, storage.ErrUnavailable},
+			{"no roster", open(store).Fail("Roster", processtest.Unavailable), fleet.Options{}, storage.ErrUnavailable},
+			{"no record", open(store).Fail("AddMember", processtest.Unavailable), fleet.Options{}, storage.ErrUnavailable},
 		} {
 			n, err := fleet.Join(t.Context(), test.store, test.o)
 			if n != nil || !errors.Is(err, test.want) || strings.Contains(err.Error(), "\n") {
@@ -105,17 +104,16 @@ func TestJoinFails(t *testing.T) {
 // record when it is too old.
 func TestInterruptedJoin(t *testing.T) {
 	for _, interrupted := range []string{"AddMember", "Roster"} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			ctx, cancel := context.WithCancel(t.Context())
 			p := open(store)
-			p.on(func(_ context.Context, called string, do func() error) error {
+			p.On(func(_ context.Context, c processtest.Call, do func() error) error {
 				err := do()
-				if called != interrupted {
+				if c.Op != interrupted {
 					return err
 				}
 				cancel()
-				return unknown(called)
+				return processtest.Unknown(c.Op)
 			})
 			n, err := fleet.Join(ctx, p, fleet.Options{})
 			if n != nil || !errors.Is(err, storage.ErrUnknown) || strings.Contains(err.Error(), "\n") {
@@ -128,29 +126,17 @@ func TestInterruptedJoin(t *testing.T) {
 	}
 }
 
-// failing makes all calls of an operation fail.
-func failing(p *process, op string, with func(string) error) *process {
-	p.on(func(_ context.Context, called string, do func() error) error {
-		if called == op {
-			return with(op)
-		}
-		return do()
-	})
-	return p
-}
-
 // TestUndecidedFailures shows that failures that decide nothing never stop a node.
 func TestUndecidedFailures(t *testing.T) {
-	for _, with := range []func(string) error{unavailable, unknown} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+	for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			var beats, failures atomic.Int64
 			n := join(t, p, fleet.Options{Observer: fleet.Observer{
 				Heartbeat: func(context.Context, fleet.HeartbeatEvent) { beats.Add(1) },
 				Failure:   func(context.Context, fleet.FailureEvent) { failures.Add(1) },
 			}})
-			p.on(func(_ context.Context, op string, _ func() error) error { return with(op) })
+			p.On(func(_ context.Context, c processtest.Call, _ func() error) error { return with(c.Op) })
 			time.Sleep(30 * time.Minute)
 			if err := context.Cause(n.Context()); err != nil {
 				t.Errorf("after %v the node's context ended with %v", with("x"), err)
@@ -160,7 +146,7 @@ func TestUndecidedFailures(t *testing.T) {
 					t.Errorf("%d %s in 30 minutes: want one each 3.5s to 5s", n, what)
 				}
 			}
-			p.on(nil)
+			p.On(nil)
 			time.Sleep(5 * time.Second)
 			if age := time.Since(roster(t, store)[n.ID()].Renewed); age > 5*time.Second {
 				t.Errorf("5s after the outage the record is %v old", age)
@@ -178,8 +164,7 @@ func TestFencedNode(t *testing.T) {
 			return second(v.RenewMember(ctx, m))
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			fences := 0
 			n := join(t, p, fleet.Options{Observer: fleet.Observer{Fenced: func(context.Context, fleet.FencedEvent) { fences++ }}})
@@ -212,17 +197,16 @@ func TestFencedNode(t *testing.T) {
 
 // TestLeaveDuringAHeartbeat leaves while a heartbeat is under way, which takes effect without an answer.
 func TestLeaveDuringAHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		n := join(t, p, fleet.Options{})
-		p.on(func(ctx context.Context, op string, do func() error) error {
-			if op != "RenewMember" {
+		p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+			if c.Op != "RenewMember" {
 				return do()
 			}
 			must(t, do())
 			<-ctx.Done()
-			return unknown(op)
+			return processtest.Unknown(c.Op)
 		})
 		time.Sleep(11 * time.Second)
 		leave(t, n)
@@ -234,12 +218,12 @@ func TestLeaveDuringAHeartbeat(t *testing.T) {
 
 // TestLeaveWithoutAStore: Leave ends with its context, and the node's goroutines end in any case.
 func TestLeaveWithoutAStore(t *testing.T) {
-	for _, with := range []func(string) error{unavailable, unknown} {
-		synctest.Test(t, func(t *testing.T) {
-			p := open(memvault.NewStore())
+	for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
 			n, err := fleet.Join(t.Context(), p, fleet.Options{})
 			must(t, err)
-			p.on(func(_ context.Context, op string, _ func() error) error { return with(op) })
+			p.On(func(_ context.Context, c processtest.Call, _ func() error) error { return with(c.Op) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := n.Leave(ctx); !errors.Is(err, with("")) && errors.Unwrap(err) == nil {
@@ -253,14 +237,14 @@ func TestLeaveWithoutAStore(t *testing.T) {
 // TestLeaveWithARecordThatStays: a store refuses to remove a record in the version that it shows. Leave ends with
 // the store's error.
 func TestLeaveWithARecordThatStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		n, err := fleet.Join(t.Context(), p, fleet.Options{})
 		must(t, err)
 		calls := 0
-		failing(p, "RemoveMember", func(op string) error {
+		p.Fail("RemoveMember", func(op string) error {
 			if calls++; calls > 100 {
-				return unavailable(op)
+				return processtest.Unavailable(op)
 			}
 			return &storage.Error{Op: op, Err: storage.ErrConflict}
 		})
@@ -278,7 +262,7 @@ func TestOutagesRemoveNobody(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 			store := memvault.NewStore()
-			var processes []*process
+			var processes []*processtest.Process
 			observer := fleet.Observer{
 				Removal: func(_ context.Context, e fleet.RemovalEvent) {
 					t.Errorf("seed %d: %s was removed", seed, e.Member.Name)
@@ -295,19 +279,19 @@ func TestOutagesRemoveNobody(t *testing.T) {
 				time.Sleep(30*time.Second + upTo(time.Minute))
 				reads, hangs := r.IntN(3) == 0, r.IntN(2) == 0
 				for _, p := range processes {
-					p.on(func(ctx context.Context, op string, do func() error) error {
-						if reads && (op == "Roster" || op == "FindMember") {
+					p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+						if reads && (c.Op == "Roster" || c.Op == "FindMember") {
 							return do()
 						}
 						if hangs {
 							<-ctx.Done()
 						}
-						return unavailable(op)
+						return processtest.Unavailable(c.Op)
 					})
 				}
 				time.Sleep(time.Second + upTo([]time.Duration{time.Minute, 30 * time.Minute}[r.IntN(2)]))
 				for _, p := range processes {
-					p.on(nil)
+					p.On(nil)
 				}
 			}
 			time.Sleep(2 * time.Minute)
@@ -317,8 +301,7 @@ func TestOutagesRemoveNobody(t *testing.T) {
 
 // TestLastHeartbeat: a member renews its record between the look that finds it dead and its removal. It stays.
 func TestLastHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		old := storage.Member{ID: workflow.NewV7(), Name: "old", TTL: 30 * time.Second}
 		var err error
@@ -326,11 +309,11 @@ func TestLastHeartbeat(t *testing.T) {
 		must(t, err)
 		join(t, p, fleet.Options{Observer: fleet.Observer{Removal: func(_ context.Context, e fleet.RemovalEvent) { t.Errorf("%s was removed", e.Member.Name) }}})
 		joined := time.Now()
-		p.on(func(_ context.Context, op string, do func() error) error {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
 			err := do()
-			if op == "Roster" && time.Since(joined) > 30*time.Second {
-				p.on(nil)
-				must(t, second(p.store.RenewMember(t.Context(), old)))
+			if c.Op == "Roster" && time.Since(joined) > 30*time.Second {
+				p.On(nil)
+				must(t, second(p.Store.RenewMember(t.Context(), old)))
 			}
 			return err
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -53,12 +54,12 @@ func TestObserver(t *testing.T) {
 		b := join(t, q, fleet.Options{Name: "b", Observer: observer("b")})
 		found := plans(t.Context(), t, b)
 		time.Sleep(11 * time.Second)
-		failing(q, "Roster", unavailable)
+		q.Fail("Roster", processtest.Unavailable)
 		time.Sleep(10 * time.Second)
-		q.on(nil)
-		p.freeze()
+		q.On(nil)
+		p.Freeze()
 		within(t, found, time.Minute)
-		p.thaw()
+		p.Thaw()
 		time.Sleep(11 * time.Second)
 
 		mu.Lock()
@@ -124,7 +125,7 @@ func TestTee(t *testing.T) {
 			case "Plan":
 				value.Set(reflect.ValueOf(plan.ID))
 			case "Err":
-				value.Set(reflect.ValueOf(unavailable("RenewMember")))
+				value.Set(reflect.ValueOf(processtest.Unavailable("RenewMember")))
 			}
 		}
 		hook.Call([]reflect.Value{reflect.ValueOf(ctx), event})

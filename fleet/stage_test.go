@@ -2,180 +2,28 @@ package fleet_test
 
 import (
 	"context"
-	"fmt"
-	"iter"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// process is the store as one process of a fleet sees it. A test decides what becomes of its calls.
-type process struct {
-	store  fleet.Store
-	mu     sync.Mutex
-	hook   hook
-	frozen chan struct{} // closed when the process goes on; nil if it is not frozen
+// onStore calls do in virtual time, with a store in memory.
+func onStore(t *testing.T, do func(t *testing.T, store *memvault.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { do(t, memvault.NewStore()) })
 }
 
-// hook handles a call of a process. do makes the call.
-type hook func(ctx context.Context, op string, do func() error) error
-
-func open(store *memvault.Store) *process { return &process{store: store.Open(plantest.Register())} }
-
-// on sets what becomes of later calls.
-func (p *process) on(h hook) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hook = h
-}
-
-// freeze stops the process: its calls wait until it is thawed, and then take effect.
-func (p *process) freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.frozen = make(chan struct{})
-}
-
-func (p *process) thaw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.frozen)
-	p.frozen = nil
-}
-
-// kill ends the process: none of its calls reaches the store any more.
-func (p *process) kill() {
-	p.on(func(ctx context.Context, op string, _ func() error) error { return unavailable(op) })
-}
-
-func unavailable(op string) error {
-	return &storage.Error{Op: op, Err: fmt.Errorf("%w: injected", storage.ErrUnavailable)}
-}
-
-func unknown(op string) error {
-	return &storage.Error{Op: op, Err: fmt.Errorf("%w: injected", storage.ErrUnknown)}
-}
-
-func (p *process) call(ctx context.Context, op string, do func() error) error {
-	p.mu.Lock()
-	h, frozen := p.hook, p.frozen
-	p.mu.Unlock()
-	if frozen != nil {
-		<-frozen
-	}
-	if h == nil {
-		return do()
-	}
-	return h(ctx, op, do)
-}
-
-func get[T any](p *process, ctx context.Context, op string, do func() (T, error)) (result T, err error) {
-	err = p.call(ctx, op, func() (err error) {
-		result, err = do()
-		return err
-	})
-	if err != nil {
-		return *new(T), err
-	}
-	return result, nil
-}
-
-func (p *process) Create(ctx context.Context, plan *workflow.Plan) error {
-	return p.call(ctx, "Create", func() error { return p.store.Create(ctx, plan) })
-}
-
-func (p *process) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
-	return get(p, ctx, "Exists", func() (bool, error) { return p.store.Exists(ctx, id) })
-}
-
-func (p *process) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	return get(p, ctx, "Read", func() (*workflow.Plan, error) { return p.store.Read(ctx, id) })
-}
-
-func (p *process) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return get(p, ctx, "List", func() (iter.Seq[storage.Stream[storage.ListResult]], error) { return p.store.List(ctx, limit) })
-}
-
-func (p *process) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return get(p, ctx, "Search", func() (iter.Seq[storage.Stream[storage.ListResult]], error) { return p.store.Search(ctx, f) })
-}
-
-func (p *process) Count(ctx context.Context, f storage.Filters) (int64, error) {
-	return get(p, ctx, "Count", func() (int64, error) { return p.store.Count(ctx, f) })
-}
-
-func (p *process) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
-	return p.call(ctx, "UpdatePlan", func() error { return p.store.UpdatePlan(ctx, o) })
-}
-
-func (p *process) UpdateChecks(ctx context.Context, o *workflow.Checks) error {
-	return p.call(ctx, "UpdateChecks", func() error { return p.store.UpdateChecks(ctx, o) })
-}
-
-func (p *process) UpdateBlock(ctx context.Context, o *workflow.Block) error {
-	return p.call(ctx, "UpdateBlock", func() error { return p.store.UpdateBlock(ctx, o) })
-}
-
-func (p *process) UpdateSequence(ctx context.Context, o *workflow.Sequence) error {
-	return p.call(ctx, "UpdateSequence", func() error { return p.store.UpdateSequence(ctx, o) })
-}
-
-func (p *process) UpdateAction(ctx context.Context, o *workflow.Action) error {
-	return p.call(ctx, "UpdateAction", func() error { return p.store.UpdateAction(ctx, o) })
-}
-
-func (p *process) UpdateDeferredActions(ctx context.Context, o *workflow.DeferredActions) error {
-	return p.call(ctx, "UpdateDeferredActions", func() error { return p.store.UpdateDeferredActions(ctx, o) })
-}
-
-func (p *process) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
-	return p.call(ctx, "UpdateDeferBatch", func() error { return p.store.UpdateDeferBatch(ctx, o) })
-}
-
-func (p *process) Delete(ctx context.Context, id uuid.UUID) error {
-	return p.call(ctx, "Delete", func() error { return p.store.Delete(ctx, id) })
-}
-
-func (p *process) Recovery(ctx context.Context) error {
-	return p.call(ctx, "Recovery", func() error { return p.store.Recovery(ctx) })
-}
-
-func (p *process) Close(ctx context.Context) error { return p.store.Close(ctx) }
-
-func (p *process) AddMember(ctx context.Context, m storage.Member) (string, error) {
-	return get(p, ctx, "AddMember", func() (string, error) { return p.store.AddMember(ctx, m) })
-}
-
-func (p *process) RenewMember(ctx context.Context, m storage.Member) (string, error) {
-	return get(p, ctx, "RenewMember", func() (string, error) { return p.store.RenewMember(ctx, m) })
-}
-
-func (p *process) FindMember(ctx context.Context, id uuid.UUID) (storage.Member, error) {
-	return get(p, ctx, "FindMember", func() (storage.Member, error) { return p.store.FindMember(ctx, id) })
-}
-
-func (p *process) Roster(ctx context.Context) (storage.Roster, error) {
-	return get(p, ctx, "Roster", func() (storage.Roster, error) { return p.store.Roster(ctx) })
-}
-
-func (p *process) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
-	return p.call(ctx, "RemoveMember", func() error { return p.store.RemoveMember(ctx, id, version) })
-}
-
-func (p *process) RequestStop(ctx context.Context, plan uuid.UUID) error {
-	return p.call(ctx, "RequestStop", func() error { return p.store.RequestStop(ctx, plan) })
-}
-
-func (p *process) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
-	return p.call(ctx, "RemoveStop", func() error { return p.store.RemoveStop(ctx, plan, version) })
+func open(store *memvault.Store) *processtest.Process {
+	return processtest.New(store.Open(plantest.Register()))
 }
 
 // must fails the test if err is not nil.
@@ -246,20 +94,33 @@ func finish(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 	return moves(ctx, v, plan, workflow.Completed)
 }
 
-// plans ranges over the node's plans in a goroutine of its own, and sends each to the channel that it returns.
+// plans ranges over the node's plans in a goroutine of its own, and sends each to the channel that it returns. An
+// error fails the test.
 func plans(ctx context.Context, t testing.TB, n *fleet.Node) <-chan *workflow.Plan {
-	found := make(chan *workflow.Plan, 10000)
+	found, errs := results(ctx, n)
+	go func() {
+		for err := range errs {
+			t.Error(err)
+		}
+	}()
+	return found
+}
+
+// results is plans with the errors.
+func results(ctx context.Context, n *fleet.Node) (<-chan *workflow.Plan, <-chan error) {
+	found, errs := make(chan *workflow.Plan, 10000), make(chan error, 10000)
 	go func() {
 		defer close(found)
+		defer close(errs)
 		for plan, err := range n.Plans(ctx) {
 			if err != nil {
-				t.Error(err)
+				errs <- err
 				continue
 			}
 			found <- plan
 		}
 	}()
-	return found
+	return found, errs
 }
 
 // within returns the next plan, which must come before d has passed.

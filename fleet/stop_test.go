@@ -5,12 +5,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -33,23 +33,23 @@ func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
 func TestStop(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		own  func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID
+		own  func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID
 	}{
-		{"the owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+		{"the owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
 			plan := create(t, p, 1)
 			must(t, n.Claim(t.Context(), plan))
 			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
 			time.Sleep(10*time.Second + 1)
 			return plan.ID
 		}},
-		{"a dead owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+		{"a dead owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
 			plan := orphan(t, p, plantest.Small())
 			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
 			time.Sleep(10*time.Second + 1)
 			must(t, second(n.Take(t.Context(), plan.ID)))
 			return plan.ID
 		}},
-		{"nobody's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *process) uuid.UUID {
+		{"nobody's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
 			plan := create(t, p, 1)
 			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
 			time.Sleep(10*time.Second + 1)
@@ -57,8 +57,7 @@ func TestStop(t *testing.T) {
 		}},
 	} {
 		for _, end := range []string{"final", "deleted"} {
-			synctest.Test(t, func(t *testing.T) {
-				store := memvault.NewStore()
+			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p := open(store)
 				n, other := join(t, p, fleet.Options{}), create(t, p, 1)
 				must(t, n.Claim(t.Context(), other))
@@ -91,8 +90,7 @@ func TestStop(t *testing.T) {
 
 // TestRequestsAreKept: a request that is young, or whose plan can't be looked at, stays.
 func TestRequestsAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		join(t, p, fleet.Options{})
 		gone := workflow.NewV7()
@@ -101,12 +99,12 @@ func TestRequestsAreKept(t *testing.T) {
 		if s := stopped(t, store); len(s) != 1 {
 			t.Errorf("after 55s the requests are %v", s)
 		}
-		failing(p, "Search", unavailable)
+		p.Fail("Search", processtest.Unavailable)
 		time.Sleep(time.Hour)
 		if s := stopped(t, store); len(s) != 1 {
 			t.Errorf("the requests are %v, although their plans could not be looked at", s)
 		}
-		p.on(nil)
+		p.On(nil)
 		time.Sleep(2 * time.Minute)
 		if s := stopped(t, store); len(s) != 0 {
 			t.Errorf("the requests are %v", s)
@@ -116,11 +114,11 @@ func TestRequestsAreKept(t *testing.T) {
 
 // TestRequestsBesideADamagedPlan: a request whose plan can't be read stays, and keeps no other request.
 func TestRequestsBesideADamagedPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		damaged := create(t, p, 1).ID
-		join(t, &damagedPlan{process: p, id: damaged, where: "Search", err: storage.ErrCorrupt}, fleet.Options{})
+		damage(p, damaged, "Search", storage.ErrCorrupt)
+		join(t, p, fleet.Options{})
 		for _, plan := range []uuid.UUID{workflow.NewV7At(time.Now().Add(-time.Hour)), damaged, workflow.NewV7At(time.Now().Add(time.Hour))} {
 			must(t, fleet.Stop(t.Context(), p, plan))
 		}
@@ -133,12 +131,12 @@ func TestRequestsBesideADamagedPlan(t *testing.T) {
 
 // TestStopIsRepeated: Stop repeats a request whose outcome is unknown until its context ends.
 func TestStopIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		calls := 0
-		p.on(func(_ context.Context, op string, do func() error) error {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
 			if calls++; calls < 4 {
-				return unknown(op)
+				return processtest.Unknown(c.Op)
 			}
 			return do()
 		})
@@ -146,13 +144,13 @@ func TestStopIsRepeated(t *testing.T) {
 		if calls != 4 {
 			t.Errorf("%d calls", calls)
 		}
-		failing(p, "RequestStop", unknown)
+		p.Fail("RequestStop", processtest.Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := fleet.Stop(ctx, p, workflow.NewV7()); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("Stop returned %v", err)
 		}
-		p.on(nil)
+		p.On(nil)
 		if err := fleet.Stop(t.Context(), p, uuid.Nil); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("Stop of no plan returned %v", err)
 		}

@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/fleet"
@@ -15,8 +14,7 @@ import (
 // TestZombie is the story of an owner that freezes: A has completed the first action and freezes. B takes the
 // plan. A wakes up and tries to begin the second action, which is refused. B finishes the plan.
 func TestZombie(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		frozen, survivor := open(store), open(store)
 		a := join(t, frozen, fleet.Options{Name: "a"})
 		created := create(t, frozen, 2)
@@ -32,13 +30,13 @@ func TestZombie(t *testing.T) {
 		b := join(t, survivor, fleet.Options{Name: "b"})
 		found := plans(t.Context(), t, b)
 		time.Sleep(5 * time.Second)
-		frozen.freeze()
+		frozen.Freeze()
 		taken := within(t, found, 45*time.Second)
 		if taken.Owner != b.ID() || taken.Epoch != 2 || actions(taken)[0].State.Status != workflow.Completed {
 			t.Errorf("taken for %s with epoch %d, the first action is %s", taken.Owner, taken.Epoch, actions(taken)[0].State.Status)
 		}
 
-		frozen.thaw()
+		frozen.Thaw()
 		begin := moves(t.Context(), frozen, actions(plan)[1], workflow.Running)
 		if !errors.Is(begin, storage.ErrConflict) {
 			t.Errorf("the zombie's update returned %v, want ErrConflict", begin)

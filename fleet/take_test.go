@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -41,12 +42,12 @@ func TestTake(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		o     fleet.Options
-		plan  func(t *testing.T, p *process, n *fleet.Node) uuid.UUID
+		plan  func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID
 		want  error
 		epoch int64
 		state workflow.Status
 	}{
-		{"of a dead member", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"of a dead member", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := orphan(t, p, plantest.Full())
 			for i, o := range workflow.Parts(plan) {
 				for range i % 3 { // NotStarted, Running and Completed ones
@@ -55,53 +56,53 @@ func TestTake(t *testing.T) {
 			}
 			return plan.ID
 		}, nil, 2, workflow.Running},
-		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, n.Claim(t.Context(), plan))
 			return plan.ID
 		}, nil, 2, workflow.Running},
-		{"that was let go", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+		{"that was let go", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, n.Claim(t.Context(), plan))
 			_, done := n.Work(plan.ID)
 			done()
 			return plan.ID
 		}, nil, 2, workflow.Running},
-		{"that has not begun", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"that has not begun", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			return create(t, p, 2).ID
 		}, nil, 1, workflow.Running},
-		{"that is final", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"that is final", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := orphan(t, p, plantest.Small())
 			must(t, finish(t.Context(), p, plan))
 			return plan.ID
 		}, nil, 1, workflow.Completed},
-		{"of another member", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"of another member", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, join(t, p, fleet.Options{}).Claim(t.Context(), plan)) // joined since the last look
 			return plan.ID
 		}, fleet.ErrOwned, 1, workflow.Running},
-		{"of a member that took it from the node", fleet.Options{}, func(t *testing.T, p *process, n *fleet.Node) uuid.UUID {
+		{"of a member that took it from the node", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, n.Claim(t.Context(), plan))
 			plan.Owner, plan.Epoch = workflow.NewV7(), 2
 			must(t, p.UpdatePlan(t.Context(), plan))
 			return plan.ID
 		}, fleet.ErrFenced, 2, workflow.Running},
-		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, moves(t.Context(), p, plan, workflow.Running))
 			return plan.ID
 		}, fleet.ErrOwned, 0, workflow.Running},
-		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *process, _ *fleet.Node) uuid.UUID {
+		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := create(t, p, 2)
 			must(t, moves(t.Context(), p, plan, workflow.Running))
 			return plan.ID
 		}, nil, 1, workflow.Running},
-		{"that does not exist", fleet.Options{}, func(*testing.T, *process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
+		{"that does not exist", fleet.Options{}, func(*testing.T, *processtest.Process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := open(memvault.NewStore())
+			onStore(t, func(t *testing.T, store *memvault.Store) {
+				p := open(store)
 				n := join(t, p, test.o)
 				id := test.plan(t, p, n)
 				var before *workflow.Plan
@@ -159,15 +160,14 @@ func TestTake(t *testing.T) {
 // take begins again, and returns what the former owner wrote.
 func TestTakeBeginsAgain(t *testing.T) {
 	for _, at := range []string{"UpdatePlan", "UpdateAction"} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memvault.NewStore()
+		onStore(t, func(t *testing.T, store *memvault.Store) {
 			former, p := open(store), open(store)
 			plan := orphan(t, former, plantest.Sized(1, 1, 3))
 			var took []fleet.TakeoverEvent
 			n := join(t, p, fleet.Options{Observer: fleet.Observer{Takeover: func(_ context.Context, o fleet.TakeoverEvent) { took = append(took, o) }}})
 			var once sync.Once // the updates of a fence are made at once
-			p.on(func(_ context.Context, op string, do func() error) error {
-				if op == at {
+			p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+				if c.Op == at {
 					once.Do(func() { must(t, moves(t.Context(), former, actions(plan)[2], workflow.Running)) })
 				}
 				return do()
@@ -191,17 +191,16 @@ func TestTakeBeginsAgain(t *testing.T) {
 }
 
 func TestTakeOfAPlanThatKeepsChanging(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		former, p := open(store), open(store)
 		plan := orphan(t, former, plantest.Sized(1, 1, 3))
 		n := join(t, p, fleet.Options{})
 		reads := 0
-		p.on(func(_ context.Context, op string, do func() error) error {
-			if op == "UpdateBlock" {
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "UpdateBlock" {
 				must(t, former.UpdateBlock(t.Context(), read(t, former, plan.ID).Blocks[0]))
 			}
-			if op == "Read" {
+			if c.Op == "Read" {
 				reads++
 			}
 			return do()
@@ -214,13 +213,12 @@ func TestTakeOfAPlanThatKeepsChanging(t *testing.T) {
 
 // TestTwoTakers lets another node take the plan between a taker's read and its claim.
 func TestTwoTakers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memvault.NewStore()
+	onStore(t, func(t *testing.T, store *memvault.Store) {
 		slow, fast := open(store), open(store)
 		plan := orphan(t, slow, plantest.Full())
 		a, b := join(t, slow, fleet.Options{}), join(t, fast, fleet.Options{})
-		slow.on(func(_ context.Context, op string, do func() error) error {
-			if op == "UpdatePlan" && read(t, fast, plan.ID).Epoch == 1 {
+		slow.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "UpdatePlan" && read(t, fast, plan.ID).Epoch == 1 {
 				_, err := b.Take(t.Context(), plan.ID)
 				must(t, err)
 			}
@@ -238,11 +236,11 @@ func TestTwoTakers(t *testing.T) {
 // TestTakesOfOneNode: two takes of a plan by one node wait for each other, and the second one's plan is the one
 // that can be worked on.
 func TestTakesOfOneNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		plan := orphan(t, p, plantest.Full())
 		n := join(t, p, fleet.Options{})
-		p.on(func(_ context.Context, _ string, do func() error) error {
+		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
 			time.Sleep(time.Millisecond)
 			return do()
 		})
@@ -282,8 +280,8 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 	defer cancel()
 	var mu sync.Mutex
 	calls, met := 0, false
-	first.on(func(ctx context.Context, op string, do func() error) error {
-		if op == "RenewMember" || op == "Roster" || op == "RemoveMember" {
+	first.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+		if c.Op == "RenewMember" || c.Op == "Roster" || c.Op == "RemoveMember" {
 			return do()
 		}
 		mu.Lock()
@@ -292,7 +290,7 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 		met = met || hit
 		mu.Unlock()
 		if dead {
-			return unavailable(op)
+			return processtest.Unavailable(c.Op)
 		}
 		if !hit {
 			return do()
@@ -302,20 +300,20 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 		}
 		switch how {
 		case "dies":
-			return unavailable(op)
+			return processtest.Unavailable(c.Op)
 		case "cancelled":
 			cancel()
-			return errors.Join(ctx.Err(), unknown(op))
+			return errors.Join(ctx.Err(), processtest.Unknown(c.Op))
 		}
-		return unknown(op)
+		return processtest.Unknown(c.Op)
 	})
 	taken, err := a.Take(ctx, plan.ID)
-	isRead := nth == 1 || nth == 2 // Read and FindMember have no outcome that could be unknown, and are not repeated here
+	isRead := nth == 1 || nth == 2 // Read and FindMember have no outcome that could be processtest.Unknown, and are not repeated here
 	if how == "unknown" && met && !isRead && err != nil {
 		t.Fatalf("call %d, after %t: Take after an unknown outcome returned %v", nth, after, err)
 	}
 	if err == nil {
-		must(t, finish(t.Context(), first.store, taken))
+		must(t, finish(t.Context(), first.Store, taken))
 		return met
 	}
 	time.Sleep(11 * time.Second) // so that the others may have seen it
@@ -325,7 +323,7 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 	if err != nil {
 		t.Fatalf("call %d, after %t, %s: the next take returned %v", nth, after, how, err)
 	}
-	if err := finish(t.Context(), first.store, plan); !errors.Is(err, storage.ErrConflict) {
+	if err := finish(t.Context(), first.Store, plan); !errors.Is(err, storage.ErrConflict) {
 		t.Errorf("call %d, after %t, %s: the first owner's update returned %v", nth, after, how, err)
 	}
 	must(t, finish(t.Context(), second, taken))
@@ -334,10 +332,10 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 
 // TestTakeBesideAnOutage: an owner that can't be looked up is not dead.
 func TestTakeBesideAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(memvault.NewStore())
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
 		plan := orphan(t, p, plantest.Small())
-		n := join(t, failing(p, "FindMember", unavailable), fleet.Options{})
+		n := join(t, p.Fail("FindMember", processtest.Unavailable), fleet.Options{})
 		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("Take returned %v", err)
 		}
