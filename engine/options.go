@@ -1,15 +1,11 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/fleet"
-	"github.com/planvault/azblob/workflow"
 )
 
 // Options are the settings of an engine. A zero field means its default.
@@ -66,23 +62,6 @@ func (o Options) withDefaults() (Options, error) {
 		settings.Capacity = o.Plans
 		o.Fleet = &settings
 	}
-	if o.Observer.Joined == nil {
-		o.Observer.Joined = func(context.Context, uuid.UUID) {}
-	}
-	if o.Observer.PickedUp == nil {
-		o.Observer.PickedUp = func(context.Context, *workflow.Plan) {}
-	}
-	if o.Observer.Changed == nil {
-		o.Observer.Changed = func(context.Context, workflow.Object) {}
-	}
-	if o.Observer.Left == nil {
-		o.Observer.Left = func(context.Context, uuid.UUID, error) {}
-	}
-	if o.Observer.Problem == nil {
-		o.Observer.Problem = func(context.Context, error) {}
-	}
-	if o.Observer.Draining == nil {
-		o.Observer.Draining = func(context.Context) {}
-	}
+	o.Observer = Tee(o.Observer) // no function of it is nil
 	return o, errors.Join(errs...)
 }

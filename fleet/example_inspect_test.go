@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
@@ -17,30 +16,20 @@ func ExampleInspect() {
 	ctx := context.Background()
 	vault := memvault.New(nil) // or an azblob.Vault
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, plan))
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := node.Claim(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(node.Claim(ctx, plan))
 
 	inspect := func() {
 		i, err := fleet.Inspect(ctx, vault, fleet.InspectOptions{})
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		for _, p := range i.Plans {
 			fmt.Printf("nodes alive: %d; %s is %s; stuck: %t\n", i.Alive(), p.Name, p.Condition, p.Stuck)
 		}
 	}
 	inspect()
-	if err := fleet.Evict(ctx, vault, node.ID()); err != nil {
-		log.Fatal(err)
-	}
+	check(fleet.Evict(ctx, vault, node.ID()))
 	inspect()
 	// Output:
 	// nodes alive: 1; rollout is working; stuck: false
@@ -53,28 +42,16 @@ func ExampleEvict() {
 	ctx := context.Background()
 	vault := memvault.New(nil)
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, plan))
 	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := hangs.Claim(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(hangs.Claim(ctx, plan))
 
-	if err := fleet.Evict(ctx, vault, hangs.ID()); err != nil {
-		log.Fatal(err)
-	}
+	check(fleet.Evict(ctx, vault, hangs.ID()))
 	next, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-2"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	taken, err := next.Take(ctx, plan.ID) // Plans does so by itself
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("taken in epoch", taken.Epoch)
 	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))
 	fmt.Println("there is no such member any more:", errors.Is(fleet.Evict(ctx, vault, hangs.ID()), storage.ErrNotFound))
@@ -90,26 +67,16 @@ func ExampleHandOver() {
 	ctx := context.Background()
 	vault := memvault.New(nil)
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, plan))
 	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := hangs.Claim(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(hangs.Claim(ctx, plan))
 
 	_, err = fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
 	fmt.Println("the owner is alive:", errors.Is(err, fleet.ErrOwned))
-	if err := fleet.Evict(ctx, vault, hangs.ID()); err != nil {
-		log.Fatal(err)
-	}
+	check(fleet.Evict(ctx, vault, hangs.ID()))
 	h, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("fenced in epoch", h.Epoch, "beside", len(h.Live), "live nodes")
 	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))
 	// Output:

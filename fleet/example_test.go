@@ -19,14 +19,10 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	vault := memvault.New(nil) // or an azblob.Vault
-	if err := vault.Create(ctx, &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}))
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	var running sync.WaitGroup
 	for plan, err := range node.Plans(ctx) {
 		if err != nil {
@@ -81,17 +77,11 @@ func ExampleStop() {
 	defer stop()
 	vault := memvault.New(nil)
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
-	if err := fleet.Stop(ctx, vault, plan.ID); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, plan))
+	check(fleet.Stop(ctx, vault, plan.ID))
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for plan := range node.Plans(ctx) {
 		work, done := node.Work(plan.ID)
 		fmt.Println(context.Cause(work))
@@ -114,21 +104,19 @@ func ExampleObserver() {
 	ctx := context.Background()
 	vault := memvault.New(nil)
 	plan := &workflow.Plan{Name: "rollout"}
-	if err := vault.Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(vault.Create(ctx, plan))
 	node, err := fleet.Join(ctx, vault, fleet.Options{Observer: fleet.Tee(
 		fleet.LogObserver(slog.New(slog.DiscardHandler)), // or slog.Default()
 		fleet.Observer{Claim: func(_ context.Context, e fleet.ClaimEvent) { fmt.Println("claimed in epoch", e.Epoch) }},
 	)})
+	check(err)
+	check(node.Claim(ctx, plan))
+	check(node.Leave(ctx))
+	// Output: claimed in epoch 1
+}
+
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Claim(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
-	if err := node.Leave(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output: claimed in epoch 1
 }

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -150,57 +148,6 @@ func TestExplain(t *testing.T) {
 		if c != test.c || stuck != test.stuck || why != test.why {
 			t.Errorf("a plan that %s is %s, stuck: %t\n%s\nwant %s, %t\n%s", test.name, c, stuck, why, test.c, test.stuck, test.why)
 		}
-	}
-}
-
-// TestExplainEverything explains every combination of facts: the text has whole sentences, and a plan that nobody
-// can bring to its end is stuck.
-func TestExplainEverything(t *testing.T) {
-	n := 0
-	for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running} {
-		for _, state := range []OwnerState{OwnerNone, OwnerAlive, OwnerSilent, OwnerGone} {
-			for bits := range 1 << 7 {
-				is := func(bit int) bool { return bits>>bit&1 != 0 }
-				p := OpenPlan{OwnerState: state, Read: is(0), Progress: epoch0}
-				p.State.Status = status
-				f := fleetFacts{now: epoch0.Add(time.Minute), older: 15 * time.Minute}
-				late := is(1)
-				if late {
-					f.now = epoch0.Add(time.Hour)
-				}
-				if is(2) {
-					p.StopRequested = epoch0
-				}
-				if is(3) {
-					p.Epoch = 1
-				}
-				if is(4) {
-					f.alive = 1
-				}
-				if p.Read && is(5) {
-					p.Running = []RunningAction{{Path: "a", Since: epoch0}}
-				}
-				if is(6) {
-					p.Err = storage.ErrUnavailable
-				}
-				owner := &MemberState{}
-				if state == OwnerNone || state == OwnerGone {
-					owner = nil
-				}
-				c, stuck, why := f.explain(p, owner)
-				what := fmt.Sprintf("%s, owner %s, bits %07b: %s, stuck %t: %s", status, state, bits, c, stuck, why)
-				if !strings.HasSuffix(why, ".") || strings.Contains(why, "  ") || strings.Contains(why, "%!") || strings.Contains(why, "..") {
-					t.Errorf("the text of %s", what)
-				}
-				if p.Err == nil && (c == Orphaned && f.alive == 0 || late) != stuck && !(c == Unclaimed && is(2)) {
-					t.Errorf("late is %t, but %s", late, what)
-				}
-				n++
-			}
-		}
-	}
-	if n != 1024 {
-		t.Errorf("%d combinations", n)
 	}
 }
 

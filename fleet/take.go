@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -145,27 +145,15 @@ func atOnce[T any](all []T, do func(T) error) error { return atMost(maxAtOnce, a
 // atMost calls do for all elements, at most n at a time. After an error it begins no more, waits for those in
 // progress, and returns the first error.
 func atMost[T any](n int, all []T, do func(T) error) error {
-	var (
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, n)
-		first = make(chan error, 1)
-	)
+	g, ctx := errgroup.WithContext(context.Background())
+	g.SetLimit(n)
 	for _, each := range all {
-		slots <- struct{}{}
-		if len(first) > 0 {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := do(each); err != nil {
-				select {
-				case first <- err:
-				default:
-				}
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // another call has failed
 			}
+			return do(each)
 		})
 	}
-	wg.Wait()
-	close(first)
-	return <-first
+	return g.Wait()
 }
