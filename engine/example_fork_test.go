@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/google/uuid"
 
@@ -29,16 +28,10 @@ func Example_fork() {
 	vault := memvault.New(reg)
 	run := func(plan *workflow.Plan) *workflow.Plan {
 		e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := errors.Join(e.Submit(ctx, plan), e.Run(ctx)); err != nil {
-			log.Fatal(err)
-		}
+		check(err)
+		check(errors.Join(e.Submit(ctx, plan), e.Run(ctx)))
 		plan, err = vault.Read(ctx, plan.ID)
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(plan.State.Status)
 		return plan
 	}
@@ -49,9 +42,7 @@ func Example_fork() {
 
 	full = false
 	fork, err := workflow.Fork(failed)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	run(fork)
 	runs, err := storage.Collect(vault.Search(ctx, storage.Filters{ByGroupIDs: []uuid.UUID{failed.GroupID}}))
 	fmt.Println(len(runs), "plans of the group; the newest was forked from the other:", runs[0].ID == fork.ID && fork.ForkedFrom == failed.ID, err)

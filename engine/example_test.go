@@ -34,21 +34,13 @@ func Example() {
 	reg := registry.Must(greet)
 	vault := memvault.NewStore().Open(reg) // a service opens an azblob.Vault
 	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	if err := e.Submit(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
-	if err := e.Run(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(e.Submit(ctx, plan))
+	check(e.Run(ctx))
 	plan, err = vault.Read(ctx, plan.ID)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp.(Greeting).Said)
 	// Output: Completed hello world
 }
@@ -76,20 +68,14 @@ func ExampleEngine_Run() {
 			Problem: func(_ context.Context, err error) { log.Print(err) },
 		},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
 	if err := vault.Create(ctx, plan); err != nil { // as another process does
 		log.Fatal(err)
 	}
-	if err := e.Run(ctx); err != nil {
-		log.Fatal(err)
-	}
-	if err := vault.Close(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	check(e.Run(ctx))
+	check(vault.Close(context.Background()))
 	// Output:
 	// hello is Running
 	// hello is Completed
@@ -103,9 +89,7 @@ func ExampleOptions_fleet() {
 	store := memvault.NewStore()
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	if err := store.Open(reg).Create(ctx, plan); err != nil {
-		log.Fatal(err)
-	}
+	check(store.Open(reg).Create(ctx, plan))
 	var engines sync.WaitGroup
 	for _, host := range []string{"host-1", "host-2"} {
 		engines.Go(func() {
@@ -113,19 +97,13 @@ func ExampleOptions_fleet() {
 				Fleet:     &fleet.Options{Name: host},
 				UntilIdle: true, Poll: 10 * time.Millisecond, // a service runs until a signal
 			})
-			if err != nil {
-				log.Fatal(err)
-			}
-			if err := e.Run(ctx); err != nil {
-				log.Fatal(err)
-			}
+			check(err)
+			check(e.Run(ctx))
 		})
 	}
 	engines.Wait()
 	plan, err := store.Open(reg).Read(ctx, plan.ID)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(plan.State.Status, "in epoch", plan.Epoch)
 	// Output: Completed in epoch 1
 }
@@ -147,21 +125,15 @@ func ExampleEngine_Stop() {
 			}
 		},
 	}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	action := &workflow.Action{Name: "work", Plugin: "work", Retries: 1000}
-	if err := e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}); err != nil {
-		log.Fatal(err)
-	}
+	check(e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}))
 	go func() {
 		if err := e.Stop(ctx, <-started); err != nil {
 			log.Print(err)
 		}
 	}()
-	if err := e.Run(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(e.Run(ctx))
 	// Output: Stopped StopRequested
 }
 
@@ -179,4 +151,10 @@ func ExampleFunc() {
 	resp, err := plugin.Run(context.Background(), engine.Call{Attempt: 1, Epoch: 7}, release{"v2"})
 	fmt.Println(plugin.Name(), "says:", resp, err)
 	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
