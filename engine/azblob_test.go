@@ -41,9 +41,7 @@ func (s *stage) vault(server *emulator.Server, opts ...azblob.Option) *azblob.Va
 	s.t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
 	vault, err := azblob.NewFromConnectionString(s.t.Context(), "test", server.ConnectionString(), s.reg, opts...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return vault
 }
 
@@ -87,9 +85,7 @@ func (s *stage) wantDone(server *emulator.Server, plan *workflow.Plan, deaths in
 	}
 	time.Sleep(15 * time.Minute) // Recovery leaves alone what is younger
 	vault := s.vault(server)
-	if err := vault.Recovery(s.t.Context()); err != nil {
-		s.t.Error(err)
-	}
+	must(s.t, vault.Recovery(s.t.Context()))
 	report, err := vault.Check(s.t.Context(), azblob.CheckOptions{})
 	if err != nil || len(report.Problems) > 0 {
 		s.t.Errorf("check: %v, %v", report.Problems, err)
@@ -164,9 +160,7 @@ func TestEngineGoesOnBesideADamagedPlan(t *testing.T) {
 	onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
 		damaged, p := s.create(inOrder()), s.create(inOrder())
 		damaged.State.Status = workflow.Running
-		if err := s.open().UpdatePlan(t.Context(), damaged); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.open().UpdatePlan(t.Context(), damaged))
 		for c := range server.Containers() {
 			server.Remove(c, fmt.Sprintf("actions/%s/%s.json", damaged.ID, damaged.Blocks[0].Sequences[0].Actions[1].ID))
 		}

@@ -16,9 +16,7 @@ import (
 func (s *stage) fork(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
 	f, err := workflow.Fork(p)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for o := range workflow.Walk(f) {
 		if a, ok := o.(*workflow.Action); ok && a.State.Status == workflow.NotStarted && !strings.Contains(a.Name, "bypass") {
 			j := a.Req.(job)
@@ -132,8 +130,6 @@ func (s *stage) live(r *rand.Rand, p *workflow.Plan) *workflow.Plan {
 		stop := time.AfterFunc(time.Duration(r.IntN(8000))*time.Millisecond, func() { _ = e.Stop(s.t.Context(), p.ID) })
 		defer stop.Stop()
 	}
-	if err := e.Run(s.t.Context()); err != nil {
-		s.t.Error(err)
-	}
+	must(s.t, e.Run(s.t.Context()))
 	return s.read(p.ID)
 }

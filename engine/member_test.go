@@ -198,9 +198,7 @@ func TestTakeAgain(t *testing.T) {
 				var epochs []int64
 				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
 				time.Sleep(15 * time.Second)
-				if err := storage.Update(t.Context(), s.open(), part(s.read(p.ID))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, storage.Update(t.Context(), s.open(), part(s.read(p.ID))))
 				e.wait(t, 0)
 				got := s.read(p.ID)
 				if got.State.Status != workflow.Completed || got.Epoch != 2 || fmt.Sprint(epochs) != "[1 2]" || len(e.left) > 0 {
@@ -271,9 +269,7 @@ func TestStopElsewhere(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
-		if err := other.Stop(t.Context(), p.ID); err != nil {
-			t.Error(err)
-		}
+		must(t, other.Stop(t.Context(), p.ID))
 		if err := other.Stop(t.Context(), workflow.NewV7()); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("no such plan: %v", err)
 		}
@@ -298,9 +294,7 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 		dying.fails(errKilled)
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Second)
-		if err := other.Stop(t.Context(), p.ID); err != nil {
-			t.Error(err)
-		}
+		must(t, other.Stop(t.Context(), p.ID))
 		other.wait(t, 0)
 		dying.end()
 		<-dying.ended
@@ -318,9 +312,7 @@ func TestStopDuringTake(t *testing.T) {
 		owner := s.join("owner", engine.Options{})
 		time.Sleep(5 * time.Second)
 		got := s.read(p.ID)
-		if err := s.open().UpdateAction(t.Context(), got.Blocks[0].Sequences[0].Actions[0]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.open().UpdateAction(t.Context(), got.Blocks[0].Sequences[0].Actions[0]))
 		answers := make(chan struct{})
 		owner.On(updates(func(o workflow.Object, update func() error) error {
 			if o.Kind() == workflow.KindPlan {
@@ -331,9 +323,7 @@ func TestStopDuringTake(t *testing.T) {
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := owner.Stop(ctx, p.ID); err != nil {
-			t.Error(err)
-		}
+		must(t, owner.Stop(ctx, p.ID))
 		time.Sleep(10 * time.Second)
 		close(answers)
 		owner.wait(t, 0)
@@ -357,9 +347,7 @@ func TestPlansOfOthers(t *testing.T) {
 				return "", ctx.Err()
 			}))
 			if known {
-				if err := lacking.Register(plugins.Typed[string, string]("alien")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, lacking.Register(plugins.Typed[string, string]("alien")))
 			}
 			alien := func() *workflow.Plan {
 				return plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "alien", Req: ""})))
@@ -407,18 +395,14 @@ func TestFencedWhileStopping(t *testing.T) {
 		s.create(p)
 		e := s.join("a", engine.Options{})
 		time.Sleep(time.Second)
-		if err := fleet.Stop(t.Context(), s.open(), p.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fleet.Stop(t.Context(), s.open(), p.ID))
 		time.Sleep(20 * time.Second) // d runs
 		store := s.open()
 		roster, err := store.Roster(t.Context())
 		if err == nil {
 			err = store.RemoveMember(t.Context(), roster.Members[0].ID, roster.Members[0].Version)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e.wait(t, 1)
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["d"] != 2 || s.done["d"] != 1 || s.ran["never"] > 0 {
 			t.Errorf("epoch %d, ran %v, done %v\n%s", got.Epoch, s.ran, s.done, outline(got))

@@ -56,9 +56,7 @@ func TestCall(t *testing.T) {
 	if err == nil {
 		err = e.Run(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(calls) != 2 || calls[0] != (engine.Call{Action: a.ID, Plan: p.ID, Attempt: 1}) || calls[1] != (engine.Call{Action: a.ID, Plan: p.ID, Attempt: 2}) {
 		t.Errorf("%+v", calls)
 	}

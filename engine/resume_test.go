@@ -126,9 +126,7 @@ func (st story) play(s *stage, hook func(o workflow.Object, update func() error)
 			stop := time.AfterFunc(max(st.stopAt-time.Since(s.began), time.Millisecond), func() { _ = e.Stop(context.Background(), p.ID) })
 			defer stop.Stop()
 		}
-		if err := e.Run(context.Background()); err != nil {
-			s.t.Error(err)
-		}
+		must(s.t, e.Run(context.Background()))
 	}
 	return s.verdict(p.ID)
 }
@@ -379,9 +377,7 @@ func TestStopComesTooLate(t *testing.T) {
 				t.Errorf("Stop: %v", err)
 			}
 		}}})
-		if err := e.Run(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, e.Run(t.Context()))
 		s.wantNames("a", "ok", "ok")
 		if got := s.read(p.ID); got.State.Status != workflow.Completed {
 			t.Errorf("%s", outline(got))
@@ -413,13 +409,9 @@ func TestFailureOutweighsStop(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), shutdown)
 				defer cancel()
 				time.AfterFunc(test.stop, func() {
-					if err := e.Stop(ctx, p.ID); err != nil {
-						t.Error(err)
-					}
+					must(t, e.Stop(ctx, p.ID))
 				})
-				if err := errors.Join(e.Run(ctx), e.Run(t.Context())); err != nil {
-					t.Error(err)
-				}
+				must(t, errors.Join(e.Run(ctx), e.Run(t.Context())))
 				if got := s.read(p.ID); got.Reason != test.want {
 					t.Errorf("stop at %v, shutdown at %v: %s", test.stop, shutdown, outline(got))
 				}
@@ -435,9 +427,7 @@ func TestConflict(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() {
 			other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
 			other.Attempts[0].End = time.Now()
-			if err := s.open().UpdateAction(t.Context(), other); err != nil {
-				t.Error(err)
-			}
+			must(t, s.open().UpdateAction(t.Context(), other))
 		})
 		s.run(t.Context(), s.process())
 		if left := s.left[p.ID]; !errors.Is(left, storage.ErrConflict) {
@@ -513,9 +503,7 @@ func TestRecoveryEachHour(t *testing.T) {
 				return do()
 			})
 			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func(context.Context) { drained++ }}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := e.Run(ctx); err != nil || calls != 3 || drained != 1 || time.Since(s.began) != 2*time.Hour {
 				t.Errorf("%v after %v: %d calls, and %d of Draining", err, time.Since(s.began), calls, drained)
 			}

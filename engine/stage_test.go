@@ -53,6 +53,14 @@ type stage struct {
 	left map[uuid.UUID]error
 }
 
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // onStage calls play in virtual time, with a store in memory.
 func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 	t.Helper()
@@ -196,18 +204,14 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 		s.left[plan] = err
 	}})
 	e, err := engine.New(v, s.reg, opts)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return e
 }
 
 // run runs an engine until no plan is left, or ctx ends.
 func (s *stage) run(ctx context.Context, v storage.Vault) {
 	s.t.Helper()
-	if err := s.engine(v, engine.Options{}).Run(ctx); err != nil {
-		s.t.Error(err)
-	}
+	must(s.t, s.engine(v, engine.Options{}).Run(ctx))
 }
 
 // runFor shuts the engine down after some time.
@@ -221,9 +225,7 @@ func (s *stage) runFor(d time.Duration, v storage.Vault) {
 // create stores a plan, as a process does that is gone when the plan runs.
 func (s *stage) create(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
-	if err := s.process().Create(s.t.Context(), p); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.process().Create(s.t.Context(), p))
 	return p
 }
 
@@ -232,18 +234,14 @@ func (s *stage) play(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
 	s.create(p)
 	s.run(s.t.Context(), s.process())
-	if err := s.left[p.ID]; err != nil {
-		s.t.Error(err)
-	}
+	must(s.t, s.left[p.ID])
 	return s.read(p.ID)
 }
 
 func (s *stage) read(id uuid.UUID) *workflow.Plan {
 	s.t.Helper()
 	p, err := s.open().Read(s.t.Context(), id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return p
 }
 

@@ -32,14 +32,10 @@ func TestUpkeepIsDaily(t *testing.T) {
 		k := &kept{Vault: memvault.NewStore().Open(plugins), began: time.Now()}
 		problems := 0
 		e, err := engine.New(k, plugins, engine.Options{Poll: time.Hour, Observer: engine.Observer{Problem: func(context.Context, error) { problems++ }}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
 		defer cancel()
-		if err := e.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Run(ctx))
 		if len(k.calls) != 10 || problems != 10 {
 			t.Fatalf("%d calls, %d problems", len(k.calls), problems)
 		}
