@@ -78,24 +78,6 @@ func openMarkers(server *emulator.Server) (names []string) {
 	return names
 }
 
-// TestHeartbeatAnswersAreLost: a node whose heartbeats take effect without an answer does not take them for
-// somebody else's.
-func TestHeartbeatAnswersAreLost(t *testing.T) {
-	for _, effect := range []emulator.Effect{emulator.LostAnswer(), emulator.Silence().Applied(), emulator.Answer(500, "InternalError").Applied()} {
-		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
-			v, _ := azure(t, server)
-			n := join(t, v, fleet.Options{})
-			server.Inject(emulator.On(emulator.PutBlob).Path("nodes/*").Every(2).Do(effect))
-			time.Sleep(10 * time.Minute)
-			if err := context.Cause(n.Context()); err != nil {
-				t.Errorf("%v: %v", effect, err)
-			}
-			leave(t, n)
-		})
-	}
-}
-
 // TestHeartbeatsDoNotWait: a node renews its record in time, however many requests its takeovers have waiting.
 func TestHeartbeatsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

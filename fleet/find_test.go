@@ -116,8 +116,7 @@ func TestLeaveHandsOver(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		a, b := open(store), open(store)
 		leaving := join(t, a, fleet.Options{})
-		plan := create(t, a, 1)
-		must(t, leaving.Claim(t.Context(), plan))
+		plan := claimed(t, a, leaving, 1)
 		found := plans(t.Context(), t, join(t, b, fleet.Options{}))
 		time.Sleep(time.Minute)
 		leave(t, leaving)
@@ -135,8 +134,7 @@ func TestShortLife(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		p := open(store)
 		short := join(t, p, fleet.Options{})
-		plan := create(t, p, 1)
-		must(t, short.Claim(t.Context(), plan))
+		plan := claimed(t, p, short, 1)
 		time.Sleep(5 * time.Second)
 		leave(t, short)
 		if taken := within(t, found, 45*time.Second); taken.ID != plan.ID {

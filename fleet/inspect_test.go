@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -46,8 +47,7 @@ func TestInspect(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		leave(t, gone)
 		time.Sleep(time.Hour)
-		unclaimed := create(t, p, 1)
-		must(t, moves(t.Context(), p, unclaimed, workflow.Running))
+		unclaimed := ownerless(t, p, 1)
 		time.Sleep(time.Millisecond)
 		waits := create(t, p, 1)
 		time.Sleep(time.Minute)
@@ -264,6 +264,18 @@ func TestCostOfInspect(t *testing.T) {
 		// 2 and 5 sub-objects.
 		if before != after || before > 1+2+2*4+2+5 || writes > 0 {
 			t.Errorf("%d requests, %d of them writes; beside 30 final plans %d", before, writes, after)
+		}
+	})
+}
+
+// TestInspectLongTTL: a record that claims to be good for centuries does not turn times around.
+func TestInspectLongTTL(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
+		must(t, second(p.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Started: time.Now(), TTL: math.MaxInt64})))
+		orphan(t, p, plantest.Small())
+		if i := inspect(t, p, fleet.InspectOptions{}); strings.Contains(i.Plans[0].Why, "within -") {
+			t.Error(i.Plans[0].Why)
 		}
 	})
 }

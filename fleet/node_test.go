@@ -216,42 +216,27 @@ func TestLeaveDuringAHeartbeat(t *testing.T) {
 	})
 }
 
-// TestLeaveWithoutAStore: Leave ends with its context, and the node's goroutines end in any case.
-func TestLeaveWithoutAStore(t *testing.T) {
-	for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
+// TestLeaveFails checks that Leave ends with its context, or with an error that stays, as where a store refuses to
+// remove a record in the version that it shows. The node's goroutines end in any case.
+func TestLeaveFails(t *testing.T) {
+	for want, most := range map[error]int{storage.ErrUnavailable: 1, storage.ErrUnknown: 61, storage.ErrConflict: 2} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			n, err := fleet.Join(t.Context(), p, fleet.Options{})
 			must(t, err)
-			p.On(func(_ context.Context, c processtest.Call, _ func() error) error { return with(c.Op) })
+			calls := 0
+			p.Fail("RemoveMember", func(op string) error {
+				calls++
+				return &storage.Error{Op: op, Err: want}
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := n.Leave(ctx); !errors.Is(err, with("")) && errors.Unwrap(err) == nil {
-				t.Errorf("Leave returned %v", err)
+			if err := n.Leave(ctx); !errors.Is(err, want) || calls > most {
+				t.Errorf("Leave returned %v after %d calls, want %v", err, calls, want)
 			}
 			synctest.Wait() // a goroutine that is left ends the test with a panic
 		})
 	}
-}
-
-// TestLeaveWithARecordThatStays: a store refuses to remove a record in the version that it shows. Leave ends with
-// the store's error.
-func TestLeaveWithARecordThatStays(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n, err := fleet.Join(t.Context(), p, fleet.Options{})
-		must(t, err)
-		calls := 0
-		p.Fail("RemoveMember", func(op string) error {
-			if calls++; calls > 100 {
-				return processtest.Unavailable(op)
-			}
-			return &storage.Error{Op: op, Err: storage.ErrConflict}
-		})
-		if err := n.Leave(t.Context()); !errors.Is(err, storage.ErrConflict) || calls > 2 {
-			t.Errorf("Leave returned %v after %d calls", err, calls)
-		}
-	})
 }
 
 // TestOutagesRemoveNobody puts three nodes through outages of 1s to 30 minutes, in which requests fail at once,

@@ -64,14 +64,14 @@ func TestObserver(t *testing.T) {
 
 		mu.Lock()
 		defer mu.Unlock()
-		if got, want := seen["a Claim"], []any{fleet.ClaimEvent{Node: a.ID(), Plan: plan.ID, Epoch: 1}}; !slices.Equal(got, want) {
-			t.Errorf("a claimed %+v, want %+v", got, want)
-		}
-		if got, want := seen["b Takeover"], []any{fleet.TakeoverEvent{Node: b.ID(), Plan: plan.ID, From: a.ID(), Epoch: 2, Rounds: 1}}; !slices.Equal(got, want) {
-			t.Errorf("b took %+v, want %+v", got, want)
-		}
-		if got, want := seen["a Fenced"], []any{fleet.FencedEvent{Node: a.ID()}}; !slices.Equal(got, want) {
-			t.Errorf("a was fenced %+v, want %+v", got, want)
+		for name, want := range map[string]any{
+			"a Claim":    fleet.ClaimEvent{Node: a.ID(), Plan: plan.ID, Epoch: 1},
+			"b Takeover": fleet.TakeoverEvent{Node: b.ID(), Plan: plan.ID, From: a.ID(), Epoch: 2, Rounds: 1},
+			"a Fenced":   fleet.FencedEvent{Node: a.ID()},
+		} {
+			if got := seen[name]; !slices.Equal(got, []any{want}) {
+				t.Errorf("%s: %+v, want %+v", name, got, want)
+			}
 		}
 		if got := seen["b Removal"]; len(got) != 1 || got[0].(fleet.RemovalEvent).Node != b.ID() || got[0].(fleet.RemovalEvent).Member.ID != a.ID() {
 			t.Errorf("b removed %+v", got)
@@ -86,11 +86,9 @@ func TestObserver(t *testing.T) {
 		if beats := seen["a Heartbeat"]; !slices.ContainsFunc(beats, frozen) || beats[0].(fleet.HeartbeatEvent).Err != nil {
 			t.Errorf("a's heartbeats: %+v", beats)
 		}
-		delete(seen, "b Heartbeat")
-		for _, name := range []string{"a Claim", "a Heartbeat", "a Fenced", "b Takeover", "b Removal", "b Failure"} {
+		for _, name := range []string{"a Claim", "a Heartbeat", "a Fenced", "a Failure", "b Heartbeat", "b Takeover", "b Removal", "b Failure"} {
 			delete(seen, name)
 		}
-		delete(seen, "a Failure") // after it was thawed
 		if len(seen) > 0 {
 			t.Errorf("unexpected: %+v", seen)
 		}

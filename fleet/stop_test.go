@@ -36,8 +36,7 @@ func TestStop(t *testing.T) {
 		own  func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID
 	}{
 		{"the owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
-			plan := create(t, p, 1)
-			must(t, n.Claim(t.Context(), plan))
+			plan := claimed(t, p, n, 1)
 			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
 			time.Sleep(10*time.Second + 1)
 			return plan.ID

@@ -56,21 +56,14 @@ func TestTake(t *testing.T) {
 			}
 			return plan.ID
 		}, nil, 2, workflow.Running},
-		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, n.Claim(t.Context(), plan))
-			return plan.ID
-		}, nil, 2, workflow.Running},
+		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID { return claimed(t, p, n, 2).ID }, nil, 2, workflow.Running},
 		{"that was let go", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, n.Claim(t.Context(), plan))
+			plan := claimed(t, p, n, 2)
 			_, done := n.Work(plan.ID)
 			done()
 			return plan.ID
 		}, nil, 2, workflow.Running},
-		{"that has not begun", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			return create(t, p, 2).ID
-		}, nil, 1, workflow.Running},
+		{"that has not begun", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return create(t, p, 2).ID }, nil, 1, workflow.Running},
 		{"that is final", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
 			plan := orphan(t, p, plantest.Small())
 			must(t, finish(t.Context(), p, plan))
@@ -82,22 +75,13 @@ func TestTake(t *testing.T) {
 			return plan.ID
 		}, fleet.ErrOwned, 1, workflow.Running},
 		{"of a member that took it from the node", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, n.Claim(t.Context(), plan))
+			plan := claimed(t, p, n, 2)
 			plan.Owner, plan.Epoch = workflow.NewV7(), 2
 			must(t, p.UpdatePlan(t.Context(), plan))
 			return plan.ID
 		}, fleet.ErrFenced, 2, workflow.Running},
-		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, moves(t.Context(), p, plan, workflow.Running))
-			return plan.ID
-		}, fleet.ErrOwned, 0, workflow.Running},
-		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, moves(t.Context(), p, plan, workflow.Running))
-			return plan.ID
-		}, nil, 1, workflow.Running},
+		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, fleet.ErrOwned, 0, workflow.Running},
+		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, nil, 1, workflow.Running},
 		{"that does not exist", fleet.Options{}, func(*testing.T, *processtest.Process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -343,4 +327,72 @@ func TestTakeBesideAnOutage(t *testing.T) {
 			t.Errorf("the plan has epoch %d", now.Epoch)
 		}
 	})
+}
+
+// TestZombie is the story of an owner that freezes: A has completed the first action and freezes. B takes the
+// plan. A wakes up and tries to begin the second action, which is refused. B finishes the plan.
+func TestZombie(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		frozen, survivor := open(store), open(store)
+		a := join(t, frozen, fleet.Options{Name: "a"})
+		created := create(t, frozen, 2)
+		plan := within(t, plans(t.Context(), t, a), time.Minute)
+		if plan.ID != created.ID || plan.Owner != a.ID() || plan.Epoch != 1 {
+			t.Fatalf("claimed %s for %s with epoch %d", plan.ID, plan.Owner, plan.Epoch)
+		}
+		work, done := a.Work(plan.ID)
+		defer done()
+		must(t, moves(t.Context(), frozen, actions(plan)[0], workflow.Running))
+		must(t, moves(t.Context(), frozen, actions(plan)[0], workflow.Completed))
+
+		b := join(t, survivor, fleet.Options{Name: "b"})
+		found := plans(t.Context(), t, b)
+		time.Sleep(5 * time.Second)
+		frozen.Freeze()
+		taken := within(t, found, 45*time.Second)
+		if taken.Owner != b.ID() || taken.Epoch != 2 || actions(taken)[0].State.Status != workflow.Completed {
+			t.Errorf("taken for %s with epoch %d, the first action is %s", taken.Owner, taken.Epoch, actions(taken)[0].State.Status)
+		}
+
+		frozen.Thaw()
+		begin := moves(t.Context(), frozen, actions(plan)[1], workflow.Running)
+		if !errors.Is(begin, storage.ErrConflict) {
+			t.Errorf("the zombie's update returned %v, want ErrConflict", begin)
+		}
+		if _, err := a.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the zombie's Take returned %v, want ErrFenced", err)
+		}
+		must(t, finish(t.Context(), survivor, taken))
+		if p := read(t, survivor, plan.ID); p.State.Status != workflow.Completed {
+			t.Errorf("the plan is %s", p.State.Status)
+		}
+		<-work.Done()
+	})
+}
+
+// TestStoringWhatRunsIsNoFence shows what happens without a fence: B takes over by storing what is Running
+// again. A wakes up and begins the second action. Then each of them meets a conflict and lets the plan go.
+func TestStoringWhatRunsIsNoFence(t *testing.T) {
+	store := memvault.NewStore()
+	a, b := open(store), open(store)
+	plan := ownerless(t, a, 2)
+	must(t, moves(t.Context(), a, actions(plan)[0], workflow.Running))
+	must(t, moves(t.Context(), a, actions(plan)[0], workflow.Completed))
+
+	taken := read(t, b, plan.ID)
+	for o := range workflow.Walk(taken) {
+		if o.Header().State.Status == workflow.Running {
+			must(t, storage.Update(t.Context(), b, o))
+		}
+	}
+	must(t, moves(t.Context(), a, actions(plan)[1], workflow.Running)) // the zombie's write takes effect
+	if err := finish(t.Context(), b, taken); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("the new owner: %v", err)
+	}
+	if err := finish(t.Context(), a, plan); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("the former owner: %v", err)
+	}
+	if p := read(t, b, plan.ID); p.State.Status != workflow.Running {
+		t.Errorf("the plan is %s", p.State.Status)
+	}
 }
