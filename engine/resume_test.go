@@ -492,10 +492,7 @@ func TestRecoveryEachHour(t *testing.T) {
 		onStage(t, func(t *testing.T, s *stage) {
 			ctx, shutdown := context.WithCancel(t.Context())
 			v, calls, drained := s.process(), 0, 0
-			v.On(func(ctx context.Context, c processtest.Call, do func() error) error {
-				if c.Op != "Recovery" {
-					return do()
-				}
+			v.OnOp("Recovery", func(ctx context.Context, _ processtest.Call, do func() error) error {
 				if calls++; calls == 3 {
 					shutdown()
 					<-ctx.Done()

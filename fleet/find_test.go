@@ -27,10 +27,8 @@ func TestPlansDuringASearch(t *testing.T) {
 		for range 16 {
 			create(t, p, 1)
 		}
-		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-			if c.Op == "UpdatePlan" {
-				time.Sleep(time.Minute)
-			}
+		p.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+			time.Sleep(time.Minute)
 			return do()
 		})
 		n := join(t, p, fleet.Options{})
@@ -359,10 +357,7 @@ func TestSearchIsCut(t *testing.T) {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			n := join(t, p, fleet.Options{})
-			p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
-				if c.Op != "Search" {
-					return do()
-				}
+			p.OnOp("Search", func(ctx context.Context, c processtest.Call, do func() error) error {
 				<-ctx.Done()
 				return &storage.Error{Op: c.Op, Err: context.Cause(ctx)}
 			})

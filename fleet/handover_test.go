@@ -196,11 +196,9 @@ func TestHandOverFails(t *testing.T) {
 
 // beforeFirst does something before the first call of an operation.
 func beforeFirst(p *processtest.Process, op string, before func()) {
-	p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-		if c.Op == op {
-			p.On(nil)
-			before()
-		}
+	p.OnOp(op, func(_ context.Context, _ processtest.Call, do func() error) error {
+		p.On(nil)
+		before()
 		return do()
 	})
 }
@@ -242,14 +240,12 @@ func TestEvict(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		// A heartbeat comes between the look at the record and its removal.
 		operator, renewed := open(store), 0
-		operator.On(func(_ context.Context, c processtest.Call, do func() error) error {
-			if c.Op == "RemoveMember" {
-				if renewed++; renewed <= 2 {
-					time.Sleep(11 * time.Second)
-				}
-				if renewed == 3 {
-					return errors.Join(do(), processtest.Unknown(c.Op)) // the answer is lost
-				}
+		operator.OnOp("RemoveMember", func(_ context.Context, c processtest.Call, do func() error) error {
+			if renewed++; renewed <= 2 {
+				time.Sleep(11 * time.Second)
+			}
+			if renewed == 3 {
+				return errors.Join(do(), processtest.Unknown(c.Op)) // the answer is lost
 			}
 			return do()
 		})

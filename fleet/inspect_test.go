@@ -196,13 +196,11 @@ func TestInspectErrors(t *testing.T) {
 		ends, deleted, stays := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
 		time.Sleep(time.Hour)
 		var once sync.Once
-		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-			if c.Op == "Read" {
-				once.Do(func() {
-					must(t, moves(t.Context(), p.Store, ends, workflow.Completed))
-					must(t, p.Store.Delete(t.Context(), deleted.ID))
-				})
-			}
+		p.OnOp("Read", func(_ context.Context, _ processtest.Call, do func() error) error {
+			once.Do(func() {
+				must(t, moves(t.Context(), p.Store, ends, workflow.Completed))
+				must(t, p.Store.Delete(t.Context(), deleted.ID))
+			})
 			return do()
 		})
 		var read []int
@@ -219,10 +217,8 @@ func TestInspectErrors(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-			if c.Op == "Read" {
-				cancel()
-			}
+		p.OnOp("Read", func(_ context.Context, _ processtest.Call, do func() error) error {
+			cancel()
 			return do()
 		})
 		if i, err := fleet.Inspect(ctx, p, fleet.InspectOptions{}); !errors.Is(err, context.Canceled) || len(i.Plans) != 1 || i.Plans[0].Stuck {

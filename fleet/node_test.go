@@ -200,10 +200,7 @@ func TestLeaveDuringAHeartbeat(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		n := join(t, p, fleet.Options{})
-		p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
-			if c.Op != "RenewMember" {
-				return do()
-			}
+		p.OnOp("RenewMember", func(ctx context.Context, c processtest.Call, do func() error) error {
 			must(t, do())
 			<-ctx.Done()
 			return processtest.Unknown(c.Op)

@@ -150,10 +150,8 @@ func TestTakeBeginsAgain(t *testing.T) {
 			var took []fleet.TakeoverEvent
 			n := join(t, p, fleet.Options{Observer: fleet.Observer{Takeover: func(_ context.Context, o fleet.TakeoverEvent) { took = append(took, o) }}})
 			var once sync.Once // the updates of a fence are made at once
-			p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-				if c.Op == at {
-					once.Do(func() { must(t, moves(t.Context(), former, actions(plan)[2], workflow.Running)) })
-				}
+			p.OnOp(at, func(_ context.Context, _ processtest.Call, do func() error) error {
+				once.Do(func() { must(t, moves(t.Context(), former, actions(plan)[2], workflow.Running)) })
 				return do()
 			})
 			taken, err := n.Take(t.Context(), plan.ID)

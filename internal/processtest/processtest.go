@@ -59,14 +59,19 @@ func (p *Process) OnResult(change func(storage.Stream[storage.ListResult]) stora
 	p.result = change
 }
 
+// OnOp sets what becomes of later calls of one method. All others are made.
+func (p *Process) OnOp(op string, h Hook) {
+	p.On(func(ctx context.Context, c Call, do func() error) error {
+		if c.Op != op {
+			return do()
+		}
+		return h(ctx, c, do)
+	})
+}
+
 // Fail makes all calls of a method fail, and returns the process.
 func (p *Process) Fail(op string, with func(op string) error) *Process {
-	p.On(func(_ context.Context, c Call, do func() error) error {
-		if c.Op == op {
-			return with(op)
-		}
-		return do()
-	})
+	p.OnOp(op, func(context.Context, Call, func() error) error { return with(op) })
 	return p
 }
 
