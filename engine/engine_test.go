@@ -111,48 +111,150 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-func TestToleratedFailures(t *testing.T) {
-	for _, test := range []struct {
-		tolerated, concurrency int
-		kinds                  string // of sequences: good, bad, long and good
-		want                   workflow.Status
-		ran                    int
-	}{
-		{0, 1, "ggg", workflow.Completed, 3},
-		{0, 1, "bgg", workflow.Failed, 1},
-		{1, 1, "bgg", workflow.Completed, 3},
-		{1, 1, "bbg", workflow.Failed, 2},
-		{2, 1, "bbg", workflow.Completed, 3},
-		{-1, 1, "bbb", workflow.Completed, 3},
-		{0, 2, "blgg", workflow.Failed, 2}, // running sequences finish
-	} {
-		t.Run(fmt.Sprintf("%d of %s by %d", test.tolerated, test.kinds, test.concurrency), func(t *testing.T) {
+// scenario is a plan and how it ends.
+type scenario struct {
+	name string
+	plan *workflow.Plan
+	stop time.Duration // when it is asked to stop; 0 is never, and 1 before anything has begun
+	want string        // its status and reason, and the jobs that ran
+}
+
+// TestEnds runs each scenario with an engine that lives.
+func TestEnds(t *testing.T) {
+	for _, test := range slices.Concat(tolerances(), guards(), deferrals(), stops()) {
+		t.Run(test.name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {
-				b := block("b")
-				b.Concurrency, b.ToleratedFailures = test.concurrency, test.tolerated
-				for i, kind := range test.kinds {
-					name := fmt.Sprint(i)
-					actions := map[rune][]*workflow.Action{'g': {second(name)}, 'b': {bad(name), second(name)}, 'l': {second(name), second(name)}}
-					b.Sequences = append(b.Sequences, sequence(name, actions[kind]...))
-				}
-				got := s.play(plan(b))
-				if got.Blocks[0].State.Status != test.want || len(s.ran) != test.ran {
-					t.Errorf("%s, and %d ran:\n%s", got.Blocks[0].State.Status, len(s.ran), outline(got))
-				}
-				for i, kind := range test.kinds {
-					if kind == 'l' && got.Blocks[0].Sequences[i].State.Status != workflow.Completed {
-						t.Errorf("sequence %d did not go on to its end", i)
+				p := s.create(test.plan)
+				var e *engine.Engine
+				e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
+					stop := func() { must(t, e.Stop(t.Context(), p.ID)) }
+					switch test.stop {
+					case 0:
+					case 1:
+						stop()
+					default:
+						time.AfterFunc(test.stop, stop)
 					}
+				}}})
+				must(t, e.Run(t.Context()))
+				got := s.read(p.ID)
+				slices.SortFunc(s.log, byTime)
+				if end := fmt.Sprintf("%s, %s: %s", got.State.Status, got.Reason, strings.Join(s.names(), " ")); end != test.want {
+					t.Errorf("it ends as\n%s\nwant\n%s\n%s", end, test.want, outline(got))
 				}
-				want := workflow.NoFailure
-				if test.want == workflow.Failed {
-					want = workflow.BlockFailed
-				}
-				if got.Reason != want || got.State.Status != test.want {
-					t.Errorf("the plan is %s, %s", got.State.Status, got.Reason)
+				if d := got.DeferredActions; d != nil && (d.State.Status == workflow.Failed) != slices.ContainsFunc(d.Batches, func(b *workflow.DeferBatch) bool { return b.State.Status == workflow.Failed }) {
+					t.Errorf("the deferred actions are %s", d.State.Status)
 				}
 			})
 		})
+	}
+}
+
+// tolerances are blocks of sequences that are good, bad, or long and good.
+func tolerances() (all []scenario) {
+	for _, test := range []struct {
+		tolerated, concurrency int
+		kinds, want            string
+	}{
+		{0, 1, "ggg", "Completed, NoFailure: 0 1 2"},
+		{0, 1, "bgg", "Failed, BlockFailed: 0"},
+		{1, 1, "bgg", "Completed, NoFailure: 0 1 2"},
+		{1, 1, "bbg", "Failed, BlockFailed: 0 1"},
+		{2, 1, "bbg", "Completed, NoFailure: 0 1 2"},
+		{-1, 1, "bbb", "Completed, NoFailure: 0 1 2"},
+		{0, 2, "blgg", "Failed, BlockFailed: 0 1 1"}, // running sequences finish
+	} {
+		b := block("b")
+		b.Concurrency, b.ToleratedFailures = test.concurrency, test.tolerated
+		for i, kind := range test.kinds {
+			name := fmt.Sprint(i)
+			actions := map[rune][]*workflow.Action{'g': {second(name)}, 'b': {bad(name), second(name)}, 'l': {second(name), second(name)}}
+			b.Sequences = append(b.Sequences, sequence(name, actions[kind]...))
+		}
+		all = append(all, scenario{fmt.Sprintf("%d of %s by %d", test.tolerated, test.kinds, test.concurrency), plan(b), 0, test.want})
+	}
+	return all
+}
+
+// guards have each group of checks succeed and fail, of a plan and of a block. Deferred checks run however the work
+// ends.
+func guards() (all []scenario) {
+	const work = "check work more"
+	for group, of := range []struct {
+		passes, fails string // the jobs that run
+		reason        workflow.FailureReason
+	}{
+		{"check", work, workflow.NoFailure}, // bypass
+		{work, "check", workflow.PreCheckFailed},
+		{work, "check work", workflow.ContCheckFailed},
+		{"work more check", "work more check", workflow.PostCheckFailed},
+		{"work more check", "work more check", workflow.DeferredCheckFailed},
+	} {
+		for _, fails := range []bool{false, true} {
+			for _, ofBlock := range []bool{false, true} {
+				p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
+				groups, check := workflow.ChecksOf(p), second("check")
+				want, ran := "Completed, NoFailure: ", of.passes
+				if ofBlock {
+					groups = workflow.ChecksOf(p.Blocks[0])
+				}
+				if fails {
+					check, ran = bad("check"), of.fails
+					switch {
+					case of.reason == workflow.NoFailure:
+					case ofBlock:
+						want = "Failed, BlockFailed: "
+					default:
+						want = fmt.Sprintf("Failed, %s: ", of.reason)
+					}
+				}
+				*groups[group] = checks(check)
+				if last := groups[4]; *last == nil {
+					*last = checks(second("last"))
+					ran += " last"
+				}
+				all = append(all, scenario{fmt.Sprintf("checks %d, fails %t, of a block %t", group, fails, ofBlock), p, 0, want + ran})
+			}
+		}
+	}
+	return all
+}
+
+// deferrals have deferred actions after a success and a failure, which succeed and fail.
+func deferrals() (all []scenario) {
+	for _, test := range []struct {
+		name       string
+		work       *workflow.Action
+		batchFails string
+		failPlan   bool
+		want       string
+	}{
+		{"success", second("work"), "", false, "Completed, NoFailure: work ok any"},
+		{"failure", bad("work"), "", false, "Failed, BlockFailed: work no any"},
+		{"a batch fails", second("work"), "ok", false, "Completed, NoFailure: work ok any"},
+		{"a batch fails the plan", second("work"), "ok", true, "Failed, DeferredActionFailed: work ok any"},
+		{"the first failure counts", bad("work"), "any", true, "Failed, BlockFailed: work no any"},
+	} {
+		p := plan(block("b", sequence("s", test.work)), block("empty"))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+			batch("ok", workflow.OnSuccess, second("ok")), batch("no", workflow.OnFailure, second("no")), batch("any", workflow.Always, second("any")),
+		}}
+		for _, b := range p.DeferredActions.Batches {
+			if b.Name == test.batchFails {
+				b.FailElement, b.Actions = test.failPlan, []*workflow.Action{bad(b.Name), second("never")}
+			}
+		}
+		all = append(all, scenario{test.name, p, 0, test.want})
+	}
+	return all
+}
+
+// stops have an accepted stop, which makes the plan Stopped before the work and after it.
+func stops() []scenario {
+	p := func() *workflow.Plan { return deferring(block("b", sequence("s", second("a")))) }
+	return []scenario{
+		{"stopped early", p(), 1, "Stopped, StopRequested: deferred no"},
+		{"stopped late", p(), 1500 * time.Millisecond, "Stopped, StopRequested: a deferred no"},
 	}
 }
 
@@ -197,76 +299,6 @@ func TestAttempts(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// The groups of checks, in the order of workflow.ChecksOf.
-const bypass, pre, cont, post, deferred = 0, 1, 2, 3, 4
-
-type checksTest struct {
-	name   string
-	group  int
-	fails  bool
-	reason workflow.FailureReason // of a plan; a block has failed if it is a failure
-	ran    []string
-}
-
-// TestChecks lets each group of checks succeed and fail, of a plan and of a block.
-func TestChecks(t *testing.T) {
-	for _, test := range []checksTest{
-		{"bypass passes", bypass, false, workflow.NoFailure, []string{"check"}},
-		{"bypass fails", bypass, true, workflow.NoFailure, []string{"check", "work", "more"}},
-		{"pre passes", pre, false, workflow.NoFailure, []string{"check", "work", "more"}},
-		{"pre fails", pre, true, workflow.PreCheckFailed, []string{"check"}},
-		{"cont passes", cont, false, workflow.NoFailure, []string{"check", "work", "more"}},
-		{"cont fails", cont, true, workflow.ContCheckFailed, []string{"check", "work"}},
-		{"post passes", post, false, workflow.NoFailure, []string{"work", "more", "check"}},
-		{"post fails", post, true, workflow.PostCheckFailed, []string{"work", "more", "check"}},
-		{"deferred passes", deferred, false, workflow.NoFailure, []string{"work", "more", "check"}},
-		{"deferred fails", deferred, true, workflow.DeferredCheckFailed, []string{"work", "more", "check"}},
-	} {
-		for _, ofBlock := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, of a block %v", test.name, ofBlock), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) { test.try(t, s, ofBlock) })
-			})
-		}
-	}
-}
-
-// try runs a plan with checks of the plan or of its block.
-func (test checksTest) try(t *testing.T, s *stage, ofBlock bool) {
-	p := plan(block("b", sequence("s", do(job{Name: "work", For: 3 * time.Second}), second("more"))))
-	var of workflow.Object = p
-	if ofBlock {
-		of = p.Blocks[0]
-	}
-	c := checks(do(job{Name: "check", For: time.Second}))
-	if test.fails {
-		c = checks(bad("check"))
-	}
-	*workflow.ChecksOf(of)[test.group] = c
-	// Deferred checks must run however the work ends.
-	ran := slices.Clone(test.ran)
-	if test.group != deferred {
-		*workflow.ChecksOf(of)[deferred] = checks(second("last"))
-		ran = append(ran, "last")
-	}
-	got := s.play(p)
-	names := s.names()
-	slices.Sort(names)
-	want := slices.Sorted(slices.Values(ran))
-	if !slices.Equal(names, want) {
-		t.Errorf("ran %q, want %q", names, want)
-	}
-	reason, status := test.reason, workflow.Completed
-	if reason != workflow.NoFailure {
-		status = workflow.Failed
-		if ofBlock {
-			reason = workflow.BlockFailed
-		}
-	}
-	if got.Reason != reason || got.State.Status != status || ofBlock && got.Blocks[0].State.Status != status {
-		t.Errorf("%s, %s, want %s, %s:\n%s", got.State.Status, got.Reason, status, reason, outline(got))
 	}
 }
 
@@ -316,51 +348,6 @@ func TestRoundsHaveTheirOwnRetries(t *testing.T) {
 			t.Errorf("%s after %d runs: %s", got.State.Status, s.ran["check"], got.Reason)
 		}
 	})
-}
-
-func TestDeferredActions(t *testing.T) {
-	for _, test := range []struct {
-		name       string
-		fails      bool
-		batchFails string
-		failPlan   bool
-		reason     workflow.FailureReason
-		ran        []string
-	}{
-		{"success", false, "", false, workflow.NoFailure, []string{"work", "ok", "any"}},
-		{"failure", true, "", false, workflow.BlockFailed, []string{"work", "no", "any"}},
-		{"a batch fails", false, "ok", false, workflow.NoFailure, []string{"work", "ok", "any"}},
-		{"a batch fails the plan", false, "ok", true, workflow.DeferredActionFailed, []string{"work", "ok", "any"}},
-		{"the first failure counts", true, "any", true, workflow.BlockFailed, []string{"work", "no", "any"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := plan(block("b", sequence("s", second("work"))))
-				if test.fails {
-					p = plan(block("b", sequence("s", bad("work"))), block("never", sequence("s", second("never"))))
-				}
-				p.DeferredActions = &workflow.DeferredActions{}
-				for name, when := range map[string]workflow.When{"ok": workflow.OnSuccess, "no": workflow.OnFailure} {
-					p.DeferredActions.Batches = append(p.DeferredActions.Batches, batch(name, when, second(name)))
-				}
-				p.DeferredActions.Batches = append(p.DeferredActions.Batches, batch("any", workflow.Always, second("any")))
-				for _, b := range p.DeferredActions.Batches {
-					if b.Name == test.batchFails {
-						b.FailElement = test.failPlan
-						b.Actions = []*workflow.Action{bad(b.Name), second("never")}
-					}
-				}
-				got := s.play(p)
-				s.wantNames(test.ran...)
-				if got.Reason != test.reason || (got.State.Status == workflow.Failed) != (test.reason != workflow.NoFailure) {
-					t.Errorf("%s, %s", got.State.Status, got.Reason)
-				}
-				if failed := got.DeferredActions.State.Status == workflow.Failed; failed != (test.batchFails != "") {
-					t.Errorf("the deferred actions are %s", got.DeferredActions.State.Status)
-				}
-			})
-		})
-	}
 }
 
 // deferring returns a plan with deferred checks and actions.
@@ -418,37 +405,6 @@ StopRequested
 			t.Errorf("got\n%s\nwant\n%s", o, want)
 		}
 	})
-}
-
-// TestStopEarlyAndLate checks that an accepted stop makes the plan Stopped, before the work and after it.
-func TestStopEarlyAndLate(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		at   time.Duration
-		ran  []string
-	}{
-		{"early", 0, []string{"deferred", "no"}},
-		{"late", 1500 * time.Millisecond, []string{"a", "deferred", "no"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(deferring(block("b", sequence("s", second("a")))))
-				var e *engine.Engine
-				e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
-					if test.at == 0 {
-						must(t, e.Stop(t.Context(), p.ID))
-					} else {
-						time.AfterFunc(test.at, func() { must(t, e.Stop(t.Context(), p.ID)) })
-					}
-				}}})
-				must(t, e.Run(t.Context()))
-				s.wantNames(test.ran...)
-				if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested {
-					t.Errorf("%s", outline(got))
-				}
-			})
-		})
-	}
 }
 
 // TestStopEndsWaits checks that a stop cancels the wait for a retry and makes the action Stopped.
