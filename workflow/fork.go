@@ -1,9 +1,8 @@
 package workflow
 
 import (
-	"bytes"
 	"iter"
-	"slices"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,7 +67,7 @@ func ForkFromStart(p *Plan) (*Plan, error) {
 
 // fork returns a copy of a plan that is to become a fork.
 func (p *Plan) fork() *Plan {
-	f := p.copy()
+	f := copied(reflect.ValueOf(p)).Interface().(*Plan)
 	f.ForkedFrom = p.ID
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
@@ -147,64 +146,25 @@ func belongsToRun(o, parent Object) bool {
 	return o.Kind() == KindDeferredActions
 }
 
-// The methods below return deep copies, but for requests, responses and errors.
-
-func (p Plan) copy() *Plan {
-	p.Meta = bytes.Clone(p.Meta)
-	copyChecks(&p)
-	p.Blocks = copyAll(p.Blocks, Block.copy)
-	p.DeferredActions = copyOf(p.DeferredActions, DeferredActions.copy)
-	return &p
-}
-
-func (c Checks) copy() *Checks {
-	c.Actions = copyAll(c.Actions, Action.copy)
-	return &c
-}
-
-func (b Block) copy() *Block {
-	copyChecks(&b)
-	b.Sequences = copyAll(b.Sequences, Sequence.copy)
-	return &b
-}
-
-func (s Sequence) copy() *Sequence {
-	s.Actions = copyAll(s.Actions, Action.copy)
-	return &s
-}
-
-func (a Action) copy() *Action {
-	a.Attempts = slices.Clone(a.Attempts)
-	return &a
-}
-
-func (d DeferredActions) copy() *DeferredActions {
-	d.Batches = copyAll(d.Batches, DeferBatch.copy)
-	return &d
-}
-
-func (b DeferBatch) copy() *DeferBatch {
-	b.Actions = copyAll(b.Actions, Action.copy)
-	return &b
-}
-
-func copyChecks(o Object) {
-	for _, c := range ChecksOf(o) {
-		*c = copyOf(*c, Checks.copy)
+// copied returns a copy of an object with everything below it, but for requests, responses and errors.
+func copied(v reflect.Value) reflect.Value {
+	switch isObject := v.Type().Implements(reflect.TypeFor[Object]()); {
+	case isObject && !v.IsNil():
+		c := reflect.New(v.Type().Elem())
+		c.Elem().Set(v.Elem())
+		for i := range c.Elem().NumField() {
+			if f := c.Elem().Field(i); f.CanSet() {
+				f.Set(copied(f))
+			}
+		}
+		return c
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(c, v)
+		for i := 0; i < v.Len() && isChild(v.Type()); i++ {
+			c.Index(i).Set(copied(v.Index(i)))
+		}
+		return c
 	}
-}
-
-func copyAll[T any](list []*T, copyOne func(T) *T) []*T {
-	all := slices.Clone(list)
-	for i, v := range all {
-		all[i] = copyOf(v, copyOne)
-	}
-	return all
-}
-
-func copyOf[T any](v *T, copyOne func(T) *T) *T {
-	if v == nil {
-		return nil
-	}
-	return copyOne(*v)
+	return v
 }

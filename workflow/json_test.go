@@ -385,10 +385,10 @@ func TestMarshalErrors(t *testing.T) {
 		{"reason", "there is no failure reason 9", workflow.Plan{Reason: 9}},
 		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
 		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		{"request", "workflow: request of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},
+		{"request", "workflow: req of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},
 		{"a request that is not a number", "unsupported value: NaN", action(&workflow.Action{Req: math.NaN()})},
-		{"a raw request that is not JSON", "workflow: request of action", action(&workflow.Action{Req: json.RawMessage("{")})},
-		{"response", "workflow: response", action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
+		{"a raw request that is not JSON", "workflow: req of action", action(&workflow.Action{Req: json.RawMessage("{")})},
+		{"response", "workflow: resp of action", action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text, err := json.Marshal(test.value)

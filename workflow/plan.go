@@ -30,8 +30,6 @@ type Plan struct {
 	// Name and Descr are for people. They may be any valid UTF-8.
 	Name  string `json:"name,omitempty"`
 	Descr string `json:"descr,omitempty"`
-	// Meta is the author's own data. The vault stores it unchanged.
-	Meta []byte `json:"meta,omitempty"`
 	// BypassChecks complete the plan at once if they succeed. Like the other checks, they may be nil.
 	BypassChecks *Checks `json:"bypassChecks,omitempty"`
 	// PreChecks must succeed before the blocks start.
@@ -62,9 +60,10 @@ type Plan struct {
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
+	// Meta is the author's own data. The vault stores it unchanged.
+	Meta []byte `json:"meta,omitempty"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.
@@ -72,14 +71,13 @@ type Checks struct {
 	ID     uuid.UUID `json:"id,omitzero"`
 	PlanID uuid.UUID `json:"planID,omitzero"`
 	// Key is the author's own identifier. It may be uuid.Nil.
-	Key uuid.UUID `json:"key,omitzero"`
+	Key     uuid.UUID `json:"key,omitzero"`
+	Actions []*Action `json:"actions,omitempty"`
+	State   State     `json:"state,omitzero"`
 	// Delay is the wait before the checks. Continuous checks also wait between two runs.
-	Delay   time.Duration `json:"delay,omitzero"`
-	Actions []*Action     `json:"actions,omitempty"`
-	State   State         `json:"state,omitzero"`
+	Delay time.Duration `json:"delay,omitzero"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Block is a list of sequences that run in parallel, up to Concurrency at a time.
@@ -87,26 +85,25 @@ type Block struct {
 	ID     uuid.UUID `json:"id,omitzero"`
 	PlanID uuid.UUID `json:"planID,omitzero"`
 	// Key is the author's own identifier. It may be uuid.Nil.
-	Key   uuid.UUID `json:"key,omitzero"`
-	Name  string    `json:"name,omitempty"`
-	Descr string    `json:"descr,omitempty"`
-	// EntranceDelay and ExitDelay are the waits before and after the block.
-	EntranceDelay  time.Duration `json:"entranceDelay,omitzero"`
-	ExitDelay      time.Duration `json:"exitDelay,omitzero"`
-	BypassChecks   *Checks       `json:"bypassChecks,omitempty"`
-	PreChecks      *Checks       `json:"preChecks,omitempty"`
-	ContChecks     *Checks       `json:"contChecks,omitempty"`
-	PostChecks     *Checks       `json:"postChecks,omitempty"`
-	DeferredChecks *Checks       `json:"deferredChecks,omitempty"`
-	Sequences      []*Sequence   `json:"sequences,omitempty"`
+	Key            uuid.UUID   `json:"key,omitzero"`
+	Name           string      `json:"name,omitempty"`
+	Descr          string      `json:"descr,omitempty"`
+	BypassChecks   *Checks     `json:"bypassChecks,omitempty"`
+	PreChecks      *Checks     `json:"preChecks,omitempty"`
+	ContChecks     *Checks     `json:"contChecks,omitempty"`
+	PostChecks     *Checks     `json:"postChecks,omitempty"`
+	DeferredChecks *Checks     `json:"deferredChecks,omitempty"`
+	Sequences      []*Sequence `json:"sequences,omitempty"`
 	// Concurrency is how many sequences may run at once; 0 means 1.
 	Concurrency int `json:"concurrency,omitzero"`
 	// ToleratedFailures is how many sequences may fail before the block fails; -1 means any number.
 	ToleratedFailures int   `json:"toleratedFailures,omitzero"`
 	State             State `json:"state,omitzero"`
+	// EntranceDelay and ExitDelay are the waits before and after the block.
+	EntranceDelay time.Duration `json:"entranceDelay,omitzero"`
+	ExitDelay     time.Duration `json:"exitDelay,omitzero"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Sequence is a list of actions that run one after the other.
@@ -120,8 +117,7 @@ type Sequence struct {
 	Actions []*Action `json:"actions,omitempty"`
 	State   State     `json:"state,omitzero"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Action is one call of a plugin.
@@ -134,33 +130,31 @@ type Action struct {
 	Descr string    `json:"descr,omitempty"`
 	// Plugin is the name of the plugin that the action runs.
 	Plugin string `json:"plugin,omitempty"`
-	// Timeout limits one attempt; 0 means the engine's default.
-	Timeout time.Duration `json:"timeout,omitzero"`
 	// Retries is how many more attempts may follow after the first one failed.
 	Retries int `json:"retries,omitzero"`
-	// Req is the plugin's request. It has the type that the plugin names, or is a json.RawMessage if the
-	// plugin is not known.
-	Req any `json:"req,omitempty"`
 	// Attempts are the attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	State    State     `json:"state,omitzero"`
+	// Timeout limits one attempt; 0 means the engine's default.
+	Timeout time.Duration `json:"timeout,omitzero"`
+	// Req is the plugin's request. It has the type that the plugin names, or is a json.RawMessage if the
+	// plugin is not known.
+	Req any `json:"req,omitempty"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Attempt is one run of an action.
 type Attempt struct {
-	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
-	// plugin is not known.
-	Resp any `json:"resp,omitempty"`
 	// Err is the plugin's error, nil if the attempt succeeded.
 	Err   *plugins.Error `json:"err,omitempty"`
 	Start time.Time      `json:"start,omitzero"`
 	End   time.Time      `json:"end,omitzero"`
+	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
+	// plugin is not known.
+	Resp any `json:"resp,omitempty"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // DeferredActions are batches of actions that run at the end of a plan.
@@ -170,8 +164,7 @@ type DeferredActions struct {
 	Batches []*DeferBatch `json:"batches,omitempty"`
 	State   State         `json:"state,omitzero"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // DeferBatch is a list of actions that run at the end of a plan if the plan had the outcome that When says.
@@ -188,8 +181,7 @@ type DeferBatch struct {
 	Actions     []*Action `json:"actions,omitempty"`
 	State       State     `json:"state,omitzero"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // State is the status, the times and the version of an object.
@@ -203,8 +195,7 @@ type State struct {
 	// opaque. An update without it is refused: use Reset to start an object again.
 	ETag string `json:"etag,omitempty"`
 
-	// unknown has the members of the JSON that this code does not know, as newer code wrote them.
-	unknown string
+	unknown
 }
 
 // Reset sets the state to NotStarted without times, for an object that is to run again. It keeps the version,

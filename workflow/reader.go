@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ type reader struct {
 	at   int // the offset of the next byte
 	err  error
 	// objects counts the objects that were read into fields, and null in lists of them.
-	objects int
+	objects, depth int
 }
 
 // count counts an object.
@@ -118,33 +119,59 @@ func (r *reader) word(word string) bool {
 // null passes over null, which leaves a field as it is.
 func (r *reader) null() bool { return r.err == nil && r.peek() == 'n' && r.word("null") }
 
-// object reads an object. known reads the value of a member, or returns false if there is no such field. object
-// returns the other members as JSON, separated by commas.
-func (r *reader) object(want string, known func(name []byte) bool) (unknown string) {
+// object reads an object into a struct that has a form. v is a pointer to it.
+func (r *reader) object(v any) { r.fields(forms[reflect.TypeOf(v).Elem()], v) }
+
+// fields reads an object into the fields of a form. v is a pointer to the struct.
+func (r *reader) fields(f *form, v any) {
+	s := reflect.ValueOf(v).Elem()
+	for i := range f.members {
+		if m := &f.members[i]; m.reset != nil {
+			m.reset(s.Field(m.field).Addr().Interface())
+		}
+	}
+	if r.depth++; r.depth > MaxDepth {
+		r.fail("more than %d errors are wrapped in each other", MaxDepth)
+	}
+	var others []byte
+	nth := 0
+	r.members(f.name, func(name []byte, start int) {
+		if m := f.find(name, nth); m != nil {
+			m.read(r, s.Field(m.field).Addr().Interface())
+			nth++
+			return
+		}
+		r.value()
+		others = appendMember(others, r.text[start:r.at])
+	})
+	if u, ok := v.(interface{ others() *unknown }); ok {
+		*u.others() = unknown(others)
+	}
+	r.depth--
+}
+
+// members reads an object. read gets the name of each member and where that begins, and reads the value.
+func (r *reader) members(want string, read func(name []byte, start int)) {
 	if !r.skip('{') {
 		r.unexpected(want)
-		return ""
+		return
 	}
 	r.count()
 	if r.skip('}') {
-		return ""
+		return
 	}
-	var others []byte
 	for r.err == nil {
 		r.peek()
 		start := r.at
 		name, _ := r.quoted("")
-		r.expect(':')
-		if r.err == nil && !known(name) {
-			r.value()
-			others = appendMember(others, r.text[start:r.at])
+		if r.expect(':'); r.err == nil {
+			read(name, start)
 		}
 		if !r.skip(',') {
 			break
 		}
 	}
 	r.expect('}')
-	return string(others)
 }
 
 // appendMember appends a member without its blanks to others.
@@ -162,7 +189,7 @@ func appendMember(others, member []byte) []byte {
 }
 
 // list reads an array. read reads an element.
-func list[T any](r *reader, want string, read func(r *reader) T) []T {
+func list[T any](r *reader, want string, read func(into *T)) []T {
 	if r.null() {
 		return nil
 	}
@@ -178,7 +205,8 @@ func list[T any](r *reader, want string, read func(r *reader) T) []T {
 		if r.peek() == 'n' { // null takes as much memory as an object
 			r.count()
 		}
-		elements = append(elements, read(r))
+		elements = append(elements, *new(T))
+		read(&elements[len(elements)-1])
 		if !r.skip(',') {
 			break
 		}
@@ -187,19 +215,14 @@ func list[T any](r *reader, want string, read func(r *reader) T) []T {
 	return elements
 }
 
-// optional reads a value that may be null.
-func optional[T any](r *reader, read func(*T, *reader)) *T {
+// optional reads an object that may be null.
+func optional[T any](r *reader, f *form) *T {
 	if r.null() {
 		return nil
 	}
 	v := new(T)
-	read(v, r)
+	r.fields(f, v)
 	return v
-}
-
-// objects reads an array of objects, some of which may be null.
-func objects[T any](r *reader, want string, read func(*T, *reader)) []*T {
-	return list(r, want, func(r *reader) *T { return optional(r, read) })
 }
 
 // quoted reads a string. ok is false for null and after an error.
@@ -412,11 +435,6 @@ func (r *reader) bytes() (data []byte) {
 		r.fail("%w", err)
 	}
 	return data
-}
-
-// raw reads a value of any type as it is.
-func (r *reader) raw() any {
-	return json.RawMessage(bytes.Clone(r.value()))
 }
 
 // marshaled reads a string into a type that reads itself.

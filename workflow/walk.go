@@ -21,9 +21,6 @@ type Object interface {
 	// children yields each child with its field and its index in the field, or -1 if the field is not a list.
 	// It yields nil elements of lists as nil, and skips optional children that are nil.
 	children(yield func(field string, index int, child Object) bool) bool
-	// write and read are the object's JSON.
-	write(w *writer)
-	read(r *reader)
 }
 
 // ObjectPointer is the constraint of functions that are generic over the types of objects: P is a pointer to

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -16,11 +15,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// writer writes JSON in one pass, without the escapes for HTML. Its methods leave out members whose value is
-// zero. It keeps the first error.
+// writer writes JSON in one pass, without the escapes for HTML. It leaves out members whose value is zero. It keeps the
+// first error.
 type writer struct {
 	text []byte
 	err  error
+	// now is the object that is being written, if it is one of a plan, and member the last member that was begun.
+	now    Object
+	member string
+	depth  int
 	// objects counts the JSON objects, except for those of requests and responses.
 	objects int
 	// own says to leave out children and versions.
@@ -29,10 +32,14 @@ type writer struct {
 	others *json.Encoder
 }
 
-// fail keeps the first error.
+// fail keeps the first error, and where it is.
 func (w *writer) fail(err error) {
-	if w.err == nil {
-		w.err = err
+	switch {
+	case w.err != nil:
+	case w.now != nil:
+		w.err = fmt.Errorf("workflow: %s of %s %s: %w", w.member, w.now.Kind(), *w.now.Header().ID, err)
+	default:
+		w.err = fmt.Errorf("workflow: %s: %w", w.member, err)
 	}
 }
 
@@ -42,18 +49,48 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *writer) open() {
+// object writes a struct that has a form. v is a pointer to it.
+func (w *writer) object(v any) { w.fields(forms[reflect.TypeOf(v).Elem()], v) }
+
+// fields writes an object with the fields of a form. v is a pointer to the struct.
+func (w *writer) fields(f *form, v any) {
+	if w.depth++; w.depth > MaxDepth {
+		w.fail(fmt.Errorf("more than %d errors are wrapped in each other", MaxDepth))
+		return
+	}
+	around := w.now
+	if o, ok := v.(Object); ok {
+		w.now = o
+	}
 	w.objects++
 	w.text = append(w.text, '{')
-}
-
-// close ends an object with the members that were read and not known.
-func (w *writer) close(unknown string) {
-	if unknown != "" {
+	s := reflect.ValueOf(v).Elem()
+	for i := range f.members {
+		m := &f.members[i]
+		field := s.Field(m.field).Addr().Interface()
+		if w.own && (m.child || m.name == "etag" || m.name == "state" && field.(*State).onlyVersion()) || !m.keep && m.empty(field) {
+			continue
+		}
 		w.comma()
-		w.text = append(w.text, unknown...)
+		w.text = append(w.text, '"') // names need no escapes
+		w.text = append(w.text, m.name...)
+		w.text = append(w.text, `":`...)
+		w.member = m.name
+		m.write(w, field)
+	}
+	if u, ok := v.(interface{ others() *unknown }); ok && *u.others() != "" {
+		w.comma()
+		w.text = append(w.text, *u.others()...)
 	}
 	w.text = append(w.text, '}')
+	w.now = around
+	w.depth--
+}
+
+// onlyVersion reports whether a state is zero but for its version.
+func (s State) onlyVersion() bool {
+	s.ETag = ""
+	return s == State{}
 }
 
 func (w *writer) comma() {
@@ -62,26 +99,7 @@ func (w *writer) comma() {
 	}
 }
 
-// name begins a member. Names need no escapes.
-func (w *writer) name(name string) {
-	w.comma()
-	w.text = append(w.text, '"')
-	w.text = append(w.text, name...)
-	w.text = append(w.text, `":`...)
-}
-
-func (w *writer) string(name, s string) {
-	if s != "" {
-		w.name(name)
-		w.quote(s)
-	}
-}
-
-func (w *writer) id(name string, id uuid.UUID) {
-	if id == uuid.Nil {
-		return
-	}
-	w.name(name)
+func (w *writer) id(id uuid.UUID) {
 	w.text = append(w.text, '"')
 	for i, group := range [...][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
 		if i > 0 {
@@ -92,50 +110,22 @@ func (w *writer) id(name string, id uuid.UUID) {
 	w.text = append(w.text, '"')
 }
 
-func (w *writer) time(name string, t time.Time) {
-	if t.IsZero() {
-		return
-	}
-	w.name(name)
+func (w *writer) time(t *time.Time) {
 	w.text = append(w.text, '"')
 	text, err := t.UTC().AppendText(w.text)
 	if err != nil {
-		w.fail(fmt.Errorf("workflow: %s: %w", name, err))
+		w.fail(err)
 		return
 	}
 	w.text = append(text, '"')
 }
 
-func (w *writer) duration(name string, d time.Duration) {
-	if d != 0 {
-		w.string(name, d.String())
-	}
-}
+func (w *writer) integer(n int64) { w.text = strconv.AppendInt(w.text, n, 10) }
 
-func (w *writer) integer(name string, n int64) {
-	if n != 0 {
-		w.name(name)
-		w.text = strconv.AppendInt(w.text, n, 10)
-	}
-}
+func (w *writer) bool(b bool) { w.text = strconv.AppendBool(w.text, b) }
 
-func (w *writer) bool(name string, b bool) {
-	if b {
-		w.name(name)
-		w.text = append(w.text, "true"...)
-	}
-}
-
-// enum writes the name of a value of an enumeration.
-func enum[T ~int](w *writer, name string, n names[T], v T) {
-	if v != 0 {
-		w.name(name)
-		w.value(n.marshal(v))
-	}
-}
-
-// value writes a text that needs no escapes.
-func (w *writer) value(text string, err error) {
+// plain writes a text that needs no escapes.
+func (w *writer) plain(text string, err error) {
 	if err != nil {
 		w.fail(err)
 	}
@@ -144,46 +134,8 @@ func (w *writer) value(text string, err error) {
 	w.text = append(w.text, '"')
 }
 
-func (w *writer) bytes(name string, data []byte) {
-	w.name(name)
-	w.text = append(w.text, '"')
-	w.text = base64.StdEncoding.AppendEncode(w.text, data)
-	w.text = append(w.text, '"')
-}
-
-// optionalMember writes an object that may be nil.
-func optionalMember[T any](w *writer, name string, v *T, write func(*T, *writer)) {
-	if v != nil && !w.own {
-		w.name(name)
-		write(v, w)
-	}
-}
-
-// elements writes a list of objects.
-func elements[T any](w *writer, name string, list []*T, write func(*T, *writer)) {
-	if len(list) == 0 || w.own {
-		return
-	}
-	w.name(name)
-	for i, v := range list {
-		w.text = append(w.text, "[,"[min(i, 1)])
-		if v == nil {
-			w.objects++
-			w.text = append(w.text, "null"...)
-		} else {
-			write(v, w)
-		}
-	}
-	w.text = append(w.text, ']')
-}
-
-// any writes a request or response such that it reads back unchanged. It leaves out nil, which differs from a
-// value that is written as null.
-func (w *writer) any(name string, v any) error {
-	if v == nil || w.err != nil {
-		return nil
-	}
-	w.name(name)
+// any writes a request or response such that it reads back unchanged.
+func (w *writer) any(v any) error {
 	start := len(w.text)
 	if w.others == nil {
 		w.others = json.NewEncoder(w)

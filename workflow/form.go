@@ -1,0 +1,250 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
+)
+
+// unknown has the members of an object's JSON that this code does not know, separated by commas, as newer code wrote
+// them. Each type of the model but plugins.Error embeds it.
+type unknown string
+
+func (u *unknown) others() *unknown { return u }
+
+// form is the JSON of a struct.
+type form struct {
+	name    string // of the type in Go
+	members []formMember
+}
+
+// formMember is a field of a struct.
+type formMember struct {
+	code
+	name  string
+	field int
+	keep  bool // zero values are written
+	child bool // objects of the model
+}
+
+// forms has the form of each struct.
+var forms = map[reflect.Type]*form{}
+
+func init() { _ = formOf(reflect.TypeFor[Plan]()) }
+
+// formOf makes the forms of a struct and of those below it.
+func formOf(t reflect.Type) *form {
+	if f := forms[t]; f != nil {
+		return f
+	}
+	f := &form{name: t.String()}
+	forms[t] = f // an error may wrap another one
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		m := formMember{codeFor(field.Type), name, i, option == "", isChild(field.Type)}
+		f.members = append(f.members, m)
+		if name == "meta" {
+			m.name, m.code = "metaBase64", binaryCode
+			f.members = append(f.members, m)
+		}
+	}
+	return f
+}
+
+// isChild reports whether values of a type are objects, or lists of them.
+func isChild(t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[Object]()) || t.Kind() == reflect.Slice && t.Elem().Implements(reflect.TypeFor[Object]())
+}
+
+// find returns the member with a name, or nil. Most members come in order, so it looks at the nth first.
+func (f *form) find(name []byte, nth int) *formMember {
+	for i := range f.members {
+		if m := &f.members[(nth+i)%len(f.members)]; m.name == string(name) {
+			return m
+		}
+	}
+	return nil
+}
+
+// code is the JSON of a type. Its functions get pointers to values.
+type code struct {
+	empty func(v any) bool
+	write func(w *writer, v any)
+	read  func(r *reader, v any)
+	reset func(v any) // before the object is read; nil to leave the field alone
+}
+
+// codeFor returns the code of a field's type.
+func codeFor(t reflect.Type) code {
+	switch t {
+	case reflect.TypeFor[string]():
+		return valueCode((*writer).quote, (*reader).string)
+	case reflect.TypeFor[uuid.UUID]():
+		return valueCode((*writer).id, (*reader).id)
+	case reflect.TypeFor[time.Time]():
+		return codeOf(func(t *time.Time) bool { return t.IsZero() }, (*writer).time, (*reader).time)
+	case reflect.TypeFor[time.Duration]():
+		return valueCode(func(w *writer, d time.Duration) { w.plain(d.String(), nil) }, (*reader).duration)
+	case reflect.TypeFor[int]():
+		return valueCode(func(w *writer, n int) { w.integer(int64(n)) }, integer[int])
+	case reflect.TypeFor[int64]():
+		return valueCode((*writer).integer, integer[int64])
+	case reflect.TypeFor[bool]():
+		return valueCode((*writer).bool, (*reader).bool)
+	case reflect.TypeFor[Status]():
+		return nameCode(statusNames)
+	case reflect.TypeFor[FailureReason]():
+		return nameCode(reasonNames)
+	case reflect.TypeFor[When]():
+		return nameCode(whenNames)
+	case reflect.TypeFor[State]():
+		return stateCode()
+	case reflect.TypeFor[any]():
+		return anyCode
+	case reflect.TypeFor[[]byte]():
+		return textCode
+	case reflect.TypeFor[*Checks]():
+		return pointerCode[Checks]()
+	case reflect.TypeFor[*DeferredActions]():
+		return pointerCode[DeferredActions]()
+	case reflect.TypeFor[*plugins.Error]():
+		return pointerCode[plugins.Error]()
+	case reflect.TypeFor[[]*Block]():
+		return listCode[Block]()
+	case reflect.TypeFor[[]*Sequence]():
+		return listCode[Sequence]()
+	case reflect.TypeFor[[]*Action]():
+		return listCode[Action]()
+	case reflect.TypeFor[[]*DeferBatch]():
+		return listCode[DeferBatch]()
+	case reflect.TypeFor[[]Attempt]():
+		return attemptsCode()
+	}
+	panic("workflow: no JSON for " + t.String()) // while the program starts
+}
+
+// codeOf makes a code of functions that know the type.
+func codeOf[T any](empty func(v *T) bool, write func(w *writer, v *T), read func(r *reader, v *T)) code {
+	return code{
+		empty: func(v any) bool { return empty(v.(*T)) },
+		write: func(w *writer, v any) { write(w, v.(*T)) },
+		read:  func(r *reader, v any) { read(r, v.(*T)) },
+	}
+}
+
+// valueCode is the code of a type whose zero value is empty.
+func valueCode[T comparable](write func(w *writer, v T), read func(r *reader, v *T)) code {
+	return codeOf(func(v *T) bool { return *v == *new(T) }, func(w *writer, v *T) { write(w, *v) }, read)
+}
+
+// nameCode is the code of an enumeration.
+func nameCode[T ~int](n names[T]) code {
+	want := reflect.TypeFor[T]().String()
+	return valueCode(func(w *writer, v T) { w.plain(n.marshal(v)) }, func(r *reader, v *T) {
+		r.marshaled(want, any(v).(encoding.TextUnmarshaler))
+	})
+}
+
+// pointerCode is the code of an optional object.
+func pointerCode[T any]() code {
+	f := formOf(reflect.TypeFor[T]())
+	return codeOf(func(v **T) bool { return *v == nil }, func(w *writer, v **T) { w.fields(f, *v) }, func(r *reader, v **T) {
+		*v = optional[T](r, f)
+	})
+}
+
+// listCode is the code of a list of objects, some of which may be nil.
+func listCode[T any]() code {
+	f := formOf(reflect.TypeFor[T]())
+	want := reflect.TypeFor[[]*T]().String()
+	return codeOf(func(v *[]*T) bool { return len(*v) == 0 }, func(w *writer, list *[]*T) {
+		for i, v := range *list {
+			w.text = append(w.text, "[,"[min(i, 1)])
+			if v == nil {
+				w.objects++
+				w.text = append(w.text, "null"...)
+			} else {
+				w.fields(f, v)
+			}
+		}
+		w.text = append(w.text, ']')
+	}, func(r *reader, v *[]*T) {
+		*v = list(r, want, func(into **T) { *into = optional[T](r, f) })
+	})
+}
+
+func attemptsCode() code {
+	f := formOf(reflect.TypeFor[Attempt]())
+	return codeOf(func(v *[]Attempt) bool { return len(*v) == 0 }, func(w *writer, all *[]Attempt) {
+		for i := range *all {
+			w.text = append(w.text, "[,"[min(i, 1)])
+			w.fields(f, &(*all)[i])
+		}
+		w.text = append(w.text, ']')
+	}, func(r *reader, v *[]Attempt) {
+		*v = list(r, "[]workflow.Attempt", func(into *Attempt) {
+			if !r.null() {
+				r.fields(f, into)
+			}
+		})
+	})
+}
+
+// stateCode is the code of a state. It is left out if it is zero but for its version, and that is left out.
+func stateCode() code {
+	f := formOf(reflect.TypeFor[State]())
+	return codeOf(func(s *State) bool { return *s == State{} }, func(w *writer, s *State) { w.fields(f, s) }, func(r *reader, s *State) {
+		if !r.null() {
+			r.fields(f, s)
+		}
+	})
+}
+
+// anyCode is the code of requests and responses.
+var anyCode = code{
+	empty: func(v any) bool { return *v.(*any) == nil }, // which differs from a value that is written as null
+	write: func(w *writer, v any) {
+		if err := w.any(*v.(*any)); err != nil {
+			w.fail(err)
+		}
+	},
+	read:  func(r *reader, v any) { *v.(*any) = json.RawMessage(bytes.Clone(r.value())) },
+	reset: func(v any) { *v.(*any) = nil },
+}
+
+// textCode and binaryCode are the codes of Meta: one is for text, the other one for what is not UTF-8. If there are both
+// in a JSON, the text counts. An empty Meta differs from a nil one.
+var (
+	textCode = code{
+		empty: func(v any) bool { meta := *v.(*[]byte); return meta == nil || !utf8.Valid(meta) },
+		write: func(w *writer, v any) { w.quote(string(*v.(*[]byte))) },
+		read: func(r *reader, v any) {
+			if text, ok := r.quoted("string"); ok {
+				*v.(*[]byte) = append([]byte{}, text...)
+			}
+		},
+		reset: func(v any) { *v.(*[]byte) = nil },
+	}
+	binaryCode = code{
+		empty: func(v any) bool { return utf8.Valid(*v.(*[]byte)) },
+		write: func(w *writer, v any) { w.plain(base64.StdEncoding.EncodeToString(*v.(*[]byte)), nil) },
+		read: func(r *reader, v any) {
+			if data, meta := r.bytes(), v.(*[]byte); *meta == nil {
+				*meta = data
+			}
+		},
+	}
+)
