@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -124,15 +125,15 @@ func (h History) Run(t storagetest.T, harness storagetest.Harness) Figures {
 	t.Helper()
 	h.Clients, h.Ops, h.Plans = cmp.Or(h.Clients, 4), cmp.Or(h.Ops, 12), cmp.Or(h.Plans, 2)
 	var r *historyRun
-	p := runTrial(t, func(p *trial) {
+	p := trial.Run(t, func(p storagetest.T) {
 		r = &historyRun{h: h, t: p, store: harness.New(p), base: time.Now().UTC().Truncate(time.Millisecond), versions: map[string]string{}}
 		r.run()
 	})
 	switch {
-	case p.skipped != "":
-		t.Skipf("%s", p.skipped)
-	case p.failure != "":
-		t.Fatalf("%s\n\nin the history %+v:\n%s", p.failure, h, r.list(r.events))
+	case p.Skipped() != "":
+		t.Skipf("%s", p.Skipped())
+	case p.Failed():
+		t.Fatalf("%s\n\nin the history %+v:\n%s", p.Failure(), h, r.list(r.events))
 	}
 	if problem := r.check(); problem != "" {
 		t.Fatalf("the history %+v: %s", h, problem)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 )
 
 // Model runs random operations of several clients, one after the other, on a vault and on a map that holds
@@ -124,14 +125,14 @@ type attemptResult struct {
 // attempt runs the steps on a new store.
 func (m Model) attempt(t storagetest.T, h storagetest.Harness, steps []step) attemptResult {
 	var r *modelRun
-	p := runTrial(t, func(p *trial) {
+	p := trial.Run(t, func(p storagetest.T) {
 		r = newModelRun(p, m, h.New(p))
 		for _, s := range steps {
 			r.do(s)
 		}
 		r.finish()
 	})
-	result := attemptResult{failure: p.failure, skipped: p.skipped}
+	result := attemptResult{failure: p.Failure(), skipped: p.Skipped()}
 	if r != nil {
 		result.Figures, result.trace, result.steps = r.Figures, strings.Join(r.trace, "\n"), min(r.done, len(steps))
 	}

@@ -1,9 +1,6 @@
 package metamorphic_test
 
 import (
-	"context"
-	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,50 +9,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// recorder is a T that keeps the text of a failure.
-type recorder struct {
-	*testing.T
-	said string
-}
-
-func (r *recorder) Errorf(format string, args ...any) { r.said += fmt.Sprintf(format, args...) + "\n" }
-func (r *recorder) Failed() bool                      { return r.said != "" }
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	panic(r)
-}
-
-// failure returns the text of the failure of run, or "".
-func failure(t *testing.T, run func(t storagetest.T)) string {
-	r := &recorder{T: t}
-	func() {
-		defer func() {
-			if got := recover(); got != nil && got != any(r) {
-				panic(got)
-			}
-		}()
-		run(r)
-	}()
-	return r.said
-}
-
-// breaking returns a harness whose vaults are broken in one way.
-func breaking(wrap func(v storage.Vault, s *shared) storage.Vault) storagetest.Harness {
+// breaking returns a harness of vaults that a hook breaks. The vaults of a store share it.
+func breaking(breakage func() func(c *hooked.Call) error) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
-		store, s := memvault.NewStore(), &shared{plans: map[uuid.UUID]*workflow.Plan{}}
+		store, hook := memvault.NewStore(), breakage()
 		open := func(opts ...memvault.Option) storage.Vault {
-			return wrap(slowly{store.Open(plantest.Register(), opts...)}, s)
+			return hooked.Wrap(hooked.Wrap(store.Open(plantest.Register(), opts...), slowly), hook)
 		}
 		return storagetest.Store{
 			Open:        func(storagetest.T) storage.Vault { return open() },
@@ -64,192 +33,122 @@ func breaking(wrap func(v storage.Vault, s *shared) storage.Vault) storagetest.H
 	}}
 }
 
-// slowly is a vault whose calls take some time before and after they take effect, so that they overlap.
-type slowly struct{ storage.Vault }
-
-func (v slowly) Create(ctx context.Context, plan *workflow.Plan) error {
-	defer time.Sleep(3 * time.Millisecond)
-	time.Sleep(2 * time.Millisecond)
-	return v.Vault.Create(ctx, plan)
-}
-
-func (v slowly) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	defer time.Sleep(time.Millisecond)
-	time.Sleep(time.Millisecond)
-	return v.Vault.Read(ctx, id)
-}
-
-func (v slowly) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
-	defer time.Sleep(time.Millisecond)
-	time.Sleep(2 * time.Millisecond)
-	return v.Vault.UpdatePlan(ctx, plan)
-}
-
-func (v slowly) Delete(ctx context.Context, id uuid.UUID) error {
-	defer time.Sleep(3 * time.Millisecond)
-	time.Sleep(2 * time.Millisecond)
-	return v.Vault.Delete(ctx, id)
-}
-
-// shared is the common state of the broken vaults of a store.
-type shared struct {
-	mu    sync.Mutex
-	plans map[uuid.UUID]*workflow.Plan
-}
-
-func (s *shared) get(id uuid.UUID) *workflow.Plan {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.plans[id]
-}
-
-func (s *shared) set(id uuid.UUID, plan *workflow.Plan) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.plans[id] = plan
-}
-
-// The following vaults break one promise each.
-
-// loses returns nil for the last update of an action without storing it.
-type loses struct{ storage.Vault }
-
-func (v loses) UpdateAction(ctx context.Context, action *workflow.Action) error {
-	if !action.State.Status.Final() || action.State.ETag == "" {
-		return v.Vault.UpdateAction(ctx, action)
+// slowly lets calls take some time before and after they take effect, so that they overlap.
+func slowly(c *hooked.Call) error {
+	before, after := time.Duration(0), time.Duration(0)
+	switch c.Op {
+	case "Create", "Delete":
+		before, after = 2*time.Millisecond, 3*time.Millisecond
+	case "Read":
+		before, after = time.Millisecond, time.Millisecond
+	case "UpdatePlan":
+		before, after = 2*time.Millisecond, time.Millisecond
 	}
-	if _, err := v.Read(ctx, action.PlanID); err != nil {
-		return err
-	}
-	action.State.ETag += "'"
-	return nil
+	time.Sleep(before)
+	defer time.Sleep(after)
+	return c.Do()
 }
 
-// overwrites ignores the versions of plans.
-type overwrites struct{ storage.Vault }
+// sound breaks nothing.
+func sound() func(c *hooked.Call) error { return (*hooked.Call).Do }
 
-func (v overwrites) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
-	if now, err := v.Read(ctx, plan.ID); err == nil && plan.State.ETag != "" && now.State.Status <= plan.State.Status {
-		plan.State.ETag = now.State.ETag
-	}
-	return v.Vault.UpdatePlan(ctx, plan)
-}
-
-// lags returns a running plan as it was at the Read before.
-type lags struct {
-	storage.Vault
-	*shared
-}
-
-func (v lags) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	plan, err := v.Vault.Read(ctx, id)
-	if err != nil || plan.State.Status != workflow.Running {
-		return plan, err
-	}
-	before := v.get(id)
-	v.set(id, plan)
-	if before != nil {
-		return before, nil
-	}
-	return plan, nil
-}
-
-// halves hides a deleted plan from Read but not from listings.
-type halves struct {
-	storage.Vault
-	*shared
-}
-
-func (v halves) Delete(ctx context.Context, id uuid.UUID) error {
-	plan, err := v.Vault.Read(ctx, id)
-	if err != nil || v.get(id) != nil {
-		return v.Vault.Delete(ctx, uuid.UUID(workflow.NewV7()))
-	}
-	v.set(id, plan)
-	return nil
-}
-
-func (v halves) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if v.get(id) != nil {
-		return v.Vault.Read(ctx, workflow.NewV7())
-	}
-	return v.Vault.Read(ctx, id)
-}
-
-// resurrects restores deleted plans in Recovery.
-type resurrects struct {
-	storage.Vault
-	*shared
-}
-
-func (v resurrects) Delete(ctx context.Context, id uuid.UUID) error {
-	if plan, err := v.Read(ctx, id); err == nil && plan.State.Status == workflow.NotStarted {
-		v.set(id, plan)
-	}
-	return v.Vault.Delete(ctx, id)
-}
-
-func (v resurrects) Recovery(ctx context.Context) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, plan := range v.plans {
-		_ = v.Create(ctx, plan)
-	}
-	return v.Vault.Recovery(ctx)
-}
-
-// repeats lists the first plan twice.
-type repeats struct{ storage.Vault }
-
-func (v repeats) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	list, err := v.Vault.List(ctx, limit)
-	if err != nil || limit > 0 {
-		return list, err
-	}
-	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		all := slices.Collect(list)
-		for _, r := range append(all[:min(1, len(all))], all...) {
-			if !yield(r) {
-				return
+// breakages break one promise each.
+var breakages = map[string]func() func(c *hooked.Call) error{
+	"lost update": func() func(c *hooked.Call) error { // of an action that is final
+		return hooked.On("UpdateAction", func(c *hooked.Call) error {
+			state := c.Object.Header().State
+			if !state.Status.Final() || state.ETag == "" {
+				return c.Do()
 			}
+			if _, err := c.Below.Read(c.Ctx, c.ID); err != nil {
+				return err
+			}
+			state.ETag += "'"
+			return nil
+		})
+	},
+	"no versions": func() func(c *hooked.Call) error { // of plans
+		return hooked.On("UpdatePlan", func(c *hooked.Call) error {
+			state := c.Object.Header().State
+			if now, err := c.Below.Read(c.Ctx, c.ID); err == nil && state.ETag != "" && now.State.Status <= state.Status {
+				state.ETag = now.State.ETag
+			}
+			return c.Do()
+		})
+	},
+	"stale read": func() func(c *hooked.Call) error { // of a running plan, as it was at the Read before
+		var before sync.Map
+		return hooked.On("Read", func(c *hooked.Call) error {
+			if err := c.Do(); err != nil || c.Plan.State.Status != workflow.Running {
+				return err
+			}
+			if last, ok := before.Swap(c.ID, c.Plan); ok {
+				c.Plan = last.(*workflow.Plan)
+			}
+			return nil
+		})
+	},
+	"half delete": func() func(c *hooked.Call) error { // listings still show the plan
+		var gone sync.Map
+		return func(c *hooked.Call) error {
+			if _, deleted := gone.Load(c.ID); deleted && (c.Op == "Read" || c.Op == "Delete") {
+				c.ID = workflow.NewV7()
+			} else if c.Op == "Delete" {
+				if _, err := c.Below.Read(c.Ctx, c.ID); err == nil {
+					gone.Store(c.ID, true)
+					return nil
+				}
+			}
+			return c.Do()
 		}
-	}, nil
-}
-
-// forgets uses only the first status of a search.
-type forgets struct{ storage.Vault }
-
-func (v forgets) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if len(f.ByStatus) > 1 {
-		f.ByStatus = f.ByStatus[:1]
-	}
-	return v.Vault.Search(ctx, f)
-}
-
-// races checks whether an ID is taken, and creates the plan some time later.
-type races struct{ storage.Vault }
-
-func (v races) Create(ctx context.Context, plan *workflow.Plan) error {
-	found, err := v.Exists(ctx, plan.ID)
-	if err != nil {
-		return err
-	}
-	time.Sleep(2 * time.Millisecond)
-	if !found {
-		_ = v.Delete(ctx, plan.ID)
-	}
-	return v.Vault.Create(ctx, plan)
-}
-
-var breakages = map[string]func(v storage.Vault, s *shared) storage.Vault{
-	"lost update":           func(v storage.Vault, _ *shared) storage.Vault { return loses{v} },
-	"no versions":           func(v storage.Vault, _ *shared) storage.Vault { return overwrites{v} },
-	"stale read":            func(v storage.Vault, s *shared) storage.Vault { return lags{v, s} },
-	"half delete":           func(v storage.Vault, s *shared) storage.Vault { return halves{v, s} },
-	"resurrected plan":      func(v storage.Vault, s *shared) storage.Vault { return resurrects{v, s} },
-	"double listing":        func(v storage.Vault, _ *shared) storage.Vault { return repeats{v} },
-	"forgetful search":      func(v storage.Vault, _ *shared) storage.Vault { return forgets{v} },
-	"create in two motions": func(v storage.Vault, _ *shared) storage.Vault { return races{v} },
+	},
+	"resurrected plan": func() func(c *hooked.Call) error { // Recovery restores what was deleted
+		var deleted sync.Map
+		return func(c *hooked.Call) error {
+			switch c.Op {
+			case "Delete":
+				if plan, err := c.Below.Read(c.Ctx, c.ID); err == nil && plan.State.Status == workflow.NotStarted {
+					deleted.Store(c.ID, plan)
+				}
+			case "Recovery":
+				for _, plan := range deleted.Range {
+					_ = c.Below.Create(c.Ctx, plan.(*workflow.Plan))
+				}
+			}
+			return c.Do()
+		}
+	},
+	"double listing": func() func(c *hooked.Call) error { // of the first plan
+		return hooked.On("List", func(c *hooked.Call) error {
+			err := c.Do()
+			if list := c.Listing; err == nil && c.Limit == 0 {
+				c.Listing = func(yield func(storage.Stream[storage.ListResult]) bool) {
+					all := slices.Collect(list)
+					slices.Values(append(all[:min(1, len(all))], all...))(yield)
+				}
+			}
+			return err
+		})
+	},
+	"forgetful search": func() func(c *hooked.Call) error { // only the first status counts
+		return hooked.On("Search", func(c *hooked.Call) error {
+			c.Filters.ByStatus = c.Filters.ByStatus[:min(1, len(c.Filters.ByStatus))]
+			return c.Do()
+		})
+	},
+	"create in two motions": func() func(c *hooked.Call) error { // a look, and some time later the rest
+		return hooked.On("Create", func(c *hooked.Call) error {
+			found, err := c.Below.Exists(c.Ctx, c.ID)
+			if err != nil {
+				return err
+			}
+			time.Sleep(2 * time.Millisecond)
+			if !found {
+				_ = c.Below.Delete(c.Ctx, c.ID)
+			}
+			return c.Do()
+		})
+	},
 }
 
 var enough = regexp.MustCompile(`; (\d+) of them are enough:`)
@@ -263,7 +162,7 @@ func TestModelFinds(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := failure(t, func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 400}.Run(t, breaking(wrap)) })
+				said := trial.Run(t, func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 400}.Run(t, breaking(wrap)) }).Failure()
 				short := enough.FindStringSubmatch(said)
 				if short == nil {
 					t.Fatalf("not found, or not reduced: %q", said)
@@ -283,7 +182,7 @@ func TestHistoriesFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for seed := range uint64(20) {
-					said := failure(t, func(t storagetest.T) { metamorphic.History{Seed: seed}.Run(t, breaking(breakages[name])) })
+					said := trial.Run(t, func(t storagetest.T) { metamorphic.History{Seed: seed}.Run(t, breaking(breakages[name])) }).Failure()
 					if said != "" {
 						t.Logf("with seed %d: %s", seed, said)
 						return
@@ -298,7 +197,7 @@ func TestHistoriesFind(t *testing.T) {
 // TestModelOfASoundVault runs the model and histories on the reference vault. Its calls are atomic, so plans
 // may be created again at any time.
 func TestModelOfASoundVault(t *testing.T) {
-	sound := breaking(func(v storage.Vault, _ *shared) storage.Vault { return v })
+	sound := breaking(sound)
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(5) {
 			metamorphic.Model{Seed: seed, Ops: 1000, Clients: 5}.Run(t, sound)
@@ -314,7 +213,7 @@ func TestModelIsRepeatable(t *testing.T) {
 	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|ETag:\S+|:\d\d\.\d+`)
 	run := func() (said string) {
 		synctest.Test(t, func(t *testing.T) {
-			said = failure(t, func(t storagetest.T) { metamorphic.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) })
+			said = trial.Run(t, func(t storagetest.T) { metamorphic.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) }).Failure()
 		})
 		return ids.ReplaceAllString(said, "*")
 	}

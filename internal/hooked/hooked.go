@@ -1,0 +1,200 @@
+// Package hooked wraps a vault for tests. Each call passes through a function, which may count or delay the call, change
+// its input and its result, or fail it.
+package hooked
+
+import (
+	"context"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Listing is the result of List and Search.
+type Listing = iter.Seq[storage.Stream[storage.ListResult]]
+
+// Call is a call of a method. The fields that the method does not have are zero.
+type Call struct {
+	Op    string        // the method, such as "UpdatePlan"
+	Below storage.Vault // the vault that was wrapped
+
+	// The input.
+	Ctx     context.Context
+	ID      uuid.UUID       // the plan, or the member
+	Object  workflow.Object // that is created, restored or updated
+	Limit   int
+	Filters storage.Filters
+	Member  storage.Member // also a result
+	Version string         // also a result
+
+	// The results. Do sets them.
+	Plan    *workflow.Plan
+	Found   bool
+	Count   int64
+	Listing Listing
+	Roster  storage.Roster
+
+	do func() error
+}
+
+// Do makes the call with its present input, and sets the results.
+func (c *Call) Do() error { return c.do() }
+
+// Vault is a vault whose calls pass through a hook. It is also a [storage.Members] and a [storage.Restorer]; the methods
+// of these panic if the wrapped vault lacks them.
+type Vault struct {
+	below storage.Vault
+	hook  func(c *Call) error
+}
+
+// Wrap wraps a vault. The error of the hook is that of the call.
+func Wrap(v storage.Vault, hook func(c *Call) error) *Vault { return &Vault{v, hook} }
+
+// On returns a hook for the calls of one method. It leaves other calls alone.
+func On(op string, hook func(c *Call) error) func(c *Call) error {
+	return func(c *Call) error {
+		if c.Op == op {
+			return hook(c)
+		}
+		return c.Do()
+	}
+}
+
+func (v *Vault) pass(ctx context.Context, op string, c *Call, do func(c *Call) error) error {
+	c.Ctx, c.Op, c.Below = ctx, op, v.below
+	c.do = func() error { return do(c) }
+	return v.hook(c)
+}
+
+func object[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, op string, o P, do func(c *Call) error) error {
+	c := &Call{Object: o}
+	if o != nil {
+		c.ID = *o.Header().PlanID
+	}
+	return v.pass(ctx, op, c, do)
+}
+
+func (v *Vault) update(c *Call) error { return storage.Update(c.Ctx, v.below, c.Object) }
+
+// Create implements [storage.Vault], and so do the methods below.
+func (v *Vault) Create(ctx context.Context, p *workflow.Plan) error {
+	return object(ctx, v, "Create", p, func(c *Call) error { return v.below.Create(c.Ctx, c.Object.(*workflow.Plan)) })
+}
+
+func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
+	c := &Call{ID: id}
+	err := v.pass(ctx, "Exists", c, func(c *Call) (err error) { c.Found, err = v.below.Exists(c.Ctx, c.ID); return err })
+	return c.Found, err
+}
+
+func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	c := &Call{ID: id}
+	err := v.pass(ctx, "Read", c, func(c *Call) (err error) { c.Plan, err = v.below.Read(c.Ctx, c.ID); return err })
+	return c.Plan, err
+}
+
+func (v *Vault) List(ctx context.Context, limit int) (Listing, error) {
+	c := &Call{Limit: limit}
+	err := v.pass(ctx, "List", c, func(c *Call) (err error) { c.Listing, err = v.below.List(c.Ctx, c.Limit); return err })
+	return c.Listing, err
+}
+
+func (v *Vault) Search(ctx context.Context, f storage.Filters) (Listing, error) {
+	c := &Call{Filters: f}
+	err := v.pass(ctx, "Search", c, func(c *Call) (err error) { c.Listing, err = v.below.Search(c.Ctx, c.Filters); return err })
+	return c.Listing, err
+}
+
+func (v *Vault) Count(ctx context.Context, f storage.Filters) (int64, error) {
+	c := &Call{Filters: f}
+	err := v.pass(ctx, "Count", c, func(c *Call) (err error) { c.Count, err = v.below.Count(c.Ctx, c.Filters); return err })
+	return c.Count, err
+}
+
+func (v *Vault) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
+	return object(ctx, v, "UpdatePlan", o, v.update)
+}
+
+func (v *Vault) UpdateChecks(ctx context.Context, o *workflow.Checks) error {
+	return object(ctx, v, "UpdateChecks", o, v.update)
+}
+
+func (v *Vault) UpdateBlock(ctx context.Context, o *workflow.Block) error {
+	return object(ctx, v, "UpdateBlock", o, v.update)
+}
+
+func (v *Vault) UpdateSequence(ctx context.Context, o *workflow.Sequence) error {
+	return object(ctx, v, "UpdateSequence", o, v.update)
+}
+
+func (v *Vault) UpdateAction(ctx context.Context, o *workflow.Action) error {
+	return object(ctx, v, "UpdateAction", o, v.update)
+}
+
+func (v *Vault) UpdateDeferredActions(ctx context.Context, o *workflow.DeferredActions) error {
+	return object(ctx, v, "UpdateDeferredActions", o, v.update)
+}
+
+func (v *Vault) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
+	return object(ctx, v, "UpdateDeferBatch", o, v.update)
+}
+
+func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
+	return v.pass(ctx, "Delete", &Call{ID: id}, func(c *Call) error { return v.below.Delete(c.Ctx, c.ID) })
+}
+
+func (v *Vault) Recovery(ctx context.Context) error {
+	return v.pass(ctx, "Recovery", &Call{}, func(c *Call) error { return v.below.Recovery(c.Ctx) })
+}
+
+func (v *Vault) Close(ctx context.Context) error {
+	return v.pass(ctx, "Close", &Call{}, func(c *Call) error { return v.below.Close(c.Ctx) })
+}
+
+// Restore implements [storage.Restorer].
+func (v *Vault) Restore(ctx context.Context, p *workflow.Plan) error {
+	return object(ctx, v, "Restore", p, func(c *Call) error {
+		return v.below.(storage.Restorer).Restore(c.Ctx, c.Object.(*workflow.Plan))
+	})
+}
+
+// AddMember implements [storage.Members], and so do the methods below.
+func (v *Vault) AddMember(ctx context.Context, m storage.Member) (string, error) {
+	c := &Call{ID: m.ID, Member: m}
+	err := v.pass(ctx, "AddMember", c, func(c *Call) (err error) { c.Version, err = v.members().AddMember(c.Ctx, c.Member); return err })
+	return c.Version, err
+}
+
+func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (string, error) {
+	c := &Call{ID: m.ID, Member: m}
+	err := v.pass(ctx, "RenewMember", c, func(c *Call) (err error) { c.Version, err = v.members().RenewMember(c.Ctx, c.Member); return err })
+	return c.Version, err
+}
+
+func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (storage.Member, error) {
+	c := &Call{ID: id}
+	err := v.pass(ctx, "FindMember", c, func(c *Call) (err error) { c.Member, err = v.members().FindMember(c.Ctx, c.ID); return err })
+	return c.Member, err
+}
+
+func (v *Vault) Roster(ctx context.Context) (storage.Roster, error) {
+	c := &Call{}
+	err := v.pass(ctx, "Roster", c, func(c *Call) (err error) { c.Roster, err = v.members().Roster(c.Ctx); return err })
+	return c.Roster, err
+}
+
+func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
+	return v.pass(ctx, "RemoveMember", &Call{ID: id, Version: version}, func(c *Call) error { return v.members().RemoveMember(c.Ctx, c.ID, c.Version) })
+}
+
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
+	return v.pass(ctx, "RequestStop", &Call{ID: plan}, func(c *Call) error { return v.members().RequestStop(c.Ctx, c.ID) })
+}
+
+func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
+	return v.pass(ctx, "RemoveStop", &Call{ID: plan, Version: version}, func(c *Call) error { return v.members().RemoveStop(c.Ctx, c.ID, c.Version) })
+}
+
+func (v *Vault) members() storage.Members { return v.below.(storage.Members) }
