@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -26,13 +26,27 @@ type stocked struct {
 	storage.Vault
 	// fails returns the error of a Delete, and searched changes what a Search returns. Both may be nil.
 	fails    func(id uuid.UUID) error
-	searched func(iter.Seq[storage.Stream[storage.ListResult]]) iter.Seq[storage.Stream[storage.ListResult]]
+	searched func(hooked.Listing) hooked.Listing
 
 	mu                   sync.Mutex
 	deletes, now, atOnce int
 }
 
-func (v *stocked) Delete(ctx context.Context, id uuid.UUID) error {
+func (v *stocked) call(c *hooked.Call) error {
+	switch c.Op {
+	case "Delete":
+		return v.delete(c)
+	case "Search":
+		err := c.Do()
+		if err == nil && v.searched != nil {
+			c.Listing = v.searched(c.Listing)
+		}
+		return err
+	}
+	return c.Do()
+}
+
+func (v *stocked) delete(c *hooked.Call) error {
 	v.mu.Lock()
 	v.deletes++
 	v.now++
@@ -45,30 +59,23 @@ func (v *stocked) Delete(ctx context.Context, id uuid.UUID) error {
 	}()
 	select {
 	case <-time.After(time.Second):
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-c.Ctx.Done():
+		return c.Ctx.Err()
 	}
 	if v.fails != nil {
-		if err := v.fails(id); err != nil {
-			return &storage.Error{Op: "Delete", Plan: id, Err: err}
+		if err := v.fails(c.ID); err != nil {
+			return &storage.Error{Op: "Delete", Plan: c.ID, Err: err}
 		}
 	}
-	return v.Vault.Delete(ctx, id)
-}
-
-func (v *stocked) Search(ctx context.Context, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	found, err := v.Vault.Search(ctx, f)
-	if err == nil && v.searched != nil {
-		found = v.searched(found)
-	}
-	return found, err
+	return c.Do()
 }
 
 var group = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 
 // stock returns a vault with the plans of three days: on each, 10 of each status, half of them of the group.
 func stock(t *testing.T) *stocked {
-	v := &stocked{Vault: memvault.New(nil)}
+	v := new(stocked)
+	v.Vault = hooked.Wrap(memvault.New(nil), v.call)
 	for day := range 3 {
 		for i := range 50 {
 			p := &workflow.Plan{ID: workflow.NewV7At(purged.AddDate(0, 0, -day).Add(time.Duration(i) * time.Minute))}
@@ -240,7 +247,7 @@ func TestPurgeFailures(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v := stock(t)
-			v.searched = func(found iter.Seq[storage.Stream[storage.ListResult]]) iter.Seq[storage.Stream[storage.ListResult]] {
+			v.searched = func(found hooked.Listing) hooked.Listing {
 				return func(yield func(storage.Stream[storage.ListResult]) bool) {
 					for f := range found {
 						if !yield(f) {

@@ -12,12 +12,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
 	"github.com/planvault/azblob/storage/driver"
@@ -260,24 +263,17 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestBundleWithoutFormat reads a bundle whose manifest names no format.
-func TestBundleWithoutFormat(t *testing.T) {
-	text, err := bundle.WithFormat(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
-	refused(t, "format 0", err, len(text))
-}
-
-func TestNewerBundle(t *testing.T) {
-	text, err := bundle.WithFormat(99)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
-	if !errors.Is(err, storage.ErrSchema) || errors.Is(err, storage.ErrCorrupt) {
-		t.Errorf("%v, want ErrSchema", err)
+// TestFormats reads bundles whose manifests name no format, and a newer one.
+func TestFormats(t *testing.T) {
+	for format, want := range map[int]error{0: storage.ErrCorrupt, 99: storage.ErrSchema} {
+		text, err := bundle.WithFormat(format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
+		if damage, ok := errors.AsType[*bundle.DamageError](err); !ok || !errors.Is(damage.Err, want) || format > 0 && errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("format %d: %v, want %v", format, err, want)
+		}
 	}
 }
 
@@ -304,28 +300,20 @@ func TestPlanThatDiffers(t *testing.T) {
 }
 
 // failing is a target whose nth Restore, and all later ones, fail.
-type failing struct {
-	bundle.Target
-	mu  sync.Mutex
-	n   int
-	err error
-}
-
-func (f *failing) Restore(ctx context.Context, plan *workflow.Plan) error {
-	f.mu.Lock()
-	f.n--
-	failed := f.n <= 0
-	f.mu.Unlock()
-	if failed {
-		return &storage.Error{Op: "Restore", Plan: plan.ID, Err: f.err}
-	}
-	return f.Target.Restore(ctx, plan)
+func failing(to storage.Vault, n int, err error) bundle.Target {
+	var calls atomic.Int64
+	return hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error {
+		if calls.Add(1) >= int64(n) {
+			return &storage.Error{Op: "Restore", Plan: c.ID, Err: err}
+		}
+		return c.Do()
+	}))
 }
 
 // TestImportBesideDeletes imports plans that are there, and deleted before they can be compared.
 func TestImportBesideDeletes(t *testing.T) {
 	text := exportOf(t, filled(t, 10), bundle.ExportOptions{})
-	to := &failing{Target: memvault.New(nil), n: 3, err: storage.ErrExists}
+	to := failing(memvault.New(nil), 3, storage.ErrExists)
 	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
 	if !errors.Is(err, storage.ErrNotFound) || report.Restored != 2 || report.Failed != 8 {
 		t.Errorf("%+v, %v", report, err)
@@ -336,7 +324,7 @@ func TestInterruptedImport(t *testing.T) {
 	from, to := filled(t, 30), memvault.New(nil)
 	text := exportOf(t, from, bundle.ExportOptions{})
 	for n := 1; n <= 30; n += 7 {
-		report, err := bundle.Import(t.Context(), &failing{Target: to, n: n, err: storage.ErrUnavailable}, bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
+		report, err := bundle.Import(t.Context(), failing(to, n, storage.ErrUnavailable), bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
 		if !errors.Is(err, storage.ErrUnavailable) || report.Failed != 0 {
 			t.Errorf("Import that fails from plan %d on: %+v, %v", n, report, err)
 		}
@@ -348,7 +336,7 @@ func TestInterruptedImport(t *testing.T) {
 	}
 	equal(t, from, to, false)
 	// Errors of single plans don't stop an import.
-	report, err = bundle.Import(t.Context(), &failing{Target: memvault.New(nil), n: 11, err: storage.ErrConflict}, bytes.NewReader(text), bundle.ImportOptions{})
+	report, err = bundle.Import(t.Context(), failing(memvault.New(nil), 11, storage.ErrConflict), bytes.NewReader(text), bundle.ImportOptions{})
 	if !errors.Is(err, storage.ErrConflict) || report.Restored != 10 || report.Failed != 20 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -371,22 +359,6 @@ func TestImportWhoseContextEnds(t *testing.T) {
 	}
 }
 
-// unreadable is a vault that can't read one plan, a number of times or, if it is negative, always.
-type unreadable struct {
-	storage.Reader
-	id    uuid.UUID
-	err   error
-	times int
-}
-
-func (u *unreadable) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	if id == u.id && u.times != 0 {
-		u.times--
-		return nil, &storage.Error{Op: "Read", Plan: id, Err: u.err}
-	}
-	return u.Reader.Read(ctx, id)
-}
-
 func TestExportOfPlansThatCantBeRead(t *testing.T) {
 	from := filled(t, 5)
 	found, err := storage.Collect(from.List(t.Context(), 0))
@@ -396,7 +368,7 @@ func TestExportOfPlansThatCantBeRead(t *testing.T) {
 	id := found[3].ID
 	for _, tt := range []struct {
 		err   error
-		times int
+		times int  // that the plan can't be read; -1 for always
 		whole bool // whether the bundle is
 		plans int64
 		fails bool
@@ -408,7 +380,15 @@ func TestExportOfPlansThatCantBeRead(t *testing.T) {
 		{storage.ErrUnavailable, -1, false, 3, true},
 	} {
 		var out bytes.Buffer
-		report, err := bundle.Export(t.Context(), &unreadable{from, id, tt.err, tt.times}, &out, bundle.ExportOptions{Concurrency: 1})
+		times := tt.times
+		unreadable := hooked.Wrap(from, hooked.On("Read", func(c *hooked.Call) error {
+			if c.ID != id || times == 0 {
+				return c.Do()
+			}
+			times--
+			return &storage.Error{Op: "Read", Plan: id, Err: tt.err}
+		}))
+		report, err := bundle.Export(t.Context(), unreadable, &out, bundle.ExportOptions{Concurrency: 1})
 		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.Contains(err.Error(), id.String())) || report.Plans != tt.plans || report.Whole != tt.whole {
 			t.Errorf("%v: %+v, %v", tt.err, report, err)
 		}
@@ -482,6 +462,61 @@ func (e *endless) Restore(_ context.Context, plan *workflow.Plan) error {
 	defer e.mu.Unlock()
 	e.sums[plan.ID[14]]++
 	return nil
+}
+
+// TestImportBudget imports a bundle within several budgets. Each import skips what is there, however long that takes,
+// and then restores some.
+func TestImportBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := filled(t, 20), memvault.New(nil)
+		text := exportOf(t, from, bundle.ExportOptions{})
+		slow := hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
+		for done := int64(0); done < 20; {
+			results := map[bundle.ImportResult]int64{}
+			report, err := bundle.Import(t.Context(), slow, bytes.NewReader(text), bundle.ImportOptions{
+				Concurrency: 4, Budget: time.Second, Progress: func(p bundle.Progress) { results[p.Result]++ },
+			})
+			if err != nil || report.Present != done || report.Restored == 0 || report.Restored > 12 || report.More != (done+report.Restored < 20) ||
+				results[bundle.PlanRestored] != report.Restored || results[bundle.PlanPresent] != report.Present {
+				t.Fatalf("%+v, %v, progress %v; %d plans were there", report, err, results, done)
+			}
+			done += report.Restored
+		}
+		equal(t, from, to, false)
+		if _, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a negative budget: %v", err)
+		}
+	})
+}
+
+// TestDryRunOfImport tells what an import would do, and does nothing.
+func TestDryRunOfImport(t *testing.T) {
+	from, to := filled(t, 20), memvault.New(nil)
+	text := exportOf(t, from, bundle.ExportOptions{})
+	newest, err := storage.Collect(from.List(t.Context(), 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range newest {
+		plan, err := from.Read(t.Context(), r.ID)
+		if i == 0 {
+			plan.Name += " of somebody else"
+		}
+		if err = errors.Join(err, to.Restore(t.Context(), plan)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results := map[bundle.ImportResult]int64{}
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{DryRun: true, Progress: func(p bundle.Progress) { results[p.Result]++ }})
+	if !errors.Is(err, storage.ErrExists) || report.Restored != 13 || report.Present != 6 || report.Failed != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if results[bundle.PlanRestored] != 13 || results[bundle.PlanPresent] != 6 || results[bundle.PlanFailed] != 1 {
+		t.Errorf("progress %v", results)
+	}
+	if n, _ := to.Count(t.Context(), storage.Filters{}); n != 7 {
+		t.Errorf("%d plans after a dry run", n)
+	}
 }
 
 // TestMemory exports many plans through a pipe into an import, and measures what the heap keeps.

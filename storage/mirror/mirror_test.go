@@ -1,17 +1,17 @@
 package mirror_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
@@ -75,66 +75,33 @@ func equal(t *testing.T, from, to storage.Reader) {
 	}
 }
 
-// counted counts the calls of a vault.
+// counted is a vault that counts its calls and writes.
 type counted struct {
-	storage.Vault
-	storage.Restorer
-	mu                              sync.Mutex
-	reads, exists, updates, deletes int
-	fail                            func(n int) error // of the nth write
-	writes                          int
+	*hooked.Vault
+	mu     sync.Mutex
+	calls  map[string]int
+	writes int
+	fail   func(n int) error // of the nth write
 }
 
-func count(v *memvault.Vault) *counted { return &counted{Vault: v, Restorer: v} }
+func count(v storage.Vault) *counted {
+	c := &counted{calls: map[string]int{}}
+	c.Vault = hooked.Wrap(v, c.call)
+	return c
+}
 
-func (c *counted) add(n *int, write bool) error {
+func (c *counted) call(call *hooked.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*n++
-	if write {
+	c.calls[call.Op]++
+	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery"}, call.Op) {
 		if c.writes++; c.fail != nil {
-			return c.fail(c.writes)
+			if err := c.fail(c.writes); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
-}
-
-func (c *counted) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	_ = c.add(&c.reads, false)
-	return c.Vault.Read(ctx, id)
-}
-
-func (c *counted) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
-	_ = c.add(&c.exists, false)
-	return c.Vault.Exists(ctx, id)
-}
-
-func (c *counted) Restore(ctx context.Context, p *workflow.Plan) error {
-	if err := c.add(new(int), true); err != nil {
-		return err
-	}
-	return c.Restorer.Restore(ctx, p)
-}
-
-func (c *counted) UpdatePlan(ctx context.Context, p *workflow.Plan) error {
-	if err := c.add(&c.updates, true); err != nil {
-		return err
-	}
-	return c.Vault.UpdatePlan(ctx, p)
-}
-
-func (c *counted) UpdateAction(ctx context.Context, a *workflow.Action) error {
-	if err := c.add(&c.updates, true); err != nil {
-		return err
-	}
-	return c.Vault.UpdateAction(ctx, a)
-}
-
-func (c *counted) Delete(ctx context.Context, id uuid.UUID) error {
-	if err := c.add(&c.deletes, true); err != nil {
-		return err
-	}
-	return c.Vault.Delete(ctx, id)
+	return call.Do()
 }
 
 // run runs a mirror that must succeed.
@@ -165,12 +132,14 @@ func TestRun(t *testing.T) {
 		equal(t, from, to)
 
 		// Nothing has changed: the Running plan is read, the others take listings alone.
-		*source, *to = counted{Vault: source.Vault, Restorer: source.Restorer}, counted{Vault: to.Vault, Restorer: to.Restorer}
-		if r := run(t, source, to, mirror.Options{}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.reads+source.exists != 1 || to.reads != 1 || to.writes != 0 {
-			t.Errorf("%+v, %d and %d reads, %d writes", r, source.reads, to.reads, to.writes)
+		clear(source.calls)
+		clear(to.calls)
+		to.writes = 0
+		if r := run(t, source, to, mirror.Options{}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.calls["Read"]+source.calls["Exists"] != 1 || to.calls["Read"] != 1 || to.writes != 0 {
+			t.Errorf("%+v, %d and %d reads, %d writes", r, source.calls["Read"], to.calls["Read"], to.writes)
 		}
-		if r := run(t, source, to, mirror.Options{Deep: true}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.reads != 1+5 {
-			t.Errorf("deep: %+v, %d reads", r, source.reads)
+		if r := run(t, source, to, mirror.Options{Deep: true}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.calls["Read"] != 1+5 {
+			t.Errorf("deep: %+v, %d reads", r, source.calls["Read"])
 		}
 
 		// One sub-object of the Running plan has changed: one update.
@@ -196,30 +165,26 @@ func TestRun(t *testing.T) {
 		if err := from.Delete(t.Context(), plans[3].ID); err != nil {
 			t.Fatal(err)
 		}
-		if r := run(t, source, to, mirror.Options{}); r.Extra != 1 || r.Deleted != 0 || to.deletes != 0 {
+		if r := run(t, source, to, mirror.Options{}); r.Extra != 1 || r.Deleted != 0 || to.calls["Delete"] != 0 {
 			t.Errorf("%+v", r)
 		}
-		if r := run(t, source, to, mirror.Options{Delete: true, DryRun: true}); r.Deleted != 1 || to.deletes != 0 {
+		if r := run(t, source, to, mirror.Options{Delete: true, DryRun: true}); r.Deleted != 1 || to.calls["Delete"] != 0 {
 			t.Errorf("%+v", r)
 		}
-		if r := run(t, source, to, mirror.Options{Delete: true}); r.Deleted != 1 || to.deletes != 1 {
+		if r := run(t, source, to, mirror.Options{Delete: true}); r.Deleted != 1 || to.calls["Delete"] != 1 {
 			t.Errorf("%+v", r)
 		}
 		equal(t, from, to)
 	})
 }
 
-// held is a vault all of whose days are held.
-type held struct{ *memvault.Vault }
-
-func (held) Delete(_ context.Context, id uuid.UUID) error {
-	return &storage.Error{Op: "Delete", Plan: id, Err: storage.ErrHeld}
-}
-
 // TestHeldDays meets plans of the copy that can't be deleted. The others are copied.
 func TestHeldDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), held{memvault.New(nil)}
+		from := memvault.New(nil)
+		to := hooked.Wrap(memvault.New(nil), hooked.On("Delete", func(c *hooked.Call) error {
+			return &storage.Error{Op: "Delete", Plan: c.ID, Err: storage.ErrHeld}
+		}))
 		var gone []*workflow.Plan
 		for range 20 {
 			gone = append(gone, created(t, from, workflow.Completed))
@@ -298,43 +263,8 @@ func TestPlansThatSomebodyElseWrote(t *testing.T) {
 	}
 }
 
-// short is a vault whose listing fails after n plans, or misses the first plan. Then Exists fails, too, if err is set.
-type short struct {
-	storage.Reader
-	n    int
-	err  error
-	lose bool
-	// asked is the number of calls of Exists.
-	asked *int
-}
-
-func (s short) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
-	if *s.asked++; s.err != nil {
-		return false, s.err
-	}
-	return s.Reader.Exists(ctx, id)
-}
-
-func (s short) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	all, err := s.Reader.List(ctx, limit)
-	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		i := 0
-		for r := range all {
-			if i++; s.lose && i == 1 {
-				continue
-			}
-			if i > s.n {
-				yield(storage.Stream[storage.ListResult]{Err: s.err})
-				return
-			}
-			if !yield(r) {
-				return
-			}
-		}
-	}, err
-}
-
-// TestListingsThatAreNotWhole deletes nothing on the evidence of a listing that failed or missed a plan.
+// TestListingsThatAreNotWhole deletes nothing on the evidence of a listing that failed or missed a plan. If a plan is
+// missed, Run asks for it once.
 func TestListingsThatAreNotWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := memvault.New(nil), memvault.New(nil)
@@ -342,15 +272,35 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 			created(t, from, workflow.Completed)
 		}
 		run(t, from, to, mirror.Options{})
-		for name, source := range map[string]short{
-			"unavailable":   {from, 2, storage.ErrUnavailable, false, new(int)},
-			"a corrupt one": {from, 2, storage.ErrCorrupt, false, new(int)},
-			"a missed one":  {from, 9, nil, true, new(int)},
-			"a denied look": {from, 9, storage.ErrDenied, true, new(int)},
+		for _, test := range []struct {
+			name       string
+			begin, end int   // of what is listed
+			list, look error // of List, after that, and of Exists
+		}{
+			{"unavailable", 0, 2, storage.ErrUnavailable, nil},
+			{"a corrupt one", 0, 2, storage.ErrCorrupt, nil},
+			{"a missed one", 1, 4, nil, nil},
+			{"a denied look", 1, 4, nil, storage.ErrDenied},
 		} {
+			asked := 0
+			source := hooked.Wrap(from, func(c *hooked.Call) error {
+				err := c.Do()
+				switch c.Op {
+				case "List":
+					all := slices.Collect(c.Listing)[test.begin:test.end]
+					if test.list != nil {
+						all = append(all, storage.Stream[storage.ListResult]{Err: test.list})
+					}
+					c.Listing = slices.Values(all)
+				case "Exists":
+					asked++
+					return errors.Join(err, test.look)
+				}
+				return err
+			})
 			report, err := mirror.Run(t.Context(), source, to, mirror.Options{Delete: true})
-			if !errors.Is(err, source.err) || report.Deleted+report.Extra != 0 || *source.asked > 1 || (*source.asked == 1) != source.lose {
-				t.Errorf("%s: %+v, %v, asked for %d plans", name, report, err, *source.asked)
+			if !errors.Is(err, cmp.Or(test.list, test.look)) || report.Deleted+report.Extra != 0 || asked != test.begin {
+				t.Errorf("%s: %+v, %v, asked for %d plans", test.name, report, err, asked)
 			}
 			equal(t, from, to)
 		}
@@ -436,4 +386,36 @@ func TestRunRefuses(t *testing.T) {
 	if _, err := mirror.Run(ctx, v, memvault.New(nil), mirror.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestBudget brings a copy up to date within several budgets. Each Run copies some plans, and none that it has begun is
+// cut off.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := memvault.New(nil), memvault.New(nil)
+		for range 20 {
+			created(t, from, workflow.Completed)
+		}
+		// The listing takes longer than the budget, and each Restore a second.
+		late := hooked.Wrap(from, hooked.On("List", func(c *hooked.Call) error { time.Sleep(2 * time.Second); return c.Do() }))
+		slow := hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
+		copied := int64(0)
+		for more := true; more; {
+			r := run(t, late, slow, mirror.Options{Concurrency: 4, Budget: time.Second})
+			if r.Copied == 0 || r.Copied > 8 || r.Failed > 0 || r.CopiedParts != r.Copied*int64(len(workflow.Parts(plantest.Small()))) {
+				t.Fatalf("%+v", r)
+			}
+			copied, more = copied+r.Copied, r.More
+		}
+		equal(t, from, to)
+		if copied != 20 {
+			t.Errorf("%d plans were copied", copied)
+		}
+		if r := run(t, from, to, mirror.Options{Budget: time.Nanosecond}); r.More || r.Unchanged != 20 {
+			t.Errorf("a copy that is up to date: %+v", r)
+		}
+		if _, err := mirror.Run(t.Context(), from, to, mirror.Options{Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a negative budget: %v", err)
+		}
+	})
 }
