@@ -127,8 +127,8 @@ func failedAtRandom(seed uint64) *workflow.Plan {
 	return p
 }
 
-// TestFork forks random plans: the original is unchanged, what is carried over is equal, and the rest is as an
-// author writes it.
+// TestFork forks random plans, from where they ended and from their start: the original is unchanged, what is carried over
+// is equal, and the rest is as an author writes it.
 func TestFork(t *testing.T) {
 	for seed := range uint64(60) {
 		p := failedAtRandom(seed)
@@ -137,41 +137,51 @@ func TestFork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.ForkedFrom != p.ID || f.Owner != uuid.Nil || f.Epoch != 0 || f.Reason != 0 || !f.SubmitTime.IsZero() || !f.RuntimeUpdate.IsZero() || f.GroupID != p.GroupID {
-			t.Errorf("seed %d: the fork is %+v", seed, f)
+		isFork(t, seed, p, f, maps.Collect(workflow.CarriedOver(p)))
+		p.State.Status = workflow.Completed + workflow.Status(seed%3)
+		if f, err = workflow.ForkFromStart(p); err != nil {
+			t.Fatal(err)
 		}
-		want := plantest.Clone(p) // with the fork's own fields
-		want.ForkedFrom, want.Owner, want.Epoch, want.Reason, want.SubmitTime, want.RuntimeUpdate = p.ID, uuid.Nil, 0, 0, f.SubmitTime, f.RuntimeUpdate
-		objects, ids := slices.Collect(keys(workflow.CarriedOver(f))), map[uuid.UUID]bool{}
-		i := 0
-		for o, carried := range workflow.CarriedOver(want) {
-			h, had := objects[i].Header(), o.Header()
-			if i++; !workflow.IsV7(*h.ID) || ids[*h.ID] || *h.ID == *had.ID || *h.PlanID != f.ID || h.State.ETag != "" {
-				t.Errorf("seed %d: %s has %s of %s, %q", seed, o.Kind(), *h.ID, *h.PlanID, h.State.ETag)
-			}
-			ids[*h.ID] = true
-			*had.ID, *had.PlanID = *h.ID, *h.PlanID
-			if a, ok := o.(*workflow.Action); ok && !carried {
-				a.Attempts = nil
-			}
-			switch {
-			case !carried:
-				had.State.Reset()
-			case had.State.Status == workflow.Running:
-				had.State.Status = workflow.Stopped
-			}
-		}
-		if diff := plantest.Diff(want, f); diff != "" {
-			t.Errorf("seed %d: %s", seed, diff)
-		}
-		scribble(f)
+		isFork(t, seed, p, f, nil)
+		p.State.Status = before.State.Status
 		if diff := plantest.Diff(before, p); diff != "" {
 			t.Errorf("seed %d: a change of the fork changed the plan: %s", seed, diff)
 		}
-		if err := workflow.Validate(p); err != nil {
-			t.Fatalf("seed %d: %v", seed, err) // the test's own plan
+	}
+}
+
+// isFork checks that f is a fork of p, with the objects that are carried over. It then changes all of f that p must not
+// share.
+func isFork(t *testing.T, seed uint64, p, f *workflow.Plan, carried map[workflow.Object]bool) {
+	t.Helper()
+	want := plantest.Clone(p) // with the fork's own fields
+	want.ForkedFrom, want.Owner, want.Epoch, want.Reason, want.SubmitTime, want.RuntimeUpdate = p.ID, uuid.Nil, 0, 0, time.Time{}, time.Time{}
+	was, objects, ids := objectsOf(p), objectsOf(f), map[uuid.UUID]bool{}
+	for i, o := range objectsOf(want) {
+		h, had := objects[i].Header(), o.Header()
+		if !workflow.IsV7(*h.ID) || ids[*h.ID] || *h.ID == *had.ID || *h.PlanID != f.ID || h.State.ETag != "" {
+			t.Errorf("seed %d: %s has %s of %s, %q", seed, o.Kind(), *h.ID, *h.PlanID, h.State.ETag)
+		}
+		ids[*h.ID] = true
+		*had.ID, *had.PlanID = *h.ID, *h.PlanID
+		if a, ok := o.(*workflow.Action); ok && !carried[was[i]] {
+			a.Attempts = nil
+		}
+		switch {
+		case !carried[was[i]]:
+			had.State.Reset()
+		case had.State.Status == workflow.Running:
+			had.State.Status = workflow.Stopped
 		}
 	}
+	if diff := plantest.Diff(want, f); diff != "" {
+		t.Errorf("seed %d: %s", seed, diff)
+	}
+	scribble(f)
+}
+
+func objectsOf(p *workflow.Plan) []workflow.Object {
+	return append([]workflow.Object{p}, workflow.Parts(p)...)
 }
 
 // TestForkAgain checks that a fork that failed before anything ran is forked to the same.
@@ -198,13 +208,6 @@ func TestForkAgain(t *testing.T) {
 		if diff := plantest.Diff(first, second); diff != "" {
 			t.Errorf("seed %d: %s", seed, diff)
 		}
-	}
-}
-
-// keys returns the first values of a sequence of pairs.
-func keys[K, V any](pairs func(func(K, V) bool)) func(func(K) bool) {
-	return func(yield func(K) bool) {
-		pairs(func(k K, _ V) bool { return yield(k) })
 	}
 }
 
@@ -241,17 +244,23 @@ func scribble(p *workflow.Plan) {
 }
 
 func TestForkRefuses(t *testing.T) {
-	for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
-		p := plantest.Full()
-		p.State.Status = status
-		f, err := workflow.Fork(p)
-		wrong, ok := errors.AsType[*workflow.FieldError](err)
-		if f != nil || !ok || wrong.Field != "State.Status" || !strings.HasPrefix(wrong.Problem, "is "+status.String()+": only") {
-			t.Errorf("%s: %v, %v", status, f, err)
+	for name, test := range map[string]struct {
+		fork    func(p *workflow.Plan) (*workflow.Plan, error)
+		refused []workflow.Status
+	}{
+		"Fork":          {workflow.Fork, []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed}},
+		"ForkFromStart": {workflow.ForkFromStart, []workflow.Status{workflow.NotStarted, workflow.Running}},
+	} {
+		for _, status := range test.refused {
+			f, err := test.fork(&workflow.Plan{State: workflow.State{Status: status}})
+			wrong, ok := errors.AsType[*workflow.FieldError](err)
+			if f != nil || !ok || wrong.Field != "State.Status" || !strings.HasPrefix(wrong.Problem, "is "+status.String()+": only") {
+				t.Errorf("%s, %s: %v, %v", name, status, f, err)
+			}
 		}
-	}
-	if f, err := workflow.Fork(nil); f != nil || err == nil {
-		t.Errorf("nil: %v, %v", f, err)
+		if f, err := test.fork(nil); f != nil || err == nil {
+			t.Errorf("%s of nil: %v, %v", name, f, err)
+		}
 	}
 }
 

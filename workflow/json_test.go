@@ -67,7 +67,8 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-// TestJSONKeepsEveryField compares field by field, by reflection.
+// TestJSONKeepsEveryField compares each object of a plan with what it is read back as. Every field is set somewhere in
+// the plan.
 func TestJSONKeepsEveryField(t *testing.T) {
 	p := raw(t, stored())
 	set := map[string]bool{}
@@ -80,26 +81,7 @@ func TestJSONKeepsEveryField(t *testing.T) {
 			t.Errorf("%s is not set anywhere: this test would not notice its loss", field)
 		}
 	}
-
-	got := decodePlan(t, encode(t, p))
-	if reflect.DeepEqual(p, got) {
-		return
-	}
-	values := map[string]any{}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) { values[path] = v.Interface() })
-	eachField(reflect.ValueOf(got), "", func(path string, v reflect.Value) {
-		if want := values[path]; !reflect.DeepEqual(want, v.Interface()) && reflect.TypeOf(want).Kind() != reflect.Pointer {
-			t.Errorf("%s: got %v, want %v", path, v, want)
-		}
-		delete(values, path)
-	})
-	for path := range values {
-		t.Errorf("%s is lost", path)
-	}
-}
-
-func TestJSONPartsByThemselves(t *testing.T) {
-	for o := range workflow.Walk(raw(t, stored())) {
+	for o := range workflow.Walk(p) {
 		got := reflect.New(reflect.TypeOf(o).Elem()).Interface()
 		if err := json.Unmarshal([]byte(encode(t, o)), got); err != nil {
 			t.Fatal(err)
@@ -212,31 +194,11 @@ func TestJSONLeavesTheValueAlone(t *testing.T) {
 }
 
 func TestJSONMeta(t *testing.T) {
-	all := make([]byte, 256)
-	for i := range all {
-		all[i] = byte(i)
-	}
-	for _, meta := range [][]byte{
-		nil,
-		[]byte(""),
-		[]byte("text"),
-		[]byte("\x00\u2028\"\\<\ufffd"),
-		[]byte("\xff"),
-		[]byte("cut \xe2\x82"),
-		[]byte("\xed\xa0\x80"),
-		[]byte(strings.Repeat("€", 100_000)),
-		all,
-	} {
-		got := decodePlan(t, encode(t, workflow.Plan{Meta: meta})).Meta
-		if !bytes.Equal(got, meta) || (got == nil) != (meta == nil) {
-			t.Errorf("%.20q (nil: %v) comes back as %.20q (nil: %v)", meta, meta == nil, got, got == nil)
+	for _, meta := range [][]byte{nil, {}, []byte("text"), []byte("\x00\u2028\"\\<\ufffd"), []byte("\xff"), []byte("cut \xe2\x82"), []byte("\xed\xa0\x80"), []byte(strings.Repeat("€", 100_000))} {
+		got := workflow.Plan{Meta: []byte("before")} // which reading replaces
+		if err := json.Unmarshal([]byte(encode(t, workflow.Plan{Meta: meta})), &got); err != nil || !reflect.DeepEqual(got.Meta, meta) {
+			t.Errorf("%.20q (nil: %v) comes back as %.20q (nil: %v), %v", meta, meta == nil, got.Meta, got.Meta == nil, err)
 		}
-	}
-
-	// Reading replaces what was in the plan.
-	p := &workflow.Plan{Meta: []byte("before")}
-	if err := json.Unmarshal([]byte(`{}`), p); err != nil || p.Meta != nil {
-		t.Errorf("reading a plan without meta gives %q and %v", p.Meta, err)
 	}
 }
 
@@ -348,23 +310,12 @@ func TestUnknownMembersOfErrorsAreLost(t *testing.T) {
 // TestJSONWithoutHTMLEscapes calls MarshalJSON itself, since json.Marshal escapes its result.
 func TestJSONWithoutHTMLEscapes(t *testing.T) {
 	const html = "<a>&</a>"
-	err := &plugins.Error{Message: html}
-	state := workflow.State{ETag: html}
-	attempt := workflow.Attempt{Resp: html, Err: err}
-	action := workflow.Action{Name: html, Req: plantest.Request{Text: html}, Attempts: []workflow.Attempt{attempt}, State: state}
-	checks := workflow.Checks{Actions: []*workflow.Action{&action}, State: state}
-	sequence := workflow.Sequence{Name: html, Actions: []*workflow.Action{&action}, State: state}
-	block := workflow.Block{Name: html, PreChecks: &checks, Sequences: []*workflow.Sequence{&sequence}}
-	for _, v := range []json.Marshaler{
-		state, attempt, action, checks, block,
-		workflow.Plan{Name: html, Meta: []byte(html), Blocks: []*workflow.Block{&block}},
-	} {
+	attempt := workflow.Attempt{Resp: html, Err: &plugins.Error{Message: html}}
+	action := workflow.Action{Name: html, Req: plantest.Request{Text: html}, Attempts: []workflow.Attempt{attempt}}
+	for _, v := range []json.Marshaler{workflow.State{ETag: html}, attempt, action, workflow.Plan{Meta: []byte(html), PreChecks: &workflow.Checks{Actions: []*workflow.Action{&action}}}} {
 		text, err := v.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Contains(text, []byte(html)) || bytes.Contains(text, []byte(`\u00`)) {
-			t.Errorf("%T: %s", v, text)
+		if err != nil || !bytes.Contains(text, []byte(html)) || bytes.Contains(text, []byte(`\u00`)) {
+			t.Errorf("%T: %s, %v", v, text, err)
 		}
 	}
 }

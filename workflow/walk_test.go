@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/planvault/azblob/workflow"
@@ -11,118 +12,23 @@ import (
 // visited is one step of a walk.
 type visited struct{ object, parent workflow.Object }
 
-func walk(p *workflow.Plan) []visited {
-	var steps []visited
+func walk(p *workflow.Plan) (steps []visited) {
 	for o, parent := range workflow.Walk(p) {
 		steps = append(steps, visited{o, parent})
 	}
 	return steps
 }
 
-func sameSteps(t *testing.T, got, want []visited) {
-	t.Helper()
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			t.Fatalf("the walk ends after %d objects, want %d", i, len(want))
-		case i >= len(want):
-			t.Fatalf("after %d objects the walk continues with a %v", i, got[i].object.Kind())
-		case got[i] != want[i]:
-			t.Fatalf("step %d of the walk is a %v, want another object (a %v) or another parent", i, got[i].object.Kind(), want[i].object.Kind())
-		}
-	}
-}
-
-func TestWalkOrder(t *testing.T) {
-	checks := func() *workflow.Checks { return &workflow.Checks{Actions: []*workflow.Action{{}, {}}} }
-	sequence := func() *workflow.Sequence { return &workflow.Sequence{Actions: []*workflow.Action{{}, {}}} }
-	p := &workflow.Plan{
-		BypassChecks: checks(), PreChecks: checks(), ContChecks: checks(), PostChecks: checks(), DeferredChecks: checks(),
-		Blocks: []*workflow.Block{
-			{
-				BypassChecks: checks(), PreChecks: checks(), ContChecks: checks(), PostChecks: checks(), DeferredChecks: checks(),
-				Sequences: []*workflow.Sequence{sequence(), sequence()},
-			},
-			{Sequences: []*workflow.Sequence{sequence()}},
-		},
-		DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
-			{Actions: []*workflow.Action{{}, {}}},
-			{Actions: []*workflow.Action{{}}},
-		}},
-	}
-
-	want := []visited{{p, nil}}
-	add := func(parent workflow.Object, objects ...workflow.Object) {
-		for _, o := range objects {
-			want = append(want, visited{o, parent})
-		}
-	}
-	addChecks := func(parent workflow.Object, all ...*workflow.Checks) {
-		for _, c := range all {
-			add(parent, c)
-			add(c, c.Actions[0], c.Actions[1])
-		}
-	}
-	addChecks(p, p.BypassChecks, p.PreChecks, p.ContChecks, p.PostChecks, p.DeferredChecks)
-	b, last := p.Blocks[0], p.Blocks[1]
-	add(p, b)
-	addChecks(b, b.BypassChecks, b.PreChecks, b.ContChecks, b.PostChecks, b.DeferredChecks)
-	add(b, b.Sequences[0])
-	add(b.Sequences[0], b.Sequences[0].Actions[0], b.Sequences[0].Actions[1])
-	add(b, b.Sequences[1])
-	add(b.Sequences[1], b.Sequences[1].Actions[0], b.Sequences[1].Actions[1])
-	add(p, last)
-	add(last, last.Sequences[0])
-	add(last.Sequences[0], last.Sequences[0].Actions[0], last.Sequences[0].Actions[1])
-	d := p.DeferredActions
-	add(p, d)
-	add(d, d.Batches[0])
-	add(d.Batches[0], d.Batches[0].Actions[0], d.Batches[0].Actions[1])
-	add(d, d.Batches[1])
-	add(d.Batches[1], d.Batches[1].Actions[0])
-
-	sameSteps(t, walk(p), want)
-	sameSteps(t, walk(p), want) // a sequence can be ranged over again
-}
-
-// TestWalkFindsAll compares the walk with a search through the structs by reflection.
-func TestWalkFindsAll(t *testing.T) {
-	plans := []*workflow.Plan{{}, plantest.Small(), plantest.Full(), plantest.Sized(3, 2, 4)}
-	for seed := range uint64(200) {
-		plans = append(plans, plantest.Random(seed))
-	}
-	for i, p := range plans {
-		want := map[workflow.Object]workflow.Object{}
-		search(reflect.ValueOf(p), nil, want)
-		met := map[workflow.Object]bool{}
-		for o, parent := range workflow.Walk(p) {
-			switch wantParent, ok := want[o]; {
-			case !ok:
-				t.Fatalf("plan %d: a %v is not in the plan", i, o.Kind())
-			case met[o]:
-				t.Fatalf("plan %d: the walk visits a %v twice", i, o.Kind())
-			case parent != wantParent:
-				t.Fatalf("plan %d: a %v has the wrong parent %v", i, o.Kind(), parent)
-			case parent != nil && !met[parent]:
-				t.Fatalf("plan %d: the walk visits a %v before its parent", i, o.Kind())
-			}
-			met[o] = true
-		}
-		if len(met) != len(want) {
-			t.Errorf("plan %d: the walk visits %d objects of %d", i, len(met), len(want))
-		}
-	}
-}
-
-// search finds all objects below v, with their parents.
-func search(v reflect.Value, parent workflow.Object, found map[workflow.Object]workflow.Object) {
+// search finds all objects below v by reflection, in the order of the fields, which is that of Walk. TestPaths names the
+// objects in this order.
+func search(v reflect.Value, parent workflow.Object, found *[]visited) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		o, ok := v.Interface().(workflow.Object)
 		if v.IsNil() || !ok {
 			return
 		}
-		found[o] = parent
+		*found = append(*found, visited{o, parent})
 		for i := range v.Elem().NumField() {
 			search(v.Elem().Field(i), o, found)
 		}
@@ -133,40 +39,34 @@ func search(v reflect.Value, parent workflow.Object, found map[workflow.Object]w
 	}
 }
 
-func TestWalkNil(t *testing.T) {
-	if steps := walk(nil); steps != nil {
-		t.Errorf("a walk of nil visits %d objects", len(steps))
+// TestWalk compares walks of plans, with and without nil children, with a search by reflection.
+func TestWalk(t *testing.T) {
+	holes := plantest.Full()
+	holes.Blocks = append([]*workflow.Block{nil}, holes.Blocks...)
+	holes.Blocks[1].Sequences = []*workflow.Sequence{nil, holes.Blocks[1].Sequences[0], {Actions: []*workflow.Action{nil, {}, nil}}}
+	holes.PostChecks.Actions = []*workflow.Action{nil}
+	holes.DeferredActions.Batches[1] = nil
+	plans := []*workflow.Plan{nil, {}, plantest.Small(), plantest.Full(), plantest.Sized(3, 2, 4), holes}
+	for seed := range uint64(100) {
+		plans = append(plans, plantest.Random(seed))
 	}
-
-	checks := &workflow.Checks{Actions: []*workflow.Action{nil}}
-	sequence := &workflow.Sequence{Actions: []*workflow.Action{nil, {}, nil}}
-	block := &workflow.Block{PostChecks: checks, Sequences: []*workflow.Sequence{nil, sequence}}
-	batch := &workflow.DeferBatch{Actions: []*workflow.Action{nil}}
-	deferred := &workflow.DeferredActions{Batches: []*workflow.DeferBatch{nil, batch}}
-	p := &workflow.Plan{Blocks: []*workflow.Block{nil, block, nil}, DeferredActions: deferred}
-	sameSteps(t, walk(p), []visited{
-		{p, nil},
-		{block, p},
-		{checks, block},
-		{sequence, block},
-		{sequence.Actions[1], sequence},
-		{deferred, p},
-		{batch, deferred},
-	})
-}
-
-func TestWalkBreak(t *testing.T) {
-	p := plantest.Full()
-	all := walk(p)
+	for i, p := range plans {
+		var want []visited
+		search(reflect.ValueOf(p), nil, &want)
+		for range 2 { // a sequence can be ranged over again
+			if got := walk(p); !slices.Equal(got, want) {
+				t.Errorf("plan %d: the walk visits %d objects, want %d in the order of the fields", i, len(got), len(want))
+			}
+		}
+	}
+	all := walk(holes)
 	for n := range all {
-		var got []visited
-		for o, parent := range workflow.Walk(p) {
-			got = append(got, visited{o, parent})
-			if len(got) == n+1 {
+		met := 0
+		for range workflow.Walk(holes) {
+			if met++; met == n+1 {
 				break // a walk that continued would panic here
 			}
 		}
-		sameSteps(t, got, all[:n+1])
 	}
 }
 
@@ -213,20 +113,14 @@ func TestKind(t *testing.T) {
 func TestChecksOf(t *testing.T) {
 	names := []string{"BypassChecks", "PreChecks", "ContChecks", "PostChecks", "DeferredChecks"}
 	for o := range workflow.Walk(plantest.Full()) {
-		places := workflow.ChecksOf(o)
-		if k := o.Kind(); k != workflow.KindPlan && k != workflow.KindBlock {
-			if places != nil {
-				t.Errorf("a %v has %d checks", k, len(places))
+		var want []**workflow.Checks
+		if k := o.Kind(); k == workflow.KindPlan || k == workflow.KindBlock {
+			for _, name := range names {
+				want = append(want, reflect.ValueOf(o).Elem().FieldByName(name).Addr().Interface().(**workflow.Checks))
 			}
-			continue
 		}
-		if len(places) != len(names) {
-			t.Fatalf("a %v has %d checks, want %d", o.Kind(), len(places), len(names))
-		}
-		for i, name := range names {
-			if places[i] != reflect.ValueOf(o).Elem().FieldByName(name).Addr().Interface() {
-				t.Errorf("check %d of a %v is not its %s", i, o.Kind(), name)
-			}
+		if got := workflow.ChecksOf(o); !slices.Equal(got, want) {
+			t.Errorf("the checks of a %v are not %v in this order", o.Kind(), names)
 		}
 	}
 }

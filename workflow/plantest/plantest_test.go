@@ -8,12 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -43,67 +40,35 @@ func eachField(v reflect.Value, path string, do func(path string, v reflect.Valu
 	}
 }
 
-// withoutKeys removes what Random does not repeat.
-func withoutKeys(p *workflow.Plan) *workflow.Plan {
-	if p.GroupID != uuid.Nil {
-		p.GroupID = uuid.Max
-	}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
-		if strings.HasSuffix(path, ".Key") {
-			v.SetZero()
-		}
-	})
-	return p
-}
-
+// TestRandom checks that a seed determines a valid plan, and that seeds make different ones.
 func TestRandom(t *testing.T) {
 	different := map[string]bool{}
-	var met struct{ noMeta, emptyMeta, binaryMeta, noGroup, group, noReq, deferred, noDeferred, noBlocks bool }
-	for seed := range uint64(300) {
-		p := plantest.Random(seed)
-		if err := workflow.Validate(p); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
-		objects := 0
-		for o := range workflow.Walk(p) {
-			objects++
-			h := o.Header()
-			if *h.ID != uuid.Nil || *h.PlanID != uuid.Nil || *h.State != (workflow.State{}) {
-				t.Errorf("seed %d: a %v is not as an author builds it", seed, o.Kind())
+	for seed := range uint64(100) {
+		var texts []string
+		for range 2 {
+			p := plantest.Random(seed)
+			if err := workflow.Validate(p); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
 			}
-			if a, ok := o.(*workflow.Action); ok {
-				met.noReq = met.noReq || a.Req == nil
+			p.GroupID = uuid.Nil // IDs and Keys are new each time
+			eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+				if strings.HasSuffix(path, ".Key") {
+					v.SetZero()
+				}
+			})
+			text, err := workflow.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
 			}
+			texts = append(texts, string(text))
 		}
-		if objects > 200 {
-			t.Errorf("seed %d: %d objects", seed, objects)
+		if texts[0] != texts[1] {
+			t.Errorf("seed %d makes two different plans", seed)
 		}
-		met.noMeta = met.noMeta || p.Meta == nil
-		met.emptyMeta = met.emptyMeta || p.Meta != nil && len(p.Meta) == 0
-		met.binaryMeta = met.binaryMeta || !utf8.Valid(p.Meta)
-		met.noGroup, met.group = met.noGroup || p.GroupID == uuid.Nil, met.group || p.GroupID != uuid.Nil
-		met.deferred, met.noDeferred = met.deferred || p.DeferredActions != nil, met.noDeferred || p.DeferredActions == nil
-		met.noBlocks = met.noBlocks || len(p.Blocks) == 0
-
-		a, b := withoutKeys(p), withoutKeys(plantest.Random(seed))
-		if !reflect.DeepEqual(a, b) {
-			t.Errorf("seed %d makes two different plans: %s", seed, plantest.Diff(a, b))
-		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		different[string(text)] = true
+		different[texts[0]] = true
 	}
-	if len(different) < 270 {
-		t.Errorf("300 seeds make %d different plans", len(different))
-	}
-	if v := reflect.ValueOf(met); true {
-		for i := range v.NumField() {
-			if !v.Field(i).Bool() {
-				t.Errorf("300 seeds make no plan with %s", v.Type().Field(i).Name)
-			}
-		}
+	if len(different) < 90 {
+		t.Errorf("100 seeds make %d different plans", len(different))
 	}
 }
 
@@ -127,196 +92,15 @@ func TestFull(t *testing.T) {
 		}
 	})
 
-	kinds := map[workflow.Kind]int{}
-	whens, fails := map[workflow.When]bool{}, map[bool]bool{}
-	keys := map[uuid.UUID]bool{}
+	kinds, whens, fails := map[workflow.Kind]bool{}, map[workflow.When]bool{}, map[bool]bool{}
 	for o := range workflow.Walk(p) {
-		kinds[o.Kind()]++
-		switch o := o.(type) {
-		case *workflow.DeferBatch:
-			whens[o.When], fails[o.FailElement] = true, true
-		case *workflow.Action:
-			if keys[o.Key] {
-				t.Errorf("two actions have the key %s", o.Key)
-			}
-			keys[o.Key] = true
-			eachField(reflect.ValueOf(o.Req), "Req", func(path string, v reflect.Value) {
-				if v.IsZero() {
-					t.Errorf("%s of an action is not set", path)
-				}
-			})
+		kinds[o.Kind()] = true
+		if b, ok := o.(*workflow.DeferBatch); ok {
+			whens[b.When], fails[b.FailElement] = true, true
 		}
 	}
-	for k := workflow.KindPlan; k <= workflow.KindDeferBatch; k++ {
-		if kinds[k] == 0 {
-			t.Errorf("there is no %v", k)
-		}
-	}
-	if len(whens) != 3 || len(fails) != 2 {
-		t.Errorf("the batches have %d kinds of When and %d of FailElement, want 3 and 2", len(whens), len(fails))
-	}
-}
-
-func TestSized(t *testing.T) {
-	for _, size := range [][3]int{{0, 0, 0}, {1, 0, 5}, {1, 1, 1}, {2, 3, 4}} {
-		p := plantest.Sized(size[0], size[1], size[2])
-		if err := workflow.Validate(p); err != nil {
-			t.Errorf("%v: %v", size, err)
-		}
-		got := map[workflow.Kind]int{}
-		for o := range workflow.Walk(p) {
-			got[o.Kind()]++
-		}
-		for kind, want := range map[workflow.Kind]int{
-			workflow.KindPlan: 1, workflow.KindBlock: size[0], workflow.KindSequence: size[0] * size[1],
-			workflow.KindAction: size[0] * size[1] * size[2], workflow.KindChecks: 0, workflow.KindDeferredActions: 0,
-		} {
-			if got[kind] != want {
-				t.Errorf("%v: %d objects of kind %v, want %d", size, got[kind], kind, want)
-			}
-		}
-	}
-	small := plantest.Small()
-	if len(small.Blocks) != 1 || len(small.Blocks[0].Sequences) != 1 || len(small.Blocks[0].Sequences[0].Actions) != 1 {
-		t.Error("Small does not have exactly one block, one sequence and one action")
-	}
-}
-
-func TestFinish(t *testing.T) {
-	p := plantest.Full()
-	plantest.Finish(p)
-	actions := 0
-	for o := range workflow.Walk(p) {
-		h := o.Header()
-		if h.State.Status != workflow.Completed || h.State.Start.IsZero() || !h.State.End.After(h.State.Start) {
-			t.Errorf("the state of a %v is %v", o.Kind(), *h.State)
-		}
-		if *h.ID != uuid.Nil || *h.PlanID != uuid.Nil {
-			t.Errorf("a %v was given an ID", o.Kind())
-		}
-		a, ok := o.(*workflow.Action)
-		if !ok {
-			continue
-		}
-		actions++
-		if len(a.Attempts) != 2 {
-			t.Fatalf("an action has %d attempts", len(a.Attempts))
-		}
-		bad, good := a.Attempts[0], a.Attempts[1]
-		if bad.Err == nil || bad.Resp != nil {
-			t.Errorf("the first attempt has the error %v and the response %v", bad.Err, bad.Resp)
-		}
-		if r, ok := good.Resp.(*plantest.Response); good.Err != nil || !ok || r.Text != a.Name || !r.OK {
-			t.Errorf("the second attempt has the error %v and the response %v", good.Err, good.Resp)
-		}
-		if !bad.End.After(bad.Start) || !good.Start.After(bad.End) || !good.End.After(good.Start) || good.End.After(h.State.End) {
-			t.Error("the attempts do not follow each other")
-		}
-	}
-	if actions == 0 {
-		t.Error("there are no actions")
-	}
-	if err := workflow.Validate(p); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestPlugin(t *testing.T) {
-	plugin, ok := plantest.Register().Plugin(plantest.PluginName)
-	if !ok || plugin.Name() != plantest.PluginName {
-		t.Fatalf("the register has %v for %s", plugin, plantest.PluginName)
-	}
-	p := plantest.Full()
-	plantest.Finish(p)
-	for o := range workflow.Walk(p) {
-		a, ok := o.(*workflow.Action)
-		if !ok {
-			continue
-		}
-		if a.Plugin != plantest.PluginName {
-			t.Errorf("an action names the plugin %q", a.Plugin)
-		}
-		if got, want := reflect.TypeOf(a.Req), reflect.TypeOf(plugin.Request()); got != want {
-			t.Errorf("a request is a %v, want a %v", got, want)
-		}
-		if got, want := reflect.TypeOf(a.Attempts[1].Resp), reflect.TypeOf(plugin.Response()); got != want {
-			t.Errorf("a response is a %v, want a %v", got, want)
-		}
-	}
-}
-
-func TestStrange(t *testing.T) {
-	long := 0
-	met := map[string]bool{}
-	for s := range plantest.Strange() {
-		if !utf8.ValidString(s) {
-			t.Errorf("%.20q is not valid UTF-8", s)
-		}
-		if met[s] {
-			t.Errorf("Strange yields %.20q twice", s)
-		}
-		met[s] = true
-		if len(s) > 8<<10 {
-			long++
-		}
-	}
-	if long < 2 {
-		t.Errorf("%d texts are longer than the 8 KiB of metadata", long)
-	}
-
-	ascii := func(s string) bool {
-		return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
-	}
-	for what, is := range map[string]func(string) bool{
-		"empty":             func(s string) bool { return s == "" },
-		"blank":             func(s string) bool { return s != "" && strings.Trim(s, " ") == "" },
-		"leading blank":     func(s string) bool { return strings.HasPrefix(s, " ") && strings.TrimSpace(s) != "" },
-		"trailing blank":    func(s string) bool { return strings.HasSuffix(s, " ") && strings.TrimSpace(s) != "" },
-		"two blanks inside": func(s string) bool { return strings.Contains(strings.TrimSpace(s), "  ") },
-		"tab":               func(s string) bool { return strings.Contains(s, "\t") },
-		"line break":        func(s string) bool { return strings.Contains(s, "\n") && !strings.Contains(s, "\r") },
-		"CRLF":              func(s string) bool { return strings.Contains(s, "\r\n") },
-		"NUL":               func(s string) bool { return strings.Contains(s, "\x00") },
-		"DEL":               func(s string) bool { return strings.Contains(s, "\x7f") },
-		"Cyrillic": func(s string) bool {
-			return strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.Cyrillic, r) })
-		},
-		"Han": func(s string) bool {
-			return strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.Han, r) })
-		},
-		"beyond the BMP":  func(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > 0xffff }) },
-		"joiner":          func(s string) bool { return strings.Contains(s, "\u200d") },
-		"composed":        func(s string) bool { return s == "\u00e9" },
-		"decomposed":      func(s string) bool { return s == "e\u0301" },
-		"byte order mark": func(s string) bool { return strings.HasPrefix(s, "\ufeff") },
-		"line separator":  func(s string) bool { return strings.Contains(s, "\u2028") },
-		"replacement":     func(s string) bool { return strings.Contains(s, "\ufffd") },
-		"the last rune":   func(s string) bool { return strings.Contains(s, "\U0010ffff") },
-		"a B-word":        func(s string) bool { return strings.HasPrefix(s, "=?utf-8?b?") && strings.HasSuffix(s, "?=") },
-		"a Q-word":        func(s string) bool { return strings.HasPrefix(s, "=?utf-8?q?") && strings.HasSuffix(s, "?=") },
-		"half a word":     func(s string) bool { return strings.HasPrefix(s, "=?") && !strings.HasSuffix(s, "?=") },
-		"percent":         func(s string) bool { return strings.Contains(s, "%20") },
-		"a lone percent":  func(s string) bool { return s == "%" },
-		"plus":            func(s string) bool { return strings.Contains(s, "+") },
-		"entity":          func(s string) bool { return strings.Contains(s, "&amp;") },
-		"markup":          func(s string) bool { return strings.Contains(s, "<") && strings.Contains(s, "&") },
-		"end of CDATA":    func(s string) bool { return strings.Contains(s, "]]>") },
-		"backslash":       func(s string) bool { return strings.Contains(s, `\`) },
-		"quoted":          func(s string) bool { return strings.HasPrefix(s, `"`) },
-		"JSON":            func(s string) bool { return s != "" && json.Valid([]byte(s)) },
-		"separators":      func(s string) bool { return strings.Contains(s, ",") && strings.Contains(s, ";") },
-		"long ASCII":      func(s string) bool { return len(s) > 8<<10 && ascii(s) },
-		"long, not ASCII": func(s string) bool { return len(s) > 8<<10 && !ascii(s) },
-	} {
-		found := false
-		for s := range plantest.Strange() {
-			if found = is(s); found {
-				break // Strange must stop
-			}
-		}
-		if !found {
-			t.Errorf("Strange yields no text of the kind %q", what)
-		}
+	if len(kinds) != 7 || len(whens) != 3 || len(fails) != 2 {
+		t.Errorf("the plan has objects of %d kinds, and batches with %d kinds of When and %d of FailElement", len(kinds), len(whens), len(fails))
 	}
 }
 
@@ -441,26 +225,8 @@ func TestDiff(t *testing.T) {
 			got: func(p *workflow.Plan) { p.State.ETag, action(p).State.ETag = "", "another" },
 		},
 		{
-			name: "only a version", same: true,
-			want: func(p *workflow.Plan) { p.State = workflow.State{} },
-			got:  func(p *workflow.Plan) { p.State = workflow.State{ETag: "x"} },
-		},
-		{
 			name: "no state", says: "status",
 			got: func(p *workflow.Plan) { p.State = workflow.State{} },
-		},
-		{
-			name: "another zone", same: true,
-			got: func(p *workflow.Plan) { p.SubmitTime = p.SubmitTime.In(time.FixedZone("", 3600)) },
-		},
-		{
-			name: "an empty list", same: true,
-			want: func(p *workflow.Plan) { p.Blocks = nil },
-			got:  func(p *workflow.Plan) { p.Blocks = []*workflow.Block{} },
-		},
-		{
-			name: "another request", says: "other",
-			got: func(p *workflow.Plan) { action(p).Req = plantest.Request{Text: "other"} },
 		},
 		{
 			name: "a request whose number is one larger", says: "1152921504606846977",
@@ -488,11 +254,6 @@ func TestDiff(t *testing.T) {
 			got:  func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"Number": 1, "Text": "a"}`) },
 		},
 		{
-			name: "raw JSON on the other side", same: true,
-			want: func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"Text":"a"}`) },
-			got:  func(p *workflow.Plan) { action(p).Req = plantest.Request{Text: "a"} },
-		},
-		{
 			name: "raw JSON of another request", says: `"Text": "b"`,
 			want: func(p *workflow.Plan) { action(p).Req = plantest.Request{Text: "a"} },
 			got:  func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"Text":"b"}`) },
@@ -501,26 +262,6 @@ func TestDiff(t *testing.T) {
 			name: "null instead of no request", says: "null",
 			want: func(p *workflow.Plan) { action(p).Req = nil },
 			got:  func(p *workflow.Plan) { action(p).Req = json.RawMessage("null") },
-		},
-		{
-			name: "another response", says: "false",
-			got: func(p *workflow.Plan) {
-				action(p).Attempts[1].Resp = &plantest.Response{Text: action(p).Name}
-			},
-		},
-		{
-			name: "a response instead of a pointer to it", says: "want a response of type *plantest.Response, got plantest.Response",
-			got: func(p *workflow.Plan) {
-				action(p).Attempts[1].Resp = *action(p).Attempts[1].Resp.(*plantest.Response)
-			},
-		},
-		{
-			name: "a success instead of an error", says: "err",
-			got: func(p *workflow.Plan) { action(p).Attempts[0].Err = nil },
-		},
-		{
-			name: "an empty error instead of none", says: "err",
-			got: func(p *workflow.Plan) { action(p).Attempts[1].Err = &plugins.Error{} },
 		},
 		{
 			name: "nil in a list", says: "null",
@@ -533,18 +274,8 @@ func TestDiff(t *testing.T) {
 			got:  func(p *workflow.Plan) { action(p).Req = json.RawMessage(`{"state":{"etag":"b"}}`) },
 		},
 		{
-			name: "a field like a version in a response", says: `"etag": "b"`,
-			want: func(p *workflow.Plan) { action(p).Attempts[1].Resp = json.RawMessage(`[{"state":{"etag":"a"}}]`) },
-			got:  func(p *workflow.Plan) { action(p).Attempts[1].Resp = json.RawMessage(`[{"state":{"etag":"b"}}]`) },
-		},
-		{
 			name: "a time that can't be marshalled", says: "year outside of range",
 			got: func(p *workflow.Plan) { p.SubmitTime = late },
-		},
-		{
-			name: "two plans that can't be marshalled", says: "year outside of range",
-			want: func(p *workflow.Plan) { p.SubmitTime = late },
-			got:  func(p *workflow.Plan) { p.SubmitTime, p.Name = late, "another" },
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -568,31 +299,14 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// TestDiffText pins the text of a difference.
 func TestDiffText(t *testing.T) {
-	got := plantest.Full()
-	want := plantest.Full()
-	*got = *want
-	got.Descr = "another"
-	d := plantest.Diff(want, got)
-	lines := strings.Split(d, "\n")
-	if len(lines) < 3 {
-		t.Fatal(d)
+	want, got := &workflow.Plan{Name: "a", Descr: "b"}, &workflow.Plan{Name: "a", Descr: "c"}
+	const text = "line 2:\n{\nwant   \"descr\": \"b\",\ngot    \"descr\": \"c\","
+	if d := plantest.Diff(want, got); d != text {
+		t.Errorf("%q, want %q", d, text)
 	}
-	for i, text := range []string{`want   "descr": "every field that an author may set",`, `got    "descr": "another",`} {
-		if line := lines[len(lines)-2+i]; line != text {
-			t.Errorf("line %q, want %q", line, text)
-		}
-	}
-	if !strings.HasPrefix(lines[0], "line ") {
-		t.Errorf("the first line is %q", lines[0])
-	}
-}
-
-func TestDiffNil(t *testing.T) {
-	if d := plantest.Diff(nil, nil); d != "" {
-		t.Errorf("two nil plans differ: %s", d)
-	}
-	if plantest.Diff(nil, plantest.Small()) == "" || plantest.Diff(plantest.Small(), nil) == "" || plantest.Diff(nil, &workflow.Plan{}) == "" {
-		t.Error("a nil plan equals a plan")
+	if plantest.Diff(nil, nil) != "" || plantest.Diff(nil, want) == "" || plantest.Diff(want, nil) == "" {
+		t.Error("nil equals a plan")
 	}
 }
