@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,4 +35,17 @@ type Filters struct {
 	BeforeID uuid.UUID
 	// Limit is the largest number of plans to yield; 0 is all. Count takes neither Limit nor BeforeID.
 	Limit int
+}
+
+// Fields returns the names of the fields that are set, such as "ByStatus", in the order of the fields.
+func (f Filters) Fields() (names []string) {
+	v := reflect.ValueOf(f)
+	for i := range v.NumField() {
+		field := v.Field(i)
+		if t, ok := field.Interface().(time.Time); ok && t.IsZero() || field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0 {
+			continue
+		}
+		names = append(names, v.Type().Field(i).Name)
+	}
+	return names
 }

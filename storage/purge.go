@@ -86,8 +86,7 @@ func (o *PurgeOptions) complete() error {
 	isOpen := func(s workflow.Status) bool { return !s.Final() }
 	f := &o.Select
 	switch {
-	case len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+f.Limit == 0 && f.BeforeID == uuid.Nil && f.NamePrefix+f.NameContains == "" &&
-		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero():
+	case len(f.Fields()) == 0:
 		return bad("Select", "is empty: it would remove all plans")
 	case !o.IncludeOpen && slices.ContainsFunc(f.ByStatus, isOpen):
 		return bad("Select.ByStatus", "has an open status: set IncludeOpen to remove open plans")

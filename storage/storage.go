@@ -168,8 +168,10 @@ type Recoverer interface {
 // deleted.
 const MaxAhead = 24 * time.Hour
 
-// ListResult is what a listing returns of a plan.
+// ListResult is what a listing returns of a plan. It can't be compared with ==, so that fields may be added.
 type ListResult struct {
+	_ [0]func()
+
 	ID         uuid.UUID
 	GroupID    uuid.UUID
 	Name       string

@@ -9,7 +9,6 @@ import (
 	"hash"
 	"io"
 	"iter"
-	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -109,7 +108,7 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 func listed(ctx context.Context, from storage.Reader, f storage.Filters) iter.Seq2[storage.Stream[storage.ListResult], error] {
 	return func(yield func(storage.Stream[storage.ListResult], error) bool) {
 		list, err := from.List(ctx, 0)
-		if !reflect.ValueOf(f).IsZero() {
+		if len(f.Fields()) > 0 {
 			list, err = from.Search(ctx, f)
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,11 +15,147 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+// Listed returns what a listing shows of a plan. It has every field of a [storage.ListResult].
+func Listed(p *workflow.Plan) storage.ListResult {
+	return storage.ListResult{
+		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State,
+		Owner: p.Owner, Epoch: p.Epoch,
+	}
+}
+
+// SameListed reports whether two results are the same, whatever the zones of their times.
+func SameListed(a, b storage.ListResult) bool {
+	for _, r := range []*storage.ListResult{&a, &b} {
+		r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// filter is a row of the table of filters. A nil function has no objection. Unset filters match everything.
+type filter struct {
+	field string // of storage.Filters
+	// reads is the field of storage.ListResult that plan reads.
+	reads string
+	// check returns what is wrong with the field.
+	check func(f storage.Filters) error
+	// id and plan report whether a plan matches, by its ID and by its listing.
+	id   func(f storage.Filters, id uuid.UUID) bool
+	plan func(f storage.Filters, r storage.ListResult) bool
+}
+
+// filters has a row for each field of [storage.Filters].
+var filters = []filter{
+	{
+		field: "ByIDs",
+		id:    func(f storage.Filters, id uuid.UUID) bool { return len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id) },
+	},
+	{
+		field: "ByGroupIDs", reads: "GroupID",
+		check: func(f storage.Filters) error {
+			if i := slices.Index(f.ByGroupIDs, uuid.Nil); i >= 0 {
+				return Invalid(fmt.Sprintf("Filters.ByGroupIDs[%d]", i), "is nil")
+			}
+			return nil
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)
+		},
+	},
+	{
+		field: "ByStatus", reads: "State",
+		check: func(f storage.Filters) error {
+			if i := slices.IndexFunc(f.ByStatus, func(s workflow.Status) bool { return !s.Valid() }); i >= 0 {
+				return Invalid(fmt.Sprintf("Filters.ByStatus[%d]", i), "there is no status %d", int(f.ByStatus[i]))
+			}
+			if !(f.EndedAfter.IsZero() && f.EndedBefore.IsZero()) && len(f.ByStatus) > 0 && !slices.ContainsFunc(f.ByStatus, workflow.Status.Final) {
+				return Invalid("Filters.ByStatus", "has no final status, but only final plans have ended")
+			}
+			return nil
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status)
+		},
+	},
+	{
+		field: "NamePrefix", reads: "Name",
+		check: func(f storage.Filters) error { return checkText("NamePrefix", f.NamePrefix) },
+		plan:  func(f storage.Filters, r storage.ListResult) bool { return strings.HasPrefix(r.Name, f.NamePrefix) },
+	},
+	{
+		field: "NameContains", reads: "Name",
+		check: func(f storage.Filters) error { return checkText("NameContains", f.NameContains) },
+		plan:  func(f storage.Filters, r storage.ListResult) bool { return strings.Contains(r.Name, f.NameContains) },
+	},
+	{
+		field: "After",
+		check: func(f storage.Filters) error { return checkRange("After", f.After, "Before", f.Before) },
+		id: func(f storage.Filters, id uuid.UUID) bool {
+			return f.After.IsZero() || workflow.Time(id).After(f.After)
+		},
+	},
+	{
+		field: "Before",
+		id: func(f storage.Filters, id uuid.UUID) bool {
+			return f.Before.IsZero() || workflow.Time(id).Before(f.Before)
+		},
+	},
+	{
+		field: "EndedAfter", reads: "State",
+		check: func(f storage.Filters) error {
+			return checkRange("EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore)
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return f.EndedAfter.IsZero() || ended(r.State) && r.State.End.After(f.EndedAfter)
+		},
+	},
+	{
+		field: "EndedBefore", reads: "State",
+		id: func(f storage.Filters, id uuid.UUID) bool {
+			return f.EndedBefore.IsZero() || workflow.Time(id).Before(f.EndedBefore.Add(storage.MaxAhead))
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return f.EndedBefore.IsZero() || ended(r.State) && r.State.End.Before(f.EndedBefore)
+		},
+	},
+	{
+		field: "BeforeID",
+		check: func(f storage.Filters) error {
+			if f.BeforeID != uuid.Nil && !workflow.IsV7(f.BeforeID) {
+				return Invalid("Filters.BeforeID", "%s is not a UUIDv7", f.BeforeID)
+			}
+			return nil
+		},
+		id: func(f storage.Filters, id uuid.UUID) bool {
+			return f.BeforeID == uuid.Nil || NewestFirst(f.BeforeID, id) < 0
+		},
+	},
+	{
+		field: "Limit", // the listing counts
+		check: func(f storage.Filters) error {
+			if f.Limit < 0 {
+				return Invalid("Filters.Limit", "%d is negative", f.Limit)
+			}
+			return nil
+		},
+	},
+}
+
+// Reads returns the fields of [storage.ListResult] that the filters read of a plan, such as "State". There are none if
+// the ID of a plan decides.
+func Reads(f storage.Filters) (fields []string) {
+	set := f.Fields()
+	for _, row := range filters {
+		if row.reads != "" && slices.Contains(set, row.field) && !slices.Contains(fields, row.reads) {
+			fields = append(fields, row.reads)
+		}
+	}
+	return fields
+}
+
 // CheckFilters returns [storage.ErrInvalid] for filters of a Search that select nothing in particular or
 // contradict each other.
 func CheckFilters(f storage.Filters) error {
-	if len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains) == 0 && f.Limit == 0 && f.BeforeID == uuid.Nil &&
-		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero() {
+	if len(f.Fields()) == 0 {
 		return Invalid("Filters", "are empty: use List for all plans")
 	}
 	return checkFilters(f)
@@ -36,34 +173,20 @@ func CheckCount(f storage.Filters) error {
 }
 
 func checkFilters(f storage.Filters) error {
-	for i, id := range f.ByGroupIDs {
-		if id == uuid.Nil {
-			return Invalid(fmt.Sprintf("Filters.ByGroupIDs[%d]", i), "is nil")
+	for _, row := range filters {
+		if row.check == nil {
+			continue
+		}
+		if err := row.check(f); err != nil {
+			return err
 		}
 	}
-	for i, s := range f.ByStatus {
-		if !s.Valid() {
-			return Invalid(fmt.Sprintf("Filters.ByStatus[%d]", i), "there is no status %d", int(s))
-		}
-	}
-	for _, text := range []struct{ field, value string }{{"NamePrefix", f.NamePrefix}, {"NameContains", f.NameContains}} {
-		if !utf8.ValidString(text.value) {
-			return Invalid("Filters."+text.field, "is not valid UTF-8, so no name has it")
-		}
-	}
-	if err := checkRange("After", f.After, "Before", f.Before); err != nil {
-		return err
-	}
-	if err := checkRange("EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore); err != nil {
-		return err
-	}
-	switch {
-	case f.BeforeID != uuid.Nil && !workflow.IsV7(f.BeforeID):
-		return Invalid("Filters.BeforeID", "%s is not a UUIDv7", f.BeforeID)
-	case !(f.EndedAfter.IsZero() && f.EndedBefore.IsZero()) && len(f.ByStatus) > 0 && !slices.ContainsFunc(f.ByStatus, workflow.Status.Final):
-		return Invalid("Filters.ByStatus", "has no final status, but only final plans have ended")
-	case f.Limit < 0:
-		return Invalid("Filters.Limit", "%d is negative", f.Limit)
+	return nil
+}
+
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return Invalid("Filters."+field, "is not valid UTF-8, so no name has it")
 	}
 	return nil
 }
@@ -89,30 +212,32 @@ func CreatedBefore(f storage.Filters) time.Time {
 // ChooseID reports whether the filters may select a plan with this ID, as far as the ID tells. An ID that is
 // not a UUIDv7 belongs to no plan.
 func ChooseID(f storage.Filters, id uuid.UUID) bool {
-	created, before := workflow.Time(id), CreatedBefore(f)
-	return workflow.IsV7(id) && (f.After.IsZero() || created.After(f.After)) &&
-		(before.IsZero() || created.Before(before)) &&
-		(f.BeforeID == uuid.Nil || NewestFirst(f.BeforeID, id) < 0) &&
-		(len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id))
-}
-
-// Choose reports whether the filters select a plan with this ID, group, name and state.
-func Choose(f storage.Filters, r storage.ListResult) bool {
-	return ChooseID(f, r.ID) &&
-		(len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)) &&
-		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, r.State.Status)) &&
-		strings.HasPrefix(r.Name, f.NamePrefix) && strings.Contains(r.Name, f.NameContains) && ended(f, r.State)
-}
-
-// ended reports whether the filters select a plan with this state by its end.
-func ended(f storage.Filters, s workflow.State) bool {
-	if f.EndedAfter.IsZero() && f.EndedBefore.IsZero() {
-		return true
+	if !workflow.IsV7(id) {
+		return false
 	}
-	return s.Status.Final() && !s.End.IsZero() &&
-		(f.EndedAfter.IsZero() || s.End.After(f.EndedAfter)) &&
-		(f.EndedBefore.IsZero() || s.End.Before(f.EndedBefore))
+	for i := range filters {
+		if matches := filters[i].id; matches != nil && !matches(f, id) {
+			return false
+		}
+	}
+	return true
 }
+
+// Choose reports whether the filters select a plan with this listing.
+func Choose(f storage.Filters, r storage.ListResult) bool {
+	if !ChooseID(f, r.ID) {
+		return false
+	}
+	for i := range filters {
+		if matches := filters[i].plan; matches != nil && !matches(f, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// ended reports whether a plan has ended at a known time.
+func ended(s workflow.State) bool { return s.Status.Final() && !s.End.IsZero() }
 
 // NewestFirst compares IDs in the order of listings: UUIDv7s sort by time. A [storage.Roster] has the reverse order.
 func NewestFirst(a, b uuid.UUID) int { return bytes.Compare(b[:], a[:]) }

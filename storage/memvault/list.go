@@ -71,8 +71,7 @@ func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 		}
 		version, _, _ := driver.SplitVersion(p.State.ETag)
 		p.State.ETag = driver.Version(version, &p) // p has no children here
-		r := storage.ListResult{ID: id, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State, Owner: p.Owner, Epoch: p.Epoch}
-		if driver.Choose(f, r) {
+		if r := driver.Listed(&p); driver.Choose(f, r) {
 			found = append(found, r)
 		}
 		if f.Limit > 0 && len(found) == f.Limit {

@@ -297,11 +297,10 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 
 func unchanged(report *Report) { report.Unchanged++ }
 
-// sameListing reports whether two listings show a plan in the same state.
+// sameListing reports whether two listings show a plan in the same state. Each vault has versions of its own.
 func sameListing(a, b storage.ListResult) bool {
-	return a.GroupID == b.GroupID && a.Name == b.Name && a.Descr == b.Descr && a.SubmitTime.Equal(b.SubmitTime) &&
-		a.State.Status == b.State.Status && a.State.Start.Equal(b.State.Start) && a.State.End.Equal(b.State.End) &&
-		a.Owner == b.Owner && a.Epoch == b.Epoch
+	a.State.ETag, b.State.ETag = "", ""
+	return driver.SameListed(a, b)
 }
 
 // extra handles a plan that the source's listing does not have. A listing can miss a plan, so the source is
