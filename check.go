@@ -15,7 +15,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
-	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -255,7 +255,7 @@ func compareListings(catalogued iter.Seq2[candidate, error], listed func() (cand
 			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
 		case other.err != nil:
 			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
-		case has.result != inUTC(other.result) || has.truncated != other.truncated:
+		case !driver.SameListed(has.result, other.result) || has.truncated != other.truncated:
 			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
 		}
 	}
@@ -264,12 +264,6 @@ func compareListings(catalogued iter.Seq2[candidate, error], listed func() (cand
 		return fmt.Sprintf("it lacks plan %s, which is listed", other.keys.plan), nil
 	}
 	return "", err
-}
-
-// inUTC returns a result with its times in UTC.
-func inUTC(r storage.ListResult) storage.ListResult {
-	r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
-	return r
 }
 
 // verdict is what Check found out about one plan or record.

@@ -197,7 +197,7 @@ func TestPlansComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: %+v: %v", seed, q, err)
 			}
-			if !slices.Equal(got, want) {
+			if !(len(got) == 0 && len(want) == 0) && !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: %+v: %d plans, want %d", seed, q, len(got), len(want))
 			}
 			if i == 0 && wanted != len(plans) || wanted >= 0 && wanted != len(want) {
@@ -214,7 +214,7 @@ func TestManyPlans(t *testing.T) {
 		plans[i].Name, plans[i].Descr = fmt.Sprint("p", i), ""
 	}
 	got, wanted, err := search(encode(t, plans), all)
-	if err != nil || wanted != len(plans) || !slices.Equal(got, plans) {
+	if err != nil || wanted != len(plans) || !reflect.DeepEqual(got, plans) {
 		t.Errorf("%d plans, %d by the directory: %v", len(got), wanted, err)
 	}
 }
@@ -269,8 +269,8 @@ func TestListResultIsWhole(t *testing.T) {
 	}
 	v := reflect.ValueOf(known.ListResult)
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			t.Errorf("storage.ListResult.%s is not among the random values: is it in a catalogue?", v.Type().Field(i).Name)
+		if f := v.Type().Field(i); f.Name != "_" && v.Field(i).IsZero() {
+			t.Errorf("storage.ListResult.%s is not among the random values: is it in a catalogue?", f.Name)
 		}
 	}
 	if n := reflect.TypeFor[workflow.State]().NumField(); n != 5 {
