@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest/internal/oracle"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -85,7 +86,7 @@ func (r *modelRun) search() {
 	}
 	what := "Search " + r.words(f)
 	search := func(ctx context.Context, v storage.Vault) (listing, error) { return v.Search(ctx, f) }
-	if !modelZero(f) {
+	if len(f.Fields()) > 0 {
 		r.listing(what, f, search)
 		return
 	}
@@ -99,62 +100,16 @@ func (r *modelRun) search() {
 	}
 }
 
-func modelZero(f storage.Filters) bool {
-	return len(f.ByIDs)+len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains)+f.Limit == 0 && f.BeforeID == uuid.Nil &&
-		f.After.IsZero() && f.Before.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero()
-}
-
-// filters draws filters; now and then none at all.
-func (r *modelRun) filters() (f storage.Filters) {
-	some := func() bool { return r.rand.IntN(3) == 0 }
-	if some() {
-		for range 1 + r.rand.IntN(5) { // now and then the same twice, or of no plan
-			f.ByIDs = append(f.ByIDs, r.id(r.rand.IntN(r.m.Plans+1)))
+// filters draws filters for the plans that the clients use, and for one that never exists; now and then none at all.
+func (r *modelRun) filters() storage.Filters {
+	plans := make([]*workflow.Plan, r.m.Plans+1)
+	for i := range plans {
+		plans[i] = &workflow.Plan{ID: r.id(i), GroupID: r.group(i % 4)}
+		if i < len(r.worlds) && r.worlds[i][0].plan != nil {
+			plans[i] = r.worlds[i][0].plan
 		}
 	}
-	if some() {
-		for range 1 + r.rand.IntN(2) {
-			f.ByGroupIDs = append(f.ByGroupIDs, r.group(1+r.rand.IntN(4)))
-		}
-	}
-	if some() {
-		for range 1 + r.rand.IntN(3) {
-			f.ByStatus = append(f.ByStatus, workflow.Status(r.rand.IntN(5)))
-		}
-	}
-	at := func() time.Time { return workflow.Time(r.id(r.rand.IntN(r.m.Plans))) }
-	if some() {
-		f.After = at()
-	}
-	if t := at(); some() && (f.After.IsZero() || f.After.Before(t)) {
-		f.Before = t
-	}
-	if some() {
-		f.BeforeID = r.id(r.rand.IntN(r.m.Plans))
-	}
-	if some() {
-		f.Limit = 1 + r.rand.IntN(4)
-	}
-	rarely := func() bool { return r.rand.IntN(8) == 0 } // few plans match
-	if rarely() {
-		f.NamePrefix = []string{"s", "small", "p", "a", " "}[r.rand.IntN(5)]
-	}
-	if rarely() {
-		f.NameContains = []string{"a", "l", "ll", " ", "\n", "о"}[r.rand.IntN(6)]
-	}
-	ended := func() time.Time {
-		return r.base.Add(time.Second + time.Duration(r.rand.IntN(r.clock+2))*time.Microsecond)
-	}
-	if rarely() {
-		f.EndedAfter = ended()
-	}
-	if t := ended(); rarely() && (f.EndedAfter.IsZero() || f.EndedAfter.Before(t)) {
-		f.EndedBefore = t
-	}
-	if len(f.ByStatus) > 0 && !(f.EndedAfter.IsZero() && f.EndedBefore.IsZero()) {
-		f.ByStatus = append(f.ByStatus, workflow.Completed)
-	}
-	return f
+	return oracle.Draw(r.rand, plans, r.rand.IntN(4))
 }
 
 // count compares a count with the model.
@@ -186,10 +141,11 @@ func (r *modelRun) count(f storage.Filters) {
 
 // words names the plans in filters by their numbers.
 func (r *modelRun) words(f storage.Filters) string {
-	s := fmt.Sprintf("%+v", f)
-	for _, empty := range []string{"ByIDs:[] ", "ByGroupIDs:[] ", "ByStatus:[] ", "After:0001-01-01 00:00:00 +0000 UTC ", "Before:0001-01-01 00:00:00 +0000 UTC ", "EndedAfter:0001-01-01 00:00:00 +0000 UTC ", "EndedBefore:0001-01-01 00:00:00 +0000 UTC ", "NamePrefix: ", "NameContains: ", "BeforeID:" + uuid.Nil.String() + " "} {
-		s = strings.ReplaceAll(s, empty, "")
+	var set []string
+	for _, field := range f.Fields() {
+		set = append(set, fmt.Sprintf("%s:%v", field, reflect.ValueOf(f).FieldByName(field)))
 	}
+	s := strings.Join(set, " ")
 	for i := range r.m.Plans + 1 {
 		s = strings.ReplaceAll(s, r.id(i).String(), fmt.Sprintf("plan-%d", i))
 	}
@@ -218,7 +174,7 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 		shown := len(rest) > 0 && rest[0].ID == r.id(plan)
 		before := r.describe(plan)
 		r.keep(plan, func(w world) []world {
-			if shown != w.matches(f) || shown && !w.lists(rest[0]) {
+			if shown != w.matches(f) || shown && !oracle.Shows(rest[0], w.plan) {
 				return nil
 			}
 			return []world{w}

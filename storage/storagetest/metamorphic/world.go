@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest/internal/oracle"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -263,35 +264,8 @@ func (w world) reads(got *workflow.Plan, err error) (world, string) {
 	return w, ""
 }
 
-// lists reports whether a listing may return this for the plan.
-func (w world) lists(r storage.ListResult) bool {
-	p := w.plan
-	return p != nil && r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr &&
-		r.SubmitTime.Equal(p.SubmitTime) && r.State.Status == p.State.Status &&
-		r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
-}
-
 // matches reports whether the filters select the plan.
-func (w world) matches(f storage.Filters) bool {
-	p := w.plan
-	if p == nil {
-		return false
-	}
-	at := workflow.Time(p.ID)
-	return (len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, p.ID)) &&
-		(len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, p.GroupID)) &&
-		(len(f.ByStatus) == 0 || slices.Contains(f.ByStatus, p.State.Status)) &&
-		(f.After.IsZero() || at.After(f.After)) && (f.Before.IsZero() || at.Before(f.Before)) &&
-		(f.BeforeID == uuid.Nil || p.ID.String() < f.BeforeID.String()) &&
-		strings.HasPrefix(p.Name, f.NamePrefix) && strings.Contains(p.Name, f.NameContains) && w.ended(f)
-}
-
-// ended reports whether the filters select the plan by its end. The model's plans end after they were created.
-func (w world) ended(f storage.Filters) bool {
-	s := w.plan.State
-	return f.EndedAfter.IsZero() && f.EndedBefore.IsZero() || s.Status.Final() && !s.End.IsZero() &&
-		(f.EndedAfter.IsZero() || s.End.After(f.EndedAfter)) && (f.EndedBefore.IsZero() || s.End.Before(f.EndedBefore))
-}
+func (w world) matches(f storage.Filters) bool { return w.plan != nil && oracle.Selects(f, w.plan) }
 
 func (w world) String() string {
 	var s []string
