@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,28 +13,240 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/storagetest/internal/oracle"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
 func searchPromises() []promise {
-	return slices.Concat([]promise{
-		{"empty or contradictory filters are ErrInvalid", searchInvalid},
-		{"values of one field are alternatives, and all fields must match", searchCombined},
-		{"times are exclusive bounds, compared to the millisecond", searchTimes},
-		{"any time may be a bound", searchAnyTime},
-		{"days are separated at midnight", searchMidnight},
-		{"a search by IDs yields each plan once and skips IDs without a plan", searchIDs},
-		{"a search by many IDs yields all plans", searchManyIDs},
-		{"BeforeID need not belong to a plan", searchBeforeID},
+	promises := []promise{{"empty or contradictory filters are ErrInvalid", searchInvalid}}
+	for _, c := range selections {
+		promises = append(promises, promise{c.name, c.test})
+	}
+	return slices.Concat(promises, []promise{
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
 		{"pages miss nothing and repeat nothing while plans are written", searchPagesDuringWrites},
-		{"names match by prefix and substring, byte by byte, however long they are", searchNames},
-		{"times of end are exclusive bounds, to the nanosecond, of plans that have ended", searchEnded},
 		{"a search by status follows a plan through its life", searchStatus},
 		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
 		{"a search whose service dies is never taken for a short list", searchServiceDies},
 	}, contextPromises("search"))
+}
+
+func countPromises() []promise {
+	return slices.Concat([]promise{
+		{"the zero value counts all plans, and of each day", countAll},
+		{"Limit, BeforeID and contradictory filters are ErrInvalid", countInvalid},
+		{"a plan that exists throughout is counted, whatever is written meanwhile", countDuringWrites},
+		{"a count whose service dies is an error", countServiceDies},
+	}, contextPromises("count"))
+}
+
+// selection is a promise about what filters select.
+type selection struct {
+	name string
+	// plans creates the plans, and returns those that exist, newest first.
+	plans   func(s *stage) []*workflow.Plan
+	filters func(plans []*workflow.Plan) []storage.Filters
+	// paged also reads pages of two.
+	paged bool
+}
+
+func (c selection) test(s *stage) {
+	plans := c.plans(s)
+	for _, f := range c.filters(plans) {
+		s.finds(plans, f)
+		if c.paged && f.Limit == 0 {
+			f.Limit = 2
+			s.onceEach(fmt.Sprintf("pages of %.200v", f), s.foundBy(plans, f), s.pages(f))
+		}
+	}
+}
+
+var selections = []selection{
+	{
+		name:  "values of one field are alternatives, and all fields must match",
+		plans: func(s *stage) []*workflow.Plan { return s.motley(24) },
+		filters: func(plans []*workflow.Plan) []storage.Filters {
+			list := []storage.Filters{
+				{ByStatus: []workflow.Status{workflow.Completed, workflow.Completed}},
+				{ByStatus: statuses},
+				{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
+				{ByGroupIDs: []uuid.UUID{uuid.New()}},
+				{Limit: 100},
+			}
+			r := rand.New(rand.NewPCG(0, 0))
+			for i := range 70 {
+				if f := oracle.Draw(r, plans, 1+i%4); len(f.Fields()) > 0 {
+					list = append(list, f)
+				}
+			}
+			return list
+		},
+	},
+	{
+		name: "times are exclusive bounds, compared to the millisecond",
+		plans: func(s *stage) []*workflow.Plan {
+			at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+			return s.createdAt(at, at.Add(-time.Millisecond), at.Add(-2*time.Millisecond), at.Add(-3*time.Millisecond))
+		},
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			zone := time.FixedZone("", 5*3600)
+			for _, p := range plans {
+				at := workflow.Time(p.ID)
+				list = append(list, storage.Filters{After: at}, storage.Filters{Before: at},
+					storage.Filters{After: at.Add(-2 * time.Millisecond).In(zone), Before: at.Add(time.Millisecond).In(zone)})
+			}
+			return list
+		},
+	},
+	{
+		name:  "any time may be a bound",
+		plans: func(s *stage) []*workflow.Plan { return s.ages(3) },
+		filters: func([]*workflow.Plan) (list []storage.Filters) {
+			for _, at := range []time.Time{
+				time.Unix(-1<<61, 0), time.Date(-500, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 999_999_999), time.Unix(0, 0),
+				time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Unix(1<<61, 0), time.Unix(1<<63-62135596801, 999_999_999),
+			} {
+				list = append(list, storage.Filters{After: at}, storage.Filters{Before: at}, storage.Filters{EndedAfter: at}, storage.Filters{EndedBefore: at})
+			}
+			return list
+		},
+	},
+	{
+		name: "days are separated at midnight",
+		plans: func(s *stage) []*workflow.Plan {
+			midnight := time.Now().UTC().Truncate(24 * time.Hour)
+			return s.createdAt(midnight, midnight.Add(-time.Millisecond))
+		},
+		filters: func(plans []*workflow.Plan) []storage.Filters {
+			midnight := workflow.Time(plans[0].ID)
+			return []storage.Filters{
+				{After: midnight.Add(-time.Millisecond)},
+				{Before: midnight},
+				{After: midnight},
+				{BeforeID: plans[0].ID},
+				{After: midnight.Add(-time.Hour), Before: midnight.Add(time.Hour)},
+			}
+		},
+	},
+	{
+		name: "a search by IDs yields each plan once and skips IDs without a plan",
+		plans: func(s *stage) []*workflow.Plan {
+			s.must(s.vault.Delete(s.ctx, s.create(bare("deleted")).ID))
+			return s.ages(10)
+		},
+		filters: func(plans []*workflow.Plan) []storage.Filters {
+			noPlans := []uuid.UUID{uuid.Nil, uuid.New(), uuid.Max, workflow.NewV7(), workflow.NewV7At(time.Now().AddDate(0, 0, -3))}
+			asked := slices.Concat(ids(plans), noPlans, ids(plans[5:]), ids(plans[:5]))
+			many := slices.Clone(asked)
+			for range 300 {
+				many = append(many, workflow.NewV7())
+			}
+			return []storage.Filters{{ByIDs: asked}, {ByIDs: asked, Limit: 3}, {ByIDs: noPlans}, {ByIDs: many}}
+		},
+	},
+	{
+		name: "BeforeID need not belong to a plan",
+		plans: func(s *stage) []*workflow.Plan {
+			plans := s.ages(4)
+			s.must(s.vault.Delete(s.ctx, plans[1].ID))
+			return slices.Delete(plans, 1, 2)
+		},
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			for _, p := range plans {
+				list = append(list, storage.Filters{BeforeID: workflow.NewV7At(workflow.Time(p.ID).Add(-time.Second))})
+			}
+			return list
+		},
+	},
+	{
+		name: "names match by prefix and substring, byte by byte, however long they are", paged: true,
+		plans: namedPlans,
+		filters: func(plans []*workflow.Plan) []storage.Filters {
+			open := []workflow.Status{workflow.NotStarted, workflow.Running}
+			list := []storage.Filters{
+				{NamePrefix: "deploy"},
+				{NameContains: "west"},
+				{NamePrefix: longName},
+				{NamePrefix: longName, NameContains: "eas"},
+				{NamePrefix: longName + "west of all"},
+				{NameContains: "nowhere"},
+				{NameContains: "west", ByStatus: statuses[2:]},
+			}
+			for i, p := range plans {
+				runes := []rune(p.Name)
+				half, rest := string(runes[:len(runes)/2]), string(runes[len(runes)/2:])
+				list = append(list, []storage.Filters{ // each takes its turn, because a listing of long names takes time
+					{NamePrefix: p.Name, Limit: 1 + i},
+					{NamePrefix: half, NameContains: rest, ByStatus: open, Limit: 100},
+					{NameContains: rest, Limit: 100},
+					{NamePrefix: half, NameContains: rest, Limit: 100},
+					{NameContains: rest, ByIDs: ids(plans), Limit: 100},
+				}[i%5])
+			}
+			return list
+		},
+	},
+	{
+		name: "times of end are exclusive bounds, to the nanosecond, of plans that have ended", paged: true,
+		plans: endedPlans,
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			now := plans[1].State.End
+			zone := time.FixedZone("", -7*3600)
+			for _, p := range plans[1:8] {
+				end := p.State.End
+				list = append(list, []storage.Filters{
+					{EndedAfter: end},
+					{EndedBefore: end},
+					{EndedAfter: end.Add(-1).In(zone), EndedBefore: end.Add(1).In(zone)},
+					{EndedAfter: end, ByStatus: []workflow.Status{workflow.Running, workflow.Failed}},
+					{EndedBefore: end.Add(1), ByStatus: statuses[2:], NameContains: "3"},
+					{EndedBefore: end.Add(1), ByIDs: ids(plans)},
+					{EndedBefore: end, After: now.Add(-4 * time.Hour), Before: now.Add(time.Hour)},
+				}...)
+				if after := now.Add(-time.Hour); after.Before(end.Add(time.Hour)) {
+					list = append(list, storage.Filters{EndedAfter: after, EndedBefore: end.Add(time.Hour), After: now.Add(-6 * time.Hour)})
+				}
+			}
+			return list
+		},
+	},
+}
+
+var longName = strings.Repeat("a long name ", 1000)
+
+// namedPlans creates plans with names of which some are too long for what listings of a store may show of a plan, and
+// differ only at their ends.
+func namedPlans(s *stage) []*workflow.Plan {
+	names := append(slices.Collect(plantest.Strange()), "", "deploy west", "deploy east", "Deploy west", "redeploy west", "деплой запад",
+		longName, longName+"west", longName+"east", "west "+longName, strings.Repeat("ж", 5000)+"west")
+	now := time.Now()
+	plans := make([]*workflow.Plan, len(names))
+	s.must(atOnce(len(names), func(i int) error {
+		plans[i] = bareAt(names[i], now.Add(-time.Duration(i)*time.Minute))
+		if err := s.vault.Create(s.ctx, plans[i]); err != nil || i%3 > 0 {
+			return err
+		}
+		plans[i].State.Status = statuses[1+i%4]
+		return s.vault.UpdatePlan(s.ctx, plans[i])
+	}))
+	return plans
+}
+
+// endedPlans creates plans that ended around now, or not at all.
+func endedPlans(s *stage) (plans []*workflow.Plan) {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i, end := range []time.Time{
+		{}, now, now, now.Add(time.Nanosecond), now.Add(-time.Nanosecond), now.Add(-30 * time.Hour), now.Add(24 * time.Hour), now.Add(-50 * time.Hour), now,
+	} {
+		plan := s.create(bareAt(fmt.Sprint(i), now.Add(-time.Duration(i)*time.Hour)))
+		if plan.State.Status, plan.State.End = statuses[2+i%3], end; i == 8 {
+			plan.State.Status = workflow.Running
+		}
+		s.update(plan)
+		plans = append(plans, plan)
+	}
+	return append(plans, s.create(bareAt("new", now.Add(-10*time.Hour))))
 }
 
 func searchInvalid(s *stage) {
@@ -63,7 +274,7 @@ func searchNew(s *stage) {
 	plans := map[uuid.UUID]*workflow.Plan{}
 	r := rand.New(rand.NewPCG(1, 0))
 	for round := range 40 {
-		ids := slices.SortedFunc(maps.Keys(plans), func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+		ids := slices.SortedFunc(maps.Keys(plans), driver.NewestFirst)
 		if len(ids) < 5 {
 			plan := bare("new")
 			s.must(other.Create(s.ctx, plan))
@@ -97,111 +308,6 @@ func searchNew(s *stage) {
 			s.Fatalf("round %d: found %v, want %v", round, got, want)
 		}
 	}
-}
-
-func searchCombined(s *stage) {
-	plans := s.motley(24)
-	for _, f := range []storage.Filters{
-		{ByStatus: []workflow.Status{workflow.Running}},
-		{ByStatus: []workflow.Status{workflow.Stopped, workflow.NotStarted}},
-		{ByStatus: []workflow.Status{workflow.Completed, workflow.Completed}},
-		{ByStatus: statuses},
-		{ByGroupIDs: []uuid.UUID{plans[1].GroupID}},
-		{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
-		{ByGroupIDs: []uuid.UUID{uuid.New()}},
-		{After: workflow.Time(plans[9].ID)},
-		{Before: workflow.Time(plans[9].ID)},
-		{BeforeID: plans[9].ID},
-		{Limit: 5},
-		{Limit: 100},
-	} {
-		s.finds(plans, f)
-	}
-	for seed := range uint64(60) {
-		s.finds(plans, randomFilters(seed, plans))
-	}
-}
-
-func searchTimes(s *stage) {
-	at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
-	var plans []*workflow.Plan // newest first
-	for i := range 5 {
-		plans = append(plans, s.create(bareAt(fmt.Sprint(i), at.Add(-time.Duration(i)*time.Millisecond))))
-	}
-	for i := range plans {
-		after := storage.Filters{After: workflow.Time(plans[i].ID)}
-		s.yields(fmt.Sprintf("%+v", after), ids(plans[:i]), s.search(s.vault, after))
-		before := storage.Filters{Before: workflow.Time(plans[i].ID)}
-		s.yields(fmt.Sprintf("%+v", before), ids(plans[i+1:]), s.search(s.vault, before))
-		zone := time.FixedZone("", 5*3600)
-		both := storage.Filters{After: at.Add(-time.Duration(i+1) * time.Millisecond).In(zone), Before: at.Add(time.Millisecond).In(zone)}
-		s.yields(fmt.Sprintf("%+v", both), ids(plans[:i+1]), s.search(s.vault, both))
-	}
-}
-
-func searchAnyTime(s *stage) {
-	plans := s.ages(3)
-	past := []time.Time{time.Unix(-1<<61, 0), time.Date(-500, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 999_999_999), time.Unix(0, 0)}
-	future := []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Unix(1<<61, 0), time.Unix(1<<63-62135596801, 999_999_999)}
-	for _, at := range past {
-		s.yields(fmt.Sprintf("After %v", at), ids(plans), s.search(s.vault, storage.Filters{After: at}))
-		s.yields(fmt.Sprintf("Before %v", at), nil, s.search(s.vault, storage.Filters{Before: at}))
-	}
-	for _, at := range future {
-		s.yields(fmt.Sprintf("After %v", at), nil, s.search(s.vault, storage.Filters{After: at}))
-		s.yields(fmt.Sprintf("Before %v", at), ids(plans), s.search(s.vault, storage.Filters{Before: at}))
-	}
-}
-
-func searchMidnight(s *stage) {
-	midnight := time.Now().UTC().Truncate(24 * time.Hour)
-	late, early := s.create(bareAt("early", midnight)), s.create(bareAt("late", midnight.Add(-time.Millisecond)))
-	s.yields("After midnight less 1 ms", []uuid.UUID{late.ID}, s.search(s.vault, storage.Filters{After: midnight.Add(-time.Millisecond)}))
-	s.yields("Before midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{Before: midnight}))
-	s.yields("After midnight", nil, s.search(s.vault, storage.Filters{After: midnight}))
-	s.yields("BeforeID of midnight", []uuid.UUID{early.ID}, s.search(s.vault, storage.Filters{BeforeID: late.ID}))
-	s.yields("both", []uuid.UUID{late.ID, early.ID}, s.search(s.vault, storage.Filters{
-		After: midnight.Add(-time.Hour), Before: midnight.Add(time.Hour),
-	}))
-}
-
-func searchIDs(s *stage) {
-	plans := s.ages(10)
-	deleted := s.create(bare("deleted"))
-	s.must(s.vault.Delete(s.ctx, deleted.ID))
-	asked := []uuid.UUID{deleted.ID}
-	for i, id := range ids(plans) {
-		asked = append(asked, workflow.NewV7(), id, id)
-		if i%2 == 0 {
-			asked = slices.Insert(asked, 0, id, workflow.NewV7At(time.Now().AddDate(0, 0, -i)))
-		}
-	}
-	s.yields("Search by IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
-	s.yields("Search by IDs with a limit", ids(plans[:3]), s.search(s.vault, storage.Filters{ByIDs: asked, Limit: 3}))
-	s.yields("Search by IDs of no plan", nil, s.search(s.vault, storage.Filters{ByIDs: []uuid.UUID{deleted.ID, workflow.NewV7()}}))
-	noPlans := []uuid.UUID{uuid.Nil, uuid.New(), uuid.Max}
-	s.yields("Search by IDs that are not UUIDv7s", nil, s.search(s.vault, storage.Filters{ByIDs: noPlans}))
-	s.yields("Search by such IDs and others", ids(plans), s.search(s.vault, storage.Filters{ByIDs: append(noPlans, asked...)}))
-}
-
-func searchManyIDs(s *stage) {
-	plans := s.ages(5)
-	asked := ids(plans)
-	for range 300 {
-		asked = append(asked, workflow.NewV7())
-	}
-	s.yields("Search by 305 IDs", ids(plans), s.search(s.vault, storage.Filters{ByIDs: asked}))
-}
-
-func searchBeforeID(s *stage) {
-	plans := s.ages(4)
-	for i := range plans {
-		between := workflow.NewV7At(workflow.Time(plans[i].ID).Add(-time.Second))
-		s.yields("Search", ids(plans[i+1:]), s.search(s.vault, storage.Filters{BeforeID: between}))
-	}
-	gone := plans[1]
-	s.must(s.vault.Delete(s.ctx, gone.ID))
-	s.yields("Search", ids(plans[2:]), s.search(s.vault, storage.Filters{BeforeID: gone.ID}))
 }
 
 func searchPages(s *stage) {
@@ -287,6 +393,93 @@ func searchServiceDies(s *stage) {
 	}
 }
 
+// count checks that Count agrees with what a search without a limit should find.
+func (s *stage) count(want int, f storage.Filters) {
+	s.Helper()
+	if n, err := s.vault.Count(s.ctx, f); n != int64(want) || err != nil {
+		s.Errorf("Count %+v: got %d, %v, want %d", f, n, err, want)
+	}
+}
+
+func countAll(s *stage) {
+	s.count(0, storage.Filters{})
+	plans := s.motley(20)
+	s.count(len(plans), storage.Filters{})
+	at := workflow.Time(plans[8].ID)
+	s.count(8, storage.Filters{After: at})
+	s.count(11, storage.Filters{Before: at})
+	s.count(1, storage.Filters{ByIDs: []uuid.UUID{plans[3].ID, plans[3].ID, uuid.New()}})
+	s.must(s.vault.Delete(s.ctx, plans[3].ID))
+	s.count(len(plans)-1, storage.Filters{})
+	s.count(0, storage.Filters{ByIDs: []uuid.UUID{plans[3].ID}})
+}
+
+func countInvalid(s *stage) {
+	s.create(bare("one"))
+	for _, f := range append([]storage.Filters{{Limit: 1}, {Limit: -1}, {BeforeID: workflow.NewV7()}}, contradictions()...) {
+		n, err := s.vault.Count(s.ctx, f)
+		s.want(storage.ErrInvalid, "Count", uuid.Nil, err)
+		if n != 0 {
+			s.Errorf("Count %+v: %d", f, n)
+		}
+	}
+}
+
+func countDuringWrites(s *stage) {
+	stay := s.ages(15)
+	done, stop := s.disturb()
+	for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
+		for _, f := range []storage.Filters{{}, {NamePrefix: ""}, {After: workflow.Time(stay[14].ID).Add(-time.Second)}} {
+			n, err := s.vault.Count(s.ctx, f)
+			if s.must(err); n < int64(len(stay)) {
+				s.Errorf("Count %+v: %d plans, and at least %d exist", f, n, len(stay))
+			}
+		}
+	}
+	stop()
+}
+
+func countServiceDies(s *stage) {
+	plans := s.ages(12)
+	for _, f := range []storage.Filters{{}, everyFilter(plans)[0], everyFilter(plans)[1]} {
+		for d := range s.deaths() {
+			var n int64
+			err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
+				n, err = v.Count(ctx, f)
+				return err
+			})
+			if err == nil && n != int64(len(plans)) || err != nil && n != 0 {
+				s.Errorf("Count %+.60v: %d plans, %v", f, n, err)
+			}
+		}
+	}
+}
+
+// contradictions are filters that neither Search nor Count takes.
+func contradictions() []storage.Filters {
+	return []storage.Filters{
+		{ByStatus: []workflow.Status{workflow.Running, 99}},
+		{ByGroupIDs: []uuid.UUID{uuid.Nil}},
+		{After: moment, Before: moment.Add(-time.Hour)},
+		{After: moment, Before: moment},
+		{EndedAfter: moment, EndedBefore: moment},
+		{EndedAfter: moment, EndedBefore: moment.Add(-time.Nanosecond), ByStatus: []workflow.Status{workflow.Failed}},
+		{EndedAfter: moment, ByStatus: []workflow.Status{workflow.Running}},
+		{EndedBefore: moment, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}},
+		{NamePrefix: "half a rune: \xc3"},
+		{NameContains: "\xff"},
+	}
+}
+
+// createdAt creates plans at times, newest first.
+func (s *stage) createdAt(times ...time.Time) (plans []*workflow.Plan) {
+	s.Helper()
+	for i, at := range times {
+		plans = append(plans, s.create(bareAt(fmt.Sprint(i), at)))
+	}
+	return plans
+}
+
 // motley creates n plans over several days, in three groups or none, with all statuses; most final ones have an
 // end. It returns them newest first.
 func (s *stage) motley(n int) []*workflow.Plan {
@@ -337,74 +530,11 @@ func (s *stage) finds(plans []*workflow.Plan, f storage.Filters) {
 // foundBy returns the plans that the filters select, without their limit.
 func (s *stage) foundBy(plans []*workflow.Plan, f storage.Filters) (found []uuid.UUID) {
 	for _, p := range plans {
-		if chosen(f, p) {
+		if oracle.Selects(f, p) {
 			found = append(found, p.ID)
 		}
 	}
 	return found
-}
-
-func chosen(f storage.Filters, p *workflow.Plan) bool {
-	at := workflow.Time(p.ID)
-	switch {
-	case len(f.ByIDs) > 0 && !slices.Contains(f.ByIDs, p.ID):
-	case len(f.ByGroupIDs) > 0 && !slices.Contains(f.ByGroupIDs, p.GroupID):
-	case len(f.ByStatus) > 0 && !slices.Contains(f.ByStatus, p.State.Status):
-	case !f.After.IsZero() && !at.After(f.After):
-	case !f.Before.IsZero() && !at.Before(f.Before):
-	case f.BeforeID != uuid.Nil && !at.Before(workflow.Time(f.BeforeID)):
-	case f.NamePrefix != "" && (len(p.Name) < len(f.NamePrefix) || p.Name[:len(f.NamePrefix)] != f.NamePrefix):
-	case f.NameContains != "" && strings.Count(p.Name, f.NameContains) == 0:
-	case !f.EndedAfter.IsZero() && !(p.State.Status >= workflow.Completed && !p.State.End.IsZero() && p.State.End.After(f.EndedAfter)):
-	case !f.EndedBefore.IsZero() && !(p.State.Status >= workflow.Completed && !p.State.End.IsZero() && p.State.End.Before(f.EndedBefore)):
-	case !f.EndedBefore.IsZero() && at.Sub(f.EndedBefore) >= 24*time.Hour:
-	default:
-		return true
-	}
-	return false
-}
-
-// randomFilters combines at least two filters. No two of the plans have the same millisecond.
-func randomFilters(seed uint64, plans []*workflow.Plan) (f storage.Filters) {
-	r := rand.New(rand.NewPCG(seed, 0))
-	some := func() *workflow.Plan { return plans[r.IntN(len(plans))] }
-	set := []func(){
-		func() {
-			for range 1 + r.IntN(15) {
-				f.ByIDs = append(f.ByIDs, some().ID)
-			}
-		},
-		func() {
-			for range 1 + r.IntN(3) {
-				if g := some().GroupID; g != uuid.Nil {
-					f.ByGroupIDs = append(f.ByGroupIDs, g)
-				}
-			}
-		},
-		func() {
-			for range 1 + r.IntN(3) {
-				f.ByStatus = append(f.ByStatus, some().State.Status)
-			}
-		},
-		func() { f.After = workflow.Time(plans[len(plans)/2+r.IntN(len(plans)/2)].ID) },
-		func() { f.Before = workflow.Time(plans[r.IntN(len(plans)/2)].ID) },
-		func() { f.BeforeID = some().ID },
-		func() { f.Limit = 1 + r.IntN(10) },
-		func() { f.NamePrefix = some().Name[:1] },
-		func() { f.NameContains = fmt.Sprint(r.IntN(10)) },
-		func() { f.EndedAfter = some().State.End },
-		func() { f.EndedBefore = some().State.End },
-	}
-	for _, i := range r.Perm(len(set))[:2+r.IntN(3)] {
-		set[i]()
-	}
-	if ended := !f.EndedAfter.IsZero() || !f.EndedBefore.IsZero(); ended && len(f.ByStatus) > 0 {
-		f.ByStatus = append(f.ByStatus, workflow.Stopped)
-	}
-	if !f.EndedAfter.IsZero() && !f.EndedBefore.IsZero() && !f.EndedAfter.Before(f.EndedBefore) {
-		f.EndedBefore = time.Time{}
-	}
-	return f
 }
 
 // pages returns the results of all pages of a search. Only the last page may be less than full.

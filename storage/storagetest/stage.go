@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/storagetest/internal/oracle"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -247,9 +248,7 @@ func (s *stage) find(v storage.Vault, id uuid.UUID) *workflow.Plan {
 // agrees checks that the result of a listing agrees with the plan.
 func (s *stage) agrees(name string, p *workflow.Plan, r storage.ListResult) {
 	s.Helper()
-	if r.ID != p.ID || r.GroupID != p.GroupID || r.Name != p.Name || r.Descr != p.Descr || !r.SubmitTime.Equal(p.SubmitTime) ||
-		r.Owner != p.Owner || r.Epoch != p.Epoch ||
-		r.State.Status != p.State.Status || !r.State.Start.Equal(p.State.Start) || !r.State.End.Equal(p.State.End) {
+	if !oracle.Shows(r, p) {
 		s.Errorf("%s returns %+.200v\nfor the plan %s of group %s, %.60q, %.60q, submitted %v, of owner %s in epoch %d, %+v",
 			name, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.Owner, p.Epoch, p.State)
 	}
