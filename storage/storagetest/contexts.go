@@ -33,10 +33,7 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		add("Create", fresh.ID, func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, fresh) })
 	case "restore":
 		plan := copied(plantest.Clone(fresh), workflow.Completed)
-		plan.ID = fresh.ID
-		for o := range workflow.Walk(plan) {
-			*o.Header().PlanID = plan.ID
-		}
+		moveTo(plan, fresh.ID)
 		add("Restore", fresh.ID, func(ctx context.Context, v storage.Vault) error { return v.(storage.Restorer).Restore(ctx, plan) })
 	case "read":
 		add("Exists", id, func(ctx context.Context, v storage.Vault) error { return second(v.Exists(ctx, id)) })

@@ -2,8 +2,6 @@ package storagetest
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -24,23 +22,15 @@ func createPromises() []promise {
 		{"Create fills in what the author left out", createFillsIn},
 		{"Create keeps what the author set", createKeeps},
 		{"empty optional objects differ from absent ones", createEmptyObjects},
-		{"plans of any shape and text come back unchanged", createAnyShape},
 		{"strange names of all sub-objects come back unchanged", createStrangeNames},
 		{"deep and wide plans come back with all sub-objects in order", createLargeTrees},
 		{"a plan of 5,000 actions comes back whole in every state", create5000Actions},
 		{"requests and responses of 1 MB come back unchanged", createLargeRequests},
-		{"many plans at once are all stored", createManyAtOnce},
 		{"other nodes see a plan at once, and so does a restarted node", createSeenByOthers},
-		{"no reader sees a plan before it is whole", createNotSeenEarly},
-		{"if two nodes create one ID at once, one wins", createRace},
-		{"an ID that is taken is ErrExists, and the plan stays as it is", createExists},
 		{"the ID of a deleted plan is free again, and versions of the old plan are not valid", createAfterDelete},
 		{"plans of other days can be stored today", createOtherDays},
 		{"the store shares no memory with the caller", createSharesNothing},
-		{"bad input is ErrInvalid with the field, and nothing is stored", createInvalid},
-		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", createDeath},
-		{"after an unknown outcome Create can be called again with the same plan", createUnknown},
-	}, forkPromises(), contextPromises("create"))
+	}, creating.promises(), forkPromises(), contextPromises("create"))
 }
 
 func createFillsIn(s *stage) {
@@ -107,16 +97,6 @@ func createEmptyObjects(s *stage) {
 		s.same(again, s.read(s.vault, again.ID))
 		s.must(complete(s.ctx, s.vault, again))
 		s.same(again, s.read(s.vault, again.ID))
-	}
-}
-
-func createAnyShape(s *stage) {
-	for seed := range uint64(12) {
-		plan := s.create(plantest.Random(seed))
-		s.same(plan, s.read(s.vault, plan.ID))
-		if s.Failed() {
-			s.Fatalf("the plan was plantest.Random(%d)", seed)
-		}
 	}
 }
 
@@ -195,22 +175,6 @@ func createLargeRequests(s *stage) {
 	same()
 }
 
-func createManyAtOnce(s *stage) {
-	plans := make([]*workflow.Plan, 24)
-	nodes := []storage.Vault{s.vault, s.open()}
-	s.must(atOnce(len(plans), func(i int) error {
-		plans[i] = plantest.Small()
-		plans[i].Name = fmt.Sprint("plan ", i)
-		return nodes[i%2].Create(s.ctx, plans[i])
-	}))
-	for _, plan := range plans {
-		s.same(plan, s.read(s.vault, plan.ID))
-	}
-	if n := len(s.list(s.vault)); n != len(plans) {
-		s.Errorf("List shows %d plans, want %d", n, len(plans))
-	}
-}
-
 func createSeenByOthers(s *stage) {
 	other := s.open()
 	s.lacks(other, workflow.NewV7()) // the node must not remember that there was no plan
@@ -219,82 +183,6 @@ func createSeenByOthers(s *stage) {
 	s.must(s.vault.Close(s.ctx))
 	s.vault = s.open()
 	s.shows(s.vault, plan)
-}
-
-func createNotSeenEarly(s *stage) {
-	plan := plantest.Sized(2, 3, 4)
-	id := workflow.NewV7()
-	plan.ID = id
-	whole := make(chan error, 1)
-	other := s.open()
-	go func() { whole <- other.Create(s.ctx, plan) }()
-	var early *workflow.Plan
-	for created := false; !created; {
-		select {
-		case err := <-whole:
-			s.must(err)
-			created = true
-		default:
-		}
-		got, err := s.vault.Read(s.ctx, id)
-		switch {
-		case err == nil:
-			early = got
-		case created, early != nil:
-			s.Fatalf("Read after it had found the plan: %v", err)
-		default:
-			s.want(storage.ErrNotFound, "Read", id, err)
-		}
-		for _, r := range s.list(s.vault) {
-			if _, err := s.vault.Read(s.ctx, r.ID); err != nil {
-				s.Errorf("Read of a plan that List yields: %v", err)
-			}
-		}
-	}
-	s.same(plan, early)
-}
-
-func createRace(s *stage) {
-	nodes := []storage.Vault{s.vault, s.open()}
-	for range 8 {
-		plans := make([]*workflow.Plan, 4)
-		errs := make([]error, len(plans))
-		id := workflow.NewV7()
-		_ = atOnce(len(plans), func(i int) error {
-			plans[i] = allKinds()
-			plans[i].ID, plans[i].Name = id, fmt.Sprint("of ", i)
-			errs[i] = nodes[i%2].Create(s.ctx, plans[i])
-			return nil
-		})
-		var won []*workflow.Plan
-		for i, err := range errs {
-			switch {
-			case err == nil:
-				won = append(won, plans[i])
-			case errors.Is(err, storage.ErrConflict): // the winner was not finished yet
-			default:
-				s.want(storage.ErrExists, "Create", id, err)
-			}
-		}
-		if len(won) != 1 {
-			s.Fatalf("%d Creates succeeded, want 1: %v", len(won), errs)
-		}
-		s.shows(s.vault, won[0])
-		again := allKinds()
-		again.ID = id
-		s.want(storage.ErrExists, "Create", id, s.vault.Create(s.ctx, again))
-	}
-}
-
-func createExists(s *stage) {
-	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds())} {
-		other := plantest.Small()
-		other.ID = plan.ID
-		s.want(storage.ErrExists, "Create", plan.ID, s.vault.Create(s.ctx, other))
-		s.want(storage.ErrExists, "Create", plan.ID, s.open().Create(s.ctx, authored(plan)))
-		s.shows(s.vault, plan)
-	}
-	s.recoverAll() // the Creates that failed may have left remains
 }
 
 func createAfterDelete(s *stage) {
@@ -333,74 +221,6 @@ func createSharesNothing(s *stage) {
 	request.Payload[0] ^= 1
 	request.Options["a"] = "changed"
 	s.shows(s.vault, before)
-}
-
-func createInvalid(s *stage) {
-	for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
-		plan := plantest.Full()
-		bad.Edit(plan)
-		s.names(bad.Field, "Create", uuid.Nil, s.vault.Create(s.ctx, plan))
-	}
-	s.want(storage.ErrInvalid, "Create", uuid.Nil, s.vault.Create(s.ctx, nil))
-	if list := s.list(s.vault); len(list) > 0 {
-		s.Errorf("%d plans were stored, such as %+v", len(list), list[0])
-	}
-}
-
-func createDeath(s *stage) {
-	whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
-	for d := range s.deaths() {
-		plan := allKinds()
-		plan.ID = workflow.NewV7()
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
-		got := s.find(s.vault, plan.ID)
-		if got == nil {
-			gone = append(gone, plan.ID)
-			if err == nil {
-				s.Errorf("Create returned nil, but there is no plan")
-			}
-			continue
-		}
-		s.same(plan, got)
-		whole[plan.ID] = got
-		if err != nil && !errors.Is(err, storage.ErrUnknown) {
-			s.Errorf("Create stored the plan, but did not return nil or ErrUnknown: %v", err)
-		}
-	}
-	s.recoverAll()
-	for _, plan := range whole {
-		s.shows(s.vault, plan)
-	}
-	for _, id := range gone {
-		s.lacks(s.vault, id)
-	}
-}
-
-func createUnknown(s *stage) {
-	var blocked []*workflow.Plan
-	for d := range s.deaths() {
-		plan := allKinds()
-		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
-		if plan.ID == uuid.Nil {
-			s.Fatalf("Create left the plan without an ID")
-		}
-		there := s.find(s.vault, plan.ID) != nil
-		switch err := s.vault.Create(s.ctx, plan); {
-		case there:
-			s.want(storage.ErrExists, "Create", plan.ID, err)
-		case errors.Is(err, storage.ErrConflict): // until Recovery removes the remains
-			s.want(storage.ErrConflict, "Create", plan.ID, err)
-			blocked = append(blocked, plan)
-		default:
-			s.must(err)
-			s.shows(s.vault, plan)
-		}
-	}
-	s.recoverAll()
-	for _, plan := range blocked {
-		s.must(s.vault.Create(s.ctx, plan))
-		s.shows(s.vault, plan)
-	}
 }
 
 // completed creates a plan and takes it through its life.

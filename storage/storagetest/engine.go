@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/planvault/azblob/storage"
@@ -14,12 +13,8 @@ func enginePromises() []promise {
 	return []promise{
 		{"continuous checks run again in each round, without their old attempts", engineContinuousChecks},
 		{"a plan can become final with sub-objects that were reset in memory", engineResetInMemory},
-		{"sub-objects that were reset are stored and run again", engineReset},
-		{"final sub-objects can be stored again, unchanged or with an end time", engineStoreAgain},
 		{"a new State has no version, so its update is refused until the plan is read again", engineNewState},
-		{"a takeover that stores everything fences the owner before", engineTakeover},
 		{"updates of a sub-object after the plan became final are not shown", engineLateUpdates},
-		{"everything that an engine stores comes back", engineEverything},
 	}
 }
 
@@ -76,37 +71,6 @@ func engineResetInMemory(s *stage) {
 	}
 }
 
-func engineReset(s *stage) {
-	plan := s.started(allKinds())
-	s.must(finishParts(s.ctx, s.vault, plan))
-	next := s.open()
-	plan = s.read(next, plan.ID)
-	for _, o := range workflow.Parts(plan) {
-		o.Header().State.Reset()
-		if a, ok := o.(*workflow.Action); ok {
-			a.Attempts = nil
-		}
-		s.must(storage.Update(s.ctx, next, o))
-	}
-	s.shows(s.vault, plan)
-	s.must(finishParts(s.ctx, next, plan))
-	s.must(complete(s.ctx, next, plan))
-	s.shows(s.vault, plan)
-}
-
-func engineStoreAgain(s *stage) {
-	plan := s.started(allKinds())
-	for _, o := range workflow.Parts(plan) {
-		s.moves(o, workflow.Completed)
-		s.update(o)
-		o.Header().State.End = moment.Add(time.Minute)
-		s.update(o)
-	}
-	s.shows(s.open(), plan)
-	s.must(complete(s.ctx, s.vault, plan))
-	s.shows(s.open(), plan)
-}
-
 func engineNewState(s *stage) {
 	plan := s.started(allKinds())
 	s.must(finishParts(s.ctx, s.vault, plan))
@@ -126,24 +90,6 @@ func engineNewState(s *stage) {
 	s.shows(s.open(), plan)
 }
 
-func engineTakeover(s *stage) {
-	plan := s.started(allKinds())
-	s.must(finishParts(s.ctx, s.vault, plan))
-	next := s.open()
-	taken := s.read(next, plan.ID)
-	for o := range workflow.Walk(taken) {
-		s.must(storage.Update(s.ctx, next, o))
-	}
-	for _, o := range slices.Backward(eachKind(plan)) {
-		s.refuses(storage.ErrConflict, s.vault, o)
-	}
-	plan.State.Status = workflow.Failed
-	s.want(storage.ErrConflict, "UpdatePlan", plan.ID, s.vault.UpdatePlan(s.ctx, plan))
-	s.shows(s.vault, taken)
-	s.must(complete(s.ctx, next, taken))
-	s.shows(s.vault, taken)
-}
-
 func engineLateUpdates(s *stage) {
 	plan := s.started(allKinds())
 	s.must(finishParts(s.ctx, s.vault, plan))
@@ -155,19 +101,6 @@ func engineLateUpdates(s *stage) {
 			s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
 		}
 	}
-	s.shows(s.open(), plan)
-}
-
-func engineEverything(s *stage) {
-	plan := s.create(plantest.Full())
-	plan.State.Status, plan.RuntimeUpdate = workflow.Running, moment
-	s.must(s.vault.UpdatePlan(s.ctx, plan))
-	s.shows(s.open(), plan)
-	s.must(finishParts(s.ctx, s.vault, plan))
-	s.shows(s.open(), plan)
-	plan.Reason = workflow.ExceededRecovery
-	plan.State.Status, plan.State.End = workflow.Failed, moment.Add(time.Minute)
-	s.must(s.vault.UpdatePlan(s.ctx, plan))
 	s.shows(s.open(), plan)
 }
 

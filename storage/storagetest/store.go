@@ -1,0 +1,237 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// storing is a method that stores a whole plan: Create or Restore.
+type storing struct {
+	op string
+	// ready makes the nth plan one that the method takes, with an ID.
+	ready func(plan *workflow.Plan, n int) *workflow.Plan
+	store func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error
+	// bad are plans that it refuses.
+	bad []plantest.BadPlan
+}
+
+var (
+	creating = storing{"Create", func(plan *workflow.Plan, _ int) *workflow.Plan {
+		plan.ID = workflow.NewV7()
+		return plan
+	}, func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, append(plantest.BadPlans(), plantest.BadNewPlans()...)}
+	restoring = storing{"Restore", func(plan *workflow.Plan, n int) *workflow.Plan { return copied(plan, statuses[n%5]) }, func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+		return v.(storage.Restorer).Restore(ctx, plan)
+	}, append(
+		plantest.BadPlans(),
+		plantest.BadPlan{Field: "ID", Edit: func(p *workflow.Plan) { p.ID = uuid.Nil }},
+		plantest.BadPlan{Field: "Blocks[0].ID", Edit: func(p *workflow.Plan) { p.Blocks[0].ID = uuid.Nil }},
+	)}
+)
+
+// promises are those of both methods.
+func (m storing) promises() (list []promise) {
+	for _, p := range []struct {
+		name string
+		test func(m storing, s *stage)
+	}{
+		{"plans of any shape and text come back as they were", storing.anyShape},
+		{"no reader sees a plan before it is whole", storing.notSeenEarly},
+		{"if two nodes " + strings.ToLower(m.op) + " one ID at once, one wins", storing.race},
+		{"an ID that is taken is ErrExists, and the plan stays as it is", storing.exists},
+		{"bad input is ErrInvalid with the field, and nothing is stored", storing.invalid},
+		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", storing.death},
+		{"after an unknown outcome " + m.op + " can be called again with the same plan", storing.unknown},
+	} {
+		list = append(list, promise{p.name, func(s *stage) {
+			if m.op == "Restore" {
+				s.restorer(s.vault)
+			}
+			p.test(m, s)
+		}})
+	}
+	return list
+}
+
+func (m storing) anyShape(s *stage) {
+	for seed := range uint64(12) {
+		plan := m.ready(plantest.Random(seed), int(seed))
+		given := plantest.Clone(plan)
+		s.must(m.store(s.ctx, s.vault, plan))
+		if m.op == "Create" { // which completes the plan
+			given = plan
+		}
+		if s.same(given, s.read(s.vault, plan.ID)); s.Failed() {
+			s.Fatalf("the plan was plantest.Random(%d)", seed)
+		}
+	}
+}
+
+func (m storing) notSeenEarly(s *stage) {
+	for n := range 3 {
+		plan := m.ready(plantest.Sized(2, 3, 4), n)
+		id, status := plan.ID, plan.State.Status
+		stored := make(chan error, 1)
+		other := s.open()
+		go func() { stored <- m.store(s.ctx, other, plan) }()
+		var early *workflow.Plan
+		for done := false; !done; {
+			select {
+			case err := <-stored:
+				s.must(err)
+				done = true
+			default:
+			}
+			got, err := s.vault.Read(s.ctx, id)
+			switch {
+			case err == nil:
+				early = got
+			case done, early != nil:
+				s.Fatalf("Read after it had found the plan: %v", err)
+			default:
+				s.want(storage.ErrNotFound, "Read", id, err)
+			}
+			for _, r := range append(s.list(s.vault), s.search(s.vault, storage.Filters{ByStatus: []workflow.Status{status}})...) {
+				if _, err := s.vault.Read(s.ctx, r.ID); err != nil {
+					s.Errorf("Read of a plan that a listing yields: %v", err)
+				}
+			}
+		}
+		s.same(plan, early)
+	}
+}
+
+func (m storing) race(s *stage) {
+	nodes := []storage.Vault{s.vault, s.open()}
+	for n := range 8 {
+		plans, errs := make([]*workflow.Plan, 4), make([]error, 4)
+		first := m.ready(allKinds(), n)
+		_ = atOnce(len(plans), func(i int) error {
+			plans[i] = plantest.Clone(first)
+			plans[i].Name = fmt.Sprint("of ", i)
+			errs[i] = m.store(s.ctx, nodes[i%2], plans[i])
+			return nil
+		})
+		var won []*workflow.Plan
+		for i, err := range errs {
+			switch {
+			case err == nil:
+				won = append(won, plans[i])
+			case errors.Is(err, storage.ErrConflict): // the winner was not finished yet
+			default:
+				s.want(storage.ErrExists, m.op, first.ID, err)
+			}
+		}
+		if len(won) != 1 {
+			s.Fatalf("%d calls succeeded, want 1: %v", len(won), errs)
+		}
+		s.shows(s.vault, won[0])
+		s.want(storage.ErrExists, m.op, first.ID, m.store(s.ctx, s.vault, plantest.Clone(first)))
+	}
+	s.recoverAll() // those that lost may have left a marker
+}
+
+func (m storing) exists(s *stage) {
+	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(allKinds()), s.completed(allKinds())} {
+		other, same := plantest.Small(), plantest.Clone(plan)
+		if other.ID = plan.ID; m.op == "Create" {
+			same = authored(plan)
+		} else {
+			other = copied(other, workflow.Completed)
+			moveTo(other, plan.ID)
+		}
+		s.want(storage.ErrExists, m.op, plan.ID, m.store(s.ctx, s.vault, other))
+		s.want(storage.ErrExists, m.op, plan.ID, m.store(s.ctx, s.open(), same))
+		s.shows(s.vault, plan)
+	}
+	s.recoverAll() // the calls that failed may have left remains
+}
+
+// moveTo gives a plan another ID.
+func moveTo(plan *workflow.Plan, id uuid.UUID) {
+	plan.ID = id
+	for o := range workflow.Walk(plan) {
+		*o.Header().PlanID = id
+	}
+}
+
+func (m storing) invalid(s *stage) {
+	for _, bad := range m.bad {
+		plan := plantest.Full()
+		if m.op == "Restore" {
+			plan = m.ready(plan, int(workflow.Completed))
+		}
+		bad.Edit(plan)
+		s.names(bad.Field, m.op, uuid.Nil, m.store(s.ctx, s.vault, plan))
+	}
+	s.want(storage.ErrInvalid, m.op, uuid.Nil, m.store(s.ctx, s.vault, nil))
+	if list := s.list(s.vault); len(list) > 0 {
+		s.Errorf("%d plans were stored, such as %+v", len(list), list[0])
+	}
+}
+
+func (m storing) death(s *stage) {
+	whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
+	for d := range s.deaths() {
+		plan := m.ready(allKinds(), d.n)
+		err := d.run(func(ctx context.Context, v storage.Vault) error { return m.store(ctx, v, plan) })
+		got := s.find(s.vault, plan.ID)
+		if got == nil {
+			gone = append(gone, plan.ID)
+			if err == nil {
+				s.Errorf("%s returned nil, but there is no plan", m.op)
+			}
+			continue
+		}
+		s.same(plan, got)
+		whole[plan.ID] = got
+		if err != nil && !errors.Is(err, storage.ErrUnknown) {
+			s.Errorf("%s stored the plan, but did not return nil or ErrUnknown: %v", m.op, err)
+		}
+	}
+	s.recoverAll()
+	for _, plan := range whole {
+		s.shows(s.vault, plan)
+	}
+	for _, id := range gone {
+		s.lacks(s.vault, id)
+	}
+}
+
+func (m storing) unknown(s *stage) {
+	var blocked []*workflow.Plan
+	for d := range s.deaths() {
+		plan := allKinds()
+		if m.op == "Restore" {
+			plan = m.ready(plan, d.n)
+		}
+		_ = d.run(func(ctx context.Context, v storage.Vault) error { return m.store(ctx, v, plan) })
+		if plan.ID == uuid.Nil {
+			s.Fatalf("%s left the plan without an ID", m.op)
+		}
+		there := s.find(s.vault, plan.ID) != nil
+		switch err := m.store(s.ctx, s.vault, plan); {
+		case there:
+			s.want(storage.ErrExists, m.op, plan.ID, err)
+		case errors.Is(err, storage.ErrConflict): // until Recovery removes the remains
+			s.want(storage.ErrConflict, m.op, plan.ID, err)
+			blocked = append(blocked, plan)
+		default:
+			s.must(err)
+			s.shows(s.vault, plan)
+		}
+	}
+	s.recoverAll()
+	for _, plan := range blocked {
+		s.must(m.store(s.ctx, s.vault, plan))
+		s.shows(s.vault, plan)
+	}
+}
