@@ -66,8 +66,8 @@ func (s *Store) search(f storage.Filters) ([]storage.ListResult, error) {
 	var found []storage.ListResult
 	for _, id := range slices.SortedFunc(maps.Keys(s.plans), driver.NewestFirst) {
 		var p workflow.Plan
-		if err := workflow.Unmarshal(s.plans[id].now[id].text, &p); err != nil {
-			return nil, corrupt(err)
+		if err := s.plans[id].now[id].decode(&p); err != nil {
+			return nil, err
 		}
 		version, _, _ := driver.SplitVersion(p.State.ETag)
 		p.State.ETag = driver.Version(version, &p) // p has no children here

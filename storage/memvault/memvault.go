@@ -48,6 +48,15 @@ type part struct {
 	text    []byte
 }
 
+// decode reads a part into an object that has its children.
+func (p part) decode(o workflow.Object) error {
+	if err := workflow.Unmarshal(p.text, o); err != nil {
+		return corrupt(err)
+	}
+	o.Header().State.ETag = p.version
+	return nil
+}
+
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
@@ -166,16 +175,16 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 		if err := workflow.Unmarshal(r.tree, plan); err != nil {
 			return corrupt(err)
 		}
-		if err := workflow.Unmarshal(r.now[id].text, plan); err != nil {
-			return corrupt(err)
+		if err := r.now[id].decode(plan); err != nil {
+			return err
 		}
 		parts := r.shown
 		if plan.State.Status == workflow.Running {
 			parts = r.now
 		}
 		for _, o := range workflow.Parts(plan) {
-			if err := workflow.Unmarshal(parts[*o.Header().ID].text, o); err != nil {
-				return corrupt(err)
+			if err := parts[*o.Header().ID].decode(o); err != nil {
+				return err
 			}
 		}
 		return driver.Bind(plan, v.reg)
@@ -269,11 +278,11 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 func (r *record) finalize(plan *workflow.Plan) error {
 	shown := maps.Clone(r.now)
 	for o := range workflow.Walk(plan) {
-		text, err := workflow.Marshal(withoutChildren(o))
+		text, err := workflow.MarshalOwn(o)
 		if err != nil {
 			return driver.Unencodable(plan, true, err)
 		}
-		shown[*o.Header().ID] = part{kind: o.Kind(), text: text}
+		shown[*o.Header().ID] = part{o.Kind(), o.Header().State.ETag, text}
 	}
 	r.shown = shown
 	return nil
@@ -334,11 +343,8 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 
 // encode makes a new version of an object.
 func (s *Store) encode(o workflow.Object) (part, error) {
-	version := driver.Version(s.version(), o)
-	o = withoutChildren(o)
-	o.Header().State.ETag = version
-	text, err := workflow.Marshal(o)
-	return part{o.Kind(), version, text}, err
+	text, err := workflow.MarshalOwn(o)
+	return part{o.Kind(), driver.Version(s.version(), o), text}, err
 }
 
 // treeOf encodes the tree of a plan.
@@ -367,47 +373,6 @@ type tree struct {
 	Actions         []*tree   `json:"actions,omitempty"`
 	DeferredActions *tree     `json:"deferredActions,omitempty"`
 	Batches         []*tree   `json:"batches,omitempty"`
-}
-
-// withoutChildren copies an object without its children.
-func withoutChildren(o workflow.Object) workflow.Object {
-	switch o := o.(type) {
-	case *workflow.Plan:
-		c := *o
-		c.Blocks, c.DeferredActions = nil, nil
-		return withoutChecks(&c)
-	case *workflow.Block:
-		c := *o
-		c.Sequences = nil
-		return withoutChecks(&c)
-	case *workflow.Checks:
-		c := *o
-		c.Actions = nil
-		return &c
-	case *workflow.Sequence:
-		c := *o
-		c.Actions = nil
-		return &c
-	case *workflow.Action:
-		c := *o
-		return &c
-	case *workflow.DeferredActions:
-		c := *o
-		c.Batches = nil
-		return &c
-	case *workflow.DeferBatch:
-		c := *o
-		c.Actions = nil
-		return &c
-	}
-	panic(fmt.Sprintf("memvault: unknown type of object %T", o))
-}
-
-func withoutChecks(o workflow.Object) workflow.Object {
-	for _, c := range workflow.ChecksOf(o) {
-		*c = nil
-	}
-	return o
 }
 
 func corrupt(err error) error { return fmt.Errorf("%w: %w", storage.ErrCorrupt, err) }

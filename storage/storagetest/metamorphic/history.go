@@ -180,14 +180,14 @@ func (r *historyRun) run() {
 	chance := rand.New(rand.NewPCG(r.h.Seed, 4))
 	switch {
 	case r.h.Recreate:
-		r.phase(clients, (*historyClient).live)
+		r.phase(clients, anything.do)
 	case chance.IntN(2) == 0:
-		r.phase(clients, (*historyClient).begin)
-		r.phase(clients, (*historyClient).end)
+		r.phase(clients, beginning.do)
+		r.phase(clients, ending.do)
 	default:
 		// All sub-objects must be written before a plan becomes final.
 		r.observer(nodes[0]).prepare()
-		r.phase(clients, (*historyClient).work)
+		r.phase(clients, working.do)
 		for _, c := range clients {
 			clear(c.known) // a final plan needs the last states of its sub-objects
 		}
@@ -197,23 +197,18 @@ func (r *historyRun) run() {
 	last.readAll()
 	r.recoverAll(nodes[1])
 	last.readAll()
-	for _, v := range append(nodes, r.vaults(clients)...) {
+	for _, c := range clients {
+		nodes = append(nodes, c.vault)
+		if c.unversioned != nil {
+			nodes = append(nodes, c.unversioned)
+		}
+	}
+	for _, v := range nodes {
 		_ = v.Close(context.WithoutCancel(r.t.Context()))
 	}
 	if r.problem != "" {
 		r.t.Fatalf("%s", r.problem)
 	}
-}
-
-func (r *historyRun) vaults(clients []*historyClient) []storage.Vault {
-	var list []storage.Vault
-	for _, c := range clients {
-		list = append(list, c.vault)
-		if c.unversioned != nil {
-			list = append(list, c.unversioned)
-		}
-	}
-	return list
 }
 
 // client makes a client: on its node, with faults, or in a process that is going to die.
@@ -274,51 +269,35 @@ func (r *historyRun) recoverAll(v storage.Vault) {
 	}
 }
 
-// The following methods are the behaviours of clients. Each makes one call or two, and is called repeatedly.
+// mix is the behaviour of clients: how often, in a hundred calls, they make which. What is left are updates.
+type mix struct{ create, delete, exists, read, recover, blind int }
 
-// live makes any call of a plan.
-func (c *historyClient) live() {
-	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
-	case n < 25:
-		c.create(plan)
-	case n < 45:
-		c.delete(plan)
-	case n < 55:
-		c.exists(plan)
-	case n < 75:
-		c.read(plan)
-	default:
-		c.update(plan, false)
-	}
-}
+var (
+	anything  = mix{create: 25, delete: 20, exists: 10, read: 20}
+	beginning = mix{create: 25, exists: 10, read: 20}
+	working   = mix{read: 30, exists: 5, blind: 15} // blind updates have no version
+	ending    = mix{delete: 20, exists: 10, read: 30, recover: 5}
+)
 
-// begin creates plans and works on them.
-func (c *historyClient) begin() {
-	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
-	case n < 25:
-		c.create(plan)
-	case n < 35:
-		c.exists(plan)
-	case n < 55:
-		c.read(plan)
-	default:
-		c.update(plan, false)
-	}
-}
-
-// end works on plans and deletes them.
-func (c *historyClient) end() {
-	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
-	case n < 20:
-		c.delete(plan)
-	case n < 30:
-		c.exists(plan)
-	case n < 60:
-		c.read(plan)
-	case n < 65:
-		c.recover()
-	default:
-		c.update(plan, false)
+// do makes one call or two.
+func (m mix) do(c *historyClient) {
+	plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100)
+	for _, act := range []struct {
+		often int
+		do    func()
+	}{
+		{m.create, func() { c.create(plan) }},
+		{m.delete, func() { c.delete(plan) }},
+		{m.exists, func() { c.exists(plan) }},
+		{m.read, func() { c.read(plan) }},
+		{m.recover, c.recover},
+		{m.blind, func() { c.update(plan, true) }},
+		{100, func() { c.update(plan, false) }},
+	} {
+		if n -= act.often; n < 0 {
+			act.do()
+			return
+		}
 	}
 }
 
@@ -330,29 +309,16 @@ func (c *historyClient) prepare() {
 	}
 }
 
-// work updates running plans, with the versions that the client knows or without versions.
-func (c *historyClient) work() {
-	switch plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100); {
-	case n < 30:
-		c.read(plan)
-	case n < 35:
-		c.exists(plan)
-	default:
-		c.update(plan, n < 50)
-	}
-}
-
 // finish moves plans to a final status.
 func (c *historyClient) finish() {
 	plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100)
 	if c.known[plan] == nil || n < 40 {
 		c.read(plan)
 	}
-	known := c.known[plan]
-	switch {
-	case n < 55 && n >= 50:
+	switch known := c.known[plan]; {
+	case n >= 50 && n < 55:
 		c.delete(plan)
-	case n < 60 && n >= 55:
+	case n >= 55 && n < 60:
 		c.recover()
 	case n >= 60 && known != nil:
 		status := known.State.Status

@@ -3,6 +3,7 @@ package metamorphic
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/planvault/azblob/plugins"
@@ -155,25 +156,20 @@ func (r *modelRun) spoil(o workflow.Object, from workflow.Status) string {
 
 // addChild adds a child to an object. It returns false for an action, which can have none.
 func addChild(o workflow.Object) bool {
-	id, plan := workflow.NewV7(), *o.Header().PlanID
-	action := &workflow.Action{ID: id, PlanID: plan, Plugin: plantest.PluginName}
-	switch o := o.(type) {
-	case *workflow.Plan:
-		o.Blocks = append(o.Blocks, &workflow.Block{ID: id, PlanID: plan})
-	case *workflow.Block:
-		o.PreChecks = &workflow.Checks{ID: id, PlanID: plan}
-	case *workflow.Sequence:
-		o.Actions = append(o.Actions, action)
-	case *workflow.Checks:
-		o.Actions = append(o.Actions, action)
-	case *workflow.DeferredActions:
-		o.Batches = append(o.Batches, &workflow.DeferBatch{ID: id, PlanID: plan})
-	case *workflow.DeferBatch:
-		o.Actions = append(o.Actions, action)
-	default:
-		return false
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Slice && isChild(f.Type()) {
+			child := reflect.New(f.Type().Elem().Elem())
+			h := child.Interface().(workflow.Object).Header()
+			*h.ID, *h.PlanID = workflow.NewV7(), *o.Header().PlanID
+			if a, ok := child.Interface().(*workflow.Action); ok {
+				a.Plugin = plantest.PluginName
+			}
+			f.Set(reflect.Append(f, child))
+			return true
+		}
 	}
-	return true
+	return false
 }
 
 // change gives an object's own fields values that no other write gives them.

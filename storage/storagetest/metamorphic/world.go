@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -302,35 +303,19 @@ func sameOwnFields(a, b workflow.Object) bool {
 
 // copyOwnFields copies the own fields of src to dst. dst keeps its children.
 func copyOwnFields(dst, src workflow.Object) {
-	for i, c := range workflow.ChecksOf(dst) {
-		*workflow.ChecksOf(src)[i] = *c
+	d, s := reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem()
+	kept := reflect.New(d.Type()).Elem()
+	kept.Set(d)
+	d.Set(s) // with what only newer code knows
+	for i := range d.NumField() {
+		if isChild(d.Type().Field(i).Type) {
+			d.Field(i).Set(kept.Field(i))
+		}
 	}
-	switch d := dst.(type) {
-	case *workflow.Plan:
-		s := src.(*workflow.Plan)
-		s.Blocks, s.DeferredActions = d.Blocks, d.DeferredActions
-		*d = *s
-	case *workflow.Checks:
-		s := src.(*workflow.Checks)
-		s.Actions = d.Actions
-		*d = *s
-	case *workflow.Block:
-		s := src.(*workflow.Block)
-		s.Sequences = d.Sequences
-		*d = *s
-	case *workflow.Sequence:
-		s := src.(*workflow.Sequence)
-		s.Actions = d.Actions
-		*d = *s
-	case *workflow.Action:
-		*d = *src.(*workflow.Action)
-	case *workflow.DeferredActions:
-		s := src.(*workflow.DeferredActions)
-		s.Batches = d.Batches
-		*d = *s
-	case *workflow.DeferBatch:
-		s := src.(*workflow.DeferBatch)
-		s.Actions = d.Actions
-		*d = *s
-	}
+}
+
+// isChild reports whether values of a type are objects, or lists of them.
+func isChild(t reflect.Type) bool {
+	object := reflect.TypeFor[workflow.Object]()
+	return t.Implements(object) || t.Kind() == reflect.Slice && t.Elem().Implements(object)
 }
