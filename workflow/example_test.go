@@ -99,51 +99,19 @@ func ExampleValidate_rule() {
 	// Blocks[0].Descr: a block needs a description here
 }
 
-func ExamplePlan_MarshalJSON() {
-	text, err := json.MarshalIndent(deploy(), "", "  ")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(string(text))
+func ExampleChecks_MarshalJSON() {
+	text, err := json.MarshalIndent(deploy().PreChecks, "", "  ")
+	fmt.Println(string(text), err)
 	// Output:
 	// {
-	//   "name": "deploy",
-	//   "preChecks": {
-	//     "actions": [
-	//       {
-	//         "name": "healthy",
-	//         "plugin": "probe"
-	//       }
-	//     ],
-	//     "delay": "1m30s"
-	//   },
-	//   "blocks": [
+	//   "actions": [
 	//     {
-	//       "name": "west",
-	//       "sequences": [
-	//         {
-	//           "name": "host 1",
-	//           "actions": [
-	//             {
-	//               "name": "drain",
-	//               "plugin": "drain",
-	//               "timeout": "1m0s"
-	//             },
-	//             {
-	//               "name": "install",
-	//               "plugin": "install",
-	//               "retries": 2,
-	//               "req": {
-	//                 "version": "1.2.3"
-	//               }
-	//             }
-	//           ]
-	//         }
-	//       ]
+	//       "name": "healthy",
+	//       "plugin": "probe"
 	//     }
-	//   ]
-	// }
+	//   ],
+	//   "delay": "1m30s"
+	// } <nil>
 }
 
 // A plan that Completed is run again as a whole.

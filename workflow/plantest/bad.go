@@ -32,8 +32,6 @@ func BadFields() []BadPlan {
 	afterAll, beforeAll := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 	return []BadPlan{
 		{"Name", notUTF8, func(p *workflow.Plan) { p.Name = "\xff" }},
-		{"Descr", notUTF8, func(p *workflow.Plan) { p.Descr = "a\xc3" }},
-		{"Reason", "there is no failure reason -1", func(p *workflow.Plan) { p.Reason = -1 }},
 		{"Reason", "there is no failure reason 99", func(p *workflow.Plan) { p.Reason = 99 }},
 		{"SubmitTime", "the year 10000 ", func(p *workflow.Plan) { p.SubmitTime = afterAll }},
 		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},
@@ -53,27 +51,21 @@ func BadFields() []BadPlan {
 		{"PreChecks.Delay", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},
 
 		{"Blocks[0].Name", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Name = "\xff" }},
-		{"Blocks[0].Descr", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Descr = "\xff" }},
 		{"Blocks[0].EntranceDelay", "-1ns is negative", func(p *workflow.Plan) { p.Blocks[0].EntranceDelay = -1 }},
-		{"Blocks[0].ExitDelay", "-1ns is negative", func(p *workflow.Plan) { p.Blocks[0].ExitDelay = -1 }},
 		{"Blocks[0].Concurrency", "-1 is negative", func(p *workflow.Plan) { p.Blocks[0].Concurrency = -1 }},
 		{"Blocks[0].ToleratedFailures", "-2 is below -1", func(p *workflow.Plan) { p.Blocks[0].ToleratedFailures = -2 }},
 		{"Blocks[0].State.Start", "the year 10000 ", func(p *workflow.Plan) { p.Blocks[0].State.Start = afterAll }},
 		{"Blocks[0].State.End", "the year -1 ", func(p *workflow.Plan) { p.Blocks[0].State.End = beforeAll }},
-		{"Blocks[0].State.Status", "there is no status 99", func(p *workflow.Plan) { p.Blocks[0].State.Status = 99 }},
 		{"Blocks[0].State.Status", "there is no status -1", func(p *workflow.Plan) { p.Blocks[0].State.Status = -1 }},
 		{"Blocks[0].Sequences[0].Name", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Name = "\xff" }},
-		{"Blocks[0].Sequences[0].Descr", notUTF8, func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Descr = "\xff" }},
 
 		{"PreChecks.Actions[0].Name", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Name = "\xff" }},
-		{"PreChecks.Actions[0].Descr", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Descr = "\xff" }},
 		{"PreChecks.Actions[0].Plugin", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "\xff" }},
 		{"PreChecks.Actions[0].Plugin", "is empty", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "" }},
 		{"PreChecks.Actions[0].Timeout", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Timeout = -1 }},
 		{"PreChecks.Actions[0].Retries", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Retries = -1 }},
 
 		{"DeferredActions.Batches[0].Name", notUTF8, func(p *workflow.Plan) { p.DeferredActions.Batches[0].Name = "\xff" }},
-		{"DeferredActions.Batches[0].Descr", notUTF8, func(p *workflow.Plan) { p.DeferredActions.Batches[0].Descr = "\xff" }},
 		{"DeferredActions.Batches[0].When", "there is no outcome 99", func(p *workflow.Plan) { p.DeferredActions.Batches[0].When = 99 }},
 	}
 }
@@ -103,12 +95,7 @@ func BadTrees() []BadPlan {
 		none("Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }),
 		none("Blocks[0].Sequences[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }),
 		none("Blocks[0].Sequences[0].Actions[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[1] = nil }),
-		none("BypassChecks.Actions[0]", func(p *workflow.Plan) { p.BypassChecks.Actions[0] = nil }),
 		none("PreChecks.Actions[0]", func(p *workflow.Plan) { p.PreChecks.Actions[0] = nil }),
-		none("ContChecks.Actions[0]", func(p *workflow.Plan) { p.ContChecks.Actions[0] = nil }),
-		none("PostChecks.Actions[0]", func(p *workflow.Plan) { p.PostChecks.Actions[0] = nil }),
-		none("DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.DeferredChecks.Actions[0] = nil }),
-		none("Blocks[1].DeferredChecks.Actions[0]", func(p *workflow.Plan) { p.Blocks[1].DeferredChecks.Actions[0] = nil }),
 		none("DeferredActions.Batches[2]", func(p *workflow.Plan) { p.DeferredActions.Batches[2] = nil }),
 		none("DeferredActions.Batches[0].Actions[0]", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0] = nil }),
 
