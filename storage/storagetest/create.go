@@ -22,7 +22,6 @@ func createPromises() []promise {
 		{"Create fills in what the author left out", createFillsIn},
 		{"Create keeps what the author set", createKeeps},
 		{"empty optional objects differ from absent ones", createEmptyObjects},
-		{"strange names of all sub-objects come back unchanged", createStrangeNames},
 		{"deep and wide plans come back with all sub-objects in order", createLargeTrees},
 		{"a plan of 5,000 actions comes back whole in every state", create5000Actions},
 		{"requests and responses of 1 MB come back unchanged", createLargeRequests},
@@ -98,21 +97,6 @@ func createEmptyObjects(s *stage) {
 		s.must(complete(s.ctx, s.vault, again))
 		s.same(again, s.read(s.vault, again.ID))
 	}
-}
-
-func createStrangeNames(s *stage) {
-	plan := &workflow.Plan{DeferredActions: &workflow.DeferredActions{}}
-	for text := range plantest.Strange() {
-		block := &workflow.Block{Name: text, Descr: text, Sequences: []*workflow.Sequence{{Name: text, Descr: text}}}
-		block.Sequences[0].Actions = []*workflow.Action{{Name: text, Descr: text, Plugin: plantest.PluginName, Req: plantest.Request{
-			Text: text, Options: map[string]string{text: text}, Payload: []byte(text),
-		}}}
-		plan.Blocks = append(plan.Blocks, block)
-		plan.DeferredActions.Batches = append(plan.DeferredActions.Batches, &workflow.DeferBatch{Name: text, Descr: text})
-	}
-	plan.Meta = []byte(strings.Join(slices.Collect(plantest.Strange()), "\x00"))
-	s.create(plan)
-	s.same(plan, s.read(s.vault, plan.ID))
 }
 
 func createLargeTrees(s *stage) {

@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -58,6 +58,16 @@ func (s *stage) add(v storage.Vault, m *storage.Member) (err error) {
 	return err
 }
 
+// renew renews a record and sets its version.
+func (s *stage) renew(v storage.Vault, m *storage.Member) error {
+	s.Helper()
+	version, err := s.members(v).RenewMember(s.ctx, *m)
+	if err == nil {
+		m.Version = version
+	}
+	return err
+}
+
 func (s *stage) roster(v storage.Vault) storage.Roster {
 	s.Helper()
 	r, err := s.members(v).Roster(s.ctx)
@@ -77,7 +87,7 @@ func (s *stage) roster(v storage.Vault) storage.Roster {
 // rosterIs checks that a vault shows exactly these members, in the order of their IDs.
 func (s *stage) rosterIs(v storage.Vault, want ...storage.Member) {
 	s.Helper()
-	slices.SortFunc(want, func(a, b storage.Member) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(want, func(a, b storage.Member) int { return driver.NewestFirst(b.ID, a.ID) })
 	got := s.roster(v).Members
 	if !slices.EqualFunc(got, want, sameMember) {
 		s.Errorf("the roster has the members\n%+.2000v\nwant\n%+.2000v", got, want)
@@ -115,9 +125,7 @@ func membersRenewed(s *stage) {
 	idle, m := s.joined(s.vault, "idle"), s.joined(s.vault, "busy")
 	seen := map[string]bool{m.Version: true}
 	for range 3 { // with unchanged content
-		var err error
-		m.Version, err = s.members(s.vault).RenewMember(s.ctx, m)
-		s.must(err)
+		s.must(s.renew(s.vault, &m))
 		if m.Version == "" || seen[m.Version] {
 			s.Errorf("the version is %q again", m.Version)
 		}
@@ -126,9 +134,7 @@ func membersRenewed(s *stage) {
 	s.rosterIs(s.open(), idle, m)
 	s.passGrace()
 	m.Name, m.Started, m.TTL = "renamed", moment.Add(time.Hour), time.Hour
-	var err error
-	m.Version, err = s.members(s.open()).RenewMember(s.ctx, m) // the version is all that counts
-	s.must(err)
+	s.must(s.renew(s.open(), &m)) // the version is all that counts
 	s.rosterIs(s.open(), idle, m)
 	renewed := map[uuid.UUID]time.Time{}
 	r := s.roster(s.vault)
@@ -143,29 +149,27 @@ func membersRenewed(s *stage) {
 func membersStale(s *stage) {
 	m := s.joined(s.vault, "one")
 	old := m
-	var err error
-	m.Version, err = s.members(s.vault).RenewMember(s.ctx, m)
-	s.must(err)
-	for _, stale := range []string{old.Version, "never"} {
-		old.Version = stale
-		for _, v := range []storage.Vault{s.vault, s.open()} {
-			_, err = s.members(v).RenewMember(s.ctx, old)
-			s.want(storage.ErrConflict, "RenewMember", uuid.Nil, err)
-			s.want(storage.ErrConflict, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, old.ID, stale))
-			s.rosterIs(v, m)
-		}
+	s.must(s.renew(s.vault, &m))
+	for _, old.Version = range []string{old.Version, "never"} {
+		s.refusesMember(storage.ErrConflict, old, m)
+	}
+}
+
+// refusesMember checks that a record can't be renewed or removed, and that the roster has others.
+func (s *stage) refusesMember(kind error, m storage.Member, others ...storage.Member) {
+	s.Helper()
+	for _, v := range []storage.Vault{s.vault, s.open()} {
+		same := m
+		s.want(kind, "RenewMember", uuid.Nil, s.renew(v, &same))
+		s.want(kind, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
+		s.rosterIs(v, others...)
 	}
 }
 
 func membersGone(s *stage) {
 	m := s.joined(s.vault, "one")
 	s.must(s.members(s.vault).RemoveMember(s.ctx, m.ID, m.Version))
-	for _, v := range []storage.Vault{s.vault, s.open()} {
-		_, err := s.members(v).RenewMember(s.ctx, m)
-		s.want(storage.ErrNotFound, "RenewMember", uuid.Nil, err)
-		s.want(storage.ErrNotFound, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
-		s.rosterIs(v)
-	}
+	s.refusesMember(storage.ErrNotFound, m)
 }
 
 func membersExist(s *stage) {
@@ -269,12 +273,10 @@ func membersInvalid(s *stage) {
 		bad.edit(&fresh)
 		bad.edit(&renewed)
 		s.names(bad.field, "AddMember", uuid.Nil, s.add(s.vault, &fresh))
-		_, err := s.members(s.vault).RenewMember(s.ctx, renewed)
-		s.names(bad.field, "RenewMember", uuid.Nil, err)
+		s.names(bad.field, "RenewMember", uuid.Nil, s.renew(s.vault, &renewed))
 	}
 	s.names("Member.Version", "AddMember", uuid.Nil, s.add(s.vault, &storage.Member{ID: workflow.NewV7(), Version: m.Version}))
-	_, err := s.members(s.vault).RenewMember(s.ctx, storage.Member{ID: m.ID})
-	s.names("Version", "RenewMember", uuid.Nil, err)
+	s.names("Version", "RenewMember", uuid.Nil, s.renew(s.vault, &storage.Member{ID: m.ID}))
 	s.names("Version", "RemoveMember", uuid.Nil, s.members(s.vault).RemoveMember(s.ctx, m.ID, ""))
 	plan := workflow.NewV7()
 	s.names("Version", "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, ""))
@@ -331,7 +333,7 @@ func membersStop(s *stage) {
 }
 
 func sorted(ids ...uuid.UUID) []uuid.UUID {
-	slices.SortFunc(ids, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return driver.NewestFirst(b, a) })
 	return ids
 }
 
@@ -358,9 +360,7 @@ func membersFaulty(s *stage) {
 		v := s.closing(s.Faulty(s.T, seed))
 		m := s.joined(v, "one")
 		for range 5 {
-			var err error
-			m.Version, err = s.members(v).RenewMember(s.ctx, m)
-			s.must(err)
+			s.must(s.renew(v, &m))
 		}
 		plan := workflow.NewV7()
 		s.must(s.members(v).RequestStop(s.ctx, plan))

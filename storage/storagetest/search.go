@@ -25,7 +25,6 @@ func searchPromises() []promise {
 	}
 	return slices.Concat(promises, []promise{
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
-		{"pages miss nothing and repeat nothing while plans are written", searchPagesDuringWrites},
 		{"a search by status follows a plan through its life", searchStatus},
 		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
 		{"a search whose service dies is never taken for a short list", searchServiceDies},
@@ -36,7 +35,6 @@ func countPromises() []promise {
 	return slices.Concat([]promise{
 		{"the zero value counts all plans, and of each day", countAll},
 		{"Limit, BeforeID and contradictory filters are ErrInvalid", countInvalid},
-		{"a plan that exists throughout is counted, whatever is written meanwhile", countDuringWrites},
 		{"a count whose service dies is an error", countServiceDies},
 	}, contextPromises("count"))
 }
@@ -333,23 +331,6 @@ func searchPages(s *stage) {
 	s.onceEach("pages of a group", ids(group), s.pages(storage.Filters{ByGroupIDs: []uuid.UUID{plans[1].GroupID}, Limit: 3}))
 }
 
-func searchPagesDuringWrites(s *stage) {
-	stay := s.ages(15)
-	done, stop := s.disturb()
-	for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
-		all := s.pages(storage.Filters{Limit: 4})
-		s.onceEach("all pages", ids(stay), keep(stay, slices.Clone(all)))
-		seen := map[uuid.UUID]bool{}
-		for _, r := range all {
-			if seen[r.ID] {
-				s.Errorf("plan %s is on two pages", r.ID)
-			}
-			seen[r.ID] = true
-		}
-	}
-	stop()
-}
-
 func searchStatus(s *stage) {
 	plan := plantest.Small()
 	is := func(want workflow.Status) {
@@ -378,18 +359,7 @@ func searchStatus(s *stage) {
 func searchServiceDies(s *stage) {
 	plans := s.ages(12)
 	for _, f := range everyFilter(plans)[:3] {
-		for d := range s.deaths() {
-			var got []storage.ListResult
-			err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
-				got, err = storage.Collect(v.Search(ctx, f))
-				return err
-			})
-			want := ids(plans)
-			if err != nil {
-				want = want[:min(len(got), len(want))]
-			}
-			s.yields(fmt.Sprintf("Search %+.60v", f), want, got)
-		}
+		s.deadListing(fmt.Sprintf("Search %+.60v", f), ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.Search(ctx, f) })
 	}
 }
 
@@ -423,20 +393,6 @@ func countInvalid(s *stage) {
 			s.Errorf("Count %+v: %d", f, n)
 		}
 	}
-}
-
-func countDuringWrites(s *stage) {
-	stay := s.ages(15)
-	done, stop := s.disturb()
-	for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
-		for _, f := range []storage.Filters{{}, {NamePrefix: ""}, {After: workflow.Time(stay[14].ID).Add(-time.Second)}} {
-			n, err := s.vault.Count(s.ctx, f)
-			if s.must(err); n < int64(len(stay)) {
-				s.Errorf("Count %+v: %d plans, and at least %d exist", f, n, len(stay))
-			}
-		}
-	}
-	stop()
 }
 
 func countServiceDies(s *stage) {
