@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -11,10 +10,7 @@ import (
 )
 
 // budget is the most that an operation may cost.
-type budget struct {
-	Requests   int `json:"requests"`
-	RoundTrips int `json:"roundTrips"`
-}
+type budget struct{ requests, trips int }
 
 // heapBudget is how much the live heap may grow while the largest vault is listed, in bytes.
 const heapBudget = 64 << 20
@@ -62,9 +58,9 @@ func readRunning(changed func(actions int) int) func(subject) budget {
 		b := budget{2 + fetched, 2 + ceil(fetched, concurrency)}
 		for _, n := range s.parts {
 			if n <= listInReads {
-				b.Requests += n
+				b.requests += n
 			} else {
-				b.Requests += ceil(n, pageSize)
+				b.requests += ceil(n, pageSize)
 			}
 		}
 		return b
@@ -73,7 +69,7 @@ func readRunning(changed func(actions int) int) func(subject) budget {
 
 func searchRunning(s subject) budget {
 	b := recovery(s)
-	b.Requests = min(b.Requests, 30)
+	b.requests = min(b.requests, 30)
 	return b
 }
 
@@ -85,20 +81,4 @@ func recovery(s subject) budget { return budget{1 + s.vault.days + 2*fill.Runnin
 func scan(s subject) budget {
 	pages := s.vault.days * ceil(2*s.vault.plans/s.vault.days, pageSize)
 	return budget{1 + s.vault.days + ceil(11*pages, 10), 4 + ceil(pages, 4)}
-}
-
-// judge records where a result exceeds its budget.
-func (r *result) judge() {
-	check := func(what string, is, budget int) {
-		if is > budget {
-			r.Over = append(r.Over, fmt.Sprintf("%d %s of %d", is, what, budget))
-		}
-	}
-	check("requests", r.Total, r.Budget.Requests)
-	if r.RoundTrips != nil {
-		check("round trips", *r.RoundTrips, r.Budget.RoundTrips)
-	}
-	if r.PeakHeap != nil {
-		check("bytes of heap", int(*r.PeakHeap), heapBudget)
-	}
 }

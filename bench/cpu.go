@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,14 +16,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
-
-// cpuRow is an operation whose processor time is compared with the floor: that of a bare client of the SDK
-// which sends the same requests.
-type cpuRow struct {
-	row
-	// most is the budget: how many times the floor's processor time the operation may take.
-	most float64
-}
 
 // cpuVault is the vault that listings and Recovery are measured in.
 var cpuVault = shape{5000, 1}
@@ -53,44 +44,19 @@ var cpuBudgets = map[string]float64{
 }
 
 // cpuRows returns the rows of -cpu.
-func cpuRows() (rows []cpuRow) {
-	add := func(r row) {
-		if most, wanted := cpuBudgets[r.String()]; wanted {
-			rows = append(rows, cpuRow{r, most})
-		}
-	}
+func cpuRows() (rows []row) {
 	for _, o := range onPlans() {
 		for _, s := range sizes() {
-			add(row{operation: o, size: s})
+			rows = append(rows, row{operation: o, size: s})
 		}
 	}
 	poll := operation{name: "Search NotStarted", prepare: found(0, func(fill.Filling) query {
 		return matching(storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
 	})}
 	for _, o := range append(inVaults(), poll) {
-		add(row{operation: o, vault: cpuVault})
+		rows = append(rows, row{operation: o, vault: cpuVault})
 	}
-	return rows
-}
-
-// spent is what one operation takes.
-type spent struct {
-	CPU         time.Duration `json:"cpuNanoseconds"` // the median of the rounds
-	Least       time.Duration `json:"leastNanoseconds"`
-	Most        time.Duration `json:"mostNanoseconds"`
-	Bytes       uint64        `json:"bytes"` // allocated
-	Allocations uint64        `json:"allocations"`
-}
-
-// cpuResult is the measurement of one row.
-type cpuResult struct {
-	Row      string  `json:"row"`
-	Requests int     `json:"requests"`
-	Vault    spent   `json:"vault"`
-	Floor    spent   `json:"floor"`
-	Ratio    float64 `json:"ratio"`  // of the medians
-	Budget   float64 `json:"budget"` // of the ratio
-	Over     bool    `json:"over,omitzero"`
+	return slices.DeleteFunc(rows, func(r row) bool { return cpuBudgets[r.String()] == 0 })
 }
 
 // effort says how exactly processor time is measured.
@@ -98,15 +64,6 @@ type effort struct {
 	rounds int
 	// each is how long a round repeats the vault's operation, and the floor.
 	each time.Duration
-	// judge holds the ratios against their budgets.
-	judge bool
-}
-
-func (c config) effort() effort {
-	if c.short {
-		return effort{rounds: 1}
-	}
-	return effort{rounds: 7, each: 60 * time.Millisecond, judge: true}
 }
 
 // compare measures the processor time of the rows beside the floor. Both run by turns in this process, on one
@@ -116,134 +73,95 @@ func compare(ctx context.Context, cfg config, stdout io.Writer) error {
 		return err
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	rows := slices.DeleteFunc(cpuRows(), func(r cpuRow) bool { return !cfg.run.MatchString(r.String()) })
-	if !cfg.list && !cfg.json {
-		fmt.Fprintf(stdout, "%-40s %8s %26s %26s %13s %19s %19s\n", "operation", "requests", "CPU µs (min–max)", "floor µs (min–max)", "ratio/budget", "bytes/floor", "allocs/floor")
+	e := effort{rounds: 7, each: 60 * time.Millisecond}
+	if cfg.short {
+		e = effort{rounds: 1}
 	}
-	var errs []error
-	for _, r := range rows {
-		if cfg.list {
-			fmt.Fprintln(stdout, r)
-			continue
+	const format = "%-40s %8v %26s %26s %13s %19s %19s\n"
+	if !cfg.list {
+		fmt.Fprintf(stdout, format, "operation", "requests", "CPU µs (min–max)", "floor µs (min–max)", "ratio/budget", "bytes/floor", "allocs/floor")
+	}
+	return eachRow(ctx, cfg, cpuRows(), stdout, func(r row) error {
+		t := &tape{}
+		op, floor, err := r.record(ctx, t)
+		if err == nil {
+			err = weigh(ctx, e, op, floor)
 		}
-		res, err := r.compare(ctx, cfg.effort())
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", r, err))
-			continue
-		}
-		if res.Over {
-			errs = append(errs, fmt.Errorf("%s exceeds its budget: %.2f times the floor's processor time of %.2f", r, res.Ratio, res.Budget))
-		}
-		if err := res.print(cfg, stdout); err != nil {
 			return err
 		}
-	}
-	return errors.Join(errs...)
+		ratio, most := op.ratio(floor), cpuBudgets[r.String()]
+		fmt.Fprintf(stdout, format, r, len(t.requests), op, floor, fmt.Sprintf("%.2f/%.2f", ratio, most),
+			fmt.Sprintf("%d/%d", op.bytes, floor.bytes), fmt.Sprintf("%d/%d", op.objects, floor.objects))
+		if ratio > most && !cfg.short {
+			return fmt.Errorf("over budget: %.2f times the floor's processor time of %.2f", ratio, most)
+		}
+		return nil
+	})
 }
 
-func (r cpuResult) print(cfg config, w io.Writer) error {
-	if cfg.json {
-		return json.NewEncoder(w).Encode(r)
-	}
-	micros := func(s spent) string {
-		return fmt.Sprintf("%d (%d–%d)", s.CPU.Microseconds(), s.Least.Microseconds(), s.Most.Microseconds())
-	}
-	over := ""
-	if r.Over {
-		over = "  OVER BUDGET"
-	}
-	_, err := fmt.Fprintf(w, "%-40s %8d %26s %26s %13s %19s %19s%s\n", r.Row, r.Requests, micros(r.Vault), micros(r.Floor),
-		fmt.Sprintf("%.2f/%.2f", r.Ratio, r.Budget), fmt.Sprintf("%d/%d", r.Vault.Bytes, r.Floor.Bytes),
-		fmt.Sprintf("%d/%d", r.Vault.Allocations, r.Floor.Allocations), over)
-	return err
-}
-
-// compare records the row's operation on an emulator and measures it and its floor.
-func (r cpuRow) compare(ctx context.Context, e effort) (res cpuResult, err error) {
-	t := &tape{}
-	op, floor, err := r.record(ctx, t)
-	if err != nil {
-		return res, err
-	}
-	return r.weigh(ctx, e, t, op, floor)
-}
-
-// weigh measures an operation and its floor, whose answers are on the tape.
-func (r cpuRow) weigh(ctx context.Context, e effort, t *tape, op, floor repeated) (res cpuResult, err error) {
-	sides := [2]*side{{do: op}, {do: floor}}
+// weigh measures an operation and its floor by turns.
+func weigh(ctx context.Context, e effort, op, floor *side) error {
 	for range e.rounds {
-		for _, s := range sides {
+		for _, s := range []*side{op, floor} {
 			if err := s.round(ctx, e.each); err != nil {
-				return res, err
+				return err
 			}
 		}
 	}
-	for _, s := range sides {
-		if err := s.allocate(ctx); err != nil {
-			return res, err
-		}
-	}
-	res = cpuResult{Row: r.String(), Requests: len(t.sent()), Vault: sides[0].spent(), Floor: sides[1].spent(), Budget: r.most}
-	res.Ratio = float64(res.Vault.CPU) / float64(max(res.Floor.CPU, 1))
-	res.Over = e.judge && res.Ratio > res.Budget
-	return res, nil
+	return errors.Join(op.allocate(ctx), floor.allocate(ctx))
 }
 
 // record runs the row's operation twice on an emulator and records the second run: a vault remembers, for
 // instance, which containers exist. It returns the operation and its floor, both on the tape.
-func (r cpuRow) record(ctx context.Context, t *tape) (op, floor repeated, err error) {
+func (r row) record(ctx context.Context, t *tape) (op, floor *side, err error) {
 	server := emulator.New(emulator.WithoutLog())
 	s := &scene{size: r.size}
 	if r.vault.plans > 0 {
 		s.filling = fillingAt(r.vault, time.Now().UTC().Truncate(24*time.Hour).Add(-6*time.Hour))
 		if err := s.filling.FillServer(ctx, server, vaultName); err != nil {
-			return op, floor, err
+			return nil, nil, err
 		}
 	}
 	t.record(server.Transport())
 	if s.vault, err = azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(),
 		azblob.WithTransport(t), azblob.WithConcurrency(concurrency)); err != nil {
-		return op, floor, err
+		return nil, nil, err
 	}
 	for range 2 {
 		do, err := r.prepare(ctx, s)
 		if err != nil {
-			return op, floor, err
+			return nil, nil, err
 		}
 		t.record(server.Transport())
-		op = repeated{do, s.again}
+		op = &side{do: do, again: s.again}
 		if err := op.once(ctx); err != nil {
-			return op, floor, err
+			return nil, nil, err
 		}
 	}
 	t.play()
 	bare, err := newFloor(server.ConnectionString(), t)
 	if err != nil {
-		return op, floor, err
+		return nil, nil, err
 	}
-	floor.do, err = bare.replay(t.sent())
-	return op, floor, err
-}
-
-// repeated is an operation that can be repeated.
-type repeated struct {
-	do step
-	// again undoes what the operation has changed in memory; nil for nothing. Its time does not count.
-	again func()
-}
-
-func (r repeated) once(ctx context.Context) error {
-	if r.again != nil {
-		r.again()
-	}
-	return r.do(ctx)
+	replay, err := bare.replay(t.requests)
+	return op, &side{do: replay}, err
 }
 
 // side is one of the two that are compared.
 type side struct {
-	do             repeated
+	do step
+	// again undoes what the operation has changed in memory; nil for nothing. Its time does not count.
+	again          func()
 	took           []time.Duration // an operation, in each round
-	bytes, objects uint64
+	bytes, objects uint64          // allocated by one operation
+}
+
+func (s *side) once(ctx context.Context) error {
+	if s.again != nil {
+		s.again()
+	}
+	return s.do(ctx)
 }
 
 // round repeats the operation and records its mean processor time. Collecting the garbage that it makes is
@@ -253,11 +171,11 @@ func (s *side) round(ctx context.Context, each time.Duration) error {
 	var sum time.Duration
 	n := 0
 	for begun := time.Now(); n == 0 || time.Since(begun) < each; n++ {
-		if s.do.again != nil {
-			s.do.again()
+		if s.again != nil {
+			s.again()
 		}
 		before, _ := processorTime()
-		if err := s.do.do(ctx); err != nil {
+		if err := s.do(ctx); err != nil {
 			return err
 		}
 		after, _ := processorTime()
@@ -270,17 +188,23 @@ func (s *side) round(ctx context.Context, each time.Duration) error {
 // allocate measures what one operation allocates.
 func (s *side) allocate(ctx context.Context) error {
 	var before, after runtime.MemStats
-	if s.do.again != nil {
-		s.do.again()
+	if s.again != nil {
+		s.again()
 	}
 	runtime.ReadMemStats(&before)
-	err := s.do.do(ctx)
+	err := s.do(ctx)
 	runtime.ReadMemStats(&after)
 	s.bytes, s.objects = after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
 	return err
 }
 
-func (s *side) spent() spent {
-	slices.Sort(s.took)
-	return spent{s.took[len(s.took)/2], s.took[0], s.took[len(s.took)-1], s.bytes, s.objects}
+// median returns the median of the rounds.
+func (s *side) median() time.Duration { return slices.Sorted(slices.Values(s.took))[len(s.took)/2] }
+
+func (s *side) ratio(floor *side) float64 {
+	return float64(s.median()) / float64(max(floor.median(), 1))
+}
+
+func (s *side) String() string {
+	return fmt.Sprintf("%d (%d–%d)", s.median().Microseconds(), slices.Min(s.took).Microseconds(), slices.Max(s.took).Microseconds())
 }

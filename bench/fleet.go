@@ -61,7 +61,7 @@ func take(ctx context.Context, node *fleet.Node, p *workflow.Plan) error {
 // takeBudget is a Read, a request for the owner's record, the claim with its look at the object, and the fence.
 func takeBudget(s subject) budget {
 	read := readRunning(all)(s)
-	return budget{read.Requests + 3 + s.n(), 4 + ceil(2*s.n(), concurrency)}
+	return budget{read.requests + 3 + s.n(), 4 + ceil(2*s.n(), concurrency)}
 }
 
 // idleNode joins and looks for plans.

@@ -4,8 +4,6 @@
 //	go run ./bench                       plans of all sizes, vaults of up to a million plans
 //	go run ./bench -short                without the largest vaults, in seconds
 //	go run ./bench -run 'Read|Search'    some rows; -list names them all
-//	go run ./bench -json                 one JSON object for each row
-//	go run ./bench -connection-string T  wall times on Azurite or an account; it deletes the containers that it made
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //	go run ./bench -cpu                  processor time beside that of a bare client of the SDK
 //	go run ./bench -history              searches in a year of closed days, by their catalogues
@@ -32,6 +30,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"syscall"
 )
 
@@ -47,6 +47,40 @@ const (
 	exitMisuse = 2
 )
 
+// config holds the values of the flags.
+type config struct {
+	short, list, cpu, history, throughput bool
+	run                                   *regexp.Regexp
+	worker                                string
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	c := config{run: regexp.MustCompile("")}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, a node's long times and the allocations for the largest plan and in large vaults")
+	f.BoolVar(&c.list, "list", false, "print the names of the rows and stop")
+	f.Func("run", "measure the rows whose name matches this `regexp`", func(s string) (err error) {
+		c.run, err = regexp.Compile(s)
+		return err
+	})
+	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
+	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
+	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
+	f.StringVar(&c.worker, "worker", "", "internal: the emulator of -throughput, as `text`")
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	modes := slices.DeleteFunc([]bool{c.cpu, c.throughput, c.history}, func(set bool) bool { return !set })
+	switch {
+	case f.NArg() > 0:
+		return c, fmt.Errorf("unexpected argument %q: bench takes flags only", f.Arg(0))
+	case len(modes) > 1:
+		return c, errors.New("-cpu, -history and -throughput are mutually exclusive")
+	}
+	return c, nil
+}
+
 func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	switch {
@@ -55,8 +89,6 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 	case err != nil:
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitMisuse
-	}
-	switch {
 	case cfg.cpu:
 		err = compare(ctx, cfg, stdout)
 	case cfg.history:
@@ -73,42 +105,38 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 	return exitPass
 }
 
-// count measures the rows one by one and compares each with its budget.
-func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) (err error) {
-	rows = cfg.pick(rows)
-	if cfg.list {
-		for _, r := range rows {
-			fmt.Fprintln(stdout, r)
-		}
-		return nil
-	}
-	t, err := openTarget(cfg)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.close(context.WithoutCancel(ctx))) }()
-	return measureAll(ctx, t, rows, newReport(cfg, stdout))
-}
-
-// measureAll measures the rows. It continues after a row that fails.
-func measureAll(ctx context.Context, t target, rows []row, out report) error {
+// eachRow lists the rows that are chosen, or measures them one by one, and continues after a row that fails.
+func eachRow[R fmt.Stringer](ctx context.Context, cfg config, rows []R, stdout io.Writer, measure func(R) error) error {
 	var errs []error
 	for _, r := range rows {
-		if ctx.Err() != nil {
+		switch {
+		case !cfg.run.MatchString(r.String()):
+		case cfg.list:
+			fmt.Fprintln(stdout, r)
+		case ctx.Err() != nil:
 			return errors.Join(append(errs, ctx.Err())...)
-		}
-		res, err := t.measure(ctx, r)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", r, err))
-			continue
-		}
-		res.judge()
-		for _, over := range res.Over {
-			errs = append(errs, fmt.Errorf("%s exceeds its budget: %s", r, over))
-		}
-		if err := out.row(res); err != nil {
-			return err
+		default:
+			if err := measure(r); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", r, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// count measures the rows and compares each with its budget.
+func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) error {
+	t := &emulators{short: cfg.short}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return cfg.short && r.long })
+	if !cfg.list {
+		printHead(stdout)
+	}
+	return eachRow(ctx, cfg, rows, stdout, func(r row) error {
+		res, err := t.measure(ctx, r)
+		if err != nil {
+			return err
+		}
+		res.print(stdout)
+		return res.judge()
+	})
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,76 +41,62 @@ func generous(rows []row) []row {
 	return rows
 }
 
-func results(t *testing.T, text string) (list []result) {
-	t.Helper()
-	for d := json.NewDecoder(strings.NewReader(text)); ; {
-		var r result
-		if err := d.Decode(&r); err == io.EOF {
-			return list
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, r)
-	}
-}
-
 func TestRunsAgree(t *testing.T) {
-	args := []string{"-json", "-run", someRows}
-	once, _ := output(t, exitPass, generous(table()), args...)
-	again, _ := output(t, exitPass, generous(table()), args...)
-	first, second := results(t, once), results(t, again)
-	if len(first) != 6 || len(second) != 6 {
-		t.Fatalf("%d and %d rows, not 6", len(first), len(second))
+	var all []result
+	for range 2 {
+		e := &emulators{}
+		for _, r := range table() {
+			if regexp.MustCompile(someRows).MatchString(r.String()) {
+				res, err := e.measure(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, res)
+			}
+		}
 	}
-	for i, a := range first {
-		b := second[i]
-		if a.Row != b.Row || !maps.Equal(a.Requests, b.Requests) || *a.RoundTrips != *b.RoundTrips {
+	if len(all) != 2*6 {
+		t.Fatalf("%d rows", len(all))
+	}
+	for i, a := range all[:6] {
+		if b := all[6+i]; !maps.Equal(a.requests, b.requests) || *a.trips != *b.trips {
 			t.Errorf("%+v\nis not %+v", a, b)
 		}
 	}
-	create := first[0]
-	if create.Row != "Create, S" || create.SubObjects != 3 || create.Total != 6 || create.Requests["write"] != 6 || *create.RoundTrips != 4 ||
-		create.Sent < 1000 || create.Allocations == 0 {
-		t.Errorf("%+v", create)
+	if c := all[0]; c.String() != "Create, S" || c.requests["write"] != 6 || c.requests.Total() != 6 || *c.trips != 4 || c.sent < 1000 || c.allocations == 0 {
+		t.Errorf("%+v", c)
 	}
 	// Recovery lists markers only: every container has the mark of the vault.
-	if recovery := first[4]; recovery.Requests["list"] != 1+14 {
-		t.Errorf("%+v", recovery)
-	}
-	if all := first[5]; all.Plans != 100 || all.Days != 14 || all.Received < 100_000 {
-		t.Errorf("%+v", all)
+	if r, l := all[4], all[5]; r.requests["list"] != 1+14 || l.received < 100_000 {
+		t.Errorf("%+v, %+v", r, l)
 	}
 }
 
-func TestOverBudget(t *testing.T) {
+// TestReport checks that a row over its budget and one that fails are named, and that the others are measured.
+func TestReport(t *testing.T) {
 	rows := generous(table())
 	rows[0].budget = fixed(3, 1<<30) // Create, S
 	rows[1].budget = fixed(1<<30, 3) // Create, M
-	stdout, stderr := output(t, exitFail, rows, "-run", "^(Create|Exists), [SM]$")
-	for _, want := range []string{"Create, S exceeds its budget: 6 requests of 3\n", "Create, M exceeds its budget: 4 round trips of 3\n"} {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("%q is not in %q", want, stderr)
-		}
-	}
-	if n := strings.Count(stderr, "budget:"); n != 2 {
-		t.Errorf("%d complaints: %s", n, stderr)
+	rows[2].prepare = func(context.Context, *scene) (step, error) { return nil, io.ErrClosedPipe }
+	stdout, stderr := output(t, exitFail, rows, "-run", "^(Create|Exists), [SML]$")
+	want := "bench: Create, S: over budget: 6 requests of 3\nCreate, M: over budget: 4 round trips of 3\nCreate, L: io: read/write on closed pipe\n"
+	if stderr != want {
+		t.Errorf("got %q, want %q", stderr, want)
 	}
 	for line := range strings.Lines(stdout) {
-		over := strings.HasPrefix(line, "Create, ")
-		if strings.Contains(line, "OVER") != over {
+		if over := strings.HasPrefix(line, "Create, "); strings.Contains(line, "OVER") != over {
 			t.Error(line)
 		}
 	}
-	if n := strings.Count(stdout, "\n"); n != 5 {
+	if n := strings.Count(stdout, "\n"); n != 1+2+3 {
 		t.Errorf("%d lines:\n%s", n, stdout)
 	}
 }
 
 func TestHeapIsJudged(t *testing.T) {
-	for above, want := range map[int64]int{heapBudget: 0, heapBudget + 1: 1} {
-		r := result{PeakHeap: &above}
-		if r.judge(); len(r.Over) != want {
-			t.Errorf("%d: %q", above, r.Over)
+	for above, over := range map[int64]bool{heapBudget: false, heapBudget + 1: true} {
+		if r := (result{row: generous(table())[0], heap: &above}); (r.judge() != nil) != over {
+			t.Errorf("%d: %v", above, r.judge())
 		}
 	}
 	h := newHeapPeak(2)
@@ -130,39 +116,20 @@ func TestHeapIsJudged(t *testing.T) {
 	}
 }
 
-// TestFailures checks that a row that fails is named and that the next row is measured.
-func TestFailures(t *testing.T) {
-	rows := generous(table())
-	rows[0].prepare = func(context.Context, *scene) (step, error) { return nil, io.ErrClosedPipe }
-	stdout, stderr := output(t, exitFail, rows, "-run", "^Create, [SM]$")
-	if !strings.Contains(stderr, "Create, S: "+io.ErrClosedPipe.Error()) || !strings.Contains(stdout, "\nCreate, M ") {
-		t.Errorf("%s%s", stdout, stderr)
-	}
-}
-
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-cpuprofile", "x"}, {"-workers", "0"}} {
+	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-cpu", "-history"}} {
 		output(t, exitMisuse, nil, args...)
 	}
 	output(t, exitPass, nil, "-h")
-	const allRows = 12*3 + 6*7 + 2*3 + 6 // on plans, in vaults, of a fleet
 	all, _ := output(t, exitPass, table(), "-list")
 	short, _ := output(t, exitPass, table(), "-list", "-short")
-	account, _ := output(t, exitPass, table(), "-list", "-short", "-connection-string", "x")
-	if n := strings.Count(all, "\n"); n != allRows {
-		t.Errorf("%d rows", n)
-	}
 	if !strings.Contains(all, "1000000 plans") || strings.Contains(short, "1000000 plans") || !strings.Contains(short, "10000 plans") || strings.Contains(short, "a day of") {
-		t.Error(short)
+		t.Errorf("%s\n%s", all, short)
 	}
-	if strings.Contains(account, "10000 plans") || strings.Contains(account, ", L\n") || !strings.Contains(account, "100 plans") ||
-		strings.Contains(account, "idle") || !strings.Contains(account, "fleet: take") {
-		t.Error(account)
-	}
-	names := strings.Fields(strings.ReplaceAll(all, " ", "_"))
-	slices.Sort(names)
-	if len(slices.Compact(names)) != allRows {
-		t.Error("two rows have one name")
+	const allRows = 12*3 + 6*7 + 2*3 + 6 // on plans, in vaults, of a fleet
+	names := slices.Sorted(strings.Lines(all))
+	if len(names) != allRows || len(slices.Compact(names)) != allRows {
+		t.Errorf("%d rows, or two with one name", len(names))
 	}
 }
 
@@ -190,7 +157,7 @@ func TestBudgets(t *testing.T) {
 	for _, r := range table() {
 		if b, ok := want[r.String()]; ok {
 			delete(want, r.String())
-			if got := newResult(r, measured{}).Budget; got != b {
+			if got := r.allowed(); got != b {
 				t.Errorf("%s: %v, not %v", r, got, b)
 			}
 		}
@@ -216,7 +183,7 @@ func TestFilledVaultIsSound(t *testing.T) {
 	if err != nil || len(report.Problems) > 0 || report.Plans != f.Plans || report.Days != f.Days {
 		t.Fatalf("%+v: %v", report, err)
 	}
-	running, copies := 0, 0
+	running := 0
 	for i := range f.Plans {
 		p, err := v.Read(t.Context(), f.ID(i))
 		if err != nil {
@@ -225,18 +192,35 @@ func TestFilledVaultIsSound(t *testing.T) {
 		if p.State.Status == workflow.Running {
 			running++
 		}
-		if !f.Running(i) && !f.First(i) {
-			copies++
-		}
 		if p.GroupID != f.Group(i) || !p.SubmitTime.Equal(f.Created(i)) || !workflow.Time(p.ID).Equal(f.Created(i)) {
 			t.Errorf("plan %d: %+v", i, p)
 		}
 	}
-	if running != fill.RunningPlans || copies < f.Plans*9/10 {
-		t.Errorf("%d are running, %d are copies", running, copies)
+	if n, err := v.Count(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.Group(7)}}); err != nil || n != fill.GroupPlans || running != fill.RunningPlans {
+		t.Errorf("%d plans are running, %d are in the group: %v", running, n, err)
 	}
-	found, err := storage.Collect(v.Search(t.Context(), storage.Filters{ByGroupIDs: []uuid.UUID{f.Group(7)}}))
-	if err != nil || len(found) != fill.GroupPlans {
-		t.Errorf("%d plans are in the group: %v", len(found), err)
+}
+
+func TestThroughput(t *testing.T) {
+	port, err := emulator.New().Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	for _, l := range loads() {
+		got, err := l.driveHere(t.Context(), port.ConnectionString(), 3, time.Nanosecond)
+		if err != nil || got.Operations != 3 || got.Took <= 0 || got.Requests < 3 || got.Allocations == 0 {
+			t.Errorf("%s: %+v, %v", l, got, err)
+		}
+	}
+}
+
+// TestHistoryKeepsItsBudgets measures a year of small days, and a day that takes several reads.
+func TestHistoryKeepsItsBudgets(t *testing.T) {
+	if rows, err := (history{days: 365, plans: 100, newest: 20_000}).measure(t.Context(), t.Output()); err != nil {
+		t.Errorf("%v, %v", rows, err)
+	}
+	if b, err := (history{newest: 5_000}).build(t.Context()); err != nil || b.Bytes == 0 || b.heap > 64<<20 {
+		t.Errorf("%+v, %v", b, err)
 	}
 }

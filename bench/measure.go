@@ -10,65 +10,11 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// result is the measurement of one row.
-type result struct {
-	Row        string      `json:"row"`
-	SubObjects int         `json:"subObjects,omitzero"`
-	Plans      int         `json:"plans,omitzero"`
-	Days       int         `json:"days,omitzero"`
-	Requests   price.Tally `json:"requests"`
-	Total      int         `json:"total"`
-	// RoundTrips is nil if it was measured in real time, or over a period.
-	RoundTrips *int  `json:"roundTrips,omitempty"`
-	Sent       int64 `json:"sent"` // bytes of bodies, like Received
-	Received   int64 `json:"received"`
-	// Allocations are those of vault and SDK; 0 if they were not counted.
-	Allocations uint64 `json:"allocations,omitzero"`
-	// PeakHeap is how much the live heap grew, in bytes; nil if it was not measured.
-	PeakHeap *int64 `json:"peakHeap,omitempty"`
-	// Price is in US dollars for 10,000 operations.
-	Price float64 `json:"price"`
-	// Period is the virtual time that a node worked for; 0 for other operations.
-	Period time.Duration `json:"periodNanoseconds,omitzero"`
-	// Wall is real time; 0 if it was measured in virtual time.
-	Wall   time.Duration `json:"wallNanoseconds,omitzero"`
-	Budget budget        `json:"budget"`
-	Over   []string      `json:"over,omitempty"` // what exceeds the budget
-}
-
-func newResult(r row, n measured) result {
-	res := result{
-		Row: r.String(), Plans: r.vault.plans, Days: r.vault.days,
-		Requests: n.requests, Total: n.requests.Total(), Price: 10_000 * n.requests.Dollars(),
-		Sent: n.sent, Received: n.received, Period: r.period,
-	}
-	s := subject{vault: r.vault, period: r.period}
-	if r.size.plan != nil {
-		s.parts = subObjects(r.size.plan())
-	}
-	res.SubObjects, res.Budget = s.n(), r.budget(s)
-	return res
-}
-
-// target is where rows are measured.
-type target interface {
-	measure(context.Context, row) (result, error)
-	close(context.Context) error
-}
-
-func openTarget(c config) (target, error) {
-	if c.connectionString != "" {
-		return openAccount(c.connectionString)
-	}
-	return &virtual{short: c.short}, nil
-}
-
-// virtual measures on emulators in virtual time.
-type virtual struct {
+// emulators measures rows on emulators in virtual time.
+type emulators struct {
 	// short leaves out the second run of rows of the largest plan and of large vaults, which has no budget.
 	short bool
 	// filled holds the vault of one shape. Only one is kept: the largest takes gigabytes.
@@ -95,10 +41,8 @@ func bubble(ctx context.Context, do func(ctx context.Context, now time.Time) err
 	return err
 }
 
-func (t *virtual) close(context.Context) error { return nil }
-
 // fill fills a server with a vault of the shape, unless it is there.
-func (t *virtual) fill(ctx context.Context, s shape) error {
+func (t *emulators) fill(ctx context.Context, s shape) error {
 	if t.filled != nil && t.shape == s {
 		return nil
 	}
@@ -119,43 +63,41 @@ func (t *virtual) fill(ctx context.Context, s shape) error {
 	return nil
 }
 
-func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
+// measure runs a row's operation and returns what it took. A second run counts allocations, one request at a time, so
+// that the emulator's can be subtracted.
+func (t *emulators) measure(ctx context.Context, r row) (result, error) {
+	res := result{row: r}
 	if err := t.fill(ctx, r.vault); err != nil {
 		return res, err
 	}
 	large := r.vault.plans >= largestVault
-	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
-		server := t.filled.Clone()
-		m := newMeter(server.Transport())
-		return perform(ctx, performance{r, now, server.ConnectionString(), vaultName, concurrency, m, func() {
-			m.latency = latency
-			if large {
-				m.heap = newHeapPeak(heapEvery)
-			}
-		}, func(took time.Duration) {
-			synctest.Wait() // requests that were sent ahead count too
-			res = newResult(r, m.end())
-			if r.period == 0 {
-				res.RoundTrips = new(int(took / latency))
-			}
-			if large {
-				res.PeakHeap = new(m.heap.above())
-			}
-		}})
+	err := t.perform(ctx, r, concurrency, func(m *meter, do func() error) error {
+		m.latency = latency
+		if large {
+			m.heap = newHeapPeak(heapEvery)
+		}
+		started := time.Now()
+		if err := do(); err != nil {
+			return err
+		}
+		trips := int(time.Since(started) / latency)
+		synctest.Wait() // requests that were sent ahead count too
+		if res.measured = m.counts(); r.period == 0 {
+			res.trips = &trips
+		}
+		if large {
+			res.heap = new(m.heap.above())
+		}
+		return nil
 	})
 	if err != nil || large || r.period > 0 || t.short && (r.size.name == largestPlan || r.vault.plans > smallestVault) {
 		return res, err
 	}
-	// A second run counts allocations, one request at a time, so that the emulator's can be subtracted.
-	err = bubble(ctx, func(ctx context.Context, now time.Time) error {
-		server := t.filled.Clone()
-		m := newMeter(server.Transport())
-		m.apart = true
-		var before uint64
-		return perform(ctx, performance{
-			r, now, server.ConnectionString(), vaultName, 1, m, func() { before = allocations() },
-			func(time.Duration) { res.Allocations = allocations() - before - m.mallocs },
-		})
+	err = t.perform(ctx, r, 1, func(m *meter, do func() error) error {
+		before := allocations()
+		err := do()
+		res.allocations = allocations() - before - m.mallocs
+		return err
 	})
 	return res, err
 }
@@ -164,45 +106,30 @@ func (t *virtual) measure(ctx context.Context, r row) (res result, err error) {
 // collection.
 const heapEvery = 20
 
-// performance is one run of a row's operation.
-type performance struct {
-	row                      row
-	now                      time.Time
-	connectionString, prefix string
-	concurrency              int
-	meter                    *meter
-	// begin is called when everything is prepared, and end after the operation, with the time that it took.
-	begin func()
-	end   func(took time.Duration)
-}
-
-// perform runs a row's operation once, on a new vault.
-func perform(ctx context.Context, p performance) (err error) {
-	v, err := azblob.NewFromConnectionString(ctx, p.prefix, p.connectionString, plantest.Register(),
-		azblob.WithTransport(p.meter), azblob.WithConcurrency(p.concurrency), azblob.WithObserver(p.meter.observer()))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, v.Close(ctx)) }()
-	s := &scene{vault: v, size: p.row.size, period: p.row.period}
-	defer func() {
-		if s.after != nil {
-			err = errors.Join(err, s.after(ctx))
+// perform prepares a row's operation on a new vault in a copy of the filled server, and calls run with it. With a
+// concurrency of 1 the meter counts allocations.
+func (t *emulators) perform(ctx context.Context, r row, concurrency int, run func(m *meter, do func() error) error) error {
+	return bubble(ctx, func(ctx context.Context, now time.Time) (err error) {
+		server := t.filled.Clone()
+		m := newMeter(server.Transport())
+		m.apart = concurrency == 1
+		v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(),
+			azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
+		if err != nil {
+			return err
 		}
-	}()
-	if p.row.vault.plans > 0 {
-		s.filling = fillingAt(p.row.vault, p.now)
-	}
-	do, err := p.row.prepare(ctx, s)
-	if err != nil {
-		return err
-	}
-	p.meter.reset()
-	p.begin()
-	started := time.Now()
-	if err := do(ctx); err != nil {
-		return err
-	}
-	p.end(time.Since(started))
-	return nil
+		defer func() { err = errors.Join(err, v.Close(ctx)) }()
+		s := &scene{vault: v, size: r.size, period: r.period, filling: fillingAt(r.vault, now)}
+		defer func() {
+			if s.after != nil {
+				err = errors.Join(err, s.after(ctx))
+			}
+		}()
+		do, err := r.prepare(ctx, s)
+		if err != nil {
+			return err
+		}
+		m.reset()
+		return run(m, func() error { return do(ctx) })
+	})
 }

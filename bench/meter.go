@@ -17,7 +17,7 @@ import (
 	"github.com/planvault/azblob/internal/price"
 )
 
-// meter sends requests, and counts what its observer sees of them.
+// meter sends requests, and counts what its observer sees of them from [meter.reset] on.
 type meter struct {
 	next policy.Transporter
 	// latency is how long each request takes. It changes only between operations.
@@ -39,10 +39,10 @@ type measured struct {
 	sent, received int64 // bytes of bodies
 }
 
-var _ policy.Transporter = (*meter)(nil)
-
 func newMeter(next policy.Transporter) *meter {
-	return &meter{next: next, n: measured{requests: price.Tally{}}}
+	m := &meter{next: next}
+	m.reset()
+	return m
 }
 
 // observer returns the observer of the vault that is measured. It would itself allocate, so there is none while
@@ -82,7 +82,7 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, err
 	}
-	resp.Body = &watched{resp.Body, m}
+	resp.Body = &metered{resp.Body, m}
 	return resp, nil
 }
 
@@ -105,8 +105,8 @@ func (m *meter) reset() {
 	m.n, m.mallocs = measured{requests: price.Tally{}}, 0
 }
 
-// end returns the counts since reset.
-func (m *meter) end() measured {
+// counts returns the counts since reset.
+func (m *meter) counts() measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.n
@@ -137,15 +137,15 @@ type spooled struct{ *os.File }
 
 func (s spooled) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
 
-// watched is an answer's body.
-type watched struct {
+// metered is an answer's body.
+type metered struct {
 	io.ReadCloser
 	m *meter
 }
 
 // Close closes the body and measures the heap: a page is decoded by now and not yet used, so the heap is at
 // its peak.
-func (w *watched) Close() error {
+func (w *metered) Close() error {
 	err := w.ReadCloser.Close()
 	w.ReadCloser = http.NoBody // releases the emulator's answer; a second Close does nothing
 	w.m.mu.Lock()

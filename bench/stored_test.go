@@ -6,6 +6,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -42,24 +43,14 @@ func TestStoredBytes(t *testing.T) {
 			switch o := o.(type) {
 			case *workflow.Plan:
 				o.State.Status = workflow.Running
-				err = v.UpdatePlan(t.Context(), o)
-				o.State.Status = workflow.Completed
 			case *workflow.Action:
 				o.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: o.Name, OK: true}, Start: start, End: start.Add(time.Minute)}}
-				err = v.UpdateAction(t.Context(), o)
-			case *workflow.Checks:
-				err = v.UpdateChecks(t.Context(), o)
-			case *workflow.Block:
-				err = v.UpdateBlock(t.Context(), o)
-			case *workflow.Sequence:
-				err = v.UpdateSequence(t.Context(), o)
-			default:
-				t.Fatalf("%T", o)
 			}
-			if err != nil {
+			if err := storage.Update(t.Context(), v, o); err != nil {
 				t.Fatal(err)
 			}
 		}
+		plan.State.Status = workflow.Completed
 		if err := v.UpdatePlan(t.Context(), plan); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -118,11 +117,4 @@ func (t *tape) ask(req *http.Request) (*http.Response, error) {
 	t.mu.Unlock()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
-}
-
-// sent returns the recorded requests.
-func (t *tape) sent() []recorded {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.requests)
 }

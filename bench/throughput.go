@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
-	"runtime/pprof"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +21,19 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
+const (
+	workers   = 64              // how many plans are worked on concurrently
+	driveTime = 5 * time.Second // how long each load is repeated
+)
+
 // load is an operation that is repeated on many plans concurrently.
 type load struct {
 	name    string
 	size    size
 	prepare prepare
 }
+
+func (l load) String() string { return l.name }
 
 func loads() []load {
 	small, mid := sizes()[0], sizes()[1]
@@ -43,115 +49,79 @@ func loads() []load {
 	}
 }
 
-// throughput is the result of a load.
+// throughput is the result of a load. The process that drives it reports it as JSON.
 type throughput struct {
-	Load        string        `json:"load"`
-	Operations  int64         `json:"operations"`
-	Requests    int           `json:"requests"`
-	Took        time.Duration `json:"tookNanoseconds"`
-	Allocations uint64        `json:"allocations"`
-	// CPU is the processor time of the process, including its start; 0 if it was not measured.
-	CPU time.Duration `json:"cpuNanoseconds,omitzero"`
+	Operations  int64
+	Requests    int
+	Took        time.Duration
+	Allocations uint64
+	// cpu is the processor time of the process, including its start.
+	cpu time.Duration
 }
 
-// drive measures each load through a vault of its own. Without an account the service is an emulator behind a
-// socket, and each vault runs in another process, which keeps its processor time and allocations apart from
-// the emulator's.
+// drive measures each load through a vault in another process, which keeps its processor time and allocations apart from
+// those of the emulator. The other process is this program with the flag -worker.
 func drive(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
-	one := func(l load) (throughput, error) { return driveHere(ctx, cfg, l) }
-	if cfg.connectionString == "" {
-		server := emulator.New(emulator.WithoutLog())
-		port, err := server.Listen("127.0.0.1:0")
+	if cfg.worker != "" {
+		return eachRow(ctx, cfg, loads(), stdout, func(l load) error {
+			t, err := l.driveHere(ctx, cfg.worker, workers, driveTime)
+			return errors.Join(err, json.NewEncoder(stdout).Encode(t))
+		})
+	}
+	port, err := emulator.New(emulator.WithoutLog()).Listen("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	if !cfg.list {
+		fmt.Fprintf(stdout, "%-16s %12s %12s %12s %12s %12s\n", "load", "operations/s", "requests/s", "ms each", "CPU µs each", "allocs each")
+	}
+	return eachRow(ctx, cfg, loads(), stdout, func(l load) error {
+		t, err := l.driveApart(ctx, port.ConnectionString(), stderr)
 		if err != nil {
 			return err
 		}
-		defer port.Close()
-		one = func(l load) (throughput, error) { return driveApart(ctx, cfg, l, port.ConnectionString(), stderr) }
-	}
-	chosen := slices.DeleteFunc(loads(), func(l load) bool { return !cfg.run.MatchString(l.name) })
-	if !cfg.json {
-		fmt.Fprintf(stdout, "%-16s %12s %12s %12s %12s %12s\n", "load", "operations/s", "requests/s", "ms each", "CPU µs each", "allocs each")
-	}
-	for _, l := range chosen {
-		if cfg.list {
-			fmt.Fprintln(stdout, l.name)
-			continue
-		}
-		t, err := one(l)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
-		if cfg.json {
-			if err := json.NewEncoder(stdout).Encode(t); err != nil {
-				return err
-			}
-			continue
-		}
 		n, seconds := float64(t.Operations), t.Took.Seconds()
-		cpu := "-"
-		if t.CPU > 0 {
-			cpu = fmt.Sprintf("%.0f", float64(t.CPU.Microseconds())/n)
-		}
-		fmt.Fprintf(stdout, "%-16s %12.0f %12.0f %12.2f %12s %12.0f\n", t.Load, n/seconds, float64(t.Requests)/seconds,
-			float64(cfg.workers)*seconds*1000/n, cpu, float64(t.Allocations)/n)
-	}
-	return nil
+		fmt.Fprintf(stdout, "%-16s %12.0f %12.0f %12.2f %12.0f %12.0f\n", l, n/seconds, float64(t.Requests)/seconds,
+			workers*seconds*1000/n, float64(t.cpu.Microseconds())/n, float64(t.Allocations)/n)
+		return nil
+	})
 }
 
 // driveApart drives a load in another process of this program.
-func driveApart(ctx context.Context, cfg config, l load, connectionString string, stderr io.Writer) (t throughput, err error) {
+func (l load) driveApart(ctx context.Context, connectionString string, stderr io.Writer) (t throughput, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return t, err
 	}
-	args := []string{
-		"-throughput", "-json", "-run", "^" + l.name + "$", "-connection-string", connectionString,
-		"-duration", cfg.duration.String(), "-workers", fmt.Sprint(cfg.workers),
-	}
-	if cfg.cpuProfile != "" {
-		args = append(args, "-cpuprofile", cfg.cpuProfile)
-	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, args...)
+	cmd := exec.CommandContext(ctx, self, "-throughput", "-run", "^"+l.name+"$", "-worker", connectionString)
 	cmd.Stdout, cmd.Stderr = &out, stderr
 	if err := cmd.Run(); err != nil {
 		return t, err
 	}
 	err = json.Unmarshal(out.Bytes(), &t)
-	t.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	t.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return t, err
 }
 
 // driveHere drives a load in this process.
-func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error) {
-	a, err := openAccount(cfg.connectionString)
-	if err != nil {
-		return t, err
-	}
-	defer func() { err = errors.Join(err, a.close(context.WithoutCancel(ctx))) }()
-	m := newMeter(a.transport)
-	v, err := azblob.NewFromConnectionString(ctx, a.newPrefix(), cfg.connectionString, plantest.Register(), azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
+func (l load) driveHere(ctx context.Context, connectionString string, workers int, long time.Duration) (t throughput, err error) {
+	connections := http.DefaultTransport.(*http.Transport).Clone()
+	connections.MaxIdleConns, connections.MaxIdleConnsPerHost = concurrency, concurrency // like the vault's own client
+	defer connections.CloseIdleConnections()
+	m := newMeter(&http.Client{Transport: connections})
+	v, err := azblob.NewFromConnectionString(ctx, vaultName, connectionString, plantest.Register(),
+		azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, v.Close(ctx)) }()
-
-	steps := make([]step, cfg.workers)
+	steps := make([]step, workers)
 	for i := range steps {
 		if steps[i], err = l.prepare(ctx, &scene{vault: v, size: l.size}); err != nil {
 			return t, err
 		}
-	}
-	if cfg.cpuProfile != "" {
-		f, err := os.Create(l.name + " " + cfg.cpuProfile)
-		if err != nil {
-			return t, err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return t, err
-		}
-		defer pprof.StopCPUProfile()
 	}
 	m.reset()
 	var done atomic.Int64
@@ -164,7 +134,7 @@ func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error
 					return err
 				}
 				done.Add(1)
-				if time.Since(started) >= cfg.duration {
+				if time.Since(started) >= long {
 					return nil
 				}
 			}
@@ -172,7 +142,6 @@ func driveHere(ctx context.Context, cfg config, l load) (t throughput, err error
 	}
 	err = g.Wait()
 	return throughput{
-		Load: l.name, Operations: done.Load(), Requests: m.end().requests.Total(),
-		Took: time.Since(started), Allocations: allocations() - before,
+		Operations: done.Load(), Requests: m.counts().requests.Total(), Took: time.Since(started), Allocations: allocations() - before,
 	}, err
 }
