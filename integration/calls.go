@@ -12,70 +12,21 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// notice is what a node of a fleet reports.
-type notice struct {
-	What   string    `json:"what"`
-	Plan   uuid.UUID `json:"plan,omitzero"`
-	Object uuid.UUID `json:"object,omitzero"` // the action
-	Node   uuid.UUID `json:"node,omitzero"`
-	From   uuid.UUID `json:"from,omitzero"` // the former owner
-	Epoch  int64     `json:"epoch,omitempty"`
-	Rounds int       `json:"rounds,omitempty"`
-	Call   int64     `json:"call,omitempty"`
-	// Status and Results are those that were stored.
-	Status  workflow.Status `json:"status,omitempty"`
-	Results []result        `json:"results,omitempty"`
-	// Picture is the plan that was picked up.
-	Picture *picture `json:"picture,omitempty"`
-
-	// End is set when what was announced has ended. Told is the kind of its error, "" for nil, and Error its
-	// text.
-	End   bool   `json:"end,omitempty"`
-	Told  string `json:"told,omitempty"`
-	Error string `json:"error,omitempty"`
-	// Requests, Faults and Refused count those of the process so far. Refused counts the plans that the process
-	// owned when one of its updates was refused.
-	Requests int `json:"requests,omitempty"`
-	Faults   int `json:"faults,omitempty"`
-	Refused  int `json:"refused,omitempty"`
-}
-
-// The kinds of notices.
-const (
-	joined    = "joined"
-	beat      = "beat"
-	removed   = "removed" // the record of a dead member
-	created   = "created" // begin and end
-	claimed   = "claimed"
-	taken     = "taken"
-	picked    = "picked up"
-	called    = "called" // begin and end
-	stored    = "stored" // the outcome of an action
-	ended     = "ended"  // the outcome of a plan is stored
-	left      = "left"
-	stopAsked = "asked to stop" // begin and end
-	problem   = "problem"
-)
-
 // picture is a plan at some time.
 type picture struct {
-	Status  workflow.Status          `json:"status"`
-	Epoch   int64                    `json:"epoch"`
-	Actions map[uuid.UUID]actionView `json:"actions"`
+	Status  workflow.Status
+	Epoch   int64
+	Actions map[uuid.UUID]actionView
 }
 
 type actionView struct {
-	Status  workflow.Status `json:"status"`
-	Results []result        `json:"results,omitempty"`
+	Status  workflow.Status
+	Results []result
 }
 
 // is reports whether an action has this outcome.
 func (v actionView) is(status workflow.Status, results []result) bool {
 	return v.Status == status && slices.Equal(v.Results, results)
-}
-
-func (v actionView) has(call int64) bool {
-	return slices.ContainsFunc(v.Results, func(r result) bool { return r.Call == call })
 }
 
 func pictureOf(p *workflow.Plan) picture {
@@ -109,85 +60,54 @@ func newCalls() *calls { return &calls{plans: map[uuid.UUID]*career{}} }
 // career is what was reported of a plan. No order of reports of different processes counts, because each has a
 // pipe of its own; epochs order them.
 type career struct {
-	created fate
-	known   bool                // whether its Create was announced
+	created bool // its Create returned nil
+	known   bool // its Create was announced
+	missed  bool // an owner did not find it
+
 	owners  map[int64]uuid.UUID // by epoch
 	usurped []int64             // epochs with two owners
 	picked  []picture
-	calls   map[int64]*pluginCall
-	stored  []settled
-	ended   []ending
-	missed  bool // an owner did not find it
+	calls   map[int64]message // of the plugin; with End, if they ended
+	stored  []outcome         // of actions
+	ended   []message         // outcomes of the plan
 }
 
-// pluginCall is a call of the plugin.
-type pluginCall struct {
-	action uuid.UUID
-	result
-	ended bool
+// outcome is that of an action. Its owner was told that it is stored.
+type outcome struct {
+	message
+	after map[int64]message // the calls that were reported before
 }
 
-// settled is an outcome of an action that its owner was told is stored.
-type settled struct {
-	action uuid.UUID
-	epoch  int64
-	actionView
-	// after holds the calls of the action that were reported before, in all epochs.
-	after map[int64]bool
-}
-
-// ending is an outcome of the plan that was stored.
-type ending struct {
-	epoch  int64
-	status workflow.Status
-}
-
-// note records a notice.
-func (l *calls) note(n notice) {
-	if n.Plan == uuid.Nil {
+// note records a message.
+func (l *calls) note(m message) {
+	if m.Plan == uuid.Nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.plans[n.Plan]
+	c := l.plans[m.Plan]
 	if c == nil {
-		c = &career{owners: map[int64]uuid.UUID{}, calls: map[int64]*pluginCall{}}
-		l.plans[n.Plan] = c
+		c = &career{owners: map[int64]uuid.UUID{}, calls: map[int64]message{}}
+		l.plans[m.Plan] = c
 	}
-	c.note(n)
-}
-
-func (c *career) note(n notice) {
-	switch n.What {
+	switch m.What {
 	case created:
 		c.known = true
-		if n.End && n.Told == "" {
-			c.created = done
-		}
+		c.created = c.created || m.fate() == done
 	case picked:
-		c.owned(n.Epoch, n.Node)
-		c.picked = append(c.picked, *n.Picture)
+		c.owned(m.Epoch, m.Node)
+		c.picked = append(c.picked, *m.Picture)
 	case called:
-		if n.End {
-			if k := c.calls[n.Call]; k != nil {
-				k.ended = true
-			}
-			return
+		if _, begun := c.calls[m.Call]; begun || !m.End {
+			c.owned(m.Epoch, m.Node)
+			c.calls[m.Call] = m
 		}
-		c.owned(n.Epoch, n.Node)
-		c.calls[n.Call] = &pluginCall{action: n.Object, result: result{n.Call, n.Node, n.Epoch}}
 	case stored:
-		o := settled{n.Object, n.Epoch, actionView{n.Status, n.Results}, map[int64]bool{}}
-		for _, k := range c.calls {
-			if k.action == n.Object {
-				o.after[k.Call] = true
-			}
-		}
-		c.stored = append(c.stored, o)
+		c.stored = append(c.stored, outcome{m, maps.Clone(c.calls)})
 	case left:
-		c.missed = c.missed || n.Told == "not found"
+		c.missed = c.missed || m.Told == "not found"
 	case ended:
-		c.ended = append(c.ended, ending{n.Epoch, n.Status})
+		c.ended = append(c.ended, m)
 	}
 }
 
@@ -199,20 +119,14 @@ func (c *career) owned(epoch int64, node uuid.UUID) {
 	c.owners[epoch] = node
 }
 
-// The kinds of findings in a fleet, beside lost, half and leftOver.
-const (
-	orphan = "orphan" // a plan that nobody ended
-	stale  = "stale"  // a result that was stored after the fence of a later epoch
-	rerun  = "rerun"  // an action that ran after its outcome was stored
-	forged = "forged" // a result that no call of the plugin explains, or an epoch with two owners
-)
-
-// judge compares the plans of the vault with the reports. A plan that could not be read is nil.
-func (l *calls) judge(there map[uuid.UUID]*workflow.Plan) (found []finding) {
+// compare compares the plans of the vault with the reports. A plan is certainly stored if its Create returned nil or
+// if it ended: a Create that took longer than the grace period takes its plan back, also when a node has begun it.
+func (l *calls) compare(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(l.plans), driver.NewestFirst) {
-		if _, is := there[id]; !is && l.plans[id].mustBe() {
+		c := l.plans[id]
+		if _, is := there[id]; !is && (c.created || len(c.ended) > 0) {
 			found = append(found, finding{lost, id, "its Create returned nil, or a node ended it, but it is not stored"})
 		}
 	}
@@ -229,10 +143,6 @@ func (l *calls) judge(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 	}
 	return found
 }
-
-// mustBe reports whether the plan is certainly stored. A Create that took longer than the grace period takes
-// its plan back, also when a node has begun it.
-func (c *career) mustBe() bool { return c.created == done || len(c.ended) > 0 }
 
 // judge reports how the plan as it was read at the end contradicts what was reported.
 //
@@ -254,86 +164,79 @@ func (c *career) judge(end picture, report func(what, detail string, args ...any
 		}
 	}
 	for _, e := range c.ended {
-		if e.status != end.Status {
-			report(lost, "epoch %d ended it as %s, but it is %s", e.epoch, e.status, end.Status)
+		if e.Status != end.Status {
+			report(lost, "epoch %d ended it as %s, but it is %s", e.Epoch, e.Status, end.Status)
 		}
 	}
-	pictures := append(slices.Clone(c.picked), end)
-	for i, later := range pictures {
-		last := i == len(pictures)-1
-		for id, a := range later.Actions {
-			for _, r := range a.Results {
-				c.explain(id, r, later.Epoch, last, report)
+	for _, at := range c.picked {
+		c.explain(at, false, report)
+	}
+	c.explain(end, true, report)
+	for _, k := range c.calls {
+		c.judgeCall(k, report)
+	}
+}
+
+// explain reports what no report explains in a picture: results that no call returned, results of epochs that had not
+// begun, and what can't have become of earlier pictures and outcomes. The last picture is that of the end.
+func (c *career) explain(at picture, last bool, report func(what, detail string, args ...any)) {
+	earlier := func(epoch int64) bool { return last || epoch < at.Epoch }
+	for id, a := range at.Actions {
+		for _, r := range a.Results {
+			k := c.calls[r.Call]
+			switch {
+			case !k.End || k.Object != id || r != result{k.Call, k.Node, k.Epoch}:
+				report(forged, "action %s has the result %+v, which no call returned", id, r)
+			case r.Epoch > at.Epoch || r.Epoch == at.Epoch && !last:
+				report(stale, "action %s had a result of epoch %d when epoch %d began", id, r.Epoch, at.Epoch)
 			}
 		}
-		for j, earlier := range c.picked {
-			if i != j && (last || earlier.Epoch < later.Epoch) {
-				follows(earlier, later, report)
-			}
-		}
-		for _, o := range c.stored {
-			if !(last || o.epoch < later.Epoch) {
+		for _, p := range c.picked {
+			if !earlier(p.Epoch) {
 				continue
 			}
-			if a := later.Actions[o.action]; !a.is(o.Status, o.Results) {
-				report(lost, "action %s became %s in epoch %d, and is %s with other results in epoch %d", o.action, o.Status, o.epoch, a.Status, later.Epoch)
+			before := p.Actions[id]
+			for _, r := range a.Results {
+				if r.Epoch < p.Epoch && !slices.Contains(before.Results, r) {
+					report(stale, "action %s has a result of epoch %d, which was stored after the fence of epoch %d", id, r.Epoch, p.Epoch)
+				}
+			}
+			if before.Status.Final() && !a.is(before.Status, before.Results) {
+				report(lost, "action %s was %s when epoch %d began, and is %s with other results in epoch %d", id, before.Status, p.Epoch, a.Status, at.Epoch)
 			}
 		}
 	}
-	c.judgeReruns(report)
-}
-
-// explain reports a stored result that no call explains.
-func (c *career) explain(action uuid.UUID, r result, epoch int64, last bool, report func(what, detail string, args ...any)) {
-	k := c.calls[r.Call]
-	switch {
-	case k == nil || !k.ended || k.action != action || k.result != r:
-		report(forged, "action %s has the result %+v, which no call returned", action, r)
-	case r.Epoch > epoch || r.Epoch == epoch && !last:
-		report(stale, "action %s had a result of epoch %d when epoch %d began", action, r.Epoch, epoch)
-	}
-}
-
-// follows reports what can't have become of a picture in a later one.
-func follows(earlier, later picture, report func(what, detail string, args ...any)) {
-	for id, a := range later.Actions {
-		before := earlier.Actions[id]
-		for _, r := range a.Results {
-			if r.Epoch < earlier.Epoch && !before.has(r.Call) {
-				report(stale, "action %s has a result of epoch %d, which was stored after the fence of epoch %d", id, r.Epoch, earlier.Epoch)
-			}
-		}
-		if before.Status.Final() && !a.is(before.Status, before.Results) {
-			report(lost, "action %s was %s when epoch %d began, and is %s with other results in epoch %d", id, before.Status, earlier.Epoch, a.Status, later.Epoch)
+	for _, o := range c.stored {
+		if a := at.Actions[o.Object]; earlier(o.Epoch) && !a.is(o.Status, o.Results) {
+			report(lost, "action %s became %s in epoch %d, and is %s with other results in epoch %d", o.Object, o.Status, o.Epoch, a.Status, at.Epoch)
 		}
 	}
 }
 
-// judgeReruns reports calls of actions whose outcomes were stored. A call of an earlier epoch is none: its
+// judgeCall reports a call of an action whose outcome was stored. A call of an earlier epoch is allowed: its
 // owner may have slept between the store that begins an attempt and the call, and no fence reaches a plugin.
-func (c *career) judgeReruns(report func(what, detail string, args ...any)) {
-	for _, k := range c.calls {
-		for _, p := range c.picked {
-			if p.Actions[k.action].Status.Final() && k.Epoch >= p.Epoch {
-				report(rerun, "action %s was final when epoch %d began, and ran in epoch %d", k.action, p.Epoch, k.Epoch)
-			}
+func (c *career) judgeCall(k message, report func(what, detail string, args ...any)) {
+	for _, p := range c.picked {
+		if p.Actions[k.Object].Status.Final() && k.Epoch >= p.Epoch {
+			report(rerun, "action %s was final when epoch %d began, and ran in epoch %d", k.Object, p.Epoch, k.Epoch)
 		}
-		for _, o := range c.stored {
-			if o.action == k.action && (k.Epoch > o.epoch || k.Epoch == o.epoch && !o.after[k.Call]) {
-				report(rerun, "action %s was stored as %s in epoch %d, and ran again in epoch %d", k.action, o.Status, o.epoch, k.Epoch)
-			}
+	}
+	for _, o := range c.stored {
+		_, before := o.after[k.Call]
+		if o.Object == k.Object && (k.Epoch > o.Epoch || k.Epoch == o.Epoch && !before) {
+			report(rerun, "action %s was stored as %s in epoch %d, and ran again in epoch %d", k.Object, o.Status, o.Epoch, k.Epoch)
 		}
 	}
 }
 
-// count returns how many calls the plugin had, and how many of them were of actions that had run before.
+// again returns how many calls the plugin had, and how many of them were of actions that had run before.
 func (l *calls) count() (all, again int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.plans {
 		actions := map[uuid.UUID]bool{}
 		for _, k := range c.calls {
-			actions[k.action] = true
+			actions[k.Object] = true
 		}
 		all, again = all+len(c.calls), again+len(c.calls)-len(actions)
 	}

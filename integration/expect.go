@@ -9,8 +9,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
@@ -18,6 +20,73 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
+
+// idAt returns a UUIDv7 of a time. Its first 48 bits are milliseconds (RFC 9562, section 5.7).
+func idAt(t time.Time) uuid.UUID {
+	id := workflow.NewV7()
+	ms := t.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	return id
+}
+
+// started is when all objects start, to the nanosecond.
+var started = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+
+// start sets an object to Running.
+func start(o workflow.Object) {
+	st := o.Header().State
+	st.Status, st.Start = workflow.Running, started
+}
+
+// create creates a plan, and expects it from then on.
+func (s *stage) create(ctx context.Context, plan *workflow.Plan) error {
+	if err := s.vault.Create(ctx, plan); err != nil {
+		return err
+	}
+	for o := range workflow.Walk(plan) {
+		if h := o.Header(); h.State.ETag == "" || *h.PlanID != plan.ID {
+			return fmt.Errorf("%s %s was not given its version and plan", o.Kind(), h.ID)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plans[plan.ID] = plan
+	return nil
+}
+
+// end gives a plan its last update.
+func (s *stage) end(ctx context.Context, plan *workflow.Plan, end workflow.Status, reason workflow.FailureReason) error {
+	plan.State.Status, plan.State.End, plan.Reason = end, started.AddDate(0, 0, 1), reason
+	return s.vault.UpdatePlan(ctx, plan)
+}
+
+// remove deletes a plan, and does not expect it from then on.
+func (s *stage) remove(ctx context.Context, plan *workflow.Plan) error {
+	s.mu.Lock()
+	delete(s.plans, plan.ID)
+	s.mu.Unlock()
+	return s.vault.Delete(ctx, plan.ID)
+}
+
+// finishParts updates all sub-objects to final statuses.
+func finishParts(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
+	running := plan.State
+	plantest.Finish(plan)
+	plan.State = running
+	return updateParts(ctx, v, plan)
+}
+
+// updateParts updates all sub-objects, several at a time as engines do.
+func updateParts(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, o := range workflow.Parts(plan) {
+		g.Go(func() error { return storage.Update(ctx, v, o) })
+	}
+	return g.Wait()
+}
 
 // is returns nil if err is the wanted error.
 func is(err, want error) error {
@@ -40,42 +109,35 @@ func reads(ctx context.Context, v *azblob.Vault, want *workflow.Plan) error {
 }
 
 // whole checks that Read, Exists and Search show a plan as expected.
-func (s *stage) whole(ctx context.Context, v *azblob.Vault, want *workflow.Plan) error {
-	return errors.Join(reads(ctx, v, want), seen(ctx, v, want.ID, want))
+func (s *stage) whole(ctx context.Context, want *workflow.Plan) error {
+	return errors.Join(reads(ctx, s.vault, want), s.seen(ctx, want.ID, want))
 }
 
 // gone checks that Read, Exists and Search find no plan.
-func (s *stage) gone(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-	_, err := v.Read(ctx, id)
-	return errors.Join(is(err, storage.ErrNotFound), seen(ctx, v, id))
+func (s *stage) gone(ctx context.Context, id uuid.UUID) error {
+	_, err := s.vault.Read(ctx, id)
+	return errors.Join(is(err, storage.ErrNotFound), s.seen(ctx, id))
 }
 
 // seen checks what Exists and Search say about an ID. The wanted plans are one or none.
-func seen(ctx context.Context, v *azblob.Vault, id uuid.UUID, want ...*workflow.Plan) error {
-	there, err := v.Exists(ctx, id)
+func (s *stage) seen(ctx context.Context, id uuid.UUID, want ...*workflow.Plan) error {
+	there, err := s.vault.Exists(ctx, id)
 	if err != nil {
 		return err
 	}
 	if there != (len(want) > 0) {
 		return fmt.Errorf("the vault returns %t from Exists", there)
 	}
-	found, err := v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}})
-	if err != nil {
-		return err
-	}
-	return sameList(found, want)
+	return shows(want)(s.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 }
 
-// left checks how many blobs of a plan are stored.
-func (s *stage) left(ctx context.Context, id uuid.UUID, want int) error {
+// nothingLeft checks that no blob of a plan is stored.
+func (s *stage) nothingLeft(ctx context.Context, id uuid.UUID) error {
 	blobs, err := s.blobsOf(ctx, id)
-	if err != nil {
-		return err
+	if err == nil && len(blobs) > 0 {
+		err = fmt.Errorf("%s of plan %s are stored: %s", count(len(blobs), "blob"), id, strings.Join(blobs, ", "))
 	}
-	if len(blobs) != want {
-		return fmt.Errorf("%s of plan %s are stored, want %d: %s", count(len(blobs), "blob"), id, want, strings.Join(blobs, ", "))
-	}
-	return nil
+	return err
 }
 
 // newestFirst returns all expected plans.
@@ -85,52 +147,40 @@ func (s *stage) newestFirst() []*workflow.Plan {
 	return slices.SortedFunc(maps.Values(s.plans), func(a, b *workflow.Plan) int { return driver.NewestFirst(a.ID, b.ID) })
 }
 
-// listed checks that a vault lists the expected plans and no others.
-func (s *stage) listed(ctx context.Context, v *azblob.Vault) error {
-	all, err := v.List(ctx, 0)
-	if err != nil {
-		return err
-	}
-	return sameList(all, s.newestFirst())
+// listed checks that the vault lists the expected plans and no others.
+func (s *stage) listed(ctx context.Context) error {
+	return shows(s.newestFirst())(s.vault.List(ctx, 0))
 }
 
-// sameList compares a listing with the expected plans, in their order.
-func sameList(got iter.Seq[storage.Stream[storage.ListResult]], want []*workflow.Plan) error {
-	n := 0
-	for r := range got {
-		if r.Err != nil {
-			return r.Err
+// shows compares a listing with the expected plans, in their order.
+func shows(want []*workflow.Plan) func(iter.Seq[storage.Stream[storage.ListResult]], error) error {
+	return func(got iter.Seq[storage.Stream[storage.ListResult]], err error) error {
+		listed, err := storage.Collect(got, err)
+		if err != nil {
+			return err
 		}
-		if n == len(want) {
-			return fmt.Errorf("plan %s is listed after the %d expected plans", r.Result.ID, n)
-		}
-		if d := diffListed(want[n], r.Result); d != "" {
-			return fmt.Errorf("no. %d of the list: %s", n+1, d)
-		}
-		n++
+		return sameList(listed, want)
 	}
-	if n < len(want) {
-		return fmt.Errorf("%s listed, want %d: %s is missing", count(n, "plan"), len(want), want[n].ID)
+}
+
+func sameList(listed []storage.ListResult, want []*workflow.Plan) error {
+	for i, r := range listed[:min(len(listed), len(want))] {
+		p := want[i]
+		same := r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) &&
+			r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
+		if !same {
+			return fmt.Errorf("no. %d of the list is %+v, want plan %s with %s, %q, %q, %v, %v", i+1, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
+		}
+	}
+	if len(listed) != len(want) {
+		return fmt.Errorf("%s listed, want %d", count(len(listed), "plan"), len(want))
 	}
 	return nil
 }
 
-func diffListed(p *workflow.Plan, r storage.ListResult) string {
-	same := func(a, b workflow.State) bool {
-		return a.Status == b.Status && a.Start.Equal(b.Start) && a.End.Equal(b.End)
-	}
-	switch {
-	case r.ID != p.ID:
-		return fmt.Sprintf("it is plan %s, want %s", r.ID, p.ID)
-	case r.GroupID != p.GroupID, r.Name != p.Name, r.Descr != p.Descr, !r.SubmitTime.Equal(p.SubmitTime), !same(r.State, p.State):
-		return fmt.Sprintf("plan %s has %+v, want %s, %q, %q, %v, %v", r.ID, r, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
-	}
-	return ""
-}
-
 // sound checks that Check finds the expected plans, all their blobs, and no problem.
-func (s *stage) sound(ctx context.Context, v *azblob.Vault) error {
-	r, err := v.Check(ctx, azblob.CheckOptions{})
+func (s *stage) sound(ctx context.Context) error {
+	r, err := s.vault.Check(ctx, azblob.CheckOptions{})
 	if err != nil {
 		return err
 	}

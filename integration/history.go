@@ -27,7 +27,7 @@ const (
 func history(ctx context.Context, s *stage) (err error) {
 	var h past
 	for _, v := range []**azblob.Vault{&h.vault, &h.copy} {
-		if *v, err = s.openAt(ctx, fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1))); err != nil {
+		if *v, err = s.open(ctx, s.newPrefix()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, (*v).Close(context.WithoutCancel(ctx))) }()
@@ -113,11 +113,7 @@ func (h *past) fork(ctx context.Context) error {
 
 // listed checks List, Count and each plan.
 func (h *past) listed(ctx context.Context, v *azblob.Vault) error {
-	all, err := v.List(ctx, 0)
-	if err != nil {
-		return err
-	}
-	if err := sameList(all, h.plans); err != nil {
+	if err := shows(h.plans)(v.List(ctx, 0)); err != nil {
 		return err
 	}
 	if n, err := v.Count(ctx, storage.Filters{}); err != nil || n != int64(len(h.plans)) {

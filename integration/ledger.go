@@ -1,20 +1,23 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
+)
+
+// The kinds of messages that the ledger of a soak records.
+const (
+	created = "created"
+	updated = "updated"
+	deleted = "deleted"
 )
 
 // fate is what is known of a write.
@@ -25,6 +28,17 @@ const (
 	done                // it returned nil
 	failed              // it returned an error and had no effect
 )
+
+// fate returns what a message says of its call.
+func (m message) fate() fate {
+	switch {
+	case !m.End || m.Told == "unknown":
+		return unknown
+	case m.Told == "":
+		return done
+	}
+	return failed
+}
 
 // stamp identifies a write of an object. It is stored in State.Start, and its last digits are the status. The
 // stamp of a new object is 0.
@@ -46,77 +60,20 @@ func stampOf(o workflow.Object) stamp {
 	return stamp(start.Sub(stampZero))
 }
 
-// event is what a client reports before and after an operation.
-type event struct {
-	Op   string    `json:"op,omitempty"`
-	Plan uuid.UUID `json:"plan,omitzero"`
-	// Objects are the objects of the plan that is created.
-	Objects []uuid.UUID `json:"objects,omitempty"`
-	// Object is updated from one stamp to another.
-	Object uuid.UUID `json:"object,omitzero"`
-	From   stamp     `json:"from,omitempty"`
-	To     stamp     `json:"to,omitempty"`
-
-	// End is set when the operation has ended. Told is the kind of its error, "" for nil, and Error its text.
-	End   bool   `json:"end,omitempty"`
-	Told  string `json:"told,omitempty"`
-	Error string `json:"error,omitempty"`
-	// Requests and Faults count those of the client so far.
-	Requests int `json:"requests,omitempty"`
-	Faults   int `json:"faults,omitempty"`
-}
-
-// kinds are the errors of operations. The first one that matches decides.
-var kinds = []struct {
-	err  error
-	name string
-}{
-	{storage.ErrUnknown, "unknown"},
-	{storage.ErrNotFound, "not found"},
-	{storage.ErrConflict, "conflict"},
-	{storage.ErrUnavailable, "unavailable"},
-}
-
-// kind returns the kind of an error; "wrong" for an error that no client should see.
-func kind(err error) string {
-	for _, k := range kinds {
-		if errors.Is(err, k.err) {
-			return k.name
-		}
-	}
-	return "wrong"
-}
-
-func (e event) fate() fate {
-	switch e.Told {
-	case "":
-		return done
-	case "unknown":
-		return unknown
-	}
-	return failed
-}
-
-// ledger records what the clients did and were told. The vault is compared with it in the end. It forgets
-// deleted plans, so its size follows the vault's.
+// ledger records what the clients of a soak did and were told. The vault is compared with it in the end.
 type ledger struct {
 	mu    sync.Mutex
-	plans map[uuid.UUID]*account
-	// early holds plans whose Delete was reported before their Create: each client has a pipe of its own.
-	early map[uuid.UUID]bool
+	plans map[uuid.UUID]*entry
 }
 
-func newLedger() *ledger {
-	return &ledger{plans: map[uuid.UUID]*account{}, early: map[uuid.UUID]bool{}}
-}
+func newLedger() *ledger { return &ledger{plans: map[uuid.UUID]*entry{}} }
 
-// account is what is known of a plan.
-type account struct {
+// entry is what is known of a plan. Little is kept of a deleted one, so that the ledger's size follows the vault's.
+type entry struct {
 	created fate
 	objects []uuid.UUID
-	// deleting is set after a Delete whose outcome is not known.
-	deleting bool
-	writes   map[uuid.UUID]map[stamp]write
+	deleted fate // failed, unless a Delete has begun
+	writes  map[uuid.UUID]map[stamp]write
 }
 
 // write is an update of an object.
@@ -125,153 +82,72 @@ type write struct {
 	fate fate
 }
 
-// note records an operation, first with an unknown fate and again when its fate is known.
-func (l *ledger) note(e event, f fate) {
+// note records a message. The order of messages of different clients does not count, because each has a pipe of its own:
+// the Delete of a plan may be reported before its Create.
+func (l *ledger) note(m message) {
+	if m.Plan == uuid.Nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.plans[e.Plan]
-	switch e.Op {
-	case "create":
-		switch {
-		case l.early[e.Plan]:
-			if f != unknown {
-				delete(l.early, e.Plan)
-			}
-		case a == nil:
-			l.plans[e.Plan] = &account{created: f, objects: e.Objects, writes: map[uuid.UUID]map[stamp]write{}}
-		default:
-			a.created = f
+	e := l.plans[m.Plan]
+	if e == nil {
+		e = &entry{created: failed, deleted: failed, writes: map[uuid.UUID]map[stamp]write{}}
+		l.plans[m.Plan] = e
+	}
+	switch {
+	case e.deleted == done:
+	case m.What == created:
+		e.created, e.objects = m.fate(), m.Objects
+	case m.What == updated:
+		if e.writes[m.Object] == nil {
+			e.writes[m.Object] = map[stamp]write{}
 		}
-	case "update":
-		if a == nil {
-			return // the plan was deleted
-		}
-		if a.writes[e.Object] == nil {
-			a.writes[e.Object] = map[stamp]write{}
-		}
-		a.writes[e.Object][e.To] = write{e.From, f}
-	case "delete":
-		switch {
-		case f == done && a == nil:
-			l.early[e.Plan] = true
-		case f == done:
-			delete(l.plans, e.Plan)
-			if a.created == unknown {
-				l.early[e.Plan] = true
-			}
-		case a != nil && f == unknown:
-			a.deleting = true
+		e.writes[m.Object][m.To] = write{m.From, m.fate()}
+	case m.What == deleted:
+		switch m.fate() {
+		case done:
+			*e = entry{deleted: done}
+		case unknown:
+			e.deleted = unknown
 		}
 	}
 }
 
-// giveUp records that the fate of an operation will never be known.
-func (l *ledger) giveUp(e event) {
+// compare compares the plans of the vault with the ledger.
+func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Op == "create" {
-		delete(l.early, e.Plan)
-	}
-}
-
-func (l *ledger) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.plans)
-}
-
-// finding is a contradiction between the vault and the ledger.
-type finding struct {
-	// What is lost, half or leftOver.
-	What   string    `json:"what"`
-	Plan   uuid.UUID `json:"plan,omitzero"`
-	Detail string    `json:"detail"`
-}
-
-func (f finding) String() string {
-	if f.Plan == uuid.Nil {
-		return f.What + ": " + f.Detail
-	}
-	return fmt.Sprintf("%s: plan %s: %s", f.What, f.Plan, f.Detail)
-}
-
-// The kinds of findings.
-const (
-	lost     = "lost"
-	half     = "half"
-	leftOver = "left over"
-)
-
-// findings counts what is found by kind, and holds the first of it.
-type findings struct {
-	Violations map[string]int `json:"violations"`
-	Findings   []finding      `json:"findings,omitempty"`
-}
-
-func (f *findings) add(found ...finding) {
-	const most = 50 // that are printed
-	for _, one := range found {
-		f.Violations[one.What]++
-		if len(f.Findings) < most {
-			f.Findings = append(f.Findings, one)
-		}
-	}
-}
-
-// err returns an error if anything was found.
-func (f *findings) err(in string) error {
-	if len(f.Findings) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %s, such as %s", in, counts(f.Violations), f.Findings[0])
-}
-
-// counts describes numbers by kind.
-func counts(of map[string]int) string {
-	var text []string
-	for _, what := range slices.Sorted(maps.Keys(of)) {
-		text = append(text, fmt.Sprintf("%d %s", of[what], what))
-	}
-	return cmp.Or(strings.Join(text, ", "), "none")
-}
-
-// compare compares the plans of the vault with the ledger. A plan that could not be read is nil.
-func (l *ledger) compare(there map[uuid.UUID]*workflow.Plan) []finding {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var found []finding
 	report := func(what string, plan uuid.UUID, detail string, args ...any) {
 		found = append(found, finding{what, plan, fmt.Sprintf(detail, args...)})
 	}
-	byID := func(a, b uuid.UUID) int { return driver.NewestFirst(a, b) }
-	for _, id := range slices.SortedFunc(maps.Keys(l.plans), byID) {
-		a := l.plans[id]
-		if _, is := there[id]; !is && a.created == done && !a.deleting {
+	for _, id := range slices.SortedFunc(maps.Keys(l.plans), driver.NewestFirst) {
+		e := l.plans[id]
+		if _, is := there[id]; !is && e.created == done && e.deleted == failed {
 			report(lost, id, "its Create returned nil, but it is not stored")
 		}
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(there), byID) {
-		a := l.plans[id]
-		if a == nil || a.created == failed {
+	for _, id := range slices.SortedFunc(maps.Keys(there), driver.NewestFirst) {
+		e, plan := l.plans[id], there[id]
+		if e == nil || e.created == failed || e.deleted == done {
 			report(leftOver, id, "it is stored, but no client created it, its Create failed, or its Delete returned nil")
 			continue
 		}
-		if there[id] == nil {
+		if plan == nil {
 			continue
 		}
-		objects := map[uuid.UUID]bool{}
-		for o := range workflow.Walk(there[id]) {
+		objects := objectsOf(plan)
+		for o := range workflow.Walk(plan) {
 			h := o.Header()
-			objects[*h.ID] = true
-			if !slices.Contains(a.objects, *h.ID) {
+			if !slices.Contains(e.objects, *h.ID) {
 				report(half, id, "%s %s belongs to another plan", o.Kind(), h.ID)
 			}
-			if problem := explain(a.writes[*h.ID], stampOf(o), h.State.Status); problem != "" {
+			if problem := explain(e.writes[*h.ID], stampOf(o), h.State.Status); problem != "" {
 				report(lost, id, "%s %s: %s", o.Kind(), h.ID, problem)
 			}
 		}
-		for _, object := range a.objects {
-			if !objects[object] {
+		for _, object := range e.objects {
+			if !slices.Contains(objects, object) {
 				report(half, id, "object %s is missing", object)
 			}
 		}

@@ -41,22 +41,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 )
 
 func main() {
-	if isSoakClient(os.Args[1:]) {
-		os.Exit(runSoakClient(os.Stdin, os.Stdout, os.Stderr))
+	if isWorker(os.Args[1:]) {
+		os.Exit(runWorker(os.Stdin, os.Stdout, os.Stderr))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once, without cleaning up
@@ -69,6 +74,125 @@ const (
 	exitMisuse = 2
 )
 
+// config holds the values of the flags.
+type config struct {
+	account
+	azurite, real, all, list, otel, faults bool
+	prefix                                 string
+	seed                                   uint64
+	soak, chaos, grace, interval, every    time.Duration
+	clients, fleet, plans                  int
+	// picks reports whether -run names a step or case; nil without -run.
+	picks func(name string) bool
+}
+
+// plays reports whether a step or case is played: those that -run matches, or all with -all, or all but the
+// long cases.
+func (c config) plays(name string, long bool) bool {
+	if c.picks != nil {
+		return c.picks(name)
+	}
+	return c.all || c.list || !long
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	f := flag.NewFlagSet("integration", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprintln(stderr, "usage: integration [flags]\n\nWithout -endpoint, -connection-string and -azurite it uses the emulator in this process and\n"+
+			"ignores the environment. It plays the story and the short cases of the suite; -all plays everything.\n\nflags:")
+		f.PrintDefaults()
+	}
+	f.StringVar(&c.Endpoint, "endpoint", "", "blob endpoint of an account, `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
+	f.StringVar(&c.MSI, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
+	f.StringVar(&c.ConnectionString, "connection-string", "", "connection string of an account, as `text`")
+	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if necessary, start it, and stop it afterwards")
+	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none of the prefix may exist")
+	f.Uint64Var(&c.seed, "seed", uint64(rand.Uint32()), "with -soak or -chaos, the `number` that operations, faults and kills are made of, and with -real the answers")
+	f.BoolVar(&c.real, "real", false, "let the emulator answer as recorded real accounts do: its dates lag, and pages are cut short")
+	f.DurationVar(&c.soak, "soak", 0, "instead of the story, let processes work on one vault for this `time`, kill them at random, and check that nothing is lost")
+	f.IntVar(&c.clients, "clients", 16, "with -soak, the number of processes")
+	f.BoolVar(&c.faults, "faults", false, "with -soak or -chaos, let connections fail at random")
+	f.DurationVar(&c.chaos, "chaos", 0, "instead of the story, let the processes of a fleet run plans for this `time`, kill and freeze them at random, and check what they did")
+	f.IntVar(&c.fleet, "fleet", 8, "with -chaos, the number of nodes")
+	f.IntVar(&c.plans, "plans", 0, "with -chaos, the number of plans; by default two for each second")
+	f.DurationVar(&c.interval, "interval", 10*time.Second, "with -chaos, the fleet's interval; its TTL is three intervals")
+	f.DurationVar(&c.every, "every", 0, "with -chaos, the mean `time` between two kills, freezes or leaves; by default the interval")
+	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v, or with -chaos 30s and six intervals)", soakGrace))
+	f.BoolVar(&c.all, "all", false, "play the long cases too, which takes a minute more")
+	f.BoolVar(&c.list, "list", false, "print the names of all steps and cases, and stop")
+	f.BoolVar(&c.otel, "otel", false, "instead of the story, print the trace of a plan's life on the emulator, as OpenTelemetry reports it; no other flag")
+	f.Func("run", "play only the steps and cases whose names match the `regexp`, including long cases", func(text string) error {
+		re, err := regexp.Compile(text)
+		if err == nil {
+			c.picks = re.MatchString
+		}
+		return err
+	})
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	c.every = cmp.Or(c.every, c.interval)
+	c.plans = cmp.Or(c.plans, max(1, int(2*c.chaos.Seconds())))
+	return c, c.check(f)
+}
+
+// excluded holds pairs of flags that exclude each other, and needed what a flag needs one of.
+var (
+	excluded = [][2]string{
+		{"endpoint", "connection-string"},
+		{"endpoint", "azurite"},
+		{"connection-string", "azurite"},
+		{"real", "endpoint"},
+		{"real", "connection-string"},
+		{"real", "azurite"},
+		{"soak", "chaos"},
+		{"run", "soak"},
+		{"run", "chaos"},
+		{"all", "run"},
+		{"all", "soak"},
+		{"all", "chaos"},
+	}
+	needed = map[string][]string{
+		"msi": {"endpoint"}, "clients": {"soak"}, "fleet": {"chaos"}, "plans": {"chaos"}, "interval": {"chaos"}, "every": {"chaos"},
+		"grace": {"soak", "chaos"}, "faults": {"soak", "chaos"},
+	}
+)
+
+// check returns an error for arguments and combinations of flags that make no sense.
+func (c config) check(f *flag.FlagSet) error {
+	set := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	for _, pair := range excluded {
+		if set[pair[0]] && set[pair[1]] {
+			return fmt.Errorf("-%s excludes -%s", pair[0], pair[1])
+		}
+	}
+	for name, of := range needed {
+		if set[name] && !slices.ContainsFunc(of, func(other string) bool { return set[other] }) {
+			return fmt.Errorf("-%s needs one of -%s", name, of)
+		}
+	}
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q: integration takes flags only", f.Arg(0))
+	case c.otel && f.NFlag() > 1:
+		return errors.New("-otel excludes all other flags")
+	case len(c.prefix) > longestPrefix:
+		return fmt.Errorf("-prefix is longer than %d characters, which leaves no room for the prefixes of cases", longestPrefix)
+	case c.grace != 0 && c.grace < time.Second:
+		return errors.New("-grace is less than 1s, the resolution of the service's times")
+	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
+		return fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
+	case c.chaos < 0 || c.fleet < 1 || c.fleet > maxClients || c.plans < 1:
+		return fmt.Errorf("-chaos needs a positive time, 1 to %d nodes and at least one plan", maxClients)
+	case c.interval < time.Second || c.every <= 0:
+		return errors.New("-interval is at least 1s, and -every positive")
+	}
+	return nil
+}
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	switch {
@@ -80,85 +204,65 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	cases := suiteCases()
 	names := names(cfg, cases)
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		fmt.Fprintln(stderr, "integration: -run matches no step and no case; -list prints their names")
 		return exitMisuse
-	}
-	if cfg.list {
+	case cfg.list:
 		for _, name := range names {
 			fmt.Fprintln(stdout, name)
 		}
 		return exitPass
-	}
-	var out reporter = &people{w: stdout}
-	if cfg.json {
-		out = &machines{enc: encoder(stdout), notes: stderr}
-	}
-	if cfg.otel {
-		if err := printTrace(ctx, stdout, stderr); err != nil {
-			return fail(out, err)
-		}
-		out.end(verdict{Result: "PASS"})
-		return exitPass
+	case cfg.otel:
+		return end(stdout, printTrace(ctx, stdout, stderr))
 	}
 	t, err := openTarget(ctx, cfg, stderr)
 	if err != nil {
-		return fail(out, err)
+		return end(stdout, err)
 	}
-	code := conduct(ctx, cfg, t, out, cases)
-	if code == exitMisuse {
-		fmt.Fprintln(stderr, "integration: run with -h to see the flags")
-	}
-	return code
-}
-
-// fail reports an error before the first step.
-func fail(out reporter, err error) int {
-	out.end(verdict{Result: "FAIL", What: oneLine(err)})
-	return exitFail
+	return conduct(ctx, newStage(cfg, t, stdout), cases)
 }
 
 // names returns the names of the steps and cases to play.
-func names(cfg config, cases []storagetest.Case) []string {
-	var all []string
-	for _, st := range story(cfg) {
+func names(cfg config, cases []storagetest.Case) (all []string) {
+	for _, st := range story() {
 		if cfg.plays(st.name, false) {
 			all = append(all, st.name)
 		}
 	}
 	for _, c := range cases {
-		if cfg.playsCase(c) {
+		if cfg.plays(suiteName(c), c.Long) {
 			all = append(all, suiteName(c))
 		}
 	}
 	return all
 }
 
-// conduct plays all steps on a target, and then the cases if no step failed. It cleans up and closes the
-// target.
-func conduct(ctx context.Context, cfg config, t *target, out reporter, cases []storagetest.Case) int {
-	s := newStage(cfg, t, out)
-	out.begin(t.title, cfg.prefix)
-	var err error
-	switch {
-	case cfg.soak > 0:
-		err = s.playSoak(ctx)
-	case cfg.chaos > 0:
-		err = s.playChaos(ctx)
-	default:
-		if err = s.play(ctx); err == nil {
-			err = s.playCases(ctx, cases)
-		}
-	}
-	// Clean up after an interrupt, too.
-	err = errors.Join(err, s.clearUp(context.WithoutCancel(ctx)), t.close())
-	v := s.verdict(err)
-	out.end(v)
-	switch {
-	case err == nil:
+// end prints the last line and returns the exit code.
+func end(w io.Writer, err error) int {
+	if err == nil {
+		fmt.Fprintln(w, "PASS")
 		return exitPass
-	case len(s.sums) == 0 && errors.Is(err, storage.ErrInvalid):
+	}
+	fmt.Fprintf(w, "FAIL: %s\n", oneLine(err))
+	return exitFail
+}
+
+// conduct plays all steps, and then the cases if no step failed. It cleans up and closes the target.
+func conduct(ctx context.Context, s *stage, cases []storagetest.Case) int {
+	fmt.Fprintf(s.out, "Target: %s\nPrefix: %s\nSeed: %d\n", s.title, s.cfg.prefix, s.cfg.seed)
+	err := s.onOwnContainers(ctx, func() error {
+		switch {
+		case s.cfg.soak > 0:
+			return s.playSoak(ctx)
+		case s.cfg.chaos > 0:
+			return s.playChaos(ctx)
+		}
+		return errors.Join(s.play(ctx, cases), s.sumUp())
+	})
+	code := end(s.out, errors.Join(err, s.close()))
+	if s.vault == nil && errors.Is(err, storage.ErrInvalid) {
 		return exitMisuse // the vault refused the prefix or the endpoint before any request
 	}
-	return exitFail
+	return code
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,19 +18,21 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage/storagetest"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // withOAuth is the Azurite of these tests. It accepts account keys and tokens, over TLS.
 var withOAuth = azuritetest.Holder{Options: []azurite.Option{azurite.WithOAuth()}}
 
 func TestMain(m *testing.M) {
-	if isSoakClient(os.Args[1:]) {
-		os.Exit(runSoakClient(os.Stdin, os.Stdout, os.Stderr))
+	if isWorker(os.Args[1:]) {
+		os.Exit(runWorker(os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(withOAuth.Run(m))
 }
@@ -37,14 +43,12 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// sampled matches the steps that TestJSON leaves out or that need time, and a sample of the suite's cases with deaths
-// and faults.
-const sampled = `^life/(small|large)$|^(crash|delete)$|^suite/read/an ID|a death at any request leaves the plan|\(seed 1\)`
+// sampled matches all steps, and a sample of the suite's cases with deaths and faults.
+const sampled = `^[^s]|^suite/read/an ID|a death at any request leaves the plan|\(seed 1\)`
 
-// TestRun plays a sample of the story and of the suite, or with PLANVAULT_LONG=1 what a first run plays, in virtual
-// time. TestJSON plays the other steps, and the vault's own tests run the whole suite in the same way.
+// TestRun plays the story and a sample of the suite, or with PLANVAULT_LONG=1 what a first run plays, in virtual
+// time. The vault's own tests run the whole suite in the same way.
 func TestRun(t *testing.T) {
-	efforttest.NotShort(t, "the race detector sees the story in TestJSON, and the suite in the vault's own tests")
 	t.Parallel()
 	sample := []string{"-run", sampled}
 	args := efforttest.Pick(sample, sample, nil)
@@ -52,25 +56,19 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := slices.DeleteFunc(suiteCases(), func(c storagetest.Case) bool { return !cfg.playsCase(c) })
 	synctest.Test(t, func(t *testing.T) {
 		var out, notes strings.Builder
-		if code := run(t.Context(), args, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" {
+		if code := run(t.Context(), args, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" || notes.Len() > 0 {
 			t.Fatalf("exit code %d:\n%s%s", code, out.String(), notes.String())
 		}
-		if notes.Len() > 0 {
-			t.Errorf("a run without problems prints notes: %s", notes.String())
-		}
-		first, _, _ := strings.Cut(out.String(), "\n")
-		if first != "Target: the emulator in this process" {
-			t.Errorf("the first line is %q", first)
-		}
-		if n, want := strings.Count(out.String(), "\n== "), 1+len(names(cfg, nil)); n != want {
-			t.Errorf("%d steps and the suite, want %d", n, want)
+		steps := len(names(cfg, nil))
+		cases := len(names(cfg, suiteCases())) - steps
+		if n := strings.Count(out.String(), "\n== "); n != steps+1 || cases == 0 {
+			t.Errorf("%d steps and the suite, want %d", n, steps)
 		}
 		for _, want := range []string{
-			"\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "x 300", "\nDeleted it-",
-			fmt.Sprintf("\n%d cases, 0 skipped\n", len(cases)),
+			"Target: the emulator in this process\n", "\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", " x 300", "\nDeleted it-",
+			fmt.Sprintf("\n%d cases, 0 failed, 0 skipped\n", cases),
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the output lacks %q", want)
@@ -79,171 +77,114 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestJSON(t *testing.T) {
-	target, _ := inEmulator(t)
-	notLarge := func(name string) bool { return name != "life/large" }
-	var out strings.Builder
-	if code := conduct(t.Context(), config{prefix: "mine", seed: 7, picks: notLarge}, target, &machines{encoder(&out), t.Output()}, nil); code != exitPass {
-		t.Fatalf("exit code %d:\n%s", code, out.String())
-	}
-	d := json.NewDecoder(strings.NewReader(out.String()))
-	d.DisallowUnknownFields()
-	requests := 0
-	for i, st := range story(config{}) {
-		if !notLarge(st.name) {
-			continue
-		}
-		var s sum
-		if err := d.Decode(&s); err != nil {
-			t.Fatal(err)
-		}
-		if s.Step != st.name || s.Result != "ok" || len(s.Acts) == 0 || s.Requests == 0 {
-			t.Errorf("object %d is %+v, want a success of %s", i, s, st.name)
-		}
-		inActs := 0
-		for _, a := range s.Acts {
-			inLines := 0
-			for _, l := range a.Lines {
-				inLines += l.Count
-			}
-			if inLines != a.Requests && a.Finding == nil {
-				t.Errorf("%s: %s: %d requests, %d in its lines", s.Step, a.Name, a.Requests, inLines)
-			}
-			inActs += a.Requests
-		}
-		if inActs != s.Requests {
-			t.Errorf("%s: %d requests, %d in its acts", s.Step, s.Requests, inActs)
-		}
-		requests += s.Requests
-	}
-	var v verdict
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	if v.Result != "PASS" || v.Prefix != "mine" || v.Seed != 7 || v.Requests != requests || len(v.Deleted) != listedDays+1+1+oldDays+1 {
-		// The days and today; what is left of the two vaults of history.
-		t.Errorf("the last object is %+v", v)
-	}
-	if d.More() {
-		t.Error("there is more after the result")
-	}
-	if n := strings.Count(out.String(), "\n"); n != v.Steps+1 {
-		t.Errorf("%d lines for %d steps and the result", n, v.Steps)
-	}
-}
-
 // unreachable is an account on port 1, where nothing listens.
 const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:1/a;"
 
-// conducted runs the named steps, or all steps, and no case. It returns the text output.
-func conducted(ctx context.Context, t *testing.T, target *target, args []string, steps ...string) (code int, out string) {
+// inEmulator returns a stage on an emulator with real answers that the test can inspect.
+func inEmulator(t *testing.T, out io.Writer, args ...string) (*stage, *emulator.Server) {
 	t.Helper()
-	cfg, err := parse(args, t.Output())
+	cfg, err := parse(append([]string{"-prefix", "mine"}, args...), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(steps) > 0 {
-		cfg.picks = func(name string) bool { return slices.Contains(steps, name) }
-	}
-	var w strings.Builder
-	code = conduct(ctx, cfg, target, &people{w: &w}, nil)
-	return code, w.String()
-}
-
-// inEmulator returns a target on an emulator with real answers that the test can inspect. Cases run one at a time there.
-func inEmulator(t *testing.T) (*target, *emulator.Server) {
-	t.Helper()
-	server, advance := newEmulator(emulator.WithRealAnswers(1))
-	target, err := onEmulator(server, advance)
+	target, server, err := onEmulator(emulator.WithRealAnswers(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	target.casesAtOnce = 1
-	return target, server
+	return newStage(cfg, target, out), server
 }
 
 // TestDamage does damage between two steps. The next step must find it.
 func TestDamage(t *testing.T) {
+	removeOne := func(server *emulator.Server, container, prefix, suffix string) {
+		for b := range server.Blobs(container) {
+			if strings.HasPrefix(b.Name, prefix) && strings.HasSuffix(b.Name, suffix) {
+				server.Remove(container, b.Name)
+				return
+			}
+		}
+	}
 	for _, test := range []struct {
 		name   string
-		before string // this step
 		want   string // in the last line
 		damage func(server *emulator.Server, container string)
 	}{
-		{"a lost object", "check", "FAIL: check: ", func(server *emulator.Server, container string) {
+		{"a lost object", "FAIL: check: ", func(server *emulator.Server, container string) {
 			removeOne(server, container, "plans/", "-object.json")
 		}},
-		{"a lost action", "check", "FAIL: check: Recovery leaves open plans alone: ", func(server *emulator.Server, container string) {
+		{"a lost action", "FAIL: check: Recovery leaves open plans alone: ", func(server *emulator.Server, container string) {
 			removeOne(server, container, "actions/", "")
 		}},
-		{"a stray", "check", "FAIL: check: Check: 1 problem, such as stray: ", func(server *emulator.Server, container string) {
+		{"a stray", "FAIL: check: Check: 1 problem, such as stray: ", func(server *emulator.Server, container string) {
 			server.Put(container, "what/is/this", nil, nil)
 		}},
-		{"the container", "delete", "FAIL: delete: ", func(server *emulator.Server, container string) {
-			server.RemoveContainer(container)
-		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			target, server := inEmulator(t)
-			target.between = func(step string) {
-				if step != test.before {
-					return
+		var out strings.Builder
+		s, server := inEmulator(t, &out)
+		err := s.onOwnContainers(t.Context(), func() error {
+			for _, st := range story() {
+				switch st.name {
+				case "check":
+					containers := slices.Collect(server.Containers())
+					test.damage(server, containers[len(containers)-1])
+					return s.playStep(t.Context(), st)
+				case "list":
+					if err := s.playStep(t.Context(), st); err != nil {
+						t.Fatal(err)
+					}
 				}
-				containers := slices.Collect(server.Containers())
-				test.damage(server, containers[len(containers)-1])
 			}
-			code, out := conducted(t.Context(), t, target, nil, "list", "check", "delete")
-			if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, test.want) {
-				t.Errorf("exit code %d, last line %q, want %d and %q", code, last, exitFail, test.want)
-			}
-			for container := range server.Containers() {
-				t.Errorf("container %s is left after a failed run", container)
-			}
+			return nil
 		})
-	}
-}
-
-// removeOne removes the first blob whose name begins and ends so.
-func removeOne(server *emulator.Server, container, prefix, suffix string) {
-	for b := range server.Blobs(container) {
-		if strings.HasPrefix(b.Name, prefix) && strings.HasSuffix(b.Name, suffix) {
-			server.Remove(container, b.Name)
-			return
+		if code := end(&out, err); code != exitFail || !strings.HasPrefix(lastLine(out.String()), test.want) {
+			t.Errorf("%s: exit code %d, last line %q, want %q", test.name, code, lastLine(out.String()), test.want)
+		}
+		for container := range server.Containers() {
+			t.Errorf("%s: container %s is left after a failed run", test.name, container)
 		}
 	}
 }
 
-// TestUnreachable checks that a failure before the first step is reported without the key, with -json as an object.
+// TestUnreachable checks that a failure before the first step is reported without the key.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-connection-string", unreachable}, {"-connection-string", unreachable, "-json"}} {
-		var out, notes strings.Builder
-		code := run(t.Context(), args, &out, &notes)
-		last := lastLine(out.String())
-		var v verdict
-		if err := json.Unmarshal([]byte(last), &v); err == nil {
-			last = v.Result + ": " + v.What
-		} else if len(args) > 2 {
-			t.Error(err)
-		}
-		if code != exitFail || !strings.HasPrefix(last, "FAIL: list containers: ") {
-			t.Errorf("exit code %d, last line %q", code, last)
-		}
-		if strings.Contains(out.String()+notes.String(), "c2VjcmV0") {
-			t.Error("the key is printed")
-		}
+	var out, notes strings.Builder
+	code := run(t.Context(), []string{"-connection-string", unreachable}, &out, &notes)
+	if code != exitFail || !strings.HasPrefix(lastLine(out.String()), "FAIL: list containers: ") || strings.Contains(out.String()+notes.String(), "c2VjcmV0") {
+		t.Errorf("exit code %d: %s%s", code, out.String(), notes.String())
 	}
 }
 
+// TestNoSignature checks that the signature of a shared access signature appears in no error and no title.
+func TestNoSignature(t *testing.T) {
+	err := redact(&url.Error{Op: "Put", URL: "https://a.example/c/b?sv=1&sig=secret", Err: io.EOF})
+	if !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error is %v", err)
+	}
+	target, err := newTarget(account{ConnectionString: "BlobEndpoint=https://a.example;SharedAccessSignature=sv=1&sig=secret"}, nil, newHTTPClient)
+	if err != nil || target.title != "the account at https://a.example" {
+		t.Errorf("the title is %q: %v", target.title, err)
+	}
+}
+
+// TestOthersContainers checks that a run leaves the containers of other prefixes alone, and refuses to start beside those
+// of its own.
 func TestOthersContainers(t *testing.T) {
-	target, server := inEmulator(t)
+	var out strings.Builder
+	s, server := inEmulator(t, &out, "-run", "^(life/small|list)$")
 	others := []string{"mine-2-2026-01-02", "mine-archive", "mine2-2026-01-02", "other"}
 	for _, name := range others {
 		server.Put(name, "theirs", nil, nil)
 	}
-	if code, out := conducted(t.Context(), t, target, []string{"-prefix", "mine"}, "life/small", "list", "delete"); code != exitPass {
-		t.Fatalf("exit code %d:\n%s", code, out)
+	if code := conduct(t.Context(), s, nil); code != exitPass {
+		t.Fatalf("exit code %d:\n%s", code, out.String())
 	}
+	server.Put("mine-2026-01-02", "theirs", nil, nil)
+	want := "FAIL: there are containers of prefix mine already, such as mine-2026-01-02: choose another one with -prefix, or delete them"
+	if code := conduct(t.Context(), s, nil); code != exitFail || lastLine(out.String()) != want {
+		t.Errorf("exit code %d, last line %q, want %q", code, lastLine(out.String()), want)
+	}
+	others = append([]string{"mine-2-2026-01-02", "mine-2026-01-02"}, others[1:]...)
 	if left := slices.Collect(server.Containers()); !slices.Equal(left, others) {
 		t.Errorf("the containers %v are left, want %v", left, others)
 	}
@@ -252,51 +193,29 @@ func TestOthersContainers(t *testing.T) {
 			t.Errorf("container %s was touched", name)
 		}
 	}
-
-	server.Put("mine-2026-01-02", "theirs", nil, nil)
-	code, out := conducted(t.Context(), t, target, []string{"-prefix", "mine"}, "life/small", "list", "delete")
-	want := "FAIL: there are containers of prefix mine already, such as mine-2026-01-02: choose another one with -prefix, or delete them"
-	if code != exitFail || lastLine(out) != want {
-		t.Errorf("exit code %d, last line %q, want %q", code, lastLine(out), want)
-	}
-	if server.Len("mine-2026-01-02") != 1 {
-		t.Error("a container that was there before was touched")
-	}
 }
 
-func TestKeep(t *testing.T) {
-	target, server := inEmulator(t)
-	code, out := conducted(t.Context(), t, target, []string{"-keep", "-prefix", "kept"}, "list", "delete")
-	if code != exitPass {
-		t.Fatalf("exit code %d:\n%s", code, out)
-	}
-	left := slices.Collect(server.Containers())
-	if len(left) != listedDays || !strings.Contains(out, "\nKept "+strings.Join(left, ", ")+".\n") {
-		t.Errorf("the containers %v are left, and the output ends with\n%s", left, out[max(0, len(out)-300):])
-	}
-	for _, name := range left {
-		if server.Len(name) == 0 {
-			t.Errorf("container %s is empty", name)
-		}
-	}
-}
-
+// TestInterrupt interrupts a step and a case.
 func TestInterrupt(t *testing.T) {
-	steps := []string{"nothing", "life/full", "list"}
-	for _, step := range steps {
-		target, server := inEmulator(t)
+	for _, name := range []string{"list", "suite/one"} {
+		var out strings.Builder
 		ctx, interrupt := context.WithCancel(t.Context())
-		target.between = func(name string) {
-			if name == step {
+		s, server := inEmulator(t, &out, "-run", "^(life/small|suite/.*|"+name+")$")
+		server.Inject(emulator.On(emulator.PutBlob).Nth(30).Do(emulator.LostAnswer()).Where(func(emulator.Request) bool {
+			if strings.Contains(out.String(), "== list") {
 				interrupt()
 			}
-		}
-		code, out := conducted(ctx, t, target, nil, steps...)
-		if last := lastLine(out); code != exitFail || !strings.HasPrefix(last, "FAIL: "+step+": interrupted: ") {
-			t.Errorf("%s: exit code %d, last line %q", step, code, last)
+			return false // the rule only looks
+		}))
+		code := conduct(ctx, s, []storagetest.Case{
+			creates("one", func(storagetest.T) { interrupt() }), creates("two", func(storagetest.T) {}), creates("three", func(storagetest.T) {}),
+			creates("four", func(storagetest.T) {}), creates("five", func(storagetest.T) {}), creates("six", func(storagetest.T) {}),
+		})
+		if last := lastLine(out.String()); code != exitFail || !strings.HasPrefix(last, "FAIL: interrupted: "+name[:4]) {
+			t.Errorf("%s: exit code %d:\n%s", name, code, out.String())
 		}
 		for container := range server.Containers() {
-			t.Errorf("%s: container %s is left", step, container)
+			t.Errorf("%s: container %s is left", name, container)
 		}
 	}
 }
@@ -304,9 +223,7 @@ func TestInterrupt(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	for _, args := range [][]string{
 		{"-endpoint", "https://a.example", "-connection-string", "x"},
-		{"-azurite", "-endpoint", "https://a.example"},
 		{"-azurite", "-real"},
-		{"-azurite", "-connection-string", "x"},
 		{"-msi", "someone"},
 		{"-no-such-flag"},
 		{"argument"},
@@ -314,20 +231,19 @@ func TestMisuse(t *testing.T) {
 		{"-prefix", strings.Repeat("a", longestPrefix+1)},
 		{"-soak", "1s", "-grace", "0.5s"},
 		{"-grace", "1m"}, // without -soak
+		{"-every", "1m"}, // without -chaos
 		{"-run", "("},
 		{"-all", "-run", "life"},
-		{"-all", "-soak", "1s"},
 		{"-otel", "-azurite"},
 		{"-soak", "-1s"},
-		{"-soak", "1s", "-clients", "0"},
 		{"-soak", "1s", "-clients", "256"},
-		{"-soak", "1s", "-run", "life"},
+		{"-chaos", "1s", "-interval", "0.5s"},
 		{"-run", "no such step", "-list"},
 		{"-endpoint", "http://a.example", "-prefix", "p"}, // a token is sent over https only
 	} {
-		var out, notes strings.Builder
-		if code := run(t.Context(), args, &out, &notes); code != exitMisuse || notes.Len() == 0 {
-			t.Errorf("%q: exit code %d, want %d and an explanation\n%s%s", args, code, exitMisuse, out.String(), notes.String())
+		var out strings.Builder
+		if code := run(t.Context(), args, &out, &out); code != exitMisuse || out.Len() == 0 {
+			t.Errorf("%q: exit code %d, want %d and an explanation\n%s", args, code, exitMisuse, out.String())
 		}
 	}
 	if code := run(t.Context(), []string{"-h"}, t.Output(), t.Output()); code != exitPass {
@@ -339,8 +255,7 @@ func TestMisuse(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", unreachable)
 	var out strings.Builder
-	code := run(t.Context(), []string{"-run", "^nothing$"}, &out, t.Output())
-	if code != exitPass || !strings.HasPrefix(out.String(), "Target: the emulator in this process\n") {
+	if code := run(t.Context(), []string{"-run", "^nothing$"}, &out, t.Output()); code != exitPass {
 		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }
@@ -349,34 +264,27 @@ func TestAzurite(t *testing.T) {
 	t.Parallel()
 	server := withOAuth.Get(t)
 	connect := func() policy.Transporter { return server.HTTPClient() }
-	var notLarge []string
-	for _, st := range story(config{}) {
-		if st.name != "life/large" {
-			notLarge = append(notLarge, st.name)
-		}
-	}
 	for _, test := range []struct {
 		name  string
-		open  func() (*target, error)
-		steps []string
+		at    account
+		cred  azcore.TokenCredential
+		steps string
 	}{
-		{
-			"account key", func() (*target, error) { return onConnectionString(server.ConnectionString(), connect) },
-			efforttest.Pick(nil, []string{"nothing"}, notLarge),
-		},
-		{
-			"token", func() (*target, error) { return onEndpoint(server.URL(), madeUp{}, connect) },
-			efforttest.Pick(nil, []string{"life/small", "delete"}, notLarge),
-		},
+		{"account key", account{ConnectionString: server.ConnectionString()}, nil, "^nothing$"},
+		{"token", account{Endpoint: server.URL()}, madeUp{}, "^(life/small|delete)$"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting for the grace period
-			target, err := test.open()
+			target, err := newTarget(test.at, test.cred, connect)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if code, out := conducted(t.Context(), t, target, nil, test.steps...); code != exitPass {
-				t.Errorf("exit code %d:\n%s", code, out)
+			cfg, err := parse([]string{"-run", efforttest.Pick(test.steps, test.steps, "^[^s]")}, t.Output())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code := conduct(t.Context(), newStage(cfg, target, t.Output()), nil); code != exitPass {
+				t.Errorf("exit code %d", code)
 			}
 		})
 	}
@@ -388,4 +296,105 @@ type madeUp struct{}
 func (madeUp) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	expires := time.Now().Add(time.Hour)
 	return azcore.AccessToken{Token: azurite.Token(expires), ExpiresOn: expires}, nil
+}
+
+// creates returns a case that stores a plan and then calls a function.
+func creates(name string, then func(t storagetest.T)) storagetest.Case {
+	return storagetest.Case{Name: name, Run: func(t storagetest.T, h storagetest.Harness) {
+		if err := h.New(t).Open(t).Create(t.Context(), plantest.Small()); err != nil {
+			t.Fatalf("%v", err)
+		}
+		then(t)
+	}}
+}
+
+// TestCases plays a case of every outcome.
+func TestCases(t *testing.T) {
+	var out strings.Builder
+	s, server := inEmulator(t, &out)
+	server.Put("mine-s12-2026-01-02", "theirs", nil, nil) // s12 is not s1
+	tooLong := creates("a/long", func(t storagetest.T) { t.Fatalf("played") })
+	tooLong.Long = true
+	err := s.playCases(t.Context(), []storagetest.Case{
+		tooLong,
+		creates("a/fine", func(storagetest.T) {}),
+		creates("a/fails", func(t storagetest.T) { t.Logf("before"); t.Fatalf("it fails") }),
+		creates("b/panics", func(storagetest.T) { panic("oh") }),
+		creates("b/skips", func(t storagetest.T) { t.Skipf("for %s", "a reason"); t.Errorf("not reached") }),
+		creates("c/cleanup", func(t storagetest.T) {
+			t.Cleanup(func() { t.Logf("context of the first: %v", t.Context().Err()) })
+			t.Cleanup(func() { t.Cleanup(func() { t.Logf("of a cleanup") }); panic("oh, too") })
+		}),
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "3 cases failed, such as suite/") {
+		t.Errorf("the error is %v", err)
+	}
+	for _, want := range []string{
+		" requests  suite/a/fine\n", "suite/a/fails\n      before\n      it fails\n", "suite/b/panics\n      panic: oh\n", "main_test.go",
+		"suite/b/skips\n      for a reason\n", "suite/c/cleanup\n      of a cleanup\n      context of the first: context canceled\n      panic: oh, too\n",
+		"\n5 cases, 3 failed, 1 skipped\n", "\nLeft out: 1 long case of the suite; -all plays them too.\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out.String())
+		}
+	}
+	if left := slices.Collect(server.Containers()); !slices.Equal(left, []string{"mine-s12-2026-01-02"}) {
+		t.Errorf("the containers %v are left", left)
+	}
+}
+
+// TestList checks what -list, -all and -run choose: a first run leaves out the long cases.
+func TestList(t *testing.T) {
+	listed := func(args ...string) []string {
+		var out strings.Builder
+		// No service answers there, so the run would fail if it sent a request.
+		if code := run(t.Context(), append(args, "-list", "-connection-string", unreachable), &out, t.Output()); code != exitPass {
+			t.Errorf("%q: exit code %d", args, code)
+		}
+		return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	}
+	all := listed()
+	if n := len(story()) + len(suiteCases()); len(all) != n || len(slices.Compact(slices.Sorted(slices.Values(all)))) != n {
+		t.Errorf("-list names %q, want %d different names", all, n)
+	}
+	picked := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return !strings.Contains(name, "life/small") && !strings.HasPrefix(name, "suite/read/")
+	})
+	if got := listed("-run", "life/small|^suite/read/"); !slices.Equal(got, picked) {
+		t.Errorf("-run picks %q, want %q", got, picked)
+	}
+	long := slices.DeleteFunc(suiteCases(), func(c storagetest.Case) bool { return !c.Long })
+	if first := names(config{}, suiteCases()); len(long) == 0 || len(first)+len(long) != len(all) || !slices.Equal(names(config{all: true}, suiteCases()), all) {
+		t.Errorf("a first run plays %d of %d, without %d", len(first), len(all), len(long))
+	}
+}
+
+func TestTrace(t *testing.T) {
+	const plan, a, b = "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058", "01890a5d-ac96-774b-bcce-b302099a8059"
+	put := func(name string, status int) azblob.RequestEvent {
+		return azblob.RequestEvent{Name: "put", Method: http.MethodPut, Blob: name, Status: status}
+	}
+	list := azblob.RequestEvent{Name: "list", Method: http.MethodGet, Blob: "plans/", Status: 200}
+	var got []string
+	for _, l := range trace([]azblob.RequestEvent{
+		put("actions/"+plan+"/"+a+".json", 201), put("plans/"+plan+"-object.json", 0),
+		put("actions/"+plan+"/"+b+".json", 201), put("actions/"+plan+"/"+b+".json", 409), list, list,
+	}) {
+		got = append(got, strings.Join(strings.Fields(l), " "))
+	}
+	want := []string{"PUT actions/<plan>/… x 2 201", "PUT plans/<plan>-object.json no answer", "PUT actions/<plan>/… 409", "GET list plans/ x 2 200"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestOTel checks that the program of the other module is where -otel looks for it. Its own tests look at the trace.
+func TestOTel(t *testing.T) {
+	cmd, err := tracer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := filepath.Glob(filepath.Join(cmd.Dir, cmd.Args[2], "main.go")); err != nil || len(found) != 1 {
+		t.Errorf("%q in %s: %q, %v", cmd.Args, cmd.Dir, found, err)
+	}
 }

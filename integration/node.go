@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -24,20 +23,28 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// fleetOrder tells a process to work as a node of a fleet.
-type fleetOrder struct {
-	Interval time.Duration `json:"interval"`
-	TTL      time.Duration `json:"ttl"`
-	Capacity int           `json:"capacity"`
-}
+// The kinds of messages of a node, beside created.
+const (
+	joined    = "joined"
+	beat      = "beat"
+	removed   = "removed" // the record of a dead member
+	claimed   = "claimed"
+	taken     = "taken"
+	picked    = "picked up"
+	called    = "called" // begin and end
+	stored    = "stored" // the outcome of an action
+	ended     = "ended"  // the outcome of a plan is stored
+	left      = "left"
+	stopAsked = "asked to stop" // begin and end
+	problem   = "problem"
+)
 
 // command is what a node gets on standard input after its order.
 type command struct {
-	// Submit asks the node to create the plan of this seed. Its actions take up to Pace each.
-	Submit uint64        `json:"submit,omitempty"`
-	Pace   time.Duration `json:"pace,omitempty"`
+	// Submit asks the node to create the plan of this seed.
+	Submit uint64
 	// Stop asks the node to request that a plan stops.
-	Stop uuid.UUID `json:"stop,omitzero"`
+	Stop uuid.UUID
 }
 
 // The plugin of a fleet's plans. Its result says who made the call.
@@ -66,7 +73,7 @@ func register() *registry.Register {
 	return r
 }
 
-// planOf returns the plan of a seed.
+// planOf returns the plan of a seed. Its actions take up to pace each.
 func planOf(seed uint64, pace time.Duration) *workflow.Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := plantest.Sized(1+r.IntN(2), 1+r.IntN(2), 1+r.IntN(3))
@@ -99,19 +106,20 @@ func planOf(seed uint64, pace time.Duration) *workflow.Plan {
 	return p
 }
 
-// node is a process that works as a node of a fleet. It reports each call of its plugin before the call
-// begins, and before the result is stored: a process that dies can't lose what it has written to a pipe.
+const (
+	// nodeCapacity is how many plans a node owns at once. It leaves room for the plans of dead nodes.
+	nodeCapacity = 64
+	// ttlOf is the TTL of a fleet in intervals.
+	ttlOf = 3
+)
+
+// node is a process that works as a node of a fleet.
 type node struct {
-	order
-	requests *atomic.Int64
-	refused  atomic.Int64
-	faults   func() int
-	engine   *engine.Engine
-	calls    atomic.Int64
-	fail     context.CancelFunc // ends the node when nobody reads its reports
+	*worker
+	engine *engine.Engine
+	calls  atomic.Int64
 
 	mu   sync.Mutex
-	out  *json.Encoder
 	held map[uuid.UUID]holding
 }
 
@@ -122,53 +130,48 @@ type holding struct {
 	refused bool // an update of the plan met a version that the node does not know
 }
 
-// runNode works as a node until its standard input ends. Then it leaves.
-func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	n := &node{order: o, fail: stop, out: json.NewEncoder(stdout), held: map[uuid.UUID]holding{}}
-	v, faulty, requests, err := o.open(azblob.Observer{Conflict: n.conflicted})
-	if err != nil {
-		return err
-	}
-	n.requests, n.faults = requests, faulty.Faults
+// run works as a node until stdin ends. Then it leaves.
+func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
 	reg := registry.New()
 	if err := reg.Register(engine.Func(taskName, n.perform)); err != nil {
 		return err
 	}
-	n.engine, err = engine.New(v, reg, engine.Options{
-		RetryDelay: o.Fleet.Interval / 10, ContDelay: o.Fleet.Interval, Plans: o.Fleet.Capacity,
+	trouble := func(doing string, err error) {
+		n.report(message{What: problem, Error: doing + ": " + oneLine(err)})
+	}
+	e, err := engine.New(n.vault, reg, engine.Options{
+		RetryDelay: n.Interval / 10, ContDelay: n.Interval, Plans: nodeCapacity,
 		Fleet: &fleet.Options{
-			Name: fmt.Sprintf("%d.%d", o.Client, o.Life), Interval: o.Fleet.Interval, TTL: o.Fleet.TTL,
+			Name: fmt.Sprintf("%d.%d", n.Client, n.Life), Interval: n.Interval, TTL: ttlOf * n.Interval,
 			Observer: fleet.Observer{
 				Heartbeat: func(_ context.Context, e fleet.HeartbeatEvent) {
 					if e.Err == nil {
-						n.report(notice{What: beat})
+						n.report(message{What: beat})
 					} else {
-						n.report(notice{What: problem, Error: "heartbeat: " + oneLine(e.Err)})
+						trouble("heartbeat", e.Err)
 					}
 				},
-				Failure: func(_ context.Context, e fleet.FailureEvent) {
-					n.report(notice{What: problem, Error: e.Doing + ": " + oneLine(e.Err)})
-				},
-				Removal: func(_ context.Context, e fleet.RemovalEvent) { n.report(notice{What: removed, Node: e.Member.ID}) },
-				Claim:   func(_ context.Context, e fleet.ClaimEvent) { n.report(notice{What: claimed, Plan: e.Plan}) },
+				Failure: func(_ context.Context, e fleet.FailureEvent) { trouble(e.Doing, e.Err) },
+				Removal: func(_ context.Context, e fleet.RemovalEvent) { n.report(message{What: removed, Node: e.Member.ID}) },
+				Claim:   func(_ context.Context, e fleet.ClaimEvent) { n.report(message{What: claimed, Plan: e.Plan}) },
 				Takeover: func(_ context.Context, t fleet.TakeoverEvent) {
-					n.report(notice{What: taken, Plan: t.Plan, From: t.From, Epoch: t.Epoch, Rounds: t.Rounds})
+					n.report(message{What: taken, Plan: t.Plan, Former: t.From, Epoch: t.Epoch, Rounds: t.Rounds})
 				},
 			},
 		},
 		Observer: engine.Observer{
-			Joined: func(_ context.Context, id uuid.UUID) { n.report(notice{What: joined, Node: id}) }, PickedUp: n.pickedUp, Changed: n.changed,
-			Left: n.left, Problem: func(_ context.Context, err error) { n.report(notice{What: problem, Error: oneLine(err)}) },
+			Joined:   func(_ context.Context, id uuid.UUID) { n.report(message{What: joined, Node: id}) },
+			PickedUp: n.pickedUp, Changed: n.changed, Left: n.left,
+			Problem: func(_ context.Context, err error) { trouble("engine", err) },
 		},
 	})
 	if err != nil {
 		return err
 	}
+	n.engine = e
 	var obeying sync.WaitGroup
 	obeying.Go(func() {
-		defer stop()
+		defer n.stop()
 		for {
 			var c command
 			if stdin.Decode(&c) != nil {
@@ -177,45 +180,21 @@ func runNode(o order, stdin *json.Decoder, stdout io.Writer) error {
 			obeying.Go(func() { n.obey(c) })
 		}
 	})
-	err = n.engine.Run(ctx)
+	err = e.Run(ctx)
 	obeying.Wait()
-	faulty.Wait()
-	return errors.Join(err, v.Close(context.Background()))
+	return err
 }
 
 // obey carries out a command. It does not stop when the node leaves.
 func (n *node) obey(c command) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	said := notice{What: stopAsked, Plan: c.Stop}
-	do := func() error { return n.engine.Stop(ctx, c.Stop) }
-	if c.Stop == uuid.Nil {
-		p := planOf(c.Submit, c.Pace)
-		said = notice{What: created, Plan: p.ID}
-		do = func() error { return n.engine.Submit(ctx, p) }
+	if c.Stop != uuid.Nil {
+		_ = n.call(ctx, message{What: stopAsked, Plan: c.Stop}, func(ctx context.Context) error { return n.engine.Stop(ctx, c.Stop) })
+		return
 	}
-	n.report(said)
-	said.End = true
-	switch err := do(); {
-	case err == nil:
-	case errors.Is(err, engine.ErrNotRunning):
-		said.Told = "not running"
-	case ctx.Err() != nil:
-		said.Told = "unknown"
-	default:
-		said.Told, said.Error = kind(err), oneLine(err)
-	}
-	n.report(said)
-}
-
-// report writes a notice.
-func (n *node) report(said notice) {
-	said.Requests, said.Faults, said.Refused = int(n.requests.Load()), n.faults(), int(n.refused.Load())
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err := n.out.Encode(said); err != nil {
-		n.fail()
-	}
+	p := planOf(c.Submit, n.Interval)
+	_ = n.call(ctx, message{What: created, Plan: p.ID}, func(ctx context.Context) error { return n.engine.Submit(ctx, p) })
 }
 
 // conflicted counts the refused updates of an owner. Only the first one counts: the later ones may be those of
@@ -248,7 +227,7 @@ func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
 	n.mu.Lock()
 	n.held[p.ID] = holding{owner: p.Owner, epoch: p.Epoch}
 	n.mu.Unlock()
-	n.report(notice{What: picked, Plan: p.ID, Node: p.Owner, Epoch: p.Epoch, Picture: new(pictureOf(p))})
+	n.report(message{What: picked, Plan: p.ID, Node: p.Owner, Epoch: p.Epoch, Picture: new(pictureOf(p))})
 }
 
 // changed reports the outcomes of actions and plans that are stored.
@@ -257,40 +236,33 @@ func (n *node) changed(_ context.Context, o workflow.Object) {
 	if !h.State.Status.Final() {
 		return
 	}
-	said := notice{Plan: *h.PlanID, Object: *h.ID, Status: h.State.Status}
+	m := message{Plan: *h.PlanID, Object: *h.ID, Status: h.State.Status}
 	switch o := o.(type) {
 	case *workflow.Plan:
-		said.What, said.Epoch = ended, o.Epoch
+		m.What, m.Epoch = ended, o.Epoch
 		n.letGo(o.ID)
 	case *workflow.Action:
-		said.What, said.Epoch, said.Results = stored, n.holds(o.PlanID).epoch, resultsOf(o)
+		m.What, m.Epoch, m.Results = stored, n.holds(o.PlanID).epoch, resultsOf(o)
 	default:
 		return
 	}
-	n.report(said)
+	n.report(m)
 }
 
-func (n *node) left(_ context.Context, plan uuid.UUID, err error) {
-	said := notice{What: left, Plan: plan, Error: oneLine(err)}
-	switch {
-	case errors.Is(err, fleet.ErrFenced):
-		said.Told = "fenced"
-	case errors.Is(err, engine.ErrDraining), errors.Is(err, fleet.ErrLeft):
-		said.Told = "draining"
-	case errors.Is(err, context.DeadlineExceeded):
-		said.Told = "deadline"
-	default:
-		said.Told = kind(err)
+func (n *node) left(ctx context.Context, plan uuid.UUID, err error) {
+	m := message{What: left, Plan: plan, Told: told(ctx, err), Error: oneLine(err)}
+	if m.Told == wrong && errors.Is(err, context.DeadlineExceeded) {
+		m.Told = "deadline"
 	}
 	n.letGo(plan)
-	n.report(said)
+	n.report(m)
 }
 
 // perform is the plugin.
 func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, error) {
-	r := result{int64(n.Client)<<40 | int64(n.Life)<<24 | n.calls.Add(1), n.holds(call.Plan).owner, call.Epoch}
-	said := notice{What: called, Plan: call.Plan, Object: call.Action, Node: r.Node, Epoch: r.Epoch, Call: r.Call}
-	n.report(said)
+	r := result{n.number(n.calls.Add(1)), n.holds(call.Plan).owner, call.Epoch}
+	m := message{What: called, Plan: call.Plan, Object: call.Action, Node: r.Node, Epoch: r.Epoch, Call: r.Call}
+	n.report(m)
 	var err error
 	select {
 	case <-time.After(t.Takes):
@@ -300,7 +272,7 @@ func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, e
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	said.End = true
-	n.report(said)
+	m.End = true
+	n.report(m)
 	return r, err
 }

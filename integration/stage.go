@@ -1,26 +1,27 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/firsthour"
+	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -40,76 +41,72 @@ type call struct {
 type stage struct {
 	cfg config
 	*target
-	out     reporter
-	started time.Time
-	sums    []sum
-	vault   *azblob.Vault // for all steps that need no vault of their own
-
-	deleted  []string     // containers
-	stores   atomic.Int64 // that cases had
-	outcomes []outcome    // of cases
-	leftOut  []string     // long cases
-	soaked   *figures
-	chaosed  *fleetFigures
+	out    io.Writer
+	vault  *azblob.Vault // for all steps that need no vault of their own
+	played []sum
+	stores atomic.Int64 // that cases had
 
 	mu       sync.Mutex
 	requests []azblob.RequestEvent // since the call began
-	made     map[string]bool       // containers
 	// plans are the plans that the vault must hold, as they must be read.
 	plans map[uuid.UUID]*workflow.Plan
-
-	sum sum // of the present step
 }
 
-func newStage(cfg config, t *target, out reporter) *stage {
-	return &stage{
-		cfg: cfg, target: t, out: out, started: time.Now(),
-		made: map[string]bool{}, plans: map[uuid.UUID]*workflow.Plan{},
-	}
+// sum is what a step, or the suite, took.
+type sum struct {
+	name     string
+	requests int
+	took     time.Duration
 }
+
+func newStage(cfg config, t *target, out io.Writer) *stage {
+	return &stage{cfg: cfg, target: t, out: out, plans: map[uuid.UUID]*workflow.Plan{}}
+}
+
+func (s *stage) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
 // shortGrace is the grace period of all vaults of the story. With the default, a run would take a quarter of
 // an hour: a marker names the grace period of its writer, and Recovery waits for it.
 const shortGrace = 8 * time.Second
 
 // open opens a vault of a new process.
-func (s *stage) open(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-	return s.openAt(ctx, s.cfg.prefix, opts...)
-}
-
-// openAt opens a vault of a new process under another prefix.
-func (s *stage) openAt(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-	all := []azblob.Option{
+func (s *stage) open(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
+	return s.dial(ctx, prefix, append([]azblob.Option{
 		azblob.WithTransport(s.transport),
 		azblob.WithGracePeriod(shortGrace),
 		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
-		azblob.WithObserver(azblob.Observer{Request: s.note}),
+		azblob.WithObserver(azblob.Observer{Request: func(_ context.Context, r azblob.RequestEvent) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.requests = append(s.requests, r)
+		}}),
+	}, opts...)...)
+}
+
+// newPrefix returns a prefix of its own for a store of this run.
+func (s *stage) newPrefix() string { return fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1)) }
+
+// onOwnContainers calls play if there are no containers of the prefix. It deletes those that there are afterwards, also
+// after an interrupt.
+func (s *stage) onOwnContainers(ctx context.Context, play func() error) (err error) {
+	if s.vault, err = s.open(ctx, s.cfg.prefix); err != nil {
+		return err
 	}
-	return s.dial(ctx, prefix, append(all, opts...)...)
-}
-
-// note records a request, and the container that it made or may have made.
-func (s *stage) note(_ context.Context, r azblob.RequestEvent) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, r)
-	if r.Name == "create container" && (r.Status == 0 || r.Status == http.StatusCreated) {
-		s.made[r.Container] = true
+	always := context.WithoutCancel(ctx)
+	defer func() { err = errors.Join(err, s.vault.Close(always)) }()
+	names, err := s.containers(ctx, s.cfg.prefix)
+	switch {
+	case err != nil:
+		return err
+	case len(names) > 0:
+		return fmt.Errorf("there are containers of prefix %s already, such as %s: choose another one with -prefix, or delete them", s.cfg.prefix, names[0])
 	}
-}
-
-// expect says that the vault must hold a plan from now on.
-func (s *stage) expect(p *workflow.Plan) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.plans[p.ID] = p
-}
-
-// forget takes an expected plan back.
-func (s *stage) forget(id uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.plans, id)
+	err = play()
+	deleted, dropErr := s.drop(always, s.cfg.prefix)
+	if len(deleted) > 0 {
+		s.printf("Deleted %s.\n", strings.Join(deleted, ", "))
+	}
+	return errors.Join(err, dropErr)
 }
 
 // acts makes calls until one fails, and prints the requests that each took.
@@ -126,105 +123,106 @@ func (s *stage) acts(calls ...call) error {
 func (s *stage) counted(name string, do func() error) (requests int, err error) {
 	err = do()
 	s.mu.Lock()
-	a := act{Name: name, Requests: len(s.requests), Lines: trace(s.requests)}
+	requests, lines := len(s.requests), trace(s.requests)
 	s.requests = nil
 	s.mu.Unlock()
-	s.sum.Requests += a.Requests
-	s.sum.Acts = append(s.sum.Acts, a)
-	s.out.act(a)
+	s.act(name, requests, lines...)
 	if err != nil {
-		return a.Requests, fmt.Errorf("%s: %w", name, err)
+		return requests, fmt.Errorf("%s: %w", name, err)
 	}
-	return a.Requests, nil
+	return requests, nil
 }
 
-// play plays the steps until one fails.
-func (s *stage) play(ctx context.Context) (err error) {
-	if s.vault, err = s.open(ctx); err != nil {
-		return err
+// act prints a call of the present step.
+func (s *stage) act(name string, requests int, lines ...string) {
+	s.played[len(s.played)-1].requests += requests
+	s.printf("   %s (%s)\n", name, count(requests, "request"))
+	for _, l := range lines {
+		s.printf("      %s\n", l)
 	}
-	defer func() { err = errors.Join(err, s.vault.Close(context.WithoutCancel(ctx))) }()
-	if err := s.refuseOthers(ctx); err != nil {
-		return err
-	}
-	for _, st := range story(s.cfg) {
+}
+
+// play plays the chosen steps until one fails, and then the cases.
+func (s *stage) play(ctx context.Context, cases []storagetest.Case) error {
+	for _, st := range story() {
 		if !s.cfg.plays(st.name, false) {
 			continue
 		}
-		if s.between != nil {
-			s.between(st.name)
-		}
 		if err := s.playStep(ctx, st); err != nil {
-			if ctx.Err() != nil {
-				err = fmt.Errorf("interrupted: %w", err)
-			}
-			return fmt.Errorf("%s: %w", st.name, err)
+			return interrupted(ctx, err)
 		}
+	}
+	return interrupted(ctx, s.playCases(ctx, cases))
+}
+
+// interrupted says so in an error of a run that was interrupted.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %w", err)
+	}
+	return err
+}
+
+func (s *stage) playStep(ctx context.Context, st step) error {
+	s.printf("\n== %s: %s\n", st.name, st.about)
+	s.played = append(s.played, sum{name: st.name})
+	started := time.Now()
+	err := st.run(ctx, s)
+	s.played[len(s.played)-1].took = time.Since(started)
+	if err != nil {
+		s.printf("   FAILED: %s\n", err)
+		return fmt.Errorf("%s: %w", st.name, err)
 	}
 	return nil
 }
 
-func (s *stage) playStep(ctx context.Context, st step) error {
-	s.out.step(st.name, st.about)
-	s.sum = sum{Step: st.name, About: st.about, Result: "ok"}
-	started := time.Now()
-	err := st.run(ctx, s)
-	s.sum.Seconds = time.Since(started).Seconds()
-	if err != nil {
-		s.sum.Result, s.sum.Error = "failed", err.Error()
+// sumUp prints what each step took.
+func (s *stage) sumUp() error {
+	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\nstep\trequests\ttime\t")
+	all := sum{name: "all"}
+	for _, p := range s.played {
+		all.requests, all.took = all.requests+p.requests, all.took+p.took
 	}
-	s.sums = append(s.sums, s.sum)
-	s.out.stepEnd(s.sum)
-	return err
+	for _, p := range append(s.played, all) {
+		fmt.Fprintf(t, "%s\t%d\t%s\t\n", p.name, p.requests, p.took.Round(time.Millisecond))
+	}
+	fmt.Fprintln(t)
+	return t.Flush()
 }
 
-func (s *stage) verdict(err error) verdict {
-	v := verdict{
-		Result: "PASS", Target: s.title, Prefix: s.cfg.prefix, Seed: s.cfg.seed, Steps: len(s.sums), Deleted: s.deleted, LeftOut: s.leftOut,
-		Seconds: time.Since(s.started).Seconds(), sums: s.sums,
-	}
-	if s.cfg.keep {
-		v.Kept = slices.Sorted(maps.Keys(s.made))
-	}
-	for _, sum := range s.sums {
-		v.Requests += sum.Requests
-	}
-	if s.soaked != nil {
-		v.Soak, v.Requests = s.soaked, s.soaked.Requests
-	}
-	if s.chaosed != nil {
-		v.Fleet, v.Requests = s.chaosed, s.chaosed.Requests
-	}
-	for _, o := range s.outcomes {
-		v.Requests += o.Requests
-		v.Cases++
-		switch o.Result {
-		case "failed":
-			v.Failed++
-		case "skipped":
-			v.Skipped++
+// firstHour tries what only a real account can settle. What differs is reported, and fails nothing: it is for the
+// later steps to show what the vault makes of it.
+func firstHour(ctx context.Context, s *stage) error {
+	return firsthour.Run(ctx, firsthour.Config{
+		ConnectionString: s.ConnectionString, Endpoint: s.Endpoint, Credential: s.credential,
+		Transport: s.transport, Prefix: s.cfg.prefix + "-h", Wait: s.wait,
+	}, func(f firsthour.Finding) error {
+		name := fmt.Sprintf("%d %s: %s", f.Number, f.Verdict, f.Tried)
+		if f.Verdict != firsthour.AsExpected {
+			name += ": " + f.Summary(true)
 		}
-	}
-	if err != nil {
-		v.Result, v.What = "FAIL", oneLine(err)
-	}
-	return v
+		s.act(name, f.Requests)
+		return nil
+	})
 }
+
+// ofVault matches what follows a run's prefix in the names of its containers: a day, or the container that keeps the
+// members of a fleet, perhaps behind the number of a case.
+var ofVault = regexp.MustCompile(`^(s[0-9]+-)?([0-9]{4}-[0-9]{2}-[0-9]{2}|control)$`)
 
 // containers lists the containers of a prefix and of the cases' prefixes below it, and of no other longer
 // prefix.
-func (t *target) containers(ctx context.Context, prefix string) ([]string, error) {
+func (t *target) containers(ctx context.Context, prefix string) (names []string, err error) {
 	start := prefix + "-"
-	var names []string
 	pages := t.service.NewListContainersPager(&service.ListContainersOptions{Prefix: &start})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("list containers: %w", redact(err))
 		}
 		for _, c := range page.ContainerItems {
-			name := casePrefix.ReplaceAllString(strings.TrimPrefix(*c.Name, start), "")
-			if _, err := time.Parse(time.DateOnly, name); err == nil || name == control {
+			if ofVault.MatchString(strings.TrimPrefix(*c.Name, start)) {
 				names = append(names, *c.Name)
 			}
 		}
@@ -232,50 +230,53 @@ func (t *target) containers(ctx context.Context, prefix string) ([]string, error
 	return names, nil
 }
 
-// control ends the name of the container that keeps the members of a fleet.
-const control = "control"
+// atOnce is how many calls a step makes at the same time.
+const atOnce = 8
 
-// casePrefix is what a case adds to the run's prefix.
-var casePrefix = regexp.MustCompile(`^s[0-9]+-`)
-
-// refuseOthers returns an error if there are containers of the prefix already.
-func (s *stage) refuseOthers(ctx context.Context) error {
-	names, err := s.containers(ctx, s.cfg.prefix)
-	if err != nil {
-		return fmt.Errorf("list containers: %w", redact(err))
+// drop deletes the containers of a prefix. It returns the names of those that existed.
+func (t *target) drop(ctx context.Context, prefix string) (deleted []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	names, err := t.containers(ctx, prefix)
+	var (
+		mu   sync.Mutex
+		errs = []error{err}
+		g    errgroup.Group
+	)
+	g.SetLimit(atOnce)
+	for _, name := range names {
+		g.Go(func() error {
+			_, err := t.service.DeleteContainer(ctx, name, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				deleted = append(deleted, name)
+			case !bloberror.HasCode(err, bloberror.ContainerNotFound):
+				errs = append(errs, fmt.Errorf("container %s is left, delete it by hand: %w", name, redact(err)))
+			}
+			return nil
+		})
 	}
-	if len(names) > 0 {
-		return fmt.Errorf("there are containers of prefix %s already, such as %s: choose another one with -prefix, or delete them", s.cfg.prefix, names[0])
-	}
-	return nil
-}
-
-// clearUp deletes the containers that this run made, and no others.
-func (s *stage) clearUp(ctx context.Context) error {
-	if s.cfg.keep {
-		return nil
-	}
-	var err error
-	s.deleted, err = s.drop(ctx, slices.Sorted(maps.Keys(s.made)))
-	return err
+	_ = g.Wait()
+	slices.Sort(deleted)
+	return deleted, errors.Join(errs...)
 }
 
 // blobsOf lists the blobs of a plan without the vault.
-func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) ([]string, error) {
-	name := s.cfg.prefix + "-" + workflow.Time(id).Format(time.DateOnly)
-	client := s.service.NewContainerClient(name)
-	var names []string
-	for _, dir := range []string{"open", "plans", "blocks", "sequences", "checks", "actions", "deferredactions", "deferbatches"} {
-		pages := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(dir + "/" + id.String())})
-		for pages.More() {
-			page, err := pages.NextPage(ctx)
-			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-				return nil, nil
-			}
-			if err != nil {
-				return nil, redact(err)
-			}
-			for _, item := range page.Segment.BlobItems {
+func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) (names []string, err error) {
+	day := s.service.NewContainerClient(s.cfg.prefix + "-" + workflow.Time(id).Format(time.DateOnly))
+	pages := day.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, redact(err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			if strings.Contains(*item.Name, id.String()) {
 				names = append(names, *item.Name)
 			}
 		}
@@ -283,22 +284,50 @@ func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) ([]string, error) {
 	return names, nil
 }
 
-// withProcesses calls run with the order for the processes of this run, whose grace period is the configured
-// one or the given one. It refuses to start beside other containers of the prefix, and notes those that the
-// processes made.
-func (s *stage) withProcesses(ctx context.Context, grace time.Duration, run func(order) error) error {
-	if err := s.refuseOthers(ctx); err != nil {
-		return err
+// trace describes requests, in the order in which each kind first occurs. The requests of a fan-out share a line.
+func trace(requests []azblob.RequestEvent) (lines []string) {
+	type line struct{ method, what, result string }
+	var order []line
+	counts := map[line]int{}
+	for _, r := range requests {
+		l := line{r.Method, ids.ReplaceAllString(r.Blob, "<plan>"), fmt.Sprint(r.Status)}
+		l.what = strings.Replace(l.what, "<plan>/<plan>.json", "<plan>/…", 1)
+		if !slices.Contains([]string{"put", "get", "head", "delete"}, r.Name) {
+			l.what = strings.TrimSpace(r.Name + " " + l.what)
+		}
+		if r.Status == 0 {
+			l.result = "no answer"
+		}
+		if counts[l]++; counts[l] == 1 {
+			order = append(order, l)
+		}
 	}
-	o, end, err := s.reach()
-	if err != nil {
-		return err
+	for _, l := range order {
+		what := l.what
+		if counts[l] > 1 {
+			what += fmt.Sprintf(" x %d", counts[l])
+		}
+		lines = append(lines, fmt.Sprintf("%-6s %-60s %s", l.method, what, l.result))
 	}
-	o.Prefix, o.Grace, o.Faults = s.cfg.prefix, cmp.Or(s.cfg.grace, grace), s.cfg.faults
-	err = run(o)
-	names, listErr := s.containers(context.WithoutCancel(ctx), s.cfg.prefix)
-	for _, name := range names {
-		s.made[name] = true
+	return lines
+}
+
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+func count(n int, what string) string {
+	switch n {
+	case 0:
+		return "no " + what
+	case 1:
+		return "1 " + what
 	}
-	return errors.Join(err, listErr, end())
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// oneLine returns the text of an error on one line. The service's errors have many.
+func oneLine(err error) string {
+	words := slices.DeleteFunc(strings.Fields(err.Error()), func(w string) bool {
+		return strings.Trim(w, "-") == "" // a rule between paragraphs
+	})
+	return strings.Join(words, " ")
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
@@ -26,139 +26,187 @@ func suiteCases() []storagetest.Case { return append(storagetest.Cases(), metamo
 // suiteName returns the name of a case of the conformance suite in this program.
 func suiteName(c storagetest.Case) string { return "suite/" + c.Name }
 
-// longestPrefix leaves room for the suffix of a case's prefix, such as "-s99999". A vault's prefix has up to
-// 52 characters.
-const longestPrefix = 52 - len("-s99999")
+const (
+	// longestPrefix leaves room for the suffix of a case's prefix, such as "-s99999". A vault's prefix has up to
+	// 52 characters.
+	longestPrefix = 52 - len("-s99999")
+	// casesAtOnce is how many cases run at the same time. Most of them wait for the network or for retries.
+	casesAtOnce = 4
+)
 
 // playCases runs the chosen cases. It continues after a failure, and returns an error that names the first
 // one.
 func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
-	if s.cfg.picks == nil {
-		for _, c := range cases {
-			if !s.cfg.playsCase(c) {
-				s.leftOut = append(s.leftOut, suiteName(c))
-			}
-		}
-	}
-	cases = slices.DeleteFunc(slices.Clone(cases), func(c storagetest.Case) bool { return !s.cfg.playsCase(c) })
+	all := len(cases)
+	cases = slices.DeleteFunc(slices.Clone(cases), func(c storagetest.Case) bool { return !s.cfg.plays(suiteName(c), c.Long) })
 	if len(cases) == 0 {
 		return nil
 	}
-	s.out.step("suite", "the promises of storage.Vault, each case on containers of its own")
-	play := func(c storagetest.Case) {
-		if ctx.Err() != nil {
-			return // interrupted
-		}
-		o := s.playCase(ctx, c)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.outcomes = append(s.outcomes, o)
-		s.out.outcome(o)
-	}
-	var g errgroup.Group
-	g.SetLimit(s.casesAtOnce)
-	for _, c := range cases {
-		g.Go(func() error { play(c); return nil })
-	}
-	_ = g.Wait()
-	if ctx.Err() != nil {
-		return fmt.Errorf("suite: interrupted: %w", ctx.Err())
-	}
-	var failed []outcome
-	for _, o := range s.outcomes {
-		if o.Result == "failed" {
-			failed = append(failed, o)
-		}
-	}
-	switch len(failed) {
-	case 0:
-		return nil
-	case 1:
-		return fmt.Errorf("%s: %s", failed[0].Case, failed[0].Error)
-	}
-	return fmt.Errorf("%d cases, such as %s: %s", len(failed), failed[0].Case, failed[0].Error)
-}
-
-// playCase runs one case and returns its outcome.
-func (s *stage) playCase(ctx context.Context, c storagetest.Case) outcome {
-	var requests atomic.Int64
-	started := time.Now()
-	t := runCase(ctx, suiteName(c), func(t storagetest.T) { c.Run(t, s.harness(&requests)) })
-	o := outcome{Case: t.name, Result: "ok", Requests: int(requests.Load()), Seconds: time.Since(started).Seconds()}
-	switch {
-	case t.Failed():
-		o.Result, o.Error, o.Log = "failed", strings.Join(t.failures, "\n"), t.log
-	case t.skipped:
-		o.Result, o.Reason = "skipped", t.reason
-	}
-	return o
-}
-
-// harness opens stores on the target, each under a prefix of its own. The containers of a store are deleted
-// when its case ends, because leftovers slow services down. With -keep, the containers of a case that fails
-// stay.
-func (s *stage) harness(requests *atomic.Int64) storagetest.Harness {
-	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { requests.Add(1) }})
-	return storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
-		prefix := fmt.Sprintf("%s-s%d", s.cfg.prefix, s.stores.Add(1))
-		ctx := context.WithoutCancel(t.Context()) // clean up after an interrupt, too
-		t.Cleanup(func() {
-			if err := s.leave(ctx, prefix, s.cfg.keep && t.Failed()); err != nil {
-				t.Errorf("%v", err)
-			}
-		})
-		return conformance.Endpoint{
-			Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-				return s.dial(ctx, prefix, append(opts, counting)...)
-			},
-			Transport: func(storagetest.T) policy.Transporter { return s.connect() },
-		}.Store()
-	}}
-}
-
-// leave deletes the containers of a prefix, or records them as kept.
-func (s *stage) leave(ctx context.Context, prefix string, keep bool) error {
-	names, err := s.containers(ctx, prefix)
-	if err != nil {
-		return fmt.Errorf("list containers: %w", redact(err))
-	}
-	if keep {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, name := range names {
-			s.made[name] = true
-		}
-		return nil
-	}
-	_, err = s.drop(ctx, names)
-	return err
-}
-
-// drop deletes containers. It returns the names of those that existed.
-func (t *target) drop(ctx context.Context, names []string) (deleted []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
+	s.printf("\n== suite: the promises of storage.Vault, each case on containers of its own\n")
 	var (
-		mu   sync.Mutex
-		errs []error
-		g    errgroup.Group
+		g               errgroup.Group
+		failed, skipped []*caseT
+		requests        atomic.Int64
+		started         = time.Now()
 	)
-	g.SetLimit(atOnce)
-	for _, name := range names {
+	g.SetLimit(casesAtOnce)
+	for _, c := range cases {
 		g.Go(func() error {
-			_, err := t.service.DeleteContainer(ctx, name, nil)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				deleted = append(deleted, name)
-			case !bloberror.HasCode(err, bloberror.ContainerNotFound):
-				errs = append(errs, fmt.Errorf("container %s is left, delete it by hand: %w", name, redact(err)))
+			if ctx.Err() != nil {
+				return ctx.Err() // interrupted
 			}
+			t := s.playCase(ctx, c)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			requests.Add(t.requests.Load())
+			switch {
+			case t.Failed():
+				failed = append(failed, t)
+			case t.skipped:
+				skipped = append(skipped, t)
+			}
+			s.printf("   %s\n", t)
 			return nil
 		})
 	}
-	_ = g.Wait()
-	slices.Sort(deleted)
-	return deleted, errors.Join(errs...)
+	err := g.Wait()
+	s.played = append(s.played, sum{"suite", int(requests.Load()), time.Since(started)})
+	s.printf("%s, %d failed, %d skipped\n", count(len(cases), "case"), len(failed), len(skipped))
+	if s.cfg.picks == nil && len(cases) < all {
+		s.printf("Left out: %s of the suite; -all plays them too.\n", count(all-len(cases), "long case"))
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("suite: %w", err)
+	case len(failed) > 0:
+		return fmt.Errorf("%s failed, such as %s: %s", count(len(failed), "case"), failed[0].name, failed[0].failures[0])
+	}
+	return nil
+}
+
+// playCase runs one case with stores on the target, each under a prefix of its own. The containers of a store are deleted
+// when its case ends, because leftovers slow services down.
+func (s *stage) playCase(ctx context.Context, c storagetest.Case) *caseT {
+	t := &caseT{name: suiteName(c)}
+	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { t.requests.Add(1) }})
+	started := time.Now()
+	t.run(ctx, func() {
+		c.Run(t, storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
+			prefix := s.newPrefix()
+			always := context.WithoutCancel(t.Context()) // clean up after an interrupt, too
+			t.Cleanup(func() {
+				if _, err := s.drop(always, prefix); err != nil {
+					t.Errorf("%v", err)
+				}
+			})
+			return conformance.Endpoint{
+				Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
+					return s.dial(ctx, prefix, append(opts, counting)...)
+				},
+				Transport: func(storagetest.T) policy.Transporter { return s.connect() },
+			}.Store()
+		}})
+	})
+	t.took = time.Since(started)
+	return t
+}
+
+// caseT implements storagetest.T for a case that no test runs.
+type caseT struct {
+	name     string
+	ctx      context.Context
+	requests atomic.Int64
+	took     time.Duration
+
+	mu            sync.Mutex
+	cleanups      []func()
+	log, failures []string
+	skipped       bool
+}
+
+var _ storagetest.T = (*caseT)(nil)
+
+// run runs a case and then its cleanups, the last one first.
+func (t *caseT) run(ctx context.Context, do func()) {
+	ctx, end := context.WithCancel(ctx)
+	t.ctx = ctx
+	t.protect(do)
+	end()
+	for len(t.cleanups) > 0 { // a cleanup may add one
+		last := t.cleanups[len(t.cleanups)-1]
+		t.cleanups = t.cleanups[:len(t.cleanups)-1]
+		t.protect(last)
+	}
+}
+
+// protect runs a function on a new goroutine, which Fatalf and Skipf end. A panic becomes a failure.
+func (t *caseT) protect(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		f()
+	}()
+	<-done
+}
+
+// String returns the outcome, and the log of a case that failed or was skipped.
+func (t *caseT) String() string {
+	result, lines := "ok", []string(nil)
+	switch {
+	case t.Failed():
+		result, lines = "failed", append(t.log, t.failures...)
+	case t.skipped:
+		result, lines = "skipped", t.log[len(t.log)-1:]
+	}
+	text := fmt.Sprintf("%-7s %10s %15s  %s", result, t.took.Round(time.Millisecond), count(int(t.requests.Load()), "request"), t.name)
+	for _, l := range lines {
+		text += "\n      " + strings.ReplaceAll(strings.TrimSpace(l), "\n", "\n      ")
+	}
+	return text
+}
+
+func (t *caseT) Helper() {}
+
+func (t *caseT) Name() string { return t.name }
+
+func (t *caseT) Context() context.Context { return t.ctx }
+
+func (t *caseT) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+func (t *caseT) Logf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.log = append(t.log, fmt.Sprintf(format, args...))
+}
+
+func (t *caseT) Errorf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, fmt.Sprintf(format, args...))
+}
+
+func (t *caseT) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (t *caseT) Skipf(format string, args ...any) {
+	t.Logf(format, args...)
+	t.skipped = true
+	runtime.Goexit()
+}
+
+func (t *caseT) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.failures) > 0
 }

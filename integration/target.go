@@ -19,12 +19,19 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
-	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/internal/sleep"
 )
 
+// account says where a service is, and how to log in: with a connection string, or with an endpoint as the managed
+// identity MSI, or as whom azidentity finds.
+type account struct {
+	ConnectionString, Endpoint, MSI string
+}
+
 // target is a service that steps run against.
 type target struct {
+	account
+	credential azcore.TokenCredential // of an endpoint
 	// title names the service, without any secret.
 	title string
 	// connect makes a new connection to the service. Everything that needs no connection of its own uses
@@ -33,48 +40,29 @@ type target struct {
 	transport policy.Transporter
 	// service is the SDK's client. It lists blobs without the vault and deletes containers.
 	service *service.Client
-	// dial opens a vault on a new connection, unless the options have one.
-	dial func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error)
-	// reach returns an order with what another process needs to open a vault on the target. The caller calls
-	// end afterwards.
-	reach func() (o order, end func() error, err error)
-	// probe says to the first hour where the account is, and how to log in.
-	probe firsthour.Config
+	// reach returns what another process needs to open a vault on the target. The caller calls end afterwards.
+	reach func() (a account, end func() error, err error)
 	// wait lets time pass by the service's clock.
-	wait func(ctx context.Context, d time.Duration) error
-	// casesAtOnce is how many cases run at the same time. Most of them wait for the network or for retries.
-	casesAtOnce int
-	close       func() error
-	// between is called before each step, by tests that do damage. It may be nil.
-	between func(step string)
+	wait  func(ctx context.Context, d time.Duration) error
+	close func() error
 }
 
 func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error) {
 	switch {
-	case c.endpoint != "":
-		cred, err := credential(c.msi)
-		if err != nil {
-			return nil, err
-		}
-		t, err := onEndpoint(c.endpoint, cred, newHTTPClient)
-		if err == nil {
-			t.reach = reachedBy(order{Endpoint: c.endpoint, MSI: c.msi})
-		}
-		return t, err
-	case c.connectionString != "":
-		return onConnectionString(c.connectionString, newHTTPClient)
 	case c.azurite:
 		return onAzurite(ctx, stderr)
+	case c.account != account{}:
+		return newTarget(c.account, nil, newHTTPClient)
 	}
 	var opts []emulator.Option
 	if c.real {
 		opts = append(opts, emulator.WithRealAnswers(c.seed))
 	}
-	server, advance := newEmulator(opts...)
-	if c.faults {
+	t, server, err := onEmulator(opts...)
+	if err == nil && c.faults {
 		lie(server, c.seed, c.soak > 0) // a fleet lets go of a plan that it believes is deleted
 	}
-	return onEmulator(server, advance)
+	return t, err
 }
 
 // lie injects the lies of proxies into the answers for other processes, and false absences if they are wanted.
@@ -88,39 +76,30 @@ func lie(server *emulator.Server, seed uint64, absences bool) {
 	}
 }
 
-// newEmulator returns an emulator, and a function that advances its clock.
-func newEmulator(opts ...emulator.Option) (server *emulator.Server, advance func(time.Duration)) {
-	var ahead atomic.Int64
-	server = emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(func() time.Time {
-		return time.Now().Add(time.Duration(ahead.Load()))
-	}))...)
-	return server, func(d time.Duration) { ahead.Add(int64(d)) }
-}
-
 // onEmulator returns a target without sockets: the emulator's transport takes the SDK's requests directly.
 // Waiting advances the emulator's clock.
-func onEmulator(server *emulator.Server, advance func(time.Duration)) (*target, error) {
-	t, err := onConnectionString(server.ConnectionString(), func() policy.Transporter { return server.Transport() })
+func onEmulator(opts ...emulator.Option) (*target, *emulator.Server, error) {
+	var ahead atomic.Int64
+	server := emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(func() time.Time {
+		return time.Now().Add(time.Duration(ahead.Load()))
+	}))...)
+	t, err := newTarget(account{ConnectionString: server.ConnectionString()}, nil, func() policy.Transporter { return server.Transport() })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t.title = "the emulator in this process"
-	t.reach = func() (order, func() error, error) {
+	t.reach = func() (account, func() error, error) {
 		l, err := server.Listen("127.0.0.1:0")
 		if err != nil {
-			return order{}, nil, err
+			return account{}, nil, err
 		}
-		return order{ConnectionString: l.ConnectionString()}, l.Close, nil
-	}
-	dial := t.dial
-	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return dial(ctx, prefix, append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)...)
+		return account{ConnectionString: l.ConnectionString()}, l.Close, nil
 	}
 	t.wait = func(ctx context.Context, d time.Duration) error {
-		advance(d)
+		ahead.Add(int64(d))
 		return ctx.Err()
 	}
-	return t, nil
+	return t, server, nil
 }
 
 // onAzurite installs Azurite if necessary, and starts it.
@@ -133,78 +112,65 @@ func onAzurite(ctx context.Context, stderr io.Writer) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := onConnectionString(server.ConnectionString(), newHTTPClient)
+	t, err := newTarget(account{ConnectionString: server.ConnectionString()}, nil, newHTTPClient)
 	if err != nil {
 		return nil, err
 	}
-	t.title = fmt.Sprintf("Azurite %s at %s", azurite.Version, server.URL())
-	t.close = server.Close
+	t.title, t.close = fmt.Sprintf("Azurite %s at %s", azurite.Version, server.URL()), server.Close
 	return t, nil
 }
 
-func onConnectionString(connectionString string, connect func() policy.Transporter) (*target, error) {
-	transport := connect()
-	client, err := service.NewClientFromConnectionString(connectionString, serviceOptions(transport))
-	if err != nil {
-		return nil, err
-	}
-	t := newTarget(client, connect, transport)
-	t.reach = reachedBy(order{ConnectionString: connectionString})
-	t.probe.ConnectionString = connectionString
-	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(ctx, prefix, connectionString, register(), opts...)
-	}
-	return t, nil
-}
-
-func onEndpoint(endpoint string, cred azcore.TokenCredential, connect func() policy.Transporter) (*target, error) {
-	transport := connect()
-	client, err := service.NewClient(endpoint, cred, serviceOptions(transport))
-	if err != nil {
-		return nil, err
-	}
-	t := newTarget(client, connect, transport)
-	t.probe.Endpoint, t.probe.Credential = endpoint, cred
-	t.dial = func(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.New(ctx, prefix, endpoint, cred, register(), opts...)
-	}
-	return t, nil
-}
-
-func newTarget(client *service.Client, connect func() policy.Transporter, transport policy.Transporter) *target {
-	return &target{
-		title: "the account at " + withoutQuery(client.URL()), connect: connect, transport: transport, service: client,
+// newTarget returns an account as a target. Without a credential it logs in as the account says.
+func newTarget(a account, cred azcore.TokenCredential, connect func() policy.Transporter) (t *target, err error) {
+	t = &target{
+		account: a, credential: cred, connect: connect, transport: connect(),
+		reach: func() (account, func() error, error) { return a, func() error { return nil }, nil },
 		wait: func(ctx context.Context, d time.Duration) error {
 			sleep.For(ctx, d)
 			return ctx.Err()
 		},
-		casesAtOnce: 4, close: func() error { return nil },
+		close: func() error { return nil },
 	}
+	o := &service.ClientOptions{}
+	o.Transport = t.transport
+	// A wrong endpoint should fail soon.
+	o.Retry = policy.RetryOptions{MaxRetries: 2, RetryDelay: 500 * time.Millisecond, TryTimeout: 30 * time.Second}
+	if a.Endpoint == "" {
+		t.service, err = service.NewClientFromConnectionString(a.ConnectionString, o)
+	} else {
+		if cred == nil {
+			if t.credential, err = a.login(); err != nil {
+				return nil, err
+			}
+		}
+		t.service, err = service.NewClient(a.Endpoint, t.credential, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.title = "the account at " + withoutQuery(t.service.URL())
+	return t, nil
 }
 
-// reachedBy returns a target's reach for a service that other processes reach as this one does.
-func reachedBy(o order) func() (order, func() error, error) {
-	return func() (order, func() error, error) { return o, func() error { return nil }, nil }
-}
-
-// credential returns the credential to sign in with. An ID with slashes is a resource ID.
-func credential(msi string) (azcore.TokenCredential, error) {
-	if msi == "" {
+// login returns the credential to sign in with. An ID with slashes is a resource ID.
+func (a account) login() (azcore.TokenCredential, error) {
+	if a.MSI == "" {
 		return azidentity.NewDefaultAzureCredential(nil)
 	}
-	var id azidentity.ManagedIDKind = azidentity.ClientID(msi)
-	if strings.Contains(msi, "/") {
-		id = azidentity.ResourceID(msi)
+	var id azidentity.ManagedIDKind = azidentity.ClientID(a.MSI)
+	if strings.Contains(a.MSI, "/") {
+		id = azidentity.ResourceID(a.MSI)
 	}
 	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id})
 }
 
-func serviceOptions(transport policy.Transporter) *service.ClientOptions {
-	o := &service.ClientOptions{}
-	o.Transport = transport
-	// A wrong endpoint should fail soon.
-	o.Retry = policy.RetryOptions{MaxRetries: 2, RetryDelay: 500 * time.Millisecond, TryTimeout: 30 * time.Second}
-	return o
+// dial opens a vault on a new connection, unless the options have one.
+func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
+	opts = append([]azblob.Option{azblob.WithTransport(t.connect())}, opts...)
+	if t.Endpoint != "" {
+		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), opts...)
+	}
+	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), opts...)
 }
 
 // newHTTPClient keeps a connection for each request that a vault has in flight.
