@@ -22,7 +22,6 @@ import (
 type Faulty struct {
 	inner  policy.Transporter
 	chance float64
-	kinds  []fault
 
 	mu      sync.Mutex
 	rand    *rand.Rand
@@ -34,10 +33,7 @@ type Faulty struct {
 
 // NewFaulty returns a connection on which each request meets a fault with the given probability.
 func NewFaulty(inner policy.Transporter, seed uint64, chance float64) *Faulty {
-	return &Faulty{
-		inner: inner, chance: chance, kinds: faults(), rand: rand.New(rand.NewPCG(seed, 0)),
-		flipped: map[string]bool{},
-	}
+	return &Faulty{inner: inner, chance: chance, rand: rand.New(rand.NewPCG(seed, 0)), flipped: map[string]bool{}}
 }
 
 // Faults returns the number of faults so far.
@@ -46,50 +42,52 @@ func (f *Faulty) Faults() int { return int(f.faults.Load()) }
 // Wait waits for late copies of requests.
 func (f *Faulty) Wait() { f.late.Wait() }
 
-// fault handles a request as a bad connection does.
-type fault func(f *Faulty, req *http.Request) (*http.Response, error)
-
 var errReset = errors.New("connection reset by peer (injected)")
 
-// faults returns all kinds of faults.
-func faults() []fault {
-	answer := func(status int, code string, applied bool) fault {
-		return func(f *Faulty, req *http.Request) (*http.Response, error) {
-			if applied {
-				if err := f.apply(req); err != nil {
-					return nil, err
-				}
-			}
-			return answerOf(req, status, code), nil
-		}
-	}
-	return []fault{
-		func(*Faulty, *http.Request) (*http.Response, error) { return nil, errReset },
-		func(f *Faulty, req *http.Request) (*http.Response, error) {
-			if err := f.apply(req); err != nil {
-				return nil, err
-			}
-			return nil, errReset
-		},
-		answer(http.StatusInternalServerError, "InternalError", false),
-		answer(http.StatusInternalServerError, "InternalError", true),
-		answer(http.StatusServiceUnavailable, "ServerBusy", false),
-		answer(http.StatusServiceUnavailable, "OperationTimedOut", true),
-		answer(http.StatusConflict, "ContainerBeingDeleted", false),
-		copied, cutShort, flipped,
-	}
+// losses are faults in place of the answer. The status 0 is that of a connection that ends without an answer. An applied
+// request takes effect before.
+var losses = []struct {
+	status  int
+	code    string
+	applied bool
+}{
+	{0, "", false},
+	{0, "", true},
+	{http.StatusInternalServerError, "InternalError", false},
+	{http.StatusInternalServerError, "InternalError", true},
+	{http.StatusServiceUnavailable, "ServerBusy", false},
+	{http.StatusServiceUnavailable, "OperationTimedOut", true},
+	{http.StatusConflict, "ContainerBeingDeleted", false},
 }
 
+// Do sends a request, or handles it as a bad connection does.
 func (f *Faulty) Do(req *http.Request) (*http.Response, error) {
 	f.mu.Lock()
-	which := f.kinds[f.rand.IntN(len(f.kinds))]
+	which := f.rand.IntN(len(losses) + 3)
 	meets := f.rand.Float64() < f.chance
 	f.mu.Unlock()
 	if !meets {
 		return f.inner.Do(req)
 	}
 	f.faults.Add(1)
-	return which(f, req)
+	switch which - len(losses) {
+	case 0:
+		return f.copied(req)
+	case 1: // cut without an error
+		return f.damaged(req, func(body []byte) []byte { return body[:len(body)/2] })
+	case 2:
+		return f.flippedBit(req)
+	}
+	l := losses[which]
+	if l.applied {
+		if err := f.apply(req); err != nil {
+			return nil, err
+		}
+	}
+	if l.status == 0 {
+		return nil, errReset
+	}
+	return answerOf(req, l.status, l.code), nil
 }
 
 // apply sends a request and discards the answer.
@@ -105,7 +103,7 @@ func (f *Faulty) apply(req *http.Request) error {
 // copy like any other request, or refuses it because of its condition. A late copy of a request without a
 // condition could undo later requests. No network delays a request beyond its connection, so such a copy
 // arrives before the answer.
-func copied(f *Faulty, req *http.Request) (*http.Response, error) {
+func (f *Faulty) copied(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodPut && req.Method != http.MethodDelete {
 		return f.inner.Do(req)
 	}
@@ -141,14 +139,9 @@ func copied(f *Faulty, req *http.Request) (*http.Response, error) {
 	return first, nil
 }
 
-// cutShort cuts a body without an error.
-func cutShort(f *Faulty, req *http.Request) (*http.Response, error) {
-	return damaged(f, req, func(body []byte) []byte { return body[:len(body)/2] })
-}
-
-// flipped flips a bit in the body of a blob, but never twice in a row: the vault reports that as permanent
+// flippedBit flips a bit in the body of a blob, but never twice in a row: the vault reports that as permanent
 // damage. It leaves listings alone, which have no digest.
-func flipped(f *Faulty, req *http.Request) (*http.Response, error) {
+func (f *Faulty) flippedBit(req *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	again := f.flipped[req.URL.Path]
 	f.flipped[req.URL.Path] = !again
@@ -156,7 +149,7 @@ func flipped(f *Faulty, req *http.Request) (*http.Response, error) {
 	if again || req.URL.Query().Has("comp") {
 		return f.inner.Do(req)
 	}
-	return damaged(f, req, func(body []byte) []byte {
+	return f.damaged(req, func(body []byte) []byte {
 		if len(body) > 0 {
 			body[len(body)/3] ^= 1
 		}
@@ -164,7 +157,7 @@ func flipped(f *Faulty, req *http.Request) (*http.Response, error) {
 	})
 }
 
-func damaged(f *Faulty, req *http.Request, damage func([]byte) []byte) (*http.Response, error) {
+func (f *Faulty) damaged(req *http.Request, damage func([]byte) []byte) (*http.Response, error) {
 	resp, err := f.inner.Do(req)
 	if err != nil || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK {
 		return resp, err
