@@ -65,6 +65,14 @@ func (f floor) replay(requests []recorded) (step, error) {
 	}, nil
 }
 
+// sends returns a step that makes a call of the SDK.
+func sends[R any](do func(context.Context) (R, error)) (step, error) {
+	return func(ctx context.Context) error {
+		_, err := do(ctx)
+		return err
+	}, nil
+}
+
 // request returns a step that sends one request.
 func (f floor) request(r recorded) (step, error) {
 	path, inAccount := strings.CutPrefix(r.URL.Path, f.root)
@@ -73,49 +81,60 @@ func (f floor) request(r recorded) (step, error) {
 	}
 	box, name, _ := strings.Cut(path, "/")
 	q := r.URL.Query()
+	in := func() *container.Client { return f.client.NewContainerClient(box) }
+	metadata := container.ListBlobsInclude{Metadata: q.Get("include") == "metadata"}
+	prefix, marker, from := value(q, "prefix"), value(q, "marker"), value(q, "startFrom")
 	switch operation := strings.TrimSpace(r.Method + " " + q.Get("restype") + " " + q.Get("comp")); {
 	case operation == "GET  list":
-		return f.listContainers(q), nil
+		o := &service.ListContainersOptions{Prefix: prefix, Marker: marker}
+		o.Include.Metadata = metadata.Metadata
+		return sends(func(ctx context.Context) (service.ListContainersResponse, error) {
+			return f.client.NewListContainersPager(o).NextPage(ctx)
+		})
 	case operation == "GET container list" && q.Has("delimiter"):
-		return f.listGroups(box, q), nil
+		o := &container.ListBlobsHierarchyOptions{Prefix: prefix, Marker: marker, StartFrom: from}
+		return sends(func(ctx context.Context) (container.ListBlobsHierarchyResponse, error) {
+			return in().NewListBlobsHierarchyPager(q.Get("delimiter"), o).NextPage(ctx)
+		})
 	case operation == "GET container list":
-		return f.list(box, q)
+		o := &container.ListBlobsFlatOptions{Prefix: prefix, Marker: marker, StartFrom: from, Include: metadata}
+		if q.Has("maxresults") {
+			n, err := strconv.ParseInt(q.Get("maxresults"), 10, 32)
+			if err != nil {
+				return nil, err
+			}
+			o.MaxResults = new(int32(n))
+		}
+		return sends(func(ctx context.Context) (container.ListBlobsFlatResponse, error) {
+			return in().NewListBlobsFlatPager(o).NextPage(ctx)
+		})
 	case operation == "HEAD container", operation == "GET container":
-		return func(ctx context.Context) error {
-			_, err := f.client.NewContainerClient(box).GetProperties(ctx, nil)
-			return err
-		}, nil
+		return sends(func(ctx context.Context) (container.GetPropertiesResponse, error) { return in().GetProperties(ctx, nil) })
 	case operation == "PUT container":
-		return func(ctx context.Context) error {
-			_, err := f.client.NewContainerClient(box).Create(ctx, &container.CreateOptions{Metadata: metadataOf(r.Header)})
-			return err
-		}, nil
+		return sends(func(ctx context.Context) (container.CreateResponse, error) {
+			return in().Create(ctx, &container.CreateOptions{Metadata: metadataOf(r.Header)})
+		})
 	case operation == "POST container batch":
 		return f.batch(box, r)
 	case name == "":
 	case operation == "PUT":
 		return f.put(box, name, r)
 	case operation == "GET":
-		return func(ctx context.Context) error {
-			resp, err := f.client.NewContainerClient(box).NewBlobClient(name).DownloadStream(ctx, nil)
+		return sends(func(ctx context.Context) ([]byte, error) {
+			resp, err := in().NewBlobClient(name).DownloadStream(ctx, nil)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			defer resp.Body.Close()
-			_, err = io.ReadAll(resp.Body)
-			return err
-		}, nil
+			return io.ReadAll(resp.Body)
+		})
 	case operation == "HEAD":
-		return func(ctx context.Context) error {
-			_, err := f.client.NewContainerClient(box).NewBlobClient(name).GetProperties(ctx, nil)
-			return err
-		}, nil
+		return sends(func(ctx context.Context) (blob.GetPropertiesResponse, error) {
+			return in().NewBlobClient(name).GetProperties(ctx, nil)
+		})
 	case operation == "DELETE":
 		o := &blob.DeleteOptions{AccessConditions: conditions(r.Header)}
-		return func(ctx context.Context) error {
-			_, err := f.client.NewContainerClient(box).NewBlobClient(name).Delete(ctx, o)
-			return err
-		}, nil
+		return sends(func(ctx context.Context) (blob.DeleteResponse, error) { return in().NewBlobClient(name).Delete(ctx, o) })
 	}
 	return nil, fmt.Errorf("the floor can't send such a request")
 }
@@ -132,43 +151,9 @@ func (f floor) put(box, name string, r recorded) (step, error) {
 		HTTPHeaders:             &blob.HTTPHeaders{BlobContentType: &kind, BlobContentMD5: sum},
 		AccessConditions:        conditions(r.Header),
 	}
-	return func(ctx context.Context) error {
-		_, err := f.client.NewContainerClient(box).NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(r.body)), o)
-		return err
-	}, nil
-}
-
-func (f floor) list(box string, q url.Values) (step, error) {
-	o := &container.ListBlobsFlatOptions{Prefix: value(q, "prefix"), Marker: value(q, "marker"), StartFrom: value(q, "startFrom")}
-	o.Include.Metadata = q.Get("include") == "metadata"
-	if q.Has("maxresults") {
-		n, err := strconv.ParseInt(q.Get("maxresults"), 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		o.MaxResults = new(int32(n))
-	}
-	return func(ctx context.Context) error {
-		_, err := f.client.NewContainerClient(box).NewListBlobsFlatPager(o).NextPage(ctx)
-		return err
-	}, nil
-}
-
-func (f floor) listGroups(box string, q url.Values) step {
-	o := &container.ListBlobsHierarchyOptions{Prefix: value(q, "prefix"), Marker: value(q, "marker"), StartFrom: value(q, "startFrom")}
-	return func(ctx context.Context) error {
-		_, err := f.client.NewContainerClient(box).NewListBlobsHierarchyPager(q.Get("delimiter"), o).NextPage(ctx)
-		return err
-	}
-}
-
-func (f floor) listContainers(q url.Values) step {
-	o := &service.ListContainersOptions{Prefix: value(q, "prefix"), Marker: value(q, "marker")}
-	o.Include.Metadata = q.Get("include") == "metadata"
-	return func(ctx context.Context) error {
-		_, err := f.client.NewListContainersPager(o).NextPage(ctx)
-		return err
-	}
+	return sends(func(ctx context.Context) (blockblob.UploadResponse, error) {
+		return f.client.NewContainerClient(box).NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(r.body)), o)
+	})
 }
 
 // batch sends a batch of deletes.
@@ -177,11 +162,8 @@ func (f floor) batch(box string, r recorded) (step, error) {
 	if err != nil {
 		return nil, err
 	}
-	type target struct {
-		name string
-		o    *container.BatchDeleteOptions
-	}
-	var targets []target
+	var names []string
+	var options []*container.BatchDeleteOptions
 	for parts := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]); ; {
 		part, err := parts.NextRawPart()
 		if err == io.EOF {
@@ -197,22 +179,21 @@ func (f floor) batch(box string, r recorded) (step, error) {
 		_, name, _ := strings.Cut(item.URL.Path, "/"+box+"/")
 		o := &container.BatchDeleteOptions{}
 		o.AccessConditions = conditions(item.Header)
-		targets = append(targets, target{name, o})
+		names, options = append(names, name), append(options, o)
 	}
-	return func(ctx context.Context) error {
+	return sends(func(ctx context.Context) (resp container.SubmitBatchResponse, err error) {
 		client := f.client.NewContainerClient(box)
 		b, err := client.NewBatchBuilder()
 		if err != nil {
-			return err
+			return resp, err
 		}
-		for _, t := range targets {
-			if err := b.Delete(t.name, t.o); err != nil {
-				return err
+		for i, name := range names {
+			if err := b.Delete(name, options[i]); err != nil {
+				return resp, err
 			}
 		}
-		_, err = client.SubmitBatch(ctx, b, nil)
-		return err
-	}, nil
+		return client.SubmitBatch(ctx, b, nil)
+	})
 }
 
 func value(q url.Values, name string) *string {

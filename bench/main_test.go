@@ -99,20 +99,12 @@ func TestHeapIsJudged(t *testing.T) {
 			t.Errorf("%d: %v", above, r.judge())
 		}
 	}
-	h := newHeapPeak(2)
-	hold := func(size int) (peak int64) { // in MiB
-		held := make([]byte, size<<20)
-		h.look()
-		held[0] = 1 // so that it is live
-		return h.above() >> 20
-	}
-	// Differences from the first look count, because garbage of earlier tests goes meanwhile. The third and
-	// the fifth calls do not look.
-	first := hold(8)
-	for i, want := range []int64{0, 0, 24, 24, 56} {
-		if got := hold([]int{4, 16, 32, 48, 64}[i]) - first; got < want-1 || got > want+1 {
-			t.Errorf("look %d: %d MiB more than at the first, not %d", i+2, got, want)
-		}
+	h := newHeapPeak(1)
+	held := make([]byte, 32<<20)
+	h.look()
+	held[0] = 1 // so that it is live
+	if mib := h.above() >> 20; mib < 24 || mib > 33 {
+		t.Errorf("%d MiB", mib)
 	}
 }
 
