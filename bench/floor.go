@@ -109,7 +109,9 @@ func (f floor) request(r recorded) (step, error) {
 			return in().NewListBlobsFlatPager(o).NextPage(ctx)
 		})
 	case operation == "HEAD container", operation == "GET container":
-		return sends(func(ctx context.Context) (container.GetPropertiesResponse, error) { return in().GetProperties(ctx, nil) })
+		return sends(func(ctx context.Context) (container.GetPropertiesResponse, error) {
+			return in().GetProperties(ctx, nil)
+		})
 	case operation == "PUT container":
 		return sends(func(ctx context.Context) (container.CreateResponse, error) {
 			return in().Create(ctx, &container.CreateOptions{Metadata: metadataOf(r.Header)})

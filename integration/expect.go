@@ -96,6 +96,14 @@ func is(err, want error) error {
 	return nil
 }
 
+// reported returns the error of a call, or one that shows its report if that is not as expected.
+func reported(err error, expected bool, report any) error {
+	if err == nil && !expected {
+		err = fmt.Errorf("it reports %+v", report)
+	}
+	return err
+}
+
 // reads reads a plan and compares it with the expected one.
 func reads(ctx context.Context, v *azblob.Vault, want *workflow.Plan) error {
 	got, err := v.Read(ctx, want.ID)
@@ -122,11 +130,8 @@ func (s *stage) gone(ctx context.Context, id uuid.UUID) error {
 // seen checks what Exists and Search say about an ID. The wanted plans are one or none.
 func (s *stage) seen(ctx context.Context, id uuid.UUID, want ...*workflow.Plan) error {
 	there, err := s.vault.Exists(ctx, id)
-	if err != nil {
-		return err
-	}
-	if there != (len(want) > 0) {
-		return fmt.Errorf("the vault returns %t from Exists", there)
+	if err := reported(err, there == (len(want) > 0), there); err != nil {
+		return fmt.Errorf("Exists: %w", err)
 	}
 	return shows(want)(s.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 }
@@ -180,13 +185,6 @@ func sameList(listed []storage.ListResult, want []*workflow.Plan) error {
 
 // sound checks that Check finds the expected plans, all their blobs, and no problem.
 func (s *stage) sound(ctx context.Context) error {
-	r, err := s.vault.Check(ctx, azblob.CheckOptions{})
-	if err != nil {
-		return err
-	}
-	if len(r.Problems) > 0 {
-		return fmt.Errorf("%s, such as %v", count(len(r.Problems), "problem"), r.Problems[0])
-	}
 	plans := s.newestFirst()
 	blobs := 0
 	for _, p := range plans {
@@ -195,9 +193,9 @@ func (s *stage) sound(ctx context.Context) error {
 			blobs++ // the marker
 		}
 	}
-	if want := len(plans); r.Plans != want || r.InProgress != 0 || r.Blobs != blobs {
-		return fmt.Errorf("it finds %s with %s and %d in progress, want %d with %d and none",
-			count(r.Plans, "plan"), count(r.Blobs, "blob"), r.InProgress, want, blobs)
+	r, err := s.vault.Check(ctx, azblob.CheckOptions{})
+	if err == nil && len(r.Problems) > 0 {
+		return fmt.Errorf("%s, such as %v", count(len(r.Problems), "problem"), r.Problems[0])
 	}
-	return nil
+	return reported(err, r.Plans == len(plans) && r.InProgress == 0 && r.Blobs == blobs, r)
 }

@@ -40,17 +40,15 @@ func history(ctx context.Context, s *stage) (err error) {
 		call{"Fork the first of them; Create", func() error { return h.fork(ctx) }},
 		call{"List and Count", func() error { return h.listed(ctx, h.vault) }},
 		call{"Export, and Import into another prefix", func() error { return h.exported(ctx) }},
-		call{"Mirror finds nothing to copy", func() error { return h.mirrored(ctx, mirror.Report{Unchanged: int64(len(h.plans))}) }},
+		call{"Mirror finds nothing to copy", func() error { return h.mirrored(ctx, 0) }},
 		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
 		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
 		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Hold(ctx, h.day), h.vault.Hold(ctx, h.day)) }},
 		call{"Delete, Purge and Expire leave the day alone", func() error { return h.held(ctx) }},
 		call{"Release it, twice", func() error { return errors.Join(h.vault.Release(ctx, h.day), h.vault.Release(ctx, h.day)) }},
-		call{"Purge a plan of the day", func() error { return h.purge(ctx) }},
+		call{"Purge a plan of the day", func() error { return h.purged(ctx) }},
 		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
-		call{"Mirror deletes it from the copy", func() error {
-			return h.mirrored(ctx, mirror.Report{Unchanged: int64(len(h.plans)), Deleted: 1})
-		}},
+		call{"Mirror deletes it from the copy", func() error { return h.mirrored(ctx, 1) }},
 		call{"The copy lists the same", func() error { return h.listed(ctx, h.copy) }},
 		call{"Build the catalogue of that day again", func() error { return h.catalogued(ctx, 1) }},
 		call{"Check", func() error { return h.sound(ctx) }},
@@ -104,11 +102,8 @@ func (h *past) fork(ctx context.Context) error {
 	if err := h.vault.Create(ctx, p); err != nil {
 		return err
 	}
-	if p.ForkedFrom != from.ID {
-		return fmt.Errorf("it is forked from %s, want %s", p.ForkedFrom, from.ID)
-	}
 	h.plans = append([]*workflow.Plan{p}, h.plans...)
-	return reads(ctx, h.vault, p)
+	return errors.Join(reported(nil, p.ForkedFrom == from.ID, p.ForkedFrom), reads(ctx, h.vault, p))
 }
 
 // listed checks List, Count and each plan.
@@ -116,8 +111,9 @@ func (h *past) listed(ctx context.Context, v *azblob.Vault) error {
 	if err := shows(h.plans)(v.List(ctx, 0)); err != nil {
 		return err
 	}
-	if n, err := v.Count(ctx, storage.Filters{}); err != nil || n != int64(len(h.plans)) {
-		return fmt.Errorf("a count of all: %d, %w, want %d", n, err, len(h.plans))
+	n, err := v.Count(ctx, storage.Filters{})
+	if err := reported(err, n == int64(len(h.plans)), n); err != nil {
+		return err
 	}
 	for _, p := range h.plans {
 		if err := reads(ctx, v, p); err != nil {
@@ -133,78 +129,58 @@ func (h *past) exported(ctx context.Context) error {
 		return err
 	}
 	report, err := bundle.Import(ctx, h.copy, &text, bundle.ImportOptions{})
-	if err == nil && report.Restored != int64(len(h.plans)) {
-		err = fmt.Errorf("%d plans are restored, want %d", report.Restored, len(h.plans))
-	}
-	return errors.Join(err, h.listed(ctx, h.copy))
+	return errors.Join(reported(err, report.Restored == int64(len(h.plans)), report), h.listed(ctx, h.copy))
 }
 
-func (h *past) mirrored(ctx context.Context, want mirror.Report) error {
-	got, err := mirror.Run(ctx, h.vault, h.copy, mirror.Options{Delete: true})
-	if err == nil && (got.Unchanged != want.Unchanged || got.Copied != 0 || got.Deleted != want.Deleted) {
-		err = fmt.Errorf("it reports %+v", got)
-	}
-	return err
+// mirrored mirrors the vault into its copy, which has all of its plans and a number of others.
+func (h *past) mirrored(ctx context.Context, others int64) error {
+	r, err := mirror.Run(ctx, h.vault, h.copy, mirror.Options{Delete: true})
+	return reported(err, r.Unchanged == int64(len(h.plans)) && r.Copied == 0 && r.Deleted == others, r)
 }
 
 // catalogued builds the catalogues of a number of days.
 func (h *past) catalogued(ctx context.Context, days int) error {
 	report, err := h.vault.Catalogue(ctx, azblob.CatalogueOptions{})
-	if err == nil && len(report.Built) != days {
-		err = fmt.Errorf("it reports %+v, want %d days", report, days)
-	}
-	return err
+	return reported(err, len(report.Built) == days, report)
+}
+
+// purge purges the oldest plan.
+func (h *past) purge(ctx context.Context) (storage.PurgeReport, error) {
+	return storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{h.plans[len(h.plans)-1].ID}}})
 }
 
 func (h *past) held(ctx context.Context) error {
 	held, err := h.vault.Holds(ctx)
-	if err == nil && (len(held) != 1 || !held[0].Equal(h.day)) {
-		err = fmt.Errorf("the holds are %v, want %v", held, h.day)
-	}
-	if err != nil {
+	if err := reported(err, len(held) == 1 && held[0].Equal(h.day), held); err != nil {
 		return err
 	}
-	last := h.plans[len(h.plans)-1]
-	err = is(h.vault.Delete(ctx, last.ID), storage.ErrHeld)
-	purged, purgeErr := storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{last.ID}}})
-	if purgeErr == nil && purged.Held != 1 {
-		purgeErr = fmt.Errorf("the report of Purge is %+v", purged)
-	}
+	purged, purgeErr := h.purge(ctx)
 	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: (daysAgo - 1) * 24 * time.Hour})
-	if expireErr == nil && (len(expired.Days) != 1 || expired.Days[0].Result != azblob.DayHeld) {
-		expireErr = fmt.Errorf("the report of Expire is %+v", expired)
-	}
-	return errors.Join(err, purgeErr, expireErr, h.listed(ctx, h.vault))
+	return errors.Join(
+		is(h.vault.Delete(ctx, h.plans[len(h.plans)-1].ID), storage.ErrHeld),
+		reported(purgeErr, purged.Held == 1, purged),
+		reported(expireErr, len(expired.Days) == 1 && expired.Days[0].Result == azblob.DayHeld, expired),
+		h.listed(ctx, h.vault),
+	)
 }
 
-// purge removes the oldest plan.
-func (h *past) purge(ctx context.Context) error {
-	last := len(h.plans) - 1
-	report, err := storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{h.plans[last].ID}}})
-	if err == nil && report.Deleted != 1 {
-		err = fmt.Errorf("it reports %+v", report)
-	}
-	h.plans = h.plans[:last]
-	return err
+func (h *past) purged(ctx context.Context) error {
+	report, err := h.purge(ctx)
+	h.plans = h.plans[:len(h.plans)-1]
+	return reported(err, report.Deleted == 1, report)
 }
 
 func (h *past) expire(ctx context.Context) error {
 	report, err := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 24 * time.Hour})
-	if err == nil && report.Dropped() != oldDays {
-		err = fmt.Errorf("it reports %+v, want %d days", report, oldDays)
-	}
 	h.plans = h.plans[:1]
-	return err
+	return reported(err, report.Dropped() == oldDays, report)
 }
 
 // sound checks that Check finds no problem in either vault.
 func (h *past) sound(ctx context.Context) error {
 	for _, v := range []*azblob.Vault{h.vault, h.copy} {
 		r, err := v.Check(ctx, azblob.CheckOptions{})
-		if err == nil && (len(r.Problems) > 0 || r.Plans != len(h.plans)) {
-			err = fmt.Errorf("it finds %s and %s: %v", count(r.Plans, "plan"), count(len(r.Problems), "problem"), r.Problems)
-		}
-		if err != nil {
+		if err := reported(err, len(r.Problems) == 0 && r.Plans == len(h.plans), r); err != nil {
 			return err
 		}
 	}

@@ -146,25 +146,16 @@ func crash(ctx context.Context, s *stage) error {
 		call{"Another process sees no plan", func() error { return errors.Join(s.gone(ctx, plan.ID), s.listed(ctx)) }},
 		call{"Recovery leaves alone what is recent", func() error {
 			r, err := v.Recover(ctx, azblob.RecoverOptions{})
-			if err == nil && r.Recent != 1 && time.Since(died) < shortGrace {
-				err = fmt.Errorf("it reports %+v, want one recent plan", r)
-			}
-			return err
+			return reported(err, r.Recent == 1 || time.Since(died) >= shortGrace, r)
 		}},
 		call{"Create again: the remains are in the way", func() error { return is(v.Create(ctx, plan), storage.ErrConflict) }},
 		call{"Check finds a plan in progress, and no problem", func() error {
 			r, err := v.Check(ctx, azblob.CheckOptions{})
-			if err == nil && (len(r.Problems) > 0 || r.InProgress != 1) {
-				err = fmt.Errorf("it reports %+v", r)
-			}
-			return err
+			return reported(err, len(r.Problems) == 0 && r.InProgress == 1, r)
 		}},
 		call{"Recovery, until nothing is recent, removes the remains", func() error {
 			done, err := s.recoverAll(ctx, v)
-			if did := done[plan.ID].Did; err == nil && did == "" {
-				err = errors.New("it does not report the plan")
-			}
-			return err
+			return reported(err, done[plan.ID].Did != "", done)
 		}},
 		call{"Nothing of the plan is stored", func() error { return errors.Join(s.gone(ctx, plan.ID), s.nothingLeft(ctx, plan.ID)) }},
 		call{"Create again: the ID is free", func() error { return errors.Join(s.create(ctx, plan), s.whole(ctx, plan)) }},
@@ -256,10 +247,7 @@ func list(ctx context.Context, s *stage) error {
 			want := slices.DeleteFunc(s.newestFirst(), func(p *workflow.Plan) bool { return !matches(p) })
 			err := shows(want)(s.vault.Search(ctx, f))
 			n, countErr := s.vault.Count(ctx, f)
-			if countErr == nil && n != int64(len(want)) {
-				countErr = fmt.Errorf("the count is %d, want %d", n, len(want))
-			}
-			return errors.Join(err, countErr)
+			return errors.Join(err, reported(countErr, n == int64(len(want)), n))
 		}
 	}
 	name := fmt.Sprintf("plan %d", perDay)
@@ -281,10 +269,7 @@ func check(ctx context.Context, s *stage) error {
 	return s.acts(
 		call{"Recovery leaves open plans alone", func() error {
 			r, err := s.vault.Recover(ctx, azblob.RecoverOptions{})
-			if err == nil && (r.Open != len(open) || r.Recent != 0 || len(r.Plans) != 0) {
-				err = fmt.Errorf("it reports %+v, want %d open and nothing else", r, len(open))
-			}
-			return err
+			return reported(err, r.Open == len(open) && r.Recent == 0 && len(r.Plans) == 0, r)
 		}},
 		call{"Check", func() error { return s.sound(ctx) }},
 	)
