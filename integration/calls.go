@@ -67,7 +67,7 @@ type career struct {
 	owners  map[int64]uuid.UUID // by epoch
 	usurped []int64             // epochs with two owners
 	picked  []picture
-	calls   map[int64]message // of the plugin; with End, if they ended
+	calls   map[int64]message // of the plugin; with Begin, until they end
 	stored  []outcome         // of actions
 	ended   []message         // outcomes of the plan
 }
@@ -98,7 +98,7 @@ func (l *calls) note(m message) {
 		c.owned(m.Epoch, m.Node)
 		c.picked = append(c.picked, *m.Picture)
 	case called:
-		if _, begun := c.calls[m.Call]; begun || !m.End {
+		if _, begun := c.calls[m.Call]; begun || m.Begin {
 			c.owned(m.Epoch, m.Node)
 			c.calls[m.Call] = m
 		}
@@ -183,9 +183,9 @@ func (c *career) explain(at picture, last bool, report func(what, detail string,
 	earlier := func(epoch int64) bool { return last || epoch < at.Epoch }
 	for id, a := range at.Actions {
 		for _, r := range a.Results {
-			k := c.calls[r.Call]
+			k, known := c.calls[r.Call]
 			switch {
-			case !k.End || k.Object != id || r != result{k.Call, k.Node, k.Epoch}:
+			case !known || k.Begin || k.Object != id || r != result{k.Call, k.Node, k.Epoch}:
 				report(forged, "action %s has the result %+v, which no call returned", id, r)
 			case r.Epoch > at.Epoch || r.Epoch == at.Epoch && !last:
 				report(stale, "action %s had a result of epoch %d when epoch %d began", id, r.Epoch, at.Epoch)
@@ -229,8 +229,8 @@ func (c *career) judgeCall(k message, report func(what, detail string, args ...a
 	}
 }
 
-// again returns how many calls the plugin had, and how many of them were of actions that had run before.
-func (l *calls) count() (all, again int) {
+// again returns how many calls of the plugin were of actions that had run before.
+func (l *calls) again() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.plans {
@@ -238,7 +238,7 @@ func (l *calls) count() (all, again int) {
 		for _, k := range c.calls {
 			actions[k.Object] = true
 		}
-		all, again = all+len(c.calls), again+len(c.calls)-len(actions)
+		n += len(c.calls) - len(actions)
 	}
-	return all, again
+	return n
 }

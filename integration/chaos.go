@@ -29,26 +29,17 @@ type chaos struct {
 	ttl   time.Duration
 	seats []*seat
 
-	mu sync.Mutex
-	// silent holds the nodes that were killed or frozen.
-	silent map[uuid.UUID]silence
-	former map[claim]uuid.UUID     // owners of plans that are being taken
-	owned  map[uuid.UUID]time.Time // when a plan was claimed or taken last
-	recent []uuid.UUID             // plans that were picked up
-	// stirred is when something happened last.
-	stirred time.Time
+	mu      sync.Mutex
+	silent  map[uuid.UUID]time.Time // since when nodes are dead or frozen
+	former  map[claim]uuid.UUID     // owners of plans that are being taken
+	recent  uuid.UUID               // the plan that was picked up last
+	stirred time.Time               // when something happened last
 }
 
 // claim names an epoch of a plan.
 type claim struct {
 	plan  uuid.UUID
 	epoch int64
-}
-
-// silence is that of a node.
-type silence struct {
-	since  time.Time
-	thawed bool
 }
 
 // seat is a place for a process. Its fields are guarded by chaos.mu.
@@ -70,13 +61,9 @@ func (s *stage) playChaos(ctx context.Context) error {
 		s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, ttl)
 	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, reports, func(p *processes) error {
 		p.order.Interval = s.cfg.interval
-		c := &chaos{
-			processes: p, ttl: ttl, silent: map[uuid.UUID]silence{}, former: map[claim]uuid.UUID{}, owned: map[uuid.UUID]time.Time{}, stirred: time.Now(),
-		}
+		c := &chaos{processes: p, ttl: ttl, silent: map[uuid.UUID]time.Time{}, former: map[claim]uuid.UUID{}, stirred: time.Now()}
 		err := c.play(ctx)
-		all, again := reports.count()
-		c.set("calls", all)
-		c.set("calls again", again)
+		c.set("called again", reports.again())
 		return err
 	})
 }
@@ -140,62 +127,38 @@ func (c *chaos) sit(working, disturbing context.Context, s *seat, n int) error {
 	return nil
 }
 
-// hear counts what a process reports.
+// hear notes what the processes do to plans and to each other.
 func (c *chaos) hear(s *seat, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.Contains([]string{created, picked, called, stored, ended}, m.What) {
-		c.stirred = time.Now()
-	}
 	switch m.What {
 	case joined: // a process that was fenced joins as a new node
 		s.node = m.Node
-		c.add("nodes", 1)
 	case beat:
-		if c.silent[s.node].thawed {
-			delete(c.silent, s.node) // it was not removed
+		if s.p != nil && !s.frozen {
+			delete(c.silent, s.node) // it was frozen, and not removed
 		}
 	case removed:
-		if was, silent := c.silent[m.Node]; silent {
-			c.took("from death to removal", time.Since(was.since))
-		} else if slices.ContainsFunc(c.seats, func(s *seat) bool { return s.p != nil && s.node == m.Node }) {
-			c.add("nodes removed though alive", 1)
+		if since, known := c.silent[m.Node]; known {
+			c.took("from death to removal", time.Since(since))
 		}
-	case claimed:
-		c.owned[m.Plan] = time.Now()
 	case taken:
-		c.add("takeovers begun again", m.Rounds-1) // because the former owner wrote
 		if m.Former != s.node {
-			c.add("takeovers", 1)
 			c.former[claim{m.Plan, m.Epoch}] = m.Former
 		}
 	case picked:
 		at := claim{m.Plan, m.Epoch}
-		if owner, known := c.silent[c.former[at]]; known {
-			// A node that was frozen may still claim plans before it learns that it is fenced.
-			since := owner.since
-			if owned := c.owned[m.Plan]; owned.After(since) {
-				since = owned
-			}
+		if since, known := c.silent[c.former[at]]; known {
 			c.took("from death to resumption", time.Since(since))
 		}
 		delete(c.former, at)
-		c.owned[m.Plan] = time.Now()
-		if c.recent = append(c.recent, m.Plan); len(c.recent) > 100 {
-			c.recent = c.recent[1:]
-		}
-	case left:
-		c.add("plans let go: "+m.Told, 1)
-	case ended:
-		c.add("plans ended", 1)
-		delete(c.owned, m.Plan)
+		c.recent, c.stirred = m.Plan, time.Now()
+	case called, stored, ended:
+		c.stirred = time.Now()
 	case created, stopAsked:
-		if m.End {
+		if c.stirred = time.Now(); !m.Begin {
 			s.pending--
-			c.add(m.What, 1)
 		}
-	case problem:
-		c.add("problems", 1)
 	}
 }
 
@@ -239,20 +202,13 @@ func (c *chaos) submit(ctx context.Context) {
 			return
 		}
 		c.tell(s, command{Submit: r.Uint64()})
-		if plan := c.oneOf(r); r.IntN(30) == 0 && plan != uuid.Nil {
+		c.mu.Lock()
+		plan := c.recent
+		c.mu.Unlock()
+		if r.IntN(30) == 0 && plan != uuid.Nil {
 			c.tell(s, command{Stop: plan})
 		}
 	}
-}
-
-// oneOf returns one of the plans that were picked up lately.
-func (c *chaos) oneOf(r *rand.Rand) uuid.UUID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.recent) == 0 {
-		return uuid.Nil
-	}
-	return c.recent[r.IntN(len(c.recent))]
 }
 
 // disturb kills and freezes random processes, and lets some leave. Frozen processes continue when it is over.
@@ -298,8 +254,8 @@ func (c *chaos) silence(s *seat, do func(*process) bool) *process {
 	if p == nil || !do(p) {
 		return nil
 	}
-	if was, known := c.silent[s.node]; !known || was.thawed {
-		c.silent[s.node] = silence{since: time.Now()}
+	if _, known := c.silent[s.node]; !known {
+		c.silent[s.node] = time.Now()
 	}
 	if s.frozen = !p.killed.Load(); s.frozen {
 		c.add("freezes", 1)
@@ -313,13 +269,8 @@ func (c *chaos) silence(s *seat, do func(*process) bool) *process {
 func (c *chaos) thaw(s *seat, p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p == nil || !p.signal(syscall.SIGCONT) || s.p != p {
-		return
-	}
-	s.frozen = false
-	if was, known := c.silent[s.node]; known {
-		was.thawed = true
-		c.silent[s.node] = was
+	if p != nil && p.signal(syscall.SIGCONT) && s.p == p {
+		s.frozen = false
 	}
 }
 

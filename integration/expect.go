@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -134,15 +133,6 @@ func (s *stage) seen(ctx context.Context, id uuid.UUID, want ...*workflow.Plan) 
 		return fmt.Errorf("Exists: %w", err)
 	}
 	return shows(want)(s.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
-}
-
-// nothingLeft checks that no blob of a plan is stored.
-func (s *stage) nothingLeft(ctx context.Context, id uuid.UUID) error {
-	blobs, err := s.blobsOf(ctx, id)
-	if err == nil && len(blobs) > 0 {
-		err = fmt.Errorf("%s of plan %s are stored: %s", count(len(blobs), "blob"), id, strings.Join(blobs, ", "))
-	}
-	return err
 }
 
 // newestFirst returns all expected plans.

@@ -32,7 +32,7 @@ const (
 // fate returns what a message says of its call.
 func (m message) fate() fate {
 	switch {
-	case !m.End || m.Told == "unknown":
+	case m.Begin || m.Told == "unknown":
 		return unknown
 	case m.Told == "":
 		return done

@@ -261,7 +261,7 @@ func (n *node) left(ctx context.Context, plan uuid.UUID, err error) {
 // perform is the plugin.
 func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, error) {
 	r := result{n.number(n.calls.Add(1)), n.holds(call.Plan).owner, call.Epoch}
-	m := message{What: called, Plan: call.Plan, Object: call.Action, Node: r.Node, Epoch: r.Epoch, Call: r.Call}
+	m := message{What: called, Plan: call.Plan, Object: call.Action, Node: r.Node, Epoch: r.Epoch, Call: r.Call, Begin: true}
 	n.report(m)
 	var err error
 	select {
@@ -272,7 +272,7 @@ func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, e
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	m.End = true
+	m.Begin = false
 	n.report(m)
 	return r, err
 }

@@ -85,7 +85,7 @@ func TestLedger(t *testing.T) {
 		l := newLedger()
 		for _, said := range strings.Fields(test.said) {
 			m := message{What: strings.TrimRight(said, "!?-"), Plan: plan.ID, Object: plan.ID, To: to, Objects: objectsOf(plan)}
-			m.End = m.What != said
+			m.Begin = m.What == said
 			switch said[len(said)-1] {
 			case '?':
 				m.Told = "unknown"
@@ -129,14 +129,14 @@ func newTale() *tale {
 	t.ends(workflow.Completed, t.r2)
 	t.order = strings.Fields("create created claim call1 end1 take call2 end2 stored ended")
 	t.said = map[string]message{
-		"create":  {What: created},
-		"created": {What: created, End: true},
+		"create":  {What: created, Begin: true},
+		"created": {What: created},
 		"claim":   t.picks(1, t.a, workflow.NotStarted),
-		"call1":   {What: called, Node: t.a, Epoch: 1, Call: 1},
-		"end1":    {What: called, Node: t.a, Epoch: 1, Call: 1, End: true},
+		"call1":   {What: called, Node: t.a, Epoch: 1, Call: 1, Begin: true},
+		"end1":    {What: called, Node: t.a, Epoch: 1, Call: 1},
 		"take":    t.picks(2, t.b, workflow.Running),
-		"call2":   {What: called, Node: t.b, Epoch: 2, Call: 2},
-		"end2":    {What: called, Node: t.b, Epoch: 2, Call: 2, End: true},
+		"call2":   {What: called, Node: t.b, Epoch: 2, Call: 2, Begin: true},
+		"end2":    {What: called, Node: t.b, Epoch: 2, Call: 2},
 		"stored":  {What: stored, Epoch: 2, Status: workflow.Completed, Results: []result{t.r2}},
 		"ended":   {What: ended, Epoch: 2, Status: workflow.Completed},
 	}
@@ -179,7 +179,7 @@ func TestCalls(t *testing.T) {
 		want  []string
 	}{
 		{"nothing", "", func(*tale) {}, nil},
-		{"a call of a frozen owner after the end", "", func(t *tale) { t.add(message{What: called, Node: t.a, Epoch: 1, Call: 3}) }, nil},
+		{"a call of a frozen owner after the end", "", func(t *tale) { t.add(message{What: called, Node: t.a, Epoch: 1, Call: 3, Begin: true}) }, nil},
 		{"a failed attempt before the fence", "", func(t *tale) {
 			t.said["take"] = t.picks(2, t.b, workflow.Running, t.r1)
 			t.said["stored"] = message{What: stored, Epoch: 2, Status: workflow.Completed, Results: []result{t.r1, t.r2}}
@@ -215,7 +215,7 @@ func TestCalls(t *testing.T) {
 			t.ends(workflow.Completed, t.r1)
 		}, []string{rerun}},
 		{"a Completed action that runs again in the same epoch", "", func(t *tale) {
-			t.add(message{What: called, Node: t.b, Epoch: 2, Call: 3})
+			t.add(message{What: called, Node: t.b, Epoch: 2, Call: 3, Begin: true})
 		}, []string{rerun}},
 		{"an acknowledged outcome of epoch 1 that runs in epoch 2", "", func(t *tale) {
 			t.add(message{What: stored, Epoch: 1, Status: workflow.Completed, Results: []result{t.r1}})

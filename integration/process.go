@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -51,15 +52,15 @@ func (o order) number(n int64) int64 { return int64(o.Client)<<40 | int64(o.Life
 
 const maxClients = 255 // a stamp has no room for more
 
-// message is what a process reports. Calls of the vault or of a plugin are reported before they begin, and again with
-// End: a process that dies can't lose what it has written to a pipe.
+// message is what a process reports. Calls of the vault or of a plugin are reported when they end, and with Begin before: a
+// process that dies can't lose what it has written to a pipe.
 type message struct {
 	What   string
 	Plan   uuid.UUID `json:",omitzero"`
 	Object uuid.UUID `json:",omitzero"`
 
-	// End is set when what was announced has ended. Told is the kind of its error, "" for nil, and Error its text.
-	End         bool   `json:",omitzero"`
+	Begin bool `json:",omitzero"`
+	// Told is the kind of a call's error, "" for nil, and Error its text.
 	Told, Error string `json:",omitzero"`
 	// Requests, Faults and Refused count those of the process since its last message. Refused counts the plans that the
 	// process owned when one of its updates was refused.
@@ -186,9 +187,10 @@ func (w *worker) report(m message) {
 
 // call announces a call, makes it, and reports its outcome.
 func (w *worker) call(ctx context.Context, m message, do func(context.Context) error) error {
+	m.Begin = true
 	w.report(m)
 	err := do(ctx)
-	if m.End = true; err != nil {
+	if m.Begin = false; err != nil {
 		m.Told, m.Error = told(ctx, err), oneLine(err)
 	}
 	w.report(m)
@@ -331,6 +333,9 @@ func (p *processes) live(working context.Context, client, life int, seed uint64,
 		p.add("requests", m.Requests)
 		p.add("faults", m.Faults)
 		p.add("stale writes refused", m.Refused)
+		if !m.Begin {
+			p.add(strings.TrimSuffix(m.What+": "+m.Told, ": "), 1)
+		}
 		if m.Told == wrong {
 			p.find(finding{"error", m.Plan, fmt.Sprintf("client %d: %s: %s", client, m.What, m.Error)})
 		}

@@ -61,11 +61,8 @@ func (p *processes) oneClient(ctx context.Context, n, life int, r *rand.Rand) er
 	operations := 1 + r.IntN(longest)
 	var client *process
 	return p.live(ctx, n, life, r.Uint64(), func(began *process) { client = began }, func(m message) {
-		if m.End {
+		if !m.Begin {
 			p.add("operations", 1)
-			if m.Told != "" {
-				p.add("times "+m.Told, 1)
-			}
 		} else if operations--; operations == 0 {
 			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
 			p.kill(client)

@@ -44,7 +44,7 @@ func TestSoakAndChaos(t *testing.T) {
 			var out strings.Builder
 			s, server := inEmulator(t, &out, strings.Fields(args)...)
 			ctx := t.Context()
-			want := []string{" plans ended", " plans,", " created", " nodes"}
+			want := []string{" ended", " plans,", " created", " joined"}
 			if busy > 0 {
 				ctx, want = whenBusy(t, server, busy), []string{" operations", " kills", " faults"}
 			}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -261,27 +260,6 @@ func (t *target) drop(ctx context.Context, prefix string) (deleted []string, err
 	_ = g.Wait()
 	slices.Sort(deleted)
 	return deleted, errors.Join(errs...)
-}
-
-// blobsOf lists the blobs of a plan without the vault.
-func (s *stage) blobsOf(ctx context.Context, id uuid.UUID) (names []string, err error) {
-	day := s.service.NewContainerClient(s.cfg.prefix + "-" + workflow.Time(id).Format(time.DateOnly))
-	pages := day.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
-	for pages.More() {
-		page, err := pages.NextPage(ctx)
-		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, redact(err)
-		}
-		for _, item := range page.Segment.BlobItems {
-			if strings.Contains(*item.Name, id.String()) {
-				names = append(names, *item.Name)
-			}
-		}
-	}
-	return names, nil
 }
 
 // trace describes requests, in the order in which each kind first occurs. The requests of a fan-out share a line.
