@@ -7,9 +7,9 @@
 //	go run ./internal/mutants -run MD5             the mutants whose names match
 //	go run ./internal/mutants -list                the names only
 //
-// Each mutant of the list names the tests that should kill it, and those run first, compiled without the other
-// tests. Only if they pass does the command measure what every test runs through, which takes minutes, and runs
-// the rest.
+// Each mutant of the list names the tests that should kill it, wherever they are, and those run first. All tests of the
+// packages that depend on the changed one follow: its own, then those with fewer dependencies before those with more.
+// They run with -short and then, if the mutant is still alive, without.
 //
 // The names of random changes begin with their numbers, so -run '^0[3-9]' continues after the first 30.
 package main
@@ -25,7 +25,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -69,9 +68,9 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 			seed = rand.Uint64N(1_000_000)
 		}
 		fmt.Fprintf(out, "seed %d\n", seed)
-		trials, err = randomTrials(vault, root, random, seed)
+		trials, err = randomTrials(ctx, root, mutated, random, seed)
 	} else {
-		trials, err = listedTrials(root)
+		trials, err = listedTrials(ctx, root)
 	}
 	if err != nil {
 		return err
@@ -83,18 +82,13 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 		}
 		return nil
 	}
-	return tryAll(ctx, vault, root, trials, short, workers, out)
+	return tryAll(ctx, root, trials, short, workers, out)
 }
 
 // tryAll tries the mutants and prints one line for each, and a summary. It fails if a mutant survives.
-func tryAll(ctx context.Context, what scope, root string, trials []trial, short bool, workers int, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "mutants")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	started := time.Now()
-	s, err := newSuite(ctx, what, root, dir, workers)
+func tryAll(ctx context.Context, root string, trials []trial, short bool, workers int, out io.Writer) error {
+	began := time.Now()
+	s, err := newSuite(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -110,9 +104,9 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			started := time.Now()
+			began := time.Now()
 			killer, err := s.try(ctx, t, short)
-			took := time.Since(started).Round(100 * time.Millisecond)
+			took := time.Since(began).Round(100 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -133,71 +127,108 @@ func tryAll(ctx context.Context, what scope, root string, trials []trial, short 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d mutants, %d survived, in %v\n", len(trials), len(survivors), time.Since(started).Round(time.Second))
+	fmt.Fprintf(out, "%d mutants, %d survived, in %v\n", len(trials), len(survivors), time.Since(began).Round(time.Second))
 	if len(survivors) > 0 {
 		problems = append(problems, fmt.Errorf("%d mutants survived: %s", len(survivors), strings.Join(survivors, "; ")))
 	}
 	return errors.Join(problems...)
 }
 
-// mutant is a change of the code that was chosen by hand.
-type mutant struct {
+// trial is a changed file.
+type trial struct {
 	name string
-	file string
-	// old occurs exactly once in the file.
-	old, new string
-	// first is a -run pattern of the tests to try first.
+	path string // of the package
+	file string // within the module
+	text []byte
+	diff string
+	// first is a -run pattern of tests to run before all others; empty if there are none.
 	first string
 }
 
-// listedTrials returns the mutants of the list.
-func listedTrials(root string) ([]trial, error) {
-	var trials []trial
-	for _, m := range mutants {
-		text, err := os.ReadFile(filepath.Join(root, m.file))
-		if err != nil {
-			return nil, err
-		}
-		if n := bytes.Count(text, []byte(m.old)); n != 1 {
-			return nil, fmt.Errorf("%s: the text to change occurs %d times in %s: the mutant is out of date", m.name, n, m.file)
-		}
-		from := bytes.Index(text, []byte(m.old))
-		t, err := newTrial(m.name, m.file, text, from, from+len(m.old), m.new)
-		if err != nil {
-			return nil, err
-		}
-		t.likely = m.first
-		trials = append(trials, t)
+// newTrial replaces what is between two offsets of a file.
+func newTrial(p *program, name, file string, from, to int, replacement string) trial {
+	old := p.files[file].text
+	begin, end := bytes.LastIndexByte(old[:from], '\n')+1, len(old)
+	if i := bytes.IndexByte(old[to:], '\n'); i >= 0 {
+		end = to + i
 	}
-	return trials, nil
+	lines := func(sign, text string) string { return sign + strings.ReplaceAll(text, "\n", "\n"+sign) + "\n" }
+	return trial{
+		name: name, path: p.path, file: file, text: slices.Concat(old[:from], []byte(replacement), old[to:]),
+		diff: fmt.Sprintf("@@ %s:%d\n", file, 1+bytes.Count(old[:from], []byte("\n"))) + lines("-", string(old[begin:end])) +
+			lines("+", string(old[begin:from])+replacement+string(old[to:end])),
+	}
 }
 
-// randomTrials chooses n changes that compile and are not known to be equivalent.
-func randomTrials(what scope, root string, n int, seed uint64) ([]trial, error) {
-	programs, err := load(root, what.mutated...)
+// mutant is a change of the code that was chosen by hand.
+type mutant struct {
+	name string
+	// old is a piece of code that occurs exactly once in the packages. Spaces, line ends and comments don't matter,
+	// and a name of one letter, as of a receiver, stands for any name; see [match]. new takes its place.
+	old, new string
+	// first is a -run pattern of the tests to try first, in any package.
+	first string
+}
+
+// listedTrials returns the mutants of the list, and an error that names those that don't fit the code.
+func listedTrials(ctx context.Context, root string) ([]trial, error) {
+	programs, err := load(ctx, root, "./...")
 	if err != nil {
 		return nil, err
 	}
-	var changes []change
-	for name, p := range programs {
-		if name == p.names[0] {
-			changes = append(changes, p.changes()...)
+	patterns, places := make([][]lexeme, len(mutants)), make([][]trial, len(mutants))
+	for i, m := range mutants {
+		patterns[i] = lex(m.old)
+	}
+	var errs []error
+	for _, p := range programs {
+		for _, name := range p.names {
+			if harness.MatchString(name) {
+				continue
+			}
+			code := lex(string(p.files[name].text))
+			for i, m := range mutants {
+				for _, f := range find(patterns[i], code) {
+					t := newTrial(p, m.name, name, f.from, f.to, fill(m.new, f.bound))
+					t.first = m.first
+					places[i] = append(places[i], t)
+					if err := p.compiles(name, t.text); err != nil {
+						errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+					}
+				}
+			}
 		}
 	}
+	for i, m := range mutants {
+		if n := len(places[i]); n != 1 {
+			errs = append(errs, fmt.Errorf("%s: its code occurs %d times, want once: %s", m.name, n, m.old))
+		}
+	}
+	return slices.Concat(places...), errors.Join(errs...)
+}
+
+// mutated are the packages in which random changes are made.
+var mutated = []string{".", "./internal/blob", "./internal/listing", "./storage/driver"}
+
+// randomTrials chooses n changes that compile and are not known to be equivalent.
+func randomTrials(ctx context.Context, root string, packages []string, n int, seed uint64) ([]trial, error) {
+	programs, err := load(ctx, root, packages...)
+	if err != nil {
+		return nil, err
+	}
+	var all []change
+	for _, p := range programs {
+		all = append(all, p.changes()...)
+	}
 	var trials []trial
-	for _, c := range sample(changes, seed) {
+	for _, c := range sample(all, seed) {
 		if len(trials) == n {
 			break
 		}
-		p := programs[c.file]
-		if equivalent[c.key()] != "" || !p.compiles(c) {
-			continue
+		if t, ok := c.trial(); ok && equivalent[c.what()] == "" {
+			t.name = fmt.Sprintf("%03d %s", len(trials)+1, t.name)
+			trials = append(trials, t)
 		}
-		t, err := newTrial(fmt.Sprintf("%03d %s", len(trials)+1, c.key()), c.file, p.texts[c.file], c.from, c.to, c.text)
-		if err != nil {
-			return nil, err
-		}
-		trials = append(trials, t)
 	}
 	return trials, nil
 }
