@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -88,12 +87,12 @@ const rounds = 2
 // answers so far. This way a program reads like the vault's code, and its state is nothing but its answers.
 type call struct {
 	self     actor
-	lacking  set[rule] // the rules that are taken away
-	two      bool      // the plan has two sub-objects
-	brief    bool      // it has the shorter of two grace periods
-	thorough bool      // it is a thorough Recovery
-	patient  bool      // it leaves old remains to Recovery
-	long     bool      // it has the longer of two grace periods
+	lacking  rules // the rules that are taken away
+	two      bool  // the plan has two sub-objects
+	brief    bool  // it has the shorter of two grace periods
+	thorough bool  // it is a thorough Recovery
+	patient  bool  // it leaves old remains to Recovery
+	long     bool  // it has the longer of two grace periods
 	history  []answer
 	pos      int
 	begun    bool  // a Delete whose commit may have been sent
@@ -103,14 +102,6 @@ type call struct {
 	again    bool  // this is a retry of the call after ErrUnknown
 	nth      uint8 // number of earlier calls or rounds
 	dated    bool  // it compares ages
-	stage    stage
-}
-
-// stage is a place in a program from which on the program depends only on the values named there and on later
-// answers. Programs that reach a stage in different ways are in the same state.
-type stage struct {
-	name string
-	pos  int // number of answers before the stage
 }
 
 // pause stops a program at unanswered requests.
@@ -140,11 +131,6 @@ func (c *call) all(rs ...request) []answer {
 		}
 	}
 	panic(p) // recovered by the function that runs the program
-}
-
-// at marks a stage and names everything used after it.
-func (c *call) at(name string, used ...any) {
-	c.stage = stage{fmt.Sprint(name, c.nth, c.again, c.begun, c.claimed, c.dated, used), c.pos}
 }
 
 func (c *call) one(r request) answer { return c.all(r)[0] }
@@ -244,7 +230,6 @@ func (c *call) create(as role) result {
 	}
 	c.nth++
 	c.dated = false
-	c.at("again")
 	if r = c.createOnce(as); r == cleared {
 		return conflict
 	}
@@ -293,7 +278,6 @@ func (c *call) createOnce(as role) result {
 					return exists
 				}
 				if e.there() || o.there() {
-					c.at("remains")
 					return c.remains()
 				}
 			}
@@ -344,7 +328,6 @@ func (c *call) createOnce(as role) result {
 		if r := writeMarker(); r != done {
 			return r
 		}
-		c.at("entry", shared, m.seen[marker])
 	}
 	var parts []answer
 	if c.without(ruleEntryBeforeParts) {
@@ -363,7 +346,6 @@ func (c *call) createOnce(as role) result {
 		if there {
 			return exists
 		}
-		c.at("remains")
 		return c.remains()
 	}
 	if e.code != ok {
@@ -374,8 +356,6 @@ func (c *call) createOnce(as role) result {
 			return r
 		}
 	}
-
-	c.at("sub-objects", shared, m.seen[marker], e.seen[entry], parts)
 
 	// removeAll is creation.remove.
 	removeAll := func() bool {
@@ -401,7 +381,6 @@ func (c *call) createOnce(as role) result {
 	}
 	undo := func(why []answer) result {
 		if !uncertain(why) {
-			c.at("undo", shared, m.seen[marker], e.seen[entry], parts)
 		}
 		if uncertain(why) && !c.without(ruleUndoCertain) || !removeAll() {
 			return unknown
@@ -438,7 +417,6 @@ func (c *call) createOnce(as role) result {
 	}
 	if c.without(ruleClock) || c.one(request{verb: clock}).phase < overGrace {
 		if as == restoringFinal && !shared {
-			c.at("restored", m.seen[marker])
 			c.takeMarker(removal("remove marker", marker, c.unless(ruleRestoredMarkerMatch, ifMatch), m.seen[marker]))
 		}
 		return done
@@ -446,7 +424,6 @@ func (c *call) createOnce(as role) result {
 
 	// The late object is withdrawn in the order of a Delete, because another actor may have found and
 	// advanced the plan. If the plan is Running by now, it is left.
-	c.at("withdraw", shared, m.seen[marker], e.seen[entry], parts, o.seen[object])
 	var d answer
 	if !c.without(ruleWithdrawMarker) {
 		d = c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: mine})
@@ -588,7 +565,6 @@ func (c *call) update() result {
 	}
 	now[marker], now[deleteMarker] = version{}, version{}
 	for _, b := range c.parts() {
-		c.at("update", b, now)
 		if now[b].status == final {
 			continue
 		}
@@ -612,7 +588,6 @@ func (c *call) update() result {
 			switch {
 			case a.code == ok:
 				now[object] = a.seen[object]
-				c.at("finalized", now)
 				return done
 			case a.code == ended:
 				return unknown
@@ -662,7 +637,6 @@ func (c *call) update() result {
 		}
 	}
 	for {
-		c.at("complete", now)
 		if c.without(ruleEntryFirst) {
 			if finalize() != done {
 				return unknown
@@ -671,7 +645,6 @@ func (c *call) update() result {
 		if a := update("update plan", entry, final); a.code != ok {
 			return failed(a)
 		}
-		c.at("finalize", now)
 		steps := []func() result{finalize, removeMarker}
 		if c.without(ruleFinalizeMarkerLast) {
 			slices.Reverse(steps)
@@ -736,7 +709,6 @@ func (c *call) deleteOnce() result {
 	commit := func() result {
 		for round := range rounds {
 			c.nth++
-			c.at("round", round)
 			o = c.read1("read object", object)
 			if !o.there() {
 				if c.without(ruleResume) || !c.read1("look for delete marker", deleteMarker).there() {
@@ -795,7 +767,6 @@ func (c *call) deleteOnce() result {
 	if !c.without(ruleObjectFirst) {
 		o = version{}
 	}
-	c.at("sweep", parts, resumed, o)
 	steps := []func() bool{removeParts, removeEntry, removeMarkers}
 	switch {
 	case c.without(ruleObjectFirst):
@@ -869,7 +840,6 @@ func (c *call) diagnose(open *store, e, o version) finding {
 // report confirms that entry or object was lost from outside. The two reads may have been on both sides of a
 // Delete: then its marker still exists, or the other blob is gone or has changed.
 func (c *call) report(e, o version) result {
-	c.at("report", e.etag(), o.etag())
 	if c.without(ruleLossConfirms) {
 		return reported
 	}
@@ -1036,7 +1006,6 @@ func (c *call) clear(open *store, e, o version) result {
 			return contradicted
 		}
 	}
-	c.at("clear", *open, e.etag())
 	items := c.listParts()
 	var rs []request
 	for _, b := range items.found() {
@@ -1052,7 +1021,6 @@ func (c *call) clear(open *store, e, o version) result {
 	if !c.without(ruleRecoveryListsAgain) && len(c.listParts().found()) > 0 {
 		return left
 	}
-	c.at("cleared", *open, e.etag())
 	steps := []func() bool{
 		func() bool {
 			return !e.there() || c.removed(ruleRecoveryEntryConfirms, removal("remove entry", entry, c.unless(ruleRecoveryEntryMatch, ifMatch), e))

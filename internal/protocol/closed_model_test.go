@@ -22,8 +22,8 @@ type closedDay struct {
 	loses   bool // the marker of an open plan is lost from outside
 	sleeps  bool // machines sleep, and their monotonic clocks stop
 	lies    bool // one answer is false: a listing omits everything, or says 404 for the container
-	lacking set[dayRule]
-	only    dayBreach // the only promise that is judged; 0 means all
+	lacking rules
+	only    breach // the only promise that is judged; 0 means all
 
 	search[dayState, dayMove]
 }
@@ -123,7 +123,7 @@ type dayState struct {
 	lateDrops       uint8             // DELETEs of the container under way, one bit for each call
 
 	calls  [mostDay]dayCall
-	broken dayBreach
+	broken breach
 }
 
 // dayCall is a call.
@@ -201,138 +201,58 @@ func (d *closedDay) String() string {
 		{d.loses, "the marker is lost"},
 		{d.sleeps, "machines sleep"},
 		{d.lies, "one answer is false"},
-	}, d.lacking, dayRules)
+	}, d.lacking)
 }
 
-// dayBreach is a broken promise.
-type dayBreach uint8
-
+// The rules, with their numbers in docs/protocol.md.
 const (
-	_ dayBreach = iota
-	dayUnequal
-	dayHeldDeleted
-	dayHeldDropped
-	dayOpenDropped
-	dayUnmarked
-	dayNoPlan
-	dayDebris
-	dayNeverBuilt
-	dayNotDropped
-	dayBreaches
+	dayMarkerFirst        rule = "K1: a change removes the catalogue before it writes its marker"
+	dayInvalidatesFirst   rule = "K1: a change removes the catalogue after its commit"
+	dayInvalidates        rule = "K1: a change does not remove the catalogue"
+	dayUpdateMarks        rule = "K2: the update of a final plan writes no marker"
+	dayRepairMarks        rule = "K2: a thorough Recovery restores an entry without a marker"
+	dayChangeMarker       rule = "K2: the update of a final plan uses the plan's marker"
+	dayChangeMatch        rule = "K2: an update removes a change marker of any version"
+	dayChangeShared       rule = "K2: an update removes a change marker that it has taken over"
+	dayChangeCleared      rule = "K2: Recovery leaves change markers"
+	dayPlaceholder        rule = "K3: a builder writes no placeholder"
+	dayOpenListed         rule = "K3: a builder does not list the markers"
+	dayOpenFirst          rule = "K3: a builder lists the plans before the markers"
+	dayCatalogueMatch     rule = "K3: a builder writes the catalogue without a condition"
+	daySlack              rule = "K4: a day is closed when the next one is over by the date of an answer"
+	dayDeadline           rule = "K5: a change commits after its grace period"
+	dayRewrite            rule = "K5: Recovery removes an old delete marker without rewriting the object"
+	dayDeleteLooks        rule = "K6: Delete does not look for a hold"
+	dayDeleteLooksLate    rule = "K6: Delete looks for a hold before it writes its marker"
+	dayDeleteShared       rule = "K6: Delete takes back a delete marker that another has written, too"
+	dayHoldWaits          rule = "K6: Hold does not wait for Deletes under way"
+	dayHoldClosed         rule = "K6: a day can be held before it is closed"
+	dayExpireClosed       rule = "K7: a day is dropped before it is closed"
+	dayExpireLease        rule = "K7: Expire has no lease"
+	dayExpireNames        rule = "K7: Expire does not name its lease"
+	dayDroppingFirst      rule = "K7: Expire lists the markers before it writes open/dropping"
+	dayDroppingMatch      rule = "K7: Expire writes open/dropping without a condition"
+	dayAbortMatch         rule = "K7: Expire removes open/dropping in any version"
+	dayAbortLease         rule = "K7: Expire removes open/dropping before it releases the lease"
+	dayCreateLooks        rule = "K7: Create does not look for open/dropping"
+	dayCreateLooksLate    rule = "K7: Create looks for open/dropping before it writes its marker"
+	dayClears             rule = "K7: Recovery leaves open/dropping"
+	dayClearLease         rule = "K7: Recovery removes open/dropping although a lease is active"
+	dayClearMatch         rule = "K7: Recovery removes open/dropping in any version"
+	dayFinal              rule = "K8: a builder takes up open plans"
+	dayCreateConfirms     rule = "K9: Create does not look at its marker again"
+	dayCreateConfirmsOwn  rule = "K9: Create believes any marker to be its own"
+	dayCreateConfirmsLate rule = "K9: Create looks at its marker before it looks for open/dropping"
+	dayMakesNothing       rule = "K9: an update makes the container anew"
+	dayExpireTwice        rule = "K10: Expire believes one listing"
+	dayExpireConfirms     rule = "K10: a day is dropped by one 404"
+	dayHoldTwice          rule = "K10: Hold believes one listing"
+	dayOpenTwice          rule = "K10: a builder believes one listing of the markers"
+	dayPlansTwice         rule = "K10: a catalogue believes one listing of the plans"
 )
 
-func (b dayBreach) String() string {
-	return [dayBreaches]string{
-		dayUnequal:     "a catalogue differs from a listing",
-		dayHeldDeleted: "a plan of a held day is deleted",
-		dayHeldDropped: "a held day is dropped",
-		dayOpenDropped: "a day with an open plan is dropped",
-		dayUnmarked:    "an open plan has no marker",
-		dayNoPlan:      "Create returns nil, but there is no plan",
-		dayDebris:      "after Recovery something is left that no plan has",
-		dayNeverBuilt:  "after Recovery the catalogue can't be built",
-		dayNotDropped:  "Expire says that it dropped a day that is there",
-	}[b]
+func (d *closedDay) lacks(r rule) bool { return d.lacking.has(r) }
+
+func (d *closedDay) without(r rule, only breach) explorable {
+	return &closedDay{roles: d.roles, plan: d.plan, later: d.later, anew: d.anew, loses: d.loses, sleeps: d.sleeps, lies: d.lies, lacking: rules{r}, only: only}
 }
-
-// dayRule is a rule of closed days.
-type dayRule uint8
-
-// The rules. The comments have their numbers in docs/protocol.md.
-const (
-	dayMarkerFirst        dayRule = iota // K1
-	dayInvalidatesFirst                  // K1
-	dayInvalidates                       // K1
-	dayUpdateMarks                       // K2
-	dayRepairMarks                       // K2
-	dayChangeMarker                      // K2
-	dayChangeMatch                       // K2
-	dayChangeShared                      // K2
-	dayChangeCleared                     // K2
-	dayPlaceholder                       // K3
-	dayOpenListed                        // K3
-	dayOpenFirst                         // K3
-	dayCatalogueMatch                    // K3
-	daySlack                             // K4
-	dayDeadline                          // K5
-	dayRewrite                           // K5
-	dayDeleteLooks                       // K6
-	dayDeleteLooksLate                   // K6
-	dayDeleteShared                      // K6
-	dayHoldWaits                         // K6
-	dayHoldClosed                        // K6
-	dayExpireClosed                      // K7
-	dayExpireLease                       // K7
-	dayExpireNames                       // K7
-	dayDroppingFirst                     // K7
-	dayDroppingMatch                     // K7
-	dayAbortMatch                        // K7
-	dayAbortLease                        // K7
-	dayCreateLooks                       // K7
-	dayCreateLooksLate                   // K7
-	dayClears                            // K7
-	dayClearLease                        // K7
-	dayClearMatch                        // K7
-	dayFinal                             // K8
-	dayCreateConfirms                    // K9
-	dayCreateConfirmsOwn                 // K9
-	dayCreateConfirmsLate                // K9
-	dayMakesNothing                      // K9
-	dayExpireTwice                       // K10
-	dayExpireConfirms                    // K10
-	dayHoldTwice                         // K10
-	dayOpenTwice                         // K10
-	dayPlansTwice                        // K10
-	dayRules
-)
-
-// String describes what happens without the rule.
-func (r dayRule) String() string {
-	return [dayRules]string{
-		dayMarkerFirst:        "a change removes the catalogue before it writes its marker",
-		dayInvalidatesFirst:   "a change removes the catalogue after its commit",
-		dayInvalidates:        "a change does not remove the catalogue",
-		dayUpdateMarks:        "the update of a final plan writes no marker",
-		dayRepairMarks:        "a thorough Recovery restores an entry without a marker",
-		dayChangeMarker:       "the update of a final plan uses the plan's marker",
-		dayChangeMatch:        "an update removes a change marker of any version",
-		dayChangeShared:       "an update removes a change marker that it has taken over",
-		dayChangeCleared:      "Recovery leaves change markers",
-		dayPlaceholder:        "a builder writes no placeholder",
-		dayOpenListed:         "a builder does not list the markers",
-		dayOpenFirst:          "a builder lists the plans before the markers",
-		dayCatalogueMatch:     "a builder writes the catalogue without a condition",
-		daySlack:              "a day is closed when the next one is over by the date of an answer",
-		dayDeadline:           "a change commits after its grace period",
-		dayRewrite:            "Recovery removes an old delete marker without rewriting the object",
-		dayDeleteLooks:        "Delete does not look for a hold",
-		dayDeleteLooksLate:    "Delete looks for a hold before it writes its marker",
-		dayDeleteShared:       "Delete takes back a delete marker that another has written, too",
-		dayHoldWaits:          "Hold does not wait for Deletes under way",
-		dayHoldClosed:         "a day can be held before it is closed",
-		dayExpireClosed:       "a day is dropped before it is closed",
-		dayExpireLease:        "Expire has no lease",
-		dayExpireNames:        "Expire does not name its lease",
-		dayDroppingFirst:      "Expire lists the markers before it writes open/dropping",
-		dayDroppingMatch:      "Expire writes open/dropping without a condition",
-		dayAbortMatch:         "Expire removes open/dropping in any version",
-		dayAbortLease:         "Expire removes open/dropping before it releases the lease",
-		dayCreateLooks:        "Create does not look for open/dropping",
-		dayCreateLooksLate:    "Create looks for open/dropping before it writes its marker",
-		dayClears:             "Recovery leaves open/dropping",
-		dayClearLease:         "Recovery removes open/dropping although a lease is active",
-		dayClearMatch:         "Recovery removes open/dropping in any version",
-		dayFinal:              "a builder takes up open plans",
-		dayCreateConfirms:     "Create does not look at its marker again",
-		dayCreateConfirmsOwn:  "Create believes any marker to be its own",
-		dayCreateConfirmsLate: "Create looks at its marker before it looks for open/dropping",
-		dayMakesNothing:       "an update makes the container anew",
-		dayExpireTwice:        "Expire believes one listing",
-		dayExpireConfirms:     "a day is dropped by one 404",
-		dayHoldTwice:          "Hold believes one listing",
-		dayOpenTwice:          "a builder believes one listing of the markers",
-		dayPlansTwice:         "a catalogue believes one listing of the plans",
-	}[r]
-}
-
-func (d *closedDay) lacks(r dayRule) bool { return d.lacking.has(r) }

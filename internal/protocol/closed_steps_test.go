@@ -28,10 +28,10 @@ func (d *closedDay) steps(st dayState, yield func(dayMove, dayState)) {
 }
 
 // judges reports whether a promise is judged.
-func (d *closedDay) judges(b dayBreach) bool { return d.only == 0 || d.only == b }
+func (d *closedDay) judges(b breach) bool { return d.only == 0 || d.only == b }
 
 // breaks notes a broken promise.
-func (d *closedDay) breaks(st *dayState, b dayBreach) {
+func (d *closedDay) breaks(st *dayState, b breach) {
 	if st.broken == 0 && d.judges(b) {
 		st.broken = b
 	}
@@ -615,7 +615,7 @@ func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
 // look yields what a listing shows to a call: something or nothing. Nothing counts when two listings agree. One of them may
 // be short. Without false answers the second is left out, because it can only keep the call from going on.
 func (d *closedDay) look(
-	st dayState, i int, what string, empty bool, twice dayRule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState),
+	st dayState, i int, what string, empty bool, twice rule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState),
 ) {
 	step := stepsOf(st, i, yield)
 	nothing := func(_ *dayState, c *dayCall) {

@@ -43,7 +43,7 @@ func (d *closedDay) check(st *dayState) string {
 
 // settle lets all calls die and everything become old. It lets Recovery run, and then a builder. It returns which
 // promise is broken.
-func (d *closedDay) settle(st dayState) dayBreach {
+func (d *closedDay) settle(st dayState) breach {
 	for i := range d.roles {
 		st.calls[i] = dayCall{}
 	}
@@ -62,7 +62,7 @@ func (d *closedDay) settle(st dayState) dayBreach {
 	}
 	builds := &closedDay{roles: roles(dayClear, dayBuild)}
 	if d.lacks(dayClears) {
-		builds.lacking = setOf(dayClears)
+		builds.lacking = rules{dayClears}
 	}
 	for i := range builds.roles {
 		for range 8 {
@@ -148,74 +148,58 @@ func closedDays() []*closedDay {
 // TestClosedDays explores each situation to its end.
 func TestClosedDays(t *testing.T) { holds(t, closedDays()) }
 
-type dayNeed struct {
-	closedDay
-	breach dayBreach
-}
-
 // dayNeeds says for each rule in which situation which promise is broken without it.
-var dayNeeds = map[dayRule]dayNeed{
-	dayMarkerFirst:        {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	dayInvalidatesFirst:   {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
-	dayInvalidates:        {closedDay{roles: roles(dayCreate, dayBuild), later: true}, dayUnequal},
-	dayUpdateMarks:        {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
-	dayRepairMarks:        {closedDay{roles: roles(dayRepair, dayBuild), plan: formHeadless}, dayUnequal},
-	dayChangeMarker:       {closedDay{roles: roles(dayCreate, dayUpdate, dayBuild)}, dayUnequal},
-	dayChangeMatch:        {closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
-	dayChangeShared:       {closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
-	dayChangeCleared:      {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true}, dayNeverBuilt},
-	dayPlaceholder:        {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	dayOpenListed:         {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	dayOpenFirst:          {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	dayCatalogueMatch:     {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	daySlack:              {closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal},
-	dayDeadline:           {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal},
-	dayRewrite:            {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, sleeps: true}, dayHeldDeleted},
-	dayDeleteLooks:        {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
-	dayDeleteLooksLate:    {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
-	dayDeleteShared:       {closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, dayDebris},
-	dayHoldWaits:          {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
-	dayHoldClosed:         {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted},
-	dayExpireClosed:       {closedDay{roles: roles(dayCreate, dayExpire)}, dayOpenDropped},
-	dayExpireLease:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
-	dayExpireNames:        {closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped},
-	dayDroppingFirst:      {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
-	dayDroppingMatch:      {closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, dayOpenDropped},
-	dayAbortMatch:         {closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, dayOpenDropped},
-	dayAbortLease:         {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
-	dayCreateLooks:        {closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped},
-	dayCreateLooksLate:    {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayNoPlan},
-	dayClears:             {closedDay{roles: roles(dayExpire), later: true}, dayDebris},
-	dayClearLease:         {closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, dayOpenDropped},
-	dayClearMatch:         {closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, dayOpenDropped},
-	dayFinal:              {closedDay{roles: roles(dayCreate, dayBuild), loses: true}, dayUnequal},
-	dayCreateConfirms:     {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
-	dayCreateConfirmsOwn:  {closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
-	dayCreateConfirmsLate: {closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked},
-	dayExpireTwice:        {closedDay{roles: roles(dayCreate, dayExpire), later: true, lies: true}, dayOpenDropped},
-	dayExpireConfirms:     {closedDay{roles: roles(dayExpire), plan: formFinal, later: true, lies: true}, dayNotDropped},
-	dayHoldTwice:          {closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true}, dayHeldDeleted},
-	dayOpenTwice:          {closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal},
-	dayPlansTwice:         {closedDay{roles: roles(dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal},
-}
-
-// daySpare has the rules that keep no promise, and says why they exist.
-var daySpare = map[dayRule]string{
-	dayMakesNothing: "a dropped day does not come back as an empty container",
+var dayNeeds = map[rule]need{
+	dayMarkerFirst:        {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayInvalidatesFirst:   {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayInvalidates:        {in: &closedDay{roles: roles(dayCreate, dayBuild), later: true}, promise: dayUnequal},
+	dayUpdateMarks:        {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayRepairMarks:        {in: &closedDay{roles: roles(dayRepair, dayBuild), plan: formHeadless}, promise: dayUnequal},
+	dayChangeMarker:       {in: &closedDay{roles: roles(dayCreate, dayUpdate, dayBuild)}, promise: dayUnequal},
+	dayChangeMatch:        {in: &closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayChangeShared:       {in: &closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayChangeCleared:      {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true}, promise: dayNeverBuilt},
+	dayPlaceholder:        {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayOpenListed:         {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayOpenFirst:          {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayCatalogueMatch:     {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	daySlack:              {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayDeadline:           {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
+	dayRewrite:            {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, sleeps: true}, promise: dayHeldDeleted},
+	dayDeleteLooks:        {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
+	dayDeleteLooksLate:    {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
+	dayDeleteShared:       {in: &closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, promise: dayDebris},
+	dayHoldWaits:          {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
+	dayHoldClosed:         {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
+	dayExpireClosed:       {in: &closedDay{roles: roles(dayCreate, dayExpire)}, promise: dayOpenDropped},
+	dayExpireLease:        {in: &closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, promise: dayHeldDropped},
+	dayExpireNames:        {in: &closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, promise: dayHeldDropped},
+	dayDroppingFirst:      {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
+	dayDroppingMatch:      {in: &closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, promise: dayOpenDropped},
+	dayAbortMatch:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, promise: dayOpenDropped},
+	dayAbortLease:         {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
+	dayCreateLooks:        {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
+	dayCreateLooksLate:    {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayNoPlan},
+	dayClears:             {in: &closedDay{roles: roles(dayExpire), later: true}, promise: dayDebris},
+	dayClearLease:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, promise: dayOpenDropped},
+	dayClearMatch:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, promise: dayOpenDropped},
+	dayFinal:              {in: &closedDay{roles: roles(dayCreate, dayBuild), loses: true}, promise: dayUnequal},
+	dayCreateConfirms:     {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
+	dayCreateConfirmsOwn:  {in: &closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
+	dayCreateConfirmsLate: {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
+	dayExpireTwice:        {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, lies: true}, promise: dayOpenDropped},
+	dayExpireConfirms:     {in: &closedDay{roles: roles(dayExpire), plan: formFinal, later: true, lies: true}, promise: dayNotDropped},
+	dayHoldTwice:          {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true}, promise: dayHeldDeleted},
+	dayOpenTwice:          {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true}, promise: dayUnequal},
+	dayPlansTwice:         {in: &closedDay{roles: roles(dayBuild), plan: formFinal, later: true, lies: true}, promise: dayUnequal},
+	dayMakesNothing: {
+		in:  &closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true},
+		why: "a dropped day does not come back as an empty container",
+	},
 }
 
 // TestClosedDayRules removes the rules one at a time.
-func TestClosedDayRules(t *testing.T) {
-	eachIsNeeded(t, dayRules, dayNeeds, daySpare, dayBreaches, func(n dayNeed) dayBreach { return n.breach })
-	removeRules(t, dayRules, func(r dayRule) (n need, spare bool) {
-		in, needed := dayNeeds[r]
-		if !needed {
-			in.closedDay = closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true}
-		}
-		in.lacking, in.only = setOf(r), in.breach
-		return need{&in.closedDay, in.breach.String()}, !needed
-	})
-}
+func TestClosedDayRules(t *testing.T) { removeRules(t, dayNeeds) }
 
 // TestClosedDayLimits shows that the model finds what docs/protocol.md does not cover.
 func TestClosedDayLimits(t *testing.T) {

@@ -18,15 +18,14 @@ const (
 type situation struct {
 	roles    []role
 	plan     planned
-	two      bool      // the plan has two sub-objects
-	frozen   bool      // requests may be under way for any time
-	tight    bool      // a Create may overlap with a Delete, which the protocol does not cover
-	thorough bool      // Recovery is thorough
-	patient  bool      // Creates leave old remains to Recovery, to keep the situation small
-	early    bool      // an updater may find a plan before its Create has returned
-	brief    who       // the actors with the shorter grace period
-	apart    bool      // states that reach a stage in different ways are kept apart
-	lacking  set[rule] // the rules that the protocol lacks here
+	two      bool  // the plan has two sub-objects
+	frozen   bool  // requests may be under way for any time
+	tight    bool  // a Create may overlap with a Delete, which the protocol does not cover
+	thorough bool  // Recovery is thorough
+	patient  bool  // Creates leave old remains to Recovery, to keep the situation small
+	early    bool  // an updater may find a plan before its Create has returned
+	brief    who   // the actors with the shorter grace period
+	lacking  rules // the rules that the protocol lacks here
 
 	deaths uint8 // actors that die or whose context ends
 	losses uint8 // answers that are lost, or requests that are refused
@@ -76,7 +75,7 @@ func (s situation) String() string {
 	return describe(join(s.roles)+[...]string{
 		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was interrupted", " of a plan whose delete was interrupted",
 		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was interrupted", " of an entry alone", " of a plan whose entry contradicts itself",
-	}[s.plan], traits, s.lacking, rules)
+	}[s.plan], traits, s.lacking)
 }
 
 // state is a state of the exploration.
@@ -132,13 +131,13 @@ type node struct {
 	result   result
 }
 
-// place identifies a node: what its program remembers and does not share with another one.
+// place identifies a node: the answers so far, or how its program ended.
 type place struct {
 	actor          actor
 	over           bool
 	result         result
 	begun, claimed bool
-	stage, answers string
+	answers        string
 }
 
 // explorer is the model of a situation, with the search through its states.
@@ -181,6 +180,11 @@ func (x *explorer) describe(s step) string {
 		fmt.Fprintf(&b, "%s (%s) ", s.req.step, s.req.blob)
 	}
 	return b.String() + s.what
+}
+
+func (s situation) without(r rule, _ breach) explorable {
+	s.lacking = rules{r}
+	return s
 }
 
 // explore visits all states until a promise is broken.
@@ -266,19 +270,16 @@ func (x *explorer) node(a actor, r role, history []answer) int32 {
 	n.claimed, n.returned, n.looked = c.claimed, c.returned, c.looked && !n.over
 	n.begun, n.dated = c.begun, c.dated && !n.over
 	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"finalize object", "remove marker"}, n.asks[0].step)
-	if x.apart {
-		c.stage = stage{}
-	}
-	return x.intern(n, c.stage)
+	return x.intern(n)
 }
 
-func (x *explorer) intern(n node, at stage) int32 {
+func (x *explorer) intern(n node) int32 {
 	key := place{actor: n.actor, over: n.over}
 	if n.over {
 		key.result, key.begun, key.claimed = n.result, n.begun, n.claimed
 		n.history = nil
 	} else {
-		key.stage, key.answers = at.name, x.number(n.history[at.pos:])
+		key.answers = x.number(n.history)
 	}
 	if id, ok := x.known[key]; ok {
 		return id
@@ -686,7 +687,7 @@ func (x *explorer) death(n *node) int32 {
 	if n.begun {
 		r = diedDeleting
 	}
-	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun, claimed: n.claimed}, stage{})
+	return x.intern(node{actor: n.actor, role: n.role, over: true, result: r, begun: n.begun, claimed: n.claimed})
 }
 
 // date marks the blobs that are recent when an actor lists the markers, because the actor compares ages with

@@ -30,7 +30,7 @@ type fleet struct {
 	stranger     bool // a process that is not a member updates the first sub-object
 	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
-	lacking      set[fleetRule]
+	lacking      rules
 	only         breach // the only promise that is judged; 0 means all
 
 	search[fleetState, move]
@@ -51,10 +51,17 @@ func (f *fleet) String() string {
 		{f.stranger, "a stranger"},
 		{f.bound, "without F6"},
 		{f.apart, "doomed calls apart"},
-	}, f.lacking, fleetRules)
+	}, f.lacking)
 }
 
-func (f *fleet) lacks(r fleetRule) bool { return f.lacking.has(r) }
+func (f *fleet) lacks(r rule) bool { return f.lacking.has(r) }
+
+func (f *fleet) without(r rule, only breach) explorable {
+	return &fleet{
+		nodes: f.nodes, parts: f.parts, running: f.running, unrecorded: f.unrecorded, deletes: f.deletes, stranger: f.stranger,
+		lacking: rules{r}, only: only,
+	}
+}
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
 // rank 0.
@@ -213,103 +220,35 @@ func (f *fleet) describe(m move) string {
 	return b.String()
 }
 
-// breach is a broken promise.
-type breach uint8
-
+// The rules, with their numbers in docs/fleet.md.
 const (
-	_ breach = iota
-	formerOwner
-	lostUpdate
-	wrongResult
-	actionRerun
-	finalChanged
-	openParts
-	earlyObject
-	twoOwners
-	comesBack
-	orphan
-	breaches
-)
-
-func (b breach) String() string {
-	return [breaches]string{
-		formerOwner:  "a write of a former owner takes effect after the fence",
-		lostUpdate:   "a write replaces a version that its writer has not seen",
-		wrongResult:  "the final object holds a result that a former owner stored after the fence",
-		actionRerun:  "a later owner runs an action that an earlier one had completed",
-		finalChanged: "a plan changes after its final entry",
-		openParts:    "an entry is final beside open sub-objects",
-		earlyObject:  "an object is final beside an open entry",
-		twoOwners:    "two nodes own the plan in one epoch",
-		comesBack:    "a deleted plan exists",
-		orphan:       "a node can't bring the plan to its end",
-	}[b]
-}
-
-// fleetRule is a rule of the fleet's protocol.
-type fleetRule uint8
-
-// The rules. The comments have their numbers in docs/fleet.md.
-const (
-	fleetClaimMatch    fleetRule = iota // F1
-	fleetTakeMatch                      // F1
-	fleetEndMatch                       // F1
-	fleetReadFirst                      // F2
-	fleetFenceLast                      // F2
-	fleetFenceAgain                     // F3
-	fleetConflictLooks                  // F4
-	fleetConflictTakes                  // F4
-	fleetFence                          // F5
-	fleetFenceNew                       // F5
-	fleetFenceFinal                     // F5
-	fleetFenceOwn                       // F5
-	fleetFenceMatch                     // F7
-	fleetWorkMatch                      // F7
-	fleetPlanMatch                      // F7
-	fleetVersions                       // F7
-	fleetUnknownClaim                   // F8
-	fleetUnknownTake                    // F8
-	fleetUnknownEnd                     // F8
-	fleetAbsentDead                     // F9
-	fleetOwnTaken                       // F9
-	fleetCompletes                      // F9
-	fleetPartsFirst                     // docs/protocol.md
-	fleetNeverCreates                   // docs/protocol.md
-	fleetTakeDead                       // spare
-	fleetHeartbeat                      // spare
-	fleetRules
+	fleetClaimMatch    rule = "F1: a claim names no version"
+	fleetTakeMatch     rule = "F1: a take's update of the entry names no version"
+	fleetEndMatch      rule = "F1: a final entry names no version"
+	fleetReadFirst     rule = "F2: a take reads the sub-objects after its update of the entry"
+	fleetFenceLast     rule = "F2: a take stores the sub-objects before its update of the entry"
+	fleetFenceAgain    rule = "F3: a take reads a sub-object again that moved during the fence"
+	fleetConflictLooks rule = "F4: an owner that meets a conflict reads the sub-object and goes on"
+	fleetConflictTakes rule = "F4: an owner that meets a conflict reads the entry, then the sub-object, and goes on"
+	fleetFence         rule = "F5: a take stores no sub-object"
+	fleetFenceNew      rule = "F5: a take stores no sub-object that is NotStarted"
+	fleetFenceFinal    rule = "F5: a take stores no sub-object that is final"
+	fleetFenceOwn      rule = "F5: a node goes on with a plan of its own without a new epoch and fence"
+	fleetFenceMatch    rule = "F7: a fence names no versions"
+	fleetWorkMatch     rule = "F7: an owner's updates name no versions"
+	fleetPlanMatch     rule = "F7: an owner's updates of the plan name no versions"
+	fleetVersions      rule = "F7: others' updates name no versions"
+	fleetUnknownClaim  rule = "F8: a claim that was refused after an unknown attempt counts as done"
+	fleetUnknownTake   rule = "F8: a take that was refused after an unknown attempt counts as done"
+	fleetUnknownEnd    rule = "F8: a final entry that was refused after an unknown attempt counts as written"
+	fleetAbsentDead    rule = "F9: an owner without a record counts as alive"
+	fleetOwnTaken      rule = "F9: a node does not take its own plans again"
+	fleetCompletes     rule = "F9: nobody completes a final entry"
+	fleetPartsFirst    rule = "an owner ends a plan before its sub-objects are final"
+	fleetNeverCreates  rule = "an update creates a blob that is gone"
+	fleetTakeDead      rule = "nodes take plans from living owners"
+	fleetHeartbeat     rule = "a node whose record was removed is never told"
 )
 
 // harmless are the rules without which a doomed call still has no effect.
-var harmless = setOf(fleetFenceFinal, fleetAbsentDead, fleetOwnTaken, fleetCompletes, fleetTakeDead, fleetHeartbeat)
-
-func (r fleetRule) String() string {
-	return [fleetRules]string{
-		fleetClaimMatch:    "F1: a claim names no version",
-		fleetTakeMatch:     "F1: a take's update of the entry names no version",
-		fleetEndMatch:      "F1: a final entry names no version",
-		fleetReadFirst:     "F2: a take reads the sub-objects after its update of the entry",
-		fleetFenceLast:     "F2: a take stores the sub-objects before its update of the entry",
-		fleetFenceAgain:    "F3: a take reads a sub-object again that moved during the fence",
-		fleetConflictLooks: "F4: an owner that meets a conflict reads the sub-object and goes on",
-		fleetConflictTakes: "F4: an owner that meets a conflict reads the entry, then the sub-object, and goes on",
-		fleetFence:         "F5: a take stores no sub-object",
-		fleetFenceNew:      "F5: a take stores no sub-object that is NotStarted",
-		fleetFenceFinal:    "F5: a take stores no sub-object that is final",
-		fleetFenceOwn:      "F5: a node goes on with a plan of its own without a new epoch and fence",
-		fleetFenceMatch:    "F7: a fence names no versions",
-		fleetWorkMatch:     "F7: an owner's updates name no versions",
-		fleetPlanMatch:     "F7: an owner's updates of the plan name no versions",
-		fleetVersions:      "F7: others' updates name no versions",
-		fleetUnknownClaim:  "F8: a claim that was refused after an unknown attempt counts as done",
-		fleetUnknownTake:   "F8: a take that was refused after an unknown attempt counts as done",
-		fleetUnknownEnd:    "F8: a final entry that was refused after an unknown attempt counts as written",
-		fleetAbsentDead:    "F9: an owner without a record counts as alive",
-		fleetOwnTaken:      "F9: a node does not take its own plans again",
-		fleetCompletes:     "F9: nobody completes a final entry",
-		fleetPartsFirst:    "an owner ends a plan before its sub-objects are final",
-		fleetNeverCreates:  "an update creates a blob that is gone",
-		fleetTakeDead:      "nodes take plans from living owners",
-		fleetHeartbeat:     "a node whose record was removed is never told",
-	}[r]
-}
+var harmless = rules{fleetFenceFinal, fleetAbsentDead, fleetOwnTaken, fleetCompletes, fleetTakeDead, fleetHeartbeat}

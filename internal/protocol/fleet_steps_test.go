@@ -418,7 +418,7 @@ func (f *fleet) read(st fleetState, i int, yield func(move, fleetState)) {
 // store lets the entry that a node has sent take effect, or be refused.
 func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 	n := &st.nodes[i]
-	rules := map[activity]struct{ match, unknown fleetRule }{
+	rules := map[activity]struct{ match, unknown rule }{
 		sendsClaim: {fleetClaimMatch, fleetUnknownClaim},
 		sendsTake:  {fleetTakeMatch, fleetUnknownTake},
 		sendsEnd:   {fleetEndMatch, fleetUnknownEnd},

@@ -101,64 +101,47 @@ func fleets() []*fleet {
 // TestFleet explores each situation to its end.
 func TestFleet(t *testing.T) { holds(t, fleets()) }
 
-type fleetNeed struct {
-	fleet
-	breach breach
-}
-
 // fleetNeeds says for each rule in which situation which promise is broken without it.
-var fleetNeeds = map[fleetRule]fleetNeed{
-	fleetClaimMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetTakeMatch:     {fleet{nodes: 2, parts: 1, running: true}, lostUpdate},
-	fleetEndMatch:      {fleet{nodes: 2, parts: 1}, finalChanged},
-	fleetReadFirst:     {fleet{nodes: 2, parts: 1, running: true}, actionRerun},
-	fleetFenceLast:     {fleet{nodes: 2, parts: 1, unrecorded: true}, formerOwner},
-	fleetFenceAgain:    {fleet{nodes: 2, parts: 1, running: true}, formerOwner},
-	fleetConflictLooks: {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetConflictTakes: {fleet{nodes: 2, parts: 1, stranger: true}, formerOwner},
-	fleetFence:         {fleet{nodes: 2, parts: 1}, actionRerun},
-	fleetFenceNew:      {fleet{nodes: 1, parts: 1}, wrongResult},
-	fleetFenceFinal:    {fleet{nodes: 1, parts: 1}, wrongResult},
-	fleetFenceOwn:      {fleet{nodes: 2, parts: 1}, actionRerun},
-	fleetFenceMatch:    {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetWorkMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetPlanMatch:     {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetVersions:      {fleet{nodes: 2, parts: 1, stranger: true}, lostUpdate},
-	fleetUnknownClaim:  {fleet{nodes: 2, parts: 1}, twoOwners},
-	fleetUnknownTake:   {fleet{nodes: 2, parts: 1}, formerOwner},
-	fleetUnknownEnd:    {fleet{nodes: 2, parts: 1}, earlyObject},
-	fleetAbsentDead:    {fleet{nodes: 1, parts: 1}, orphan},
-	fleetOwnTaken:      {fleet{nodes: 1, parts: 1}, orphan},
-	fleetCompletes:     {fleet{nodes: 1, parts: 1}, orphan},
-	fleetPartsFirst:    {fleet{nodes: 2, parts: 1}, openParts},
-	fleetNeverCreates:  {fleet{nodes: 2, parts: 1, deletes: true}, comesBack},
+var fleetNeeds = map[rule]need{
+	fleetClaimMatch:    {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetTakeMatch:     {in: &fleet{nodes: 2, parts: 1, running: true}, promise: lostUpdate},
+	fleetEndMatch:      {in: &fleet{nodes: 2, parts: 1}, promise: finalChanged},
+	fleetReadFirst:     {in: &fleet{nodes: 2, parts: 1, running: true}, promise: actionRerun},
+	fleetFenceLast:     {in: &fleet{nodes: 2, parts: 1, unrecorded: true}, promise: formerOwner},
+	fleetFenceAgain:    {in: &fleet{nodes: 2, parts: 1, running: true}, promise: formerOwner},
+	fleetConflictLooks: {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetConflictTakes: {in: &fleet{nodes: 2, parts: 1, stranger: true}, promise: formerOwner},
+	fleetFence:         {in: &fleet{nodes: 2, parts: 1}, promise: actionRerun},
+	fleetFenceNew:      {in: &fleet{nodes: 1, parts: 1}, promise: wrongResult},
+	fleetFenceFinal:    {in: &fleet{nodes: 1, parts: 1}, promise: wrongResult},
+	fleetFenceOwn:      {in: &fleet{nodes: 2, parts: 1}, promise: actionRerun},
+	fleetFenceMatch:    {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetWorkMatch:     {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetPlanMatch:     {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetVersions:      {in: &fleet{nodes: 2, parts: 1, stranger: true}, promise: lostUpdate},
+	fleetUnknownClaim:  {in: &fleet{nodes: 2, parts: 1}, promise: twoOwners},
+	fleetUnknownTake:   {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
+	fleetUnknownEnd:    {in: &fleet{nodes: 2, parts: 1}, promise: earlyObject},
+	fleetAbsentDead:    {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
+	fleetOwnTaken:      {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
+	fleetCompletes:     {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
+	fleetPartsFirst:    {in: &fleet{nodes: 2, parts: 1}, promise: openParts},
+	fleetNeverCreates:  {in: &fleet{nodes: 2, parts: 1, deletes: true}, promise: comesBack},
+	fleetTakeDead:      {in: &fleet{nodes: 2, parts: 1}, why: "it leaves each plan with one node while that node works"},
+	fleetHeartbeat: {
+		in:  &fleet{nodes: 2, parts: 1},
+		why: "a node that was taken for dead learns it soon, and not only at its next write",
+	},
 }
 
-// fleetSpare has the rules that keep no promise about a plan, and says why they exist.
-var fleetSpare = map[fleetRule]string{
-	fleetTakeDead:  "it leaves each plan with one node while that node works",
-	fleetHeartbeat: "a node that was taken for dead learns it soon, and not only at its next write",
-}
-
-// TestFleetRules removes the rules one at a time. Only the promise in the table is judged, which shows that the
-// model can find each promise broken, and not only the ones that break first.
-func TestFleetRules(t *testing.T) {
-	eachIsNeeded(t, fleetRules, fleetNeeds, fleetSpare, breaches, func(n fleetNeed) breach { return n.breach })
-	removeRules(t, fleetRules, func(r fleetRule) (n need, spare bool) {
-		in, needed := fleetNeeds[r]
-		if !needed {
-			in.fleet = fleet{nodes: 2, parts: 1}
-		}
-		in.lacking, in.only = setOf(r), in.breach
-		return need{&in.fleet, in.breach.String()}, !needed
-	})
-}
+// TestFleetRules removes the rules one at a time.
+func TestFleetRules(t *testing.T) { removeRules(t, fleetNeeds) }
 
 // TestFleetFreedom shows that the owners of the model use the freedom F6: without it, final sub-objects need no
 // fence.
 func TestFleetFreedom(t *testing.T) {
-	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: setOf(fleetFenceFinal)}
-	f.explore().want(t, "")
+	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: rules{fleetFenceFinal}}
+	f.explore().want(t, 0)
 }
 
 // TestFleetDoomed shows that forgetting doomed calls loses nothing: what can be stored is the same.

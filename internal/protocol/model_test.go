@@ -189,7 +189,7 @@ func (s *store) apply(r *request, retry bool, listed uint8) answer {
 
 // patience returns how old a blob must be before an actor that saw these markers may assume that its writer
 // is dead: older than the actor's own grace period and those in the markers.
-func patience(lacking set[rule], brief bool, markers *store) age {
+func patience(lacking rules, brief bool, markers *store) age {
 	if brief && (lacking.has(ruleGraceCarried) || !markers[marker].long && !markers[deleteMarker].long) {
 		return aged
 	}
@@ -210,205 +210,100 @@ func (l limit) passed(p phase) bool {
 	return l == withinGrace && p >= overGrace || l == withinCommit && p >= overAll
 }
 
-// rule is a rule of the protocol. A situation can lack rules, which shows that they are needed and that the
-// model notices.
-type rule uint8
-
-// The rules.
+// The rules of the vault, which are modelled here. Each says what happens without it.
 const (
-	ruleGrace rule = iota
-	ruleGraceOfAll
-	ruleGraceAtListing
-	ruleGraceCarried
-	ruleGraceKept
-	ruleClock
-	ruleDeadline
-	ruleMarkerFirst
-	ruleEntryBeforeParts
-	ruleObjectLast
-	ruleNewEntry
-	ruleNewPart
-	ruleNewObject
-	ruleMarkerStays
-	ruleTakenMarkerShared
-	ruleTakenMarkerOwn
-	ruleCreateClears
-	ruleUndoCertain
-	ruleUndoBeforeObject
-	ruleUndoRefused
-	ruleUndoEntryMatch
-	ruleUndoMarkerMatch
-	ruleUndoMarkerOwn
-	ruleUndoPartMatch
-	ruleUndoConfirms
-	ruleWithdrawMatch
-	ruleWithdrawMarker
-	ruleWithdrawLooks
-	ruleWithdrawConfirms
-	ruleKeepRewrites
-	ruleKeepEntry
-	ruleKeepMatch
-	ruleKeepWhole
-	ruleWriteID
-	ruleOwnWriteID
-	ruleUnknown
-	ruleRunningFirst
-	ruleUpdateMatch
-	ruleEntryFirst
-	ruleFinalizeMatch
-	ruleFinalizeAgain
-	ruleFinalizeOwn
-	ruleFinalizeObjectFirst
-	ruleSupersededMarker
-	ruleFinalizeConfirms
-	ruleFinalizeMarkerLast
-	ruleFinalizeWaits
-	ruleDeleteMarker
-	ruleDeleteMarkerAgain
-	ruleDeleteDeadline
-	ruleDeleteConfirms
-	ruleDeleteListsAgain
-	ruleObjectFirst
-	ruleEntryAfterParts
-	ruleMarkersLast
-	ruleResume
-	ruleResumeConfirms
-	ruleResumeListsAgain
-	ruleDeleteMatch
-	ruleRecoveryLooks
-	ruleRecoveryConfirms
-	ruleRecoveryListsAgain
-	ruleRecoveryEntryConfirms
-	ruleLostEntry
-	ruleLostObject
-	ruleLossConfirms
-	ruleRecoveryEntryMatch
-	ruleRecoveryPartMatch
-	ruleRecoveryNewParts
-	ruleRecoveryChangedParts
-	ruleRecoveryMarkerMatch
-	ruleRecoveryMarkerLast
-	ruleRecoveryDeleteMarker
-	ruleRewrite
-	ruleRewriteMatch
-	ruleRewriteFirst
-	ruleCompleteMatch
-	ruleCompleteReads
-	ruleCompleteContent
-	ruleRecoveryLooksAgain
-	ruleVerifySameObject
-	ruleRestoreMarker
-	ruleRestoreNew
-	ruleRestoreRunning
-	ruleRestoreRewrites
-	ruleRestoreLooks
-	ruleRestored
-	ruleRestoredMarked
-	ruleRestoredMarkerMatch
-	ruleReadStale
-	ruleReadAgain
-	ruleReadParts
-	ruleReadMissing
-	ruleShownWhole
-	rules
+	ruleGrace                 rule = "Recovery does not wait for grace and margin"
+	ruleGraceOfAll            rule = "Recovery checks only the age of the markers, not of entry and object"
+	ruleGraceAtListing        rule = "Recovery compares the age of entry and object with the time of its look, not of its listing"
+	ruleGraceCarried          rule = "Recovery judges by its own grace period, not by the markers'"
+	ruleGraceKept             rule = "Create replaces a longer grace period by a shorter one"
+	ruleClock                 rule = "Create reports success after its grace period"
+	ruleDeadline              rule = "Create sends requests after its grace period"
+	ruleMarkerFirst           rule = "Create writes the marker after the entry"
+	ruleEntryBeforeParts      rule = "Create writes the sub-objects before the entry"
+	ruleObjectLast            rule = "Create writes the object before the sub-objects"
+	ruleNewEntry              rule = "Create overwrites an entry"
+	ruleNewPart               rule = "Create overwrites sub-objects"
+	ruleNewObject             rule = "Create overwrites an object"
+	ruleMarkerStays           rule = "Create rewrites a marker that has an entry"
+	ruleTakenMarkerShared     rule = "Create removes a shared marker when the entry exists"
+	ruleTakenMarkerOwn        rule = "Create leaves a marker of its own when the entry exists"
+	ruleCreateClears          rule = "Create leaves old remains to Recovery"
+	ruleUndoCertain           rule = "Create undoes its writes although an outcome is unknown"
+	ruleUndoBeforeObject      rule = "Create undoes its writes after it sent the object"
+	ruleUndoRefused           rule = "Create leaves what it wrote when its object is refused"
+	ruleUndoEntryMatch        rule = "undo removes an entry of any version"
+	ruleUndoMarkerMatch       rule = "undo removes a marker of any version"
+	ruleUndoMarkerOwn         rule = "undo removes a marker that it wrote over another's"
+	ruleUndoPartMatch         rule = "undo removes sub-objects of any version"
+	ruleUndoConfirms          rule = "undo believes a single 404"
+	ruleWithdrawMatch         rule = "a late object is removed in any version"
+	ruleWithdrawMarker        rule = "a late object is removed without a delete marker"
+	ruleWithdrawLooks         rule = "a late Create removes a plan that somebody runs"
+	ruleWithdrawConfirms      rule = "a late Create removes a plan because of a single 404 for its entry"
+	ruleKeepRewrites          rule = "a late Create leaves a plan that Recovery has begun to remove"
+	ruleKeepEntry             rule = "a late Restore leaves an entry that Recovery has begun to remove"
+	ruleKeepMatch             rule = "a late Create overwrites sub-objects that somebody has updated"
+	ruleKeepWhole             rule = "a late Create leaves a plan of which Recovery has removed sub-objects"
+	ruleWriteID               rule = "a retry does not recognize the write of an earlier attempt"
+	ruleOwnWriteID            rule = "a retry takes any write for its own"
+	ruleUnknown               rule = "a retry that meets another write reports a certain failure"
+	ruleRunningFirst          rule = "a sub-object is updated before the plan is Running"
+	ruleUpdateMatch           rule = "updates overwrite any version"
+	ruleEntryFirst            rule = "completion writes the object before the entry"
+	ruleFinalizeMatch         rule = "completion overwrites an object of any version"
+	ruleFinalizeAgain         rule = "completion fails if the object was rewritten"
+	ruleFinalizeOwn           rule = "completion overwrites an object that was rewritten although another call has written the entry"
+	ruleFinalizeObjectFirst   rule = "completion reads the entry before the rewritten object"
+	ruleSupersededMarker      rule = "a completion removes the marker although a later completion follows"
+	ruleFinalizeConfirms      rule = "completion believes a single 404"
+	ruleFinalizeMarkerLast    rule = "completion removes the marker before it writes the object"
+	ruleFinalizeWaits         rule = "completion returns before it removes the marker"
+	ruleDeleteMarker          rule = "Delete writes no delete marker"
+	ruleDeleteMarkerAgain     rule = "Delete does not write its marker again if the object was rewritten"
+	ruleDeleteDeadline        rule = "Delete removes the object although its marker is old"
+	ruleDeleteConfirms        rule = "Delete believes a single 404 for the object"
+	ruleDeleteListsAgain      rule = "Delete removes the markers after unconfirmed 404s for sub-objects or entry"
+	ruleObjectFirst           rule = "Delete removes the sub-objects before the object"
+	ruleEntryAfterParts       rule = "Delete removes the entry before the sub-objects"
+	ruleMarkersLast           rule = "Delete removes the markers before the entry"
+	ruleResume                rule = "Delete does not resume an interrupted Delete"
+	ruleResumeConfirms        rule = "Delete resumes another Delete because of a single 404"
+	ruleResumeListsAgain      rule = "Delete resumes another Delete with one listing of the sub-objects"
+	ruleDeleteMatch           rule = "Delete removes an object of any version"
+	ruleRecoveryLooks         rule = "Recovery does not read entry and object after listing the markers"
+	ruleRecoveryConfirms      rule = "Recovery believes a single 404 for entry or object"
+	ruleRecoveryListsAgain    rule = "Recovery does not list the sub-objects again after removing them"
+	ruleRecoveryEntryConfirms rule = "Recovery believes a single 404 for the entry that it removes"
+	ruleLostEntry             rule = "Recovery removes a plan whose entry was lost"
+	ruleLostObject            rule = "Recovery removes a started plan whose object was lost"
+	ruleLossConfirms          rule = "Recovery reports a loss without confirming it"
+	ruleRecoveryEntryMatch    rule = "Recovery removes an entry of any version"
+	ruleRecoveryPartMatch     rule = "Recovery removes sub-objects of any version"
+	ruleRecoveryNewParts      rule = "Recovery removes sub-objects that are newer than its listing"
+	ruleRecoveryChangedParts  rule = "Recovery continues although a sub-object has changed since the listing"
+	ruleRecoveryMarkerMatch   rule = "Recovery removes a marker of any version"
+	ruleRecoveryMarkerLast    rule = "Recovery removes the marker before the entry"
+	ruleRecoveryDeleteMarker  rule = "Recovery removes a recent delete marker"
+	ruleRewrite               rule = "Recovery removes an old delete marker without rewriting the object"
+	ruleRewriteMatch          rule = "Recovery rewrites an object of any version"
+	ruleRewriteFirst          rule = "Recovery removes the delete marker before rewriting the object"
+	ruleCompleteMatch         rule = "Recovery writes a final object without condition"
+	ruleCompleteReads         rule = "Recovery completes the object without reading the sub-objects"
+	ruleCompleteContent       rule = "Recovery completes a plan because of its entry's metadata"
+	ruleRecoveryLooksAgain    rule = "Recovery does not read an open entry again if the object is final"
+	ruleVerifySameObject      rule = "Recovery reports a missing sub-object although the object has changed"
+	ruleRestoreMarker         rule = "a thorough Recovery leaves an open plan without a marker"
+	ruleRestoreNew            rule = "a thorough Recovery overwrites existing blobs"
+	ruleRestoreRunning        rule = "a thorough Recovery restores an entry as NotStarted"
+	ruleRestoreRewrites       rule = "a thorough Recovery restores an entry without rewriting the object first"
+	ruleRestoreLooks          rule = "a thorough Recovery does not check that the object is the same after restoring the entry"
+	ruleRestored              rule = "a Restore writes an entry like any other"
+	ruleRestoredMarked        rule = "Recovery removes a restored plan that has no marker"
+	ruleRestoredMarkerMatch   rule = "a Restore of a final plan removes a marker of any version"
+	ruleReadStale             rule = "Read returns the object of a final entry as it is"
+	ruleReadAgain             rule = "Read does not read an open entry again if the object is final"
+	ruleReadParts             rule = "Read returns a running plan's sub-objects from the object"
+	ruleReadMissing           rule = "Read reports a missing sub-object as damage without reading the object again"
+	ruleShownWhole            rule = "an entry without object is returned"
 )
-
-// String describes what happens without the rule.
-func (r rule) String() string { return ruleNames[r] }
-
-var ruleNames = [rules]string{
-	ruleGrace:                 "Recovery does not wait for grace and margin",
-	ruleGraceOfAll:            "Recovery checks only the age of the markers, not of entry and object",
-	ruleGraceAtListing:        "Recovery compares the age of entry and object with the time of its look, not of its listing",
-	ruleGraceCarried:          "Recovery judges by its own grace period, not by the markers'",
-	ruleGraceKept:             "Create replaces a longer grace period by a shorter one",
-	ruleClock:                 "Create reports success after its grace period",
-	ruleDeadline:              "Create sends requests after its grace period",
-	ruleMarkerFirst:           "Create writes the marker after the entry",
-	ruleEntryBeforeParts:      "Create writes the sub-objects before the entry",
-	ruleObjectLast:            "Create writes the object before the sub-objects",
-	ruleNewEntry:              "Create overwrites an entry",
-	ruleNewPart:               "Create overwrites sub-objects",
-	ruleNewObject:             "Create overwrites an object",
-	ruleMarkerStays:           "Create rewrites a marker that has an entry",
-	ruleTakenMarkerShared:     "Create removes a shared marker when the entry exists",
-	ruleTakenMarkerOwn:        "Create leaves a marker of its own when the entry exists",
-	ruleCreateClears:          "Create leaves old remains to Recovery",
-	ruleUndoCertain:           "Create undoes its writes although an outcome is unknown",
-	ruleUndoBeforeObject:      "Create undoes its writes after it sent the object",
-	ruleUndoRefused:           "Create leaves what it wrote when its object is refused",
-	ruleUndoEntryMatch:        "undo removes an entry of any version",
-	ruleUndoMarkerMatch:       "undo removes a marker of any version",
-	ruleUndoMarkerOwn:         "undo removes a marker that it wrote over another's",
-	ruleUndoPartMatch:         "undo removes sub-objects of any version",
-	ruleUndoConfirms:          "undo believes a single 404",
-	ruleWithdrawMatch:         "a late object is removed in any version",
-	ruleWithdrawMarker:        "a late object is removed without a delete marker",
-	ruleWithdrawLooks:         "a late Create removes a plan that somebody runs",
-	ruleWithdrawConfirms:      "a late Create removes a plan because of a single 404 for its entry",
-	ruleKeepRewrites:          "a late Create leaves a plan that Recovery has begun to remove",
-	ruleKeepEntry:             "a late Restore leaves an entry that Recovery has begun to remove",
-	ruleKeepMatch:             "a late Create overwrites sub-objects that somebody has updated",
-	ruleKeepWhole:             "a late Create leaves a plan of which Recovery has removed sub-objects",
-	ruleWriteID:               "a retry does not recognize the write of an earlier attempt",
-	ruleOwnWriteID:            "a retry takes any write for its own",
-	ruleUnknown:               "a retry that meets another write reports a certain failure",
-	ruleRunningFirst:          "a sub-object is updated before the plan is Running",
-	ruleUpdateMatch:           "updates overwrite any version",
-	ruleEntryFirst:            "completion writes the object before the entry",
-	ruleFinalizeMatch:         "completion overwrites an object of any version",
-	ruleFinalizeAgain:         "completion fails if the object was rewritten",
-	ruleFinalizeOwn:           "completion overwrites an object that was rewritten although another call has written the entry",
-	ruleFinalizeObjectFirst:   "completion reads the entry before the rewritten object",
-	ruleSupersededMarker:      "a completion removes the marker although a later completion follows",
-	ruleFinalizeConfirms:      "completion believes a single 404",
-	ruleFinalizeWaits:         "completion returns before it removes the marker",
-	ruleFinalizeMarkerLast:    "completion removes the marker before it writes the object",
-	ruleDeleteMarker:          "Delete writes no delete marker",
-	ruleDeleteMarkerAgain:     "Delete does not write its marker again if the object was rewritten",
-	ruleDeleteDeadline:        "Delete removes the object although its marker is old",
-	ruleDeleteConfirms:        "Delete believes a single 404 for the object",
-	ruleDeleteListsAgain:      "Delete removes the markers after unconfirmed 404s for sub-objects or entry",
-	ruleObjectFirst:           "Delete removes the sub-objects before the object",
-	ruleEntryAfterParts:       "Delete removes the entry before the sub-objects",
-	ruleMarkersLast:           "Delete removes the markers before the entry",
-	ruleResume:                "Delete does not resume an interrupted Delete",
-	ruleResumeConfirms:        "Delete resumes another Delete because of a single 404",
-	ruleResumeListsAgain:      "Delete resumes another Delete with one listing of the sub-objects",
-	ruleDeleteMatch:           "Delete removes an object of any version",
-	ruleRecoveryLooks:         "Recovery does not read entry and object after listing the markers",
-	ruleRecoveryConfirms:      "Recovery believes a single 404 for entry or object",
-	ruleRecoveryListsAgain:    "Recovery does not list the sub-objects again after removing them",
-	ruleRecoveryEntryConfirms: "Recovery believes a single 404 for the entry that it removes",
-	ruleLostEntry:             "Recovery removes a plan whose entry was lost",
-	ruleLostObject:            "Recovery removes a started plan whose object was lost",
-	ruleLossConfirms:          "Recovery reports a loss without confirming it",
-	ruleRecoveryEntryMatch:    "Recovery removes an entry of any version",
-	ruleRecoveryPartMatch:     "Recovery removes sub-objects of any version",
-	ruleRecoveryNewParts:      "Recovery removes sub-objects that are newer than its listing",
-	ruleRecoveryChangedParts:  "Recovery continues although a sub-object has changed since the listing",
-	ruleRecoveryMarkerMatch:   "Recovery removes a marker of any version",
-	ruleRecoveryMarkerLast:    "Recovery removes the marker before the entry",
-	ruleRecoveryDeleteMarker:  "Recovery removes a recent delete marker",
-	ruleRewrite:               "Recovery removes an old delete marker without rewriting the object",
-	ruleRewriteMatch:          "Recovery rewrites an object of any version",
-	ruleRewriteFirst:          "Recovery removes the delete marker before rewriting the object",
-	ruleCompleteMatch:         "Recovery writes a final object without condition",
-	ruleCompleteReads:         "Recovery completes the object without reading the sub-objects",
-	ruleCompleteContent:       "Recovery completes a plan because of its entry's metadata",
-	ruleRecoveryLooksAgain:    "Recovery does not read an open entry again if the object is final",
-	ruleVerifySameObject:      "Recovery reports a missing sub-object although the object has changed",
-	ruleRestoreMarker:         "a thorough Recovery leaves an open plan without a marker",
-	ruleRestoreNew:            "a thorough Recovery overwrites existing blobs",
-	ruleRestoreRunning:        "a thorough Recovery restores an entry as NotStarted",
-	ruleRestoreRewrites:       "a thorough Recovery restores an entry without rewriting the object first",
-	ruleRestoreLooks:          "a thorough Recovery does not check that the object is the same after restoring the entry",
-	ruleRestored:              "a Restore writes an entry like any other",
-	ruleRestoredMarked:        "Recovery removes a restored plan that has no marker",
-	ruleRestoredMarkerMatch:   "a Restore of a final plan removes a marker of any version",
-	ruleReadStale:             "Read returns the object of a final entry as it is",
-	ruleReadAgain:             "Read does not read an open entry again if the object is final",
-	ruleReadParts:             "Read returns a running plan's sub-objects from the object",
-	ruleReadMissing:           "Read reports a missing sub-object as damage without reading the object again",
-	ruleShownWhole:            "an entry without object is returned",
-}

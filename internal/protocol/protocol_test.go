@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -167,7 +168,7 @@ func TestPromises(t *testing.T) {
 			}
 			x := s.run()
 			r := x.report
-			r.want(t, "")
+			r.want(t, 0)
 			states.Add(int64(r.states))
 			steps.Add(int64(r.steps))
 			mu.Lock()
@@ -182,202 +183,146 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// needed has for each rule a situation in which a promise is broken without the rule.
-var needed = map[rule]situation{
-	ruleGrace:                 {roles: of(creating, recovering)},
-	ruleGraceOfAll:            {roles: of(creating, recovering), plan: incompletePlan},
-	ruleGraceCarried:          {roles: of(creating, recovering), brief: 2},
-	ruleGraceKept:             {roles: of(creating, creating, recovering), brief: 6, patient: true},
-	ruleDeadline:              {roles: of(creating, recovering)},
-	ruleMarkerFirst:           {roles: of(creating), deaths: 1},
-	ruleEntryBeforeParts:      {roles: of(creating), deaths: 1},
-	ruleObjectLast:            {roles: of(creating), deaths: 1},
-	ruleNewEntry:              {roles: of(creating, creating)},
-	ruleNewPart:               {roles: of(creating, updating), delays: 1},
-	ruleNewObject:             {roles: of(creating, updating), delays: 1},
-	ruleMarkerStays:           {roles: of(creating), plan: incompletePlan},
-	ruleTakenMarkerShared:     {roles: of(creating, creating)},
-	ruleTakenMarkerOwn:        {roles: of(creating), plan: strayPlan},
-	ruleCreateClears:          {roles: of(creating), plan: incompletePlan},
-	ruleUndoCertain:           {roles: of(creating), deaths: 1, losses: 2, delays: 1},
-	ruleUndoBeforeObject:      {roles: of(creating), deaths: 1, losses: 2, delays: 1},
-	ruleUndoRefused:           {roles: of(creating), losses: 1},
-	ruleUndoEntryMatch:        {roles: of(creating, creating), losses: 1},
-	ruleUndoMarkerMatch:       {roles: of(creating, creating)},
-	ruleUndoMarkerOwn:         {roles: of(creating, creating)},
-	ruleUndoPartMatch:         {roles: of(creating, creating)},
-	ruleUndoConfirms:          {roles: of(creating), losses: 1, lies: 1},
-	ruleWithdrawMatch:         {roles: of(creating, updating), early: true},
-	ruleWithdrawMarker:        {roles: of(creating, updating), early: true, deaths: 1},
-	ruleWithdrawLooks:         {roles: of(creating, updating), early: true},
-	ruleWithdrawConfirms:      {roles: of(creating, updating), early: true, lies: 1},
-	ruleKeepRewrites:          {roles: of(creating, updating, recovering), early: true, frozen: true},
-	ruleKeepMatch:             {roles: of(creating, updating), early: true},
-	ruleKeepWhole:             {roles: of(creating, updating, recovering), early: true, frozen: true},
-	ruleWriteID:               {roles: of(creating), losses: 1},
-	ruleOwnWriteID:            {roles: of(creating, creating)},
-	ruleRunningFirst:          {roles: of(updating, reading), plan: newPlan},
-	ruleUpdateMatch:           {roles: of(creating, updating), delays: 1},
-	ruleEntryFirst:            {roles: of(updating, recovering), plan: newPlan, deaths: 1},
-	ruleFinalizeMatch:         {roles: of(updating, updating), plan: runningPlan},
-	ruleFinalizeAgain:         {roles: of(updating, recovering), plan: runningPlan},
-	ruleFinalizeOwn:           {roles: of(updating, updating), plan: runningPlan},
-	ruleFinalizeObjectFirst:   {roles: of(updating, updating), plan: runningPlan, deaths: 1},
-	ruleSupersededMarker:      {roles: of(updating, updating, recovering), plan: markedPlan},
-	ruleFinalizeConfirms:      {roles: of(updating), plan: runningPlan, lies: 1},
-	ruleFinalizeWaits:         {roles: of(updating, deleting, creating), plan: runningPlan},
-	ruleFinalizeMarkerLast:    {roles: of(updating), plan: newPlan, deaths: 1},
-	ruleDeleteMarker:          {roles: of(deleting), plan: finalPlan, deaths: 1},
-	ruleDeleteMarkerAgain:     {roles: of(deleting, recovering), plan: finalPlan, deaths: 1},
-	ruleDeleteConfirms:        {roles: of(deleting), plan: finalPlan, lies: 1},
-	ruleResumeListsAgain:      {roles: of(deleting), plan: deletedPlan, lies: 1},
-	ruleDeleteListsAgain:      {roles: of(deleting), plan: finalPlan, lies: 1},
-	ruleObjectFirst:           {roles: of(deleting), plan: newPlan},
-	ruleEntryAfterParts:       {roles: of(deleting), plan: newPlan, deaths: 1},
-	ruleMarkersLast:           {roles: of(deleting), plan: newPlan, deaths: 1},
-	ruleResume:                {roles: of(deleting), plan: newPlan, deaths: 1},
-	ruleResumeConfirms:        {roles: of(deleting), plan: finalMarked, lies: 1},
-	ruleDeleteMatch:           {roles: of(deleting, recovering), plan: runningPlan, deaths: 1, frozen: true},
-	ruleRecoveryConfirms:      {roles: of(recovering), plan: newPlan, lies: 1},
-	ruleRecoveryListsAgain:    {roles: of(recovering), plan: incompletePlan, lies: 1},
-	ruleRecoveryEntryConfirms: {roles: of(recovering), plan: incompletePlan, lies: 1},
-	ruleLostEntry:             {roles: of(recovering), plan: runningPlan, harms: 1},
-	ruleLostObject:            {roles: of(recovering), plan: runningPlan, harms: 1},
-	ruleLossConfirms:          {roles: of(deleting, recovering), plan: runningPlan},
-	ruleRecoveryEntryMatch:    {roles: of(creating, recovering), plan: strayPlan},
-	ruleRecoveryPartMatch:     {roles: of(creating, recovering), plan: strayPlan},
-	ruleRecoveryNewParts:      {roles: of(creating, recovering), plan: strayPlan},
-	ruleRecoveryMarkerMatch:   {roles: of(creating, recovering), plan: incompletePlan},
-	ruleRecoveryMarkerLast:    {roles: of(creating, recovering), deaths: 2},
-	ruleRewrite:               {roles: of(deleting, recovering), plan: finalPlan, frozen: true, deaths: 1},
-	ruleRewriteMatch:          {roles: of(deleting, recovering), plan: markedPlan},
-	ruleRewriteFirst:          {roles: of(deleting, recovering), plan: finalPlan, frozen: true, deaths: 1},
-	ruleCompleteMatch:         {roles: of(deleting, recovering), plan: completedPlan},
-	ruleCompleteReads:         {roles: of(recovering), plan: completedPlan},
-	ruleCompleteContent:       {roles: of(recovering), plan: hollowPlan},
-	ruleRecoveryLooksAgain:    {roles: of(updating, recovering), plan: runningPlan},
-	ruleVerifySameObject:      {roles: of(deleting, creating, recovering), plan: newPlan, patient: true},
-	ruleRestoreMarker:         {roles: of(recovering), plan: runningPlan, thorough: true, harms: 1},
-	ruleRestoreRunning:        {roles: of(updating, recovering), plan: runningPlan, thorough: true, harms: 1},
-	ruleRestoreRewrites:       {roles: of(updating, recovering), plan: newPlan, thorough: true, harms: 1},
-	ruleRestoreLooks:          {roles: of(deleting, recovering), plan: finalPlan, thorough: true, harms: 1},
-	ruleRestored:              {roles: of(restoring), deaths: 1},
-	ruleRestoredMarked:        {roles: of(restoringFinal, recovering), harms: 1, thorough: true},
-	ruleReadStale:             {roles: of(updating, reading), plan: newPlan},
-	ruleReadAgain:             {roles: of(updating, reading), plan: newPlan},
-	ruleReadParts:             {roles: of(updating, reading), plan: newPlan},
-	ruleReadMissing:           {roles: of(deleting, reading), plan: runningPlan},
-	ruleShownWhole:            {roles: of(deleting, reading), plan: newPlan},
+// planNeeds has for each rule a situation in which a promise is broken without the rule. Without a spare rule no promise
+// is broken in small situations.
+var planNeeds = map[rule]need{
+	ruleGrace:                 {in: situation{roles: of(creating, recovering)}, promise: anyBreach},
+	ruleGraceOfAll:            {in: situation{roles: of(creating, recovering), plan: incompletePlan}, promise: anyBreach},
+	ruleGraceCarried:          {in: situation{roles: of(creating, recovering), brief: 2}, promise: anyBreach},
+	ruleGraceKept:             {in: situation{roles: of(creating, creating, recovering), brief: 6, patient: true}, promise: anyBreach},
+	ruleDeadline:              {in: situation{roles: of(creating, recovering)}, promise: anyBreach},
+	ruleMarkerFirst:           {in: situation{roles: of(creating), deaths: 1}, promise: anyBreach},
+	ruleEntryBeforeParts:      {in: situation{roles: of(creating), deaths: 1}, promise: anyBreach},
+	ruleObjectLast:            {in: situation{roles: of(creating), deaths: 1}, promise: anyBreach},
+	ruleNewEntry:              {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleNewPart:               {in: situation{roles: of(creating, updating), delays: 1}, promise: anyBreach},
+	ruleNewObject:             {in: situation{roles: of(creating, updating), delays: 1}, promise: anyBreach},
+	ruleMarkerStays:           {in: situation{roles: of(creating), plan: incompletePlan}, promise: anyBreach},
+	ruleTakenMarkerShared:     {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleTakenMarkerOwn:        {in: situation{roles: of(creating), plan: strayPlan}, promise: anyBreach},
+	ruleCreateClears:          {in: situation{roles: of(creating), plan: incompletePlan}, promise: anyBreach},
+	ruleUndoCertain:           {in: situation{roles: of(creating), deaths: 1, losses: 2, delays: 1}, promise: anyBreach},
+	ruleUndoBeforeObject:      {in: situation{roles: of(creating), deaths: 1, losses: 2, delays: 1}, promise: anyBreach},
+	ruleUndoRefused:           {in: situation{roles: of(creating), losses: 1}, promise: anyBreach},
+	ruleUndoEntryMatch:        {in: situation{roles: of(creating, creating), losses: 1}, promise: anyBreach},
+	ruleUndoMarkerMatch:       {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleUndoMarkerOwn:         {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleUndoPartMatch:         {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleUndoConfirms:          {in: situation{roles: of(creating), losses: 1, lies: 1}, promise: anyBreach},
+	ruleWithdrawMatch:         {in: situation{roles: of(creating, updating), early: true}, promise: anyBreach},
+	ruleWithdrawMarker:        {in: situation{roles: of(creating, updating), early: true, deaths: 1}, promise: anyBreach},
+	ruleWithdrawLooks:         {in: situation{roles: of(creating, updating), early: true}, promise: anyBreach},
+	ruleWithdrawConfirms:      {in: situation{roles: of(creating, updating), early: true, lies: 1}, promise: anyBreach},
+	ruleKeepRewrites:          {in: situation{roles: of(creating, updating, recovering), early: true, frozen: true}, promise: anyBreach},
+	ruleKeepMatch:             {in: situation{roles: of(creating, updating), early: true}, promise: anyBreach},
+	ruleKeepWhole:             {in: situation{roles: of(creating, updating, recovering), early: true, frozen: true}, promise: anyBreach},
+	ruleWriteID:               {in: situation{roles: of(creating), losses: 1}, promise: anyBreach},
+	ruleOwnWriteID:            {in: situation{roles: of(creating, creating)}, promise: anyBreach},
+	ruleRunningFirst:          {in: situation{roles: of(updating, reading), plan: newPlan}, promise: anyBreach},
+	ruleUpdateMatch:           {in: situation{roles: of(creating, updating), delays: 1}, promise: anyBreach},
+	ruleEntryFirst:            {in: situation{roles: of(updating, recovering), plan: newPlan, deaths: 1}, promise: anyBreach},
+	ruleFinalizeMatch:         {in: situation{roles: of(updating, updating), plan: runningPlan}, promise: anyBreach},
+	ruleFinalizeAgain:         {in: situation{roles: of(updating, recovering), plan: runningPlan}, promise: anyBreach},
+	ruleFinalizeOwn:           {in: situation{roles: of(updating, updating), plan: runningPlan}, promise: anyBreach},
+	ruleFinalizeObjectFirst:   {in: situation{roles: of(updating, updating), plan: runningPlan, deaths: 1}, promise: anyBreach},
+	ruleSupersededMarker:      {in: situation{roles: of(updating, updating, recovering), plan: markedPlan}, promise: anyBreach},
+	ruleFinalizeConfirms:      {in: situation{roles: of(updating), plan: runningPlan, lies: 1}, promise: anyBreach},
+	ruleFinalizeWaits:         {in: situation{roles: of(updating, deleting, creating), plan: runningPlan}, promise: anyBreach},
+	ruleFinalizeMarkerLast:    {in: situation{roles: of(updating), plan: newPlan, deaths: 1}, promise: anyBreach},
+	ruleDeleteMarker:          {in: situation{roles: of(deleting), plan: finalPlan, deaths: 1}, promise: anyBreach},
+	ruleDeleteMarkerAgain:     {in: situation{roles: of(deleting, recovering), plan: finalPlan, deaths: 1}, promise: anyBreach},
+	ruleDeleteConfirms:        {in: situation{roles: of(deleting), plan: finalPlan, lies: 1}, promise: anyBreach},
+	ruleResumeListsAgain:      {in: situation{roles: of(deleting), plan: deletedPlan, lies: 1}, promise: anyBreach},
+	ruleDeleteListsAgain:      {in: situation{roles: of(deleting), plan: finalPlan, lies: 1}, promise: anyBreach},
+	ruleObjectFirst:           {in: situation{roles: of(deleting), plan: newPlan}, promise: anyBreach},
+	ruleEntryAfterParts:       {in: situation{roles: of(deleting), plan: newPlan, deaths: 1}, promise: anyBreach},
+	ruleMarkersLast:           {in: situation{roles: of(deleting), plan: newPlan, deaths: 1}, promise: anyBreach},
+	ruleResume:                {in: situation{roles: of(deleting), plan: newPlan, deaths: 1}, promise: anyBreach},
+	ruleResumeConfirms:        {in: situation{roles: of(deleting), plan: finalMarked, lies: 1}, promise: anyBreach},
+	ruleDeleteMatch:           {in: situation{roles: of(deleting, recovering), plan: runningPlan, deaths: 1, frozen: true}, promise: anyBreach},
+	ruleRecoveryConfirms:      {in: situation{roles: of(recovering), plan: newPlan, lies: 1}, promise: anyBreach},
+	ruleRecoveryListsAgain:    {in: situation{roles: of(recovering), plan: incompletePlan, lies: 1}, promise: anyBreach},
+	ruleRecoveryEntryConfirms: {in: situation{roles: of(recovering), plan: incompletePlan, lies: 1}, promise: anyBreach},
+	ruleLostEntry:             {in: situation{roles: of(recovering), plan: runningPlan, harms: 1}, promise: anyBreach},
+	ruleLostObject:            {in: situation{roles: of(recovering), plan: runningPlan, harms: 1}, promise: anyBreach},
+	ruleLossConfirms:          {in: situation{roles: of(deleting, recovering), plan: runningPlan}, promise: anyBreach},
+	ruleRecoveryEntryMatch:    {in: situation{roles: of(creating, recovering), plan: strayPlan}, promise: anyBreach},
+	ruleRecoveryPartMatch:     {in: situation{roles: of(creating, recovering), plan: strayPlan}, promise: anyBreach},
+	ruleRecoveryNewParts:      {in: situation{roles: of(creating, recovering), plan: strayPlan}, promise: anyBreach},
+	ruleRecoveryMarkerMatch:   {in: situation{roles: of(creating, recovering), plan: incompletePlan}, promise: anyBreach},
+	ruleRecoveryMarkerLast:    {in: situation{roles: of(creating, recovering), deaths: 2}, promise: anyBreach},
+	ruleRewrite:               {in: situation{roles: of(deleting, recovering), plan: finalPlan, frozen: true, deaths: 1}, promise: anyBreach},
+	ruleRewriteMatch:          {in: situation{roles: of(deleting, recovering), plan: markedPlan}, promise: anyBreach},
+	ruleRewriteFirst:          {in: situation{roles: of(deleting, recovering), plan: finalPlan, frozen: true, deaths: 1}, promise: anyBreach},
+	ruleCompleteMatch:         {in: situation{roles: of(deleting, recovering), plan: completedPlan}, promise: anyBreach},
+	ruleCompleteReads:         {in: situation{roles: of(recovering), plan: completedPlan}, promise: anyBreach},
+	ruleCompleteContent:       {in: situation{roles: of(recovering), plan: hollowPlan}, promise: anyBreach},
+	ruleRecoveryLooksAgain:    {in: situation{roles: of(updating, recovering), plan: runningPlan}, promise: anyBreach},
+	ruleVerifySameObject:      {in: situation{roles: of(deleting, creating, recovering), plan: newPlan, patient: true}, promise: anyBreach},
+	ruleRestoreMarker:         {in: situation{roles: of(recovering), plan: runningPlan, thorough: true, harms: 1}, promise: anyBreach},
+	ruleRestoreRunning:        {in: situation{roles: of(updating, recovering), plan: runningPlan, thorough: true, harms: 1}, promise: anyBreach},
+	ruleRestoreRewrites:       {in: situation{roles: of(updating, recovering), plan: newPlan, thorough: true, harms: 1}, promise: anyBreach},
+	ruleRestoreLooks:          {in: situation{roles: of(deleting, recovering), plan: finalPlan, thorough: true, harms: 1}, promise: anyBreach},
+	ruleRestored:              {in: situation{roles: of(restoring), deaths: 1}, promise: anyBreach},
+	ruleRestoredMarked:        {in: situation{roles: of(restoringFinal, recovering), harms: 1, thorough: true}, promise: anyBreach},
+	ruleReadStale:             {in: situation{roles: of(updating, reading), plan: newPlan}, promise: anyBreach},
+	ruleReadAgain:             {in: situation{roles: of(updating, reading), plan: newPlan}, promise: anyBreach},
+	ruleReadParts:             {in: situation{roles: of(updating, reading), plan: newPlan}, promise: anyBreach},
+	ruleReadMissing:           {in: situation{roles: of(deleting, reading), plan: runningPlan}, promise: anyBreach},
+	ruleShownWhole:            {in: situation{roles: of(deleting, reading), plan: newPlan}, promise: anyBreach},
+	ruleClock:                 {in: small{role: creating}, why: "the context of the last request ends early enough by itself: the clock is looked at to be on the safe side of it"},
+	ruleUnknown:               {in: small{role: updating}, why: "it takes two updaters of a blob, one of them without a version"},
+	ruleDeleteDeadline:        {in: small{role: deleting}, why: "Recovery rewrites the object, so that a commit which comes late is refused; the deadline saves the second round"},
+	ruleGraceAtListing:        {in: small{role: recovering}, why: "what was written since the listing is found when the absence of the object is confirmed, and by the age of the sub-objects"},
+	ruleRecoveryLooks:         {in: small{role: recovering}, why: "listings of the model do not lag behind"},
+	ruleRecoveryChangedParts:  {in: small{role: recovering}, why: "the second listing finds the sub-object; the first sign of somebody at work is enough to stop"},
+	ruleKeepEntry:             {in: small{role: restoring}, why: "Recovery removes a sub-object first, which has changed; the plans of the model have one"},
+	ruleRestoredMarkerMatch:   {in: small{role: restoringFinal}, why: "nobody rewrites a marker beside an entry; only a Create that overlaps with a Delete can write another one"},
+	ruleRestoreNew:            {in: small{role: recovering}, why: "it takes two thorough Recoveries and an engine between them, more than is explored"},
+	ruleRecoveryDeleteMarker:  {in: small{role: recovering}, why: "the rewrite makes the Delete begin again; to wait keeps Recovery from disturbing one that is at work"},
 }
 
-// spare has the rules without which no promise is broken in the small situations with at most two actors, one
-// of the given role, and at most one disturbance. It says why each of them exists.
-var spare = map[rule]struct {
-	role role
-	why  string
-}{
-	ruleClock:                {creating, "the context of the last request ends early enough by itself: the clock is looked at to be on the safe side of it"},
-	ruleUnknown:              {updating, "it takes two updaters of a blob, one of them without a version"},
-	ruleDeleteDeadline:       {deleting, "Recovery rewrites the object, so that a commit which comes late is refused; the deadline saves the second round"},
-	ruleGraceAtListing:       {recovering, "what was written since the listing is found when the absence of the object is confirmed, and by the age of the sub-objects"},
-	ruleRecoveryLooks:        {recovering, "listings of the model do not lag behind"},
-	ruleRecoveryChangedParts: {recovering, "the second listing finds the sub-object; the first sign of somebody at work is enough to stop"},
-	ruleKeepEntry:            {restoring, "Recovery removes a sub-object first, which has changed; the plans of the model have one"},
-	ruleRestoredMarkerMatch:  {restoringFinal, "nobody rewrites a marker beside an entry; only a Create that overlaps with a Delete can write another one"},
-	ruleRestoreNew:           {recovering, "it takes two thorough Recoveries and an engine between them, more than is explored"},
-	ruleRecoveryDeleteMarker: {recovering, "the rewrite makes the Delete begin again; to wait keeps Recovery from disturbing one that is at work"},
+// small is all small situations with at most two actors, one of the given role, and at most one disturbance.
+type small struct {
+	role    role
+	lacking rules
+}
+
+func (s small) String() string { return "small situations with " + s.role.String() }
+
+func (s small) without(r rule, _ breach) explorable { return small{s.role, rules{r}} }
+
+func (s small) explore() (r report) {
+	for _, in := range smallSituations {
+		if !slices.Contains(in.roles, s.role) || len(in.roles) > 2 || in.deaths+in.losses+in.delays+in.lies+in.harms > 1 {
+			continue
+		}
+		in.lacking = s.lacking
+		found := in.explore()
+		if r.states, r.steps = r.states+found.states, r.steps+found.steps; found.violation != "" {
+			return found
+		}
+	}
+	return r
 }
 
 // TestRules removes the rules one at a time.
 func TestRules(t *testing.T) {
-	removeRules(t, rules, func(r rule) (n need, isSpare bool) {
-		s, isNeeded := needed[r]
-		if _, isSpare := spare[r]; isNeeded == isSpare {
-			t.Errorf("%s: the rule must be either needed or spare", r)
-		}
-		if !isNeeded || testing.Short() && len(s.roles) > 2 {
-			return need{}, true
-		}
-		s.lacking = setOf(r)
-		return need{s, someBreach}, false
-	})
+	table := maps.Clone(planNeeds)
+	if testing.Short() {
+		maps.DeleteFunc(table, func(_ rule, n need) bool { s, ok := n.in.(situation); return ok && len(s.roles) > 2 })
+	}
+	removeRules(t, table)
 }
 
-// TestSpareRules checks that nothing goes wrong without the rules that the table calls spare.
-func TestSpareRules(t *testing.T) {
-	if !efforttest.Long() && !*full {
-		t.Skip("explores the small situations once per rule; run with PLANVAULT_LONG=1")
-	}
-	for r, is := range spare {
-		t.Run(r.String(), func(t *testing.T) {
-			t.Parallel()
-			for _, s := range smallSituations {
-				if !slices.Contains(s.roles, is.role) || len(s.roles) > 2 || s.deaths+s.losses+s.delays+s.lies+s.harms > 1 {
-					continue
-				}
-				s.lacking = setOf(r)
-				if found := s.explore(); found.violation != "" {
-					t.Errorf("the rule is needed: %s: %s\n  %s", s, found.violation, strings.Join(found.path, "\n  "))
-				}
-			}
-		})
-	}
-	s := situation{roles: of(creating, recovering), frozen: true, lacking: setOf(ruleClock, ruleDeadline)}
-	if s.explore().violation == "" {
-		t.Error("without both clock and deadline, no violation is found")
-	}
-}
-
-// TestStages shows that merging programs at their stages loses nothing: the stored blobs and the results at
-// the end are the same.
-func TestStages(t *testing.T) {
-	for _, s := range []situation{
-		{roles: of(creating), deaths: 1, losses: 2, delays: 1},
-		{roles: of(creating), plan: incompletePlan, losses: 1, lies: 1},
-		{roles: of(creating, recovering), plan: incompletePlan},
-		{roles: of(updating, recovering), plan: markedPlan},
-		{roles: of(updating, updating), plan: runningPlan},
-		{roles: of(deleting), plan: finalMarked, deaths: 1, losses: 1, lies: 1},
-		{roles: of(deleting, recovering), plan: finalPlan, frozen: true},
-		{roles: of(recovering), plan: newPlan, thorough: true, harms: 1, losses: 1},
-	} {
-		type end struct {
-			ending
-			results [most]result
-		}
-		ends := func(s situation) map[end]bool {
-			x := s.run()
-			found := map[end]bool{}
-			for _, st := range slices.Concat(x.queue...) {
-				e := end{ending: ending{st.store, st.lost}}
-				for i, p := range st.procs[:len(s.roles)] {
-					e.results[i] = x.nodes[p.node].result
-				}
-				found[e] = true
-			}
-			t.Logf("%s: %d states, %d ends", s, len(x.links), len(found))
-			return found
-		}
-		merged := ends(s)
-		s.apart = true
-		apart := ends(s)
-		for end := range apart {
-			if !merged[end] {
-				t.Fatalf("%s: with stages it does not come to %v", s, end)
-			}
-		}
-		if len(merged) != len(apart) {
-			t.Errorf("%s: with stages it comes to %d ends instead of %d", s, len(merged), len(apart))
-		}
-	}
-}
-
-// TestLimits shows that the model finds what docs/protocol.md does not cover.
+// TestLimits shows that the model finds what docs/protocol.md does not cover, and that clock and deadline are not spare
+// together.
 func TestLimits(t *testing.T) {
 	for _, s := range []situation{
 		{roles: of(deleting, creating), plan: newPlan, tight: true},
 		{roles: of(updating, deleting, creating), plan: runningPlan, tight: true},
 		{roles: of(creating, creating, deleting), tight: true},
+		{roles: of(creating, recovering), frozen: true, lacking: rules{ruleClock, ruleDeadline}},
 	} {
 		if s.explore().violation == "" {
 			t.Errorf("%s: no violation is found", s)
