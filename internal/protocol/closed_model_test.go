@@ -194,15 +194,7 @@ func (d *closedDay) describe(m dayMove) string {
 	return fmt.Sprintf("%s %d: %s", d.roles[m.call], m.call+1, m.what)
 }
 
-func (d *closedDay) String() string {
-	return describe(join(d.roles)+"; "+d.plan.String(), []trait{
-		{d.later, "the day is closed"},
-		{d.anew, "the container is made anew"},
-		{d.loses, "the marker is lost"},
-		{d.sleeps, "machines sleep"},
-		{d.lies, "one answer is false"},
-	}, d.lacking)
-}
+func (d *closedDay) String() string { return describe(*d) }
 
 // The rules, with their numbers in docs/protocol.md.
 const (
@@ -254,5 +246,7 @@ const (
 func (d *closedDay) lacks(r rule) bool { return d.lacking.has(r) }
 
 func (d *closedDay) without(r rule, only breach) explorable {
-	return &closedDay{roles: d.roles, plan: d.plan, later: d.later, anew: d.anew, loses: d.loses, sleeps: d.sleeps, lies: d.lies, lacking: rules{r}, only: only}
+	is := *d
+	is.lacking, is.only = rules{r}, only
+	return &is
 }

@@ -14,16 +14,31 @@ func (d *closedDay) first() dayState {
 
 // steps yields everything that can happen.
 func (d *closedDay) steps(st dayState, yield func(dayMove, dayState)) {
-	d.outside(st, yield)
-	d.recover(st, yield)
-	d.arrive(st, yield)
+	nobody := stepsOf(st, -1, yield)
+	d.outside(&st, nobody)
+	d.recover(&st, nobody)
+	d.arrive(&st, yield)
 	for i := range d.roles {
+		step := stepsOf(st, i, yield)
 		if st.calls[i].at != dayIdle && d.roles[i] != dayHold {
-			next := st
-			d.die(&next, i)
-			yield(dayMove{i, "dies or gives up"}, next)
+			step("dies or gives up", func(st *dayState, _ *dayCall) { d.die(st, i) })
 		}
-		d.act(st, i, yield)
+		d.act(&st, i, step)
+	}
+}
+
+// stepper yields a step: a change of a copy of the state, and of the call that takes the step.
+type stepper func(what string, do func(*dayState, *dayCall))
+
+// stepsOf returns how a call takes steps. Nobody's steps have no call.
+func stepsOf(st dayState, i int, yield func(dayMove, dayState)) stepper {
+	return func(what string, do func(*dayState, *dayCall)) {
+		next, call := st, (*dayCall)(nil)
+		if i >= 0 {
+			call = &next.calls[i]
+		}
+		do(&next, call)
+		yield(dayMove{i, what}, next)
 	}
 }
 
@@ -113,128 +128,112 @@ func (d *closedDay) rewrites(st *dayState, entry bool) {
 }
 
 // outside yields what happens without a call.
-func (d *closedDay) outside(st dayState, yield func(dayMove, dayState)) {
+func (d *closedDay) outside(st *dayState, step stepper) {
 	if st.phase < 2 {
-		next := st
-		next.phase++
-		for i := range next.calls {
-			// A window is much shorter than a day, even one that seems to have begun on the day before.
-			if c := &next.calls[i]; next.phase == 2 && c.at.window() && !c.told {
-				c.slow = true
+		step("a day passes", func(st *dayState, _ *dayCall) {
+			st.phase++
+			for i := range st.calls {
+				// A window is much shorter than a day, even one that seems to have begun on the day before.
+				if c := &st.calls[i]; st.phase == 2 && c.at.window() && !c.told {
+					c.slow = true
+				}
+			}
+		})
+	}
+	step("grace period and margin pass", func(st *dayState, _ *dayCall) {
+		for i := range st.calls {
+			st.calls[i].slow = st.calls[i].slow || st.calls[i].at.window()
+		}
+		for s, age := range st.marks {
+			if age == youngMarker {
+				st.marks[s] = oldMarker
 			}
 		}
-		yield(dayMove{-1, "a day passes"}, next)
-	}
-	next := st
-	for i := range next.calls {
-		next.calls[i].slow = next.calls[i].slow || next.calls[i].at.window()
-	}
-	for s, age := range next.marks {
-		if age == youngMarker {
-			next.marks[s] = oldMarker
-		}
-	}
-	if next != st {
-		yield(dayMove{-1, "grace period and margin pass"}, next)
-	}
+	})
 	if st.lease >= firstLease {
-		next := st
-		next.lease = noLease
-		yield(dayMove{-1, "the lease runs out"}, next)
+		step("the lease runs out", func(st *dayState, _ *dayCall) { st.lease = noLease })
 	}
 	if d.anew && !st.there {
-		next := st
-		next.there = true
-		yield(dayMove{-1, "another Create makes the container anew"}, next)
+		step("another Create makes the container anew", func(st *dayState, _ *dayCall) { st.there = true })
 	}
 	if d.loses && st.plan == formOpen && st.marks[slotMarker] != noMarker {
-		next := st
-		d.marked(&next, slotMarker, noMarker)
-		next.lost = true
-		yield(dayMove{-1, "the marker is lost from outside"}, next)
+		step("the marker is lost from outside", func(st *dayState, _ *dayCall) {
+			d.marked(st, slotMarker, noMarker)
+			st.lost = true
+		})
 	}
 	if st.catalogue != noContent {
-		next := st
-		d.puts(&next, noContent)
-		yield(dayMove{-1, "a late removal of the catalogue takes effect"}, next)
+		step("a late removal of the catalogue takes effect", func(st *dayState, _ *dayCall) { d.puts(st, noContent) })
+	}
+	if st.latePlaceholder && st.there {
+		step("a late placeholder arrives", func(st *dayState, _ *dayCall) {
+			if st.latePlaceholder = false; st.catalogue == noContent {
+				d.puts(st, placeholder)
+			}
+		})
+	}
+	for _, c := range []content{equal, unequal} {
+		if st.late[c] && st.there {
+			step("a late catalogue arrives", func(st *dayState, _ *dayCall) { d.puts(st, c) })
+		}
 	}
 }
 
 // recover yields what Recovery does with markers that are old.
-func (d *closedDay) recover(st dayState, yield func(dayMove, dayState)) {
+func (d *closedDay) recover(st *dayState, step stepper) {
 	m, c, x := st.marks[slotMarker], st.marks[slotChange], st.marks[slotDelete]
-	step := func(what string, do func(*dayState)) {
-		next := st
-		do(&next)
-		yield(dayMove{-1, what}, next)
+	gone := func(slots ...slot) func(*dayState, *dayCall) {
+		return func(st *dayState, _ *dayCall) {
+			if st.plan == formEntry {
+				st.plan = formAbsent
+			}
+			for _, s := range slots {
+				d.marked(st, s, noMarker)
+			}
+		}
 	}
 	if c == oldMarker && !d.lacks(dayChangeCleared) {
-		step("Recovery removes an old change marker", func(st *dayState) { d.marked(st, slotChange, noMarker) })
+		step("Recovery removes an old change marker", func(st *dayState, _ *dayCall) { d.marked(st, slotChange, noMarker) })
 	}
 	switch {
 	case x == oldMarker && !st.plan.visible() && st.plan != formHeadless && m != youngMarker:
-		step("Recovery finishes a Delete", func(st *dayState) {
-			st.plan = formAbsent
-			d.marked(st, slotMarker, noMarker)
-			d.marked(st, slotDelete, noMarker)
-		})
-	case x == oldMarker && st.plan.visible() && !st.rewritten:
-		step("Recovery rewrites the object", func(st *dayState) {
-			st.rewritten = true
-			d.rewrites(st, false)
-		})
-		if d.lacks(dayRewrite) {
-			step("Recovery removes an old delete marker", func(st *dayState) { d.marked(st, slotDelete, noMarker) })
-		}
+		step("Recovery finishes a Delete", gone(slotMarker, slotDelete))
 	case x == oldMarker && st.plan.visible():
-		step("Recovery removes an old delete marker", func(st *dayState) { d.marked(st, slotDelete, noMarker) })
+		if !st.rewritten {
+			step("Recovery rewrites the object", func(st *dayState, _ *dayCall) {
+				st.rewritten = true
+				d.rewrites(st, false)
+			})
+		}
+		if st.rewritten || d.lacks(dayRewrite) {
+			step("Recovery removes an old delete marker", gone(slotDelete))
+		}
 	case x != noMarker:
 	case m == oldMarker && (st.plan == formAbsent || st.plan == formEntry):
-		step("Recovery removes the remains of a Create", func(st *dayState) {
-			st.plan = formAbsent
-			d.marked(st, slotMarker, noMarker)
-		})
+		step("Recovery removes the remains of a Create", gone(slotMarker))
 	case m == oldMarker && st.plan == formEnded:
-		step("Recovery completes the plan", func(st *dayState) {
+		step("Recovery completes the plan", func(st *dayState, _ *dayCall) {
 			st.plan = formFinal
 			d.rewrites(st, false)
 		})
 	case m == oldMarker && st.plan == formFinal:
-		step("Recovery removes the marker of a final plan", func(st *dayState) { d.marked(st, slotMarker, noMarker) })
+		step("Recovery removes the marker of a final plan", gone(slotMarker))
 	}
 }
 
-// arrive lets late requests take effect.
-func (d *closedDay) arrive(st dayState, yield func(dayMove, dayState)) {
-	if st.latePlaceholder && st.there {
-		next := st
-		next.latePlaceholder = false
-		if st.catalogue == noContent {
-			d.puts(&next, placeholder)
-		}
-		yield(dayMove{-1, "a late placeholder arrives"}, next)
-	}
-	for _, c := range []content{equal, unequal} {
-		if st.late[c] && st.there {
-			next := st
-			next.late[c] = false
-			d.puts(&next, c)
-			yield(dayMove{-1, "a late catalogue arrives"}, next)
-		}
-	}
+// arrive lets late requests to delete the container take effect.
+func (d *closedDay) arrive(st *dayState, yield func(dayMove, dayState)) {
 	for i := range d.roles {
-		if st.lateDrops&(1<<i) == 0 {
+		// The expiry of a plan may not overlap with a Create of its ID, as a Delete may not.
+		if st.lateDrops&(1<<i) == 0 || st.plan.visible() && d.active(st, dayMarked, dayEntryThere, -1, dayCreate, dayRestore) {
 			continue
 		}
-		if st.plan.visible() && d.active(&st, dayMarked, dayEntryThere, -1, dayCreate, dayRestore) {
-			continue // the expiry of a plan may not overlap with a Create of its ID, as a Delete may not
-		}
-		next := st
-		next.lateDrops &^= 1 << i
-		if st.there && (st.lease == firstLease+lease(i) || d.lacks(dayExpireLease) || d.lacks(dayExpireNames)) {
-			d.drop(&next)
-		}
-		yield(dayMove{i, "its DELETE of the container arrives"}, next)
+		stepsOf(*st, i, yield)("its DELETE of the container arrives", func(st *dayState, _ *dayCall) {
+			st.lateDrops &^= 1 << i
+			if st.there && (st.lease == firstLease+lease(i) || d.lacks(dayExpireLease) || d.lacks(dayExpireNames)) {
+				d.drop(st)
+			}
+		})
 	}
 }
 
@@ -275,29 +274,18 @@ func (d *closedDay) die(st *dayState, i int) {
 }
 
 // act yields the next steps of a call.
-func (d *closedDay) act(st dayState, i int, yield func(dayMove, dayState)) {
+func (d *closedDay) act(st *dayState, i int, step stepper) {
 	switch d.roles[i] {
 	case dayHold:
-		d.hold(st, i, yield)
+		d.hold(st, i, step)
 	case dayExpire:
-		d.expire(st, i, yield)
+		d.expire(st, i, step)
 	case dayClear:
-		d.clear(st, i, yield)
+		d.clear(st, i, step)
 	case dayBuild:
-		d.build(st, i, yield)
+		d.build(st, i, step)
 	default:
-		d.change(st, i, yield)
-	}
-}
-
-// stepper is how a call takes a step: it changes a copy of the state.
-type stepper func(what string, do func(*dayState, *dayCall))
-
-func stepsOf(st dayState, i int, yield func(dayMove, dayState)) stepper {
-	return func(what string, do func(*dayState, *dayCall)) {
-		next := st
-		do(&next, &next.calls[i])
-		yield(dayMove{i, what}, next)
+		d.change(st, i, step)
 	}
 }
 
@@ -341,12 +329,12 @@ func (d *closedDay) mayBegin(st *dayState, i int) bool {
 
 // change yields the next steps of Create, Restore, Update, Delete and a thorough Recovery: marker, removal of the
 // catalogue and a look, commit.
-func (d *closedDay) change(st dayState, i int, yield func(dayMove, dayState)) {
-	step, role, s, c := stepsOf(st, i, yield), d.roles[i], d.slot(i), st.calls[i]
+func (d *closedDay) change(st *dayState, i int, step stepper) {
+	role, s, c := d.roles[i], d.slot(i), st.calls[i]
 	creates := role == dayCreate || role == dayRestore
 	switch c.at {
 	case dayIdle:
-		if !d.mayBegin(&st, i) {
+		if !d.mayBegin(st, i) {
 			return
 		}
 		step("begins", func(_ *dayState, c *dayCall) { c.at, c.match = dayRead, true })
@@ -367,7 +355,7 @@ func (d *closedDay) change(st dayState, i int, yield func(dayMove, dayState)) {
 				}
 			})
 		default:
-			d.mark(st, i, yield)
+			d.mark(st, i, step)
 		}
 	case dayMarked:
 		if !c.clear {
@@ -397,9 +385,9 @@ func (d *closedDay) change(st dayState, i int, yield func(dayMove, dayState)) {
 			}
 		})
 	case dayReady, dayEntryThere:
-		d.commit(st, i, yield)
+		d.commit(st, i, step)
 	default:
-		d.finish(st, i, yield)
+		d.finish(st, i, step)
 	}
 }
 
@@ -416,8 +404,8 @@ func (d *closedDay) ready(i int, c *dayCall) {
 }
 
 // mark writes the marker of a change. Its answer is dated.
-func (d *closedDay) mark(st dayState, i int, yield func(dayMove, dayState)) {
-	step, role, s := stepsOf(st, i, yield), d.roles[i], d.slot(i)
+func (d *closedDay) mark(st *dayState, i int, step stepper) {
+	role, s := d.roles[i], d.slot(i)
 	creates := role == dayCreate || role == dayRestore
 	if !st.there && !creates && !d.lacks(dayMakesNothing) {
 		step("finds no container", end)
@@ -427,7 +415,7 @@ func (d *closedDay) mark(st dayState, i int, yield func(dayMove, dayState)) {
 		step("finds the ID taken", end)
 		return
 	}
-	if creates && !d.mayBegin(&st, i) {
+	if creates && !d.mayBegin(st, i) {
 		return // what it did before counts for nothing
 	}
 	unmarked := role == dayUpdate && d.lacks(dayUpdateMarks) || role == dayRepair && d.lacks(dayRepairMarks)
@@ -472,8 +460,8 @@ func (d *closedDay) mayUnmark(c *dayCall, i int) bool {
 }
 
 // commit yields the commit of a change. A Create writes its entry before.
-func (d *closedDay) commit(st dayState, i int, yield func(dayMove, dayState)) {
-	step, role, c := stepsOf(st, i, yield), d.roles[i], st.calls[i]
+func (d *closedDay) commit(st *dayState, i int, step stepper) {
+	role, c := d.roles[i], st.calls[i]
 	again := func(_ *dayState, c *dayCall) { *c = dayCall{at: dayRead, match: role == dayUpdate && c.match} }
 	if c.slow && !d.sleeps && !d.lacks(dayDeadline) {
 		switch role {
@@ -559,8 +547,8 @@ func (d *closedDay) committed(st *dayState, i int) {
 }
 
 // finish yields what a change does after its commit.
-func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
-	step, role, s, c := stepsOf(st, i, yield), d.roles[i], d.slot(i), st.calls[i]
+func (d *closedDay) finish(st *dayState, i int, step stepper) {
+	role, s, c := d.roles[i], d.slot(i), st.calls[i]
 	if !c.clear {
 		step("remove catalogue", func(st *dayState, c *dayCall) { d.puts(st, noContent); c.clear = true })
 		return
@@ -615,9 +603,8 @@ func (d *closedDay) finish(st dayState, i int, yield func(dayMove, dayState)) {
 // look yields what a listing shows to a call: something or nothing. Nothing counts when two listings agree. One of them may
 // be short. Without false answers the second is left out, because it can only keep the call from going on.
 func (d *closedDay) look(
-	st dayState, i int, what string, empty bool, twice rule, next dayPlace, something func(*dayState, *dayCall), yield func(dayMove, dayState),
+	st *dayState, what string, empty bool, twice rule, next dayPlace, something func(*dayState, *dayCall), step stepper,
 ) {
-	step := stepsOf(st, i, yield)
 	nothing := func(_ *dayState, c *dayCall) {
 		if c.agreed++; c.agreed == 2 || !d.lies || d.lacks(twice) {
 			c.agreed, c.at = 0, next
@@ -634,8 +621,8 @@ func (d *closedDay) look(
 }
 
 // hold yields the next steps of Hold and Release.
-func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) hold(st *dayState, i int, step stepper) {
+	c := st.calls[i]
 	switch {
 	case !st.there:
 		if c.at != dayIdle {
@@ -649,7 +636,7 @@ func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
 			}
 		})
 	case c.at == dayLeased:
-		d.look(st, i, "Delete under way", st.marks[slotDelete] == noMarker, dayHoldTwice, daySaid, to(dayLeased), yield)
+		d.look(st, "Delete under way", st.marks[slotDelete] == noMarker, dayHoldTwice, daySaid, to(dayLeased), step)
 	case c.at == daySaid:
 		step("returns", func(st *dayState, c *dayCall) { c.at, st.held = dayHeld, true })
 	case c.at == dayHeld:
@@ -658,8 +645,8 @@ func (d *closedDay) hold(st dayState, i int, yield func(dayMove, dayState)) {
 }
 
 // expire yields the next steps of an Expire.
-func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) expire(st *dayState, i int, step stepper) {
+	c := st.calls[i]
 	if !st.there && c.at != dayIdle {
 		step("finds no container", end)
 		return
@@ -705,11 +692,11 @@ func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
 			step("list markers", to(c.at))
 			return
 		}
-		d.say(st, i, daySaid, yield)
+		d.say(st, i, daySaid, step)
 	case dayPrepared:
-		d.say(st, i, dayFoundNothing, yield)
+		d.say(st, i, dayFoundNothing, step)
 	case daySaid:
-		d.look(st, i, "open plan", empty, dayExpireTwice, dayFoundNothing, to(open), yield)
+		d.look(st, "open plan", empty, dayExpireTwice, dayFoundNothing, to(open), step)
 	case dayFoundNothing:
 		step("delete container", func(st *dayState, c *dayCall) { st.lateDrops |= 1 << i; c.at = daySent })
 	case daySent:
@@ -736,8 +723,8 @@ func (d *closedDay) expire(st dayState, i int, yield func(dayMove, dayState)) {
 }
 
 // say writes open/dropping in the version that was seen.
-func (d *closedDay) say(st dayState, i int, next dayPlace, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) say(st *dayState, i int, next dayPlace, step stepper) {
+	c := st.calls[i]
 	match := c.knows == droppingCurrent || c.knows == droppingAbsent && !st.dropping
 	if !match && !d.lacks(dayDroppingMatch) {
 		step("is refused", func(_ *dayState, c *dayCall) { c.at, c.knows = dayReleases, droppingOutdated })
@@ -757,8 +744,8 @@ func (c *dayCall) see(st *dayState) {
 }
 
 // clear yields the next steps of a Recovery that finds open/dropping.
-func (d *closedDay) clear(st dayState, i int, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) clear(st *dayState, i int, step stepper) {
+	c := st.calls[i]
 	switch {
 	case c.at == dayIdle && st.dropping && !d.lacks(dayClears):
 		step("look for open/dropping", func(st *dayState, c *dayCall) { c.at = dayRead; c.see(st) })
@@ -777,8 +764,8 @@ func (d *closedDay) clear(st dayState, i int, yield func(dayMove, dayState)) {
 }
 
 // build yields the next steps of a builder.
-func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) build(st *dayState, i int, step stepper) {
+	c := st.calls[i]
 	if !st.there && c.at != dayIdle {
 		step("finds no container", func(st *dayState, _ *dayCall) { d.die(st, i) })
 		return
@@ -818,12 +805,12 @@ func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
 				step("list plans", lists(dayPlaced))
 			}
 		case d.lacks(dayOpenFirst):
-			d.look(st, i, "marker", !open, dayOpenTwice, dayListed, end, yield)
+			d.look(st, "marker", !open, dayOpenTwice, dayListed, end, step)
 		default:
-			d.look(st, i, "marker", !open || d.lacks(dayOpenListed), dayOpenTwice, dayFoundNothing, end, yield)
+			d.look(st, "marker", !open || d.lacks(dayOpenListed), dayOpenTwice, dayFoundNothing, end, step)
 		}
 	case dayFoundNothing:
-		d.listPlans(st, i, yield)
+		d.listPlans(st, i, step)
 	case dayListed:
 		match := c.match
 		if d.lacks(dayPlaceholder) {
@@ -838,8 +825,8 @@ func (d *closedDay) build(st dayState, i int, yield func(dayMove, dayState)) {
 }
 
 // listPlans yields the listings of a builder. The second one must show what the first did.
-func (d *closedDay) listPlans(st dayState, i int, yield func(dayMove, dayState)) {
-	step, c := stepsOf(st, i, yield), st.calls[i]
+func (d *closedDay) listPlans(st *dayState, i int, step stepper) {
+	c := st.calls[i]
 	next := dayListed
 	if d.lies && !d.lacks(dayPlansTwice) {
 		next = dayFoundNothing

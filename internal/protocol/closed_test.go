@@ -58,7 +58,8 @@ func (d *closedDay) settle(st dayState) breach {
 	}
 	for more := true; more; {
 		more = false
-		d.recover(st, func(_ dayMove, next dayState) { st, more = next, true })
+		from := st
+		d.recover(&from, stepsOf(from, -1, func(_ dayMove, next dayState) { st, more = next, true }))
 	}
 	builds := &closedDay{roles: roles(dayClear, dayBuild)}
 	if d.lacks(dayClears) {
@@ -67,11 +68,12 @@ func (d *closedDay) settle(st dayState) breach {
 	for i := range builds.roles {
 		for range 8 {
 			moved := false
-			builds.act(st, i, func(_ dayMove, next dayState) {
+			from := st
+			builds.act(&from, i, stepsOf(from, i, func(_ dayMove, next dayState) {
 				if !moved {
 					st, moved = next, true
 				}
-			})
+			}))
 		}
 	}
 	if !st.there || st.plan == formHeadless && st.marks[slotDelete] != noMarker {

@@ -56,27 +56,15 @@ const (
 	hollowPlan     // the metadata of its entry says final, the content does not
 )
 
-func (s situation) String() string {
-	traits := []trait{}
-	for _, n := range []struct {
-		count uint8
-		what  string
-	}{{s.deaths, "deaths"}, {s.losses, "losses"}, {s.delays, "delays"}, {s.lies, "lies"}, {s.harms, "harms"}} {
-		traits = append(traits, trait{n.count > 0, fmt.Sprint(n.count, " ", n.what)})
-	}
-	traits = append(
-		traits,
-		trait{s.two, "two sub-objects"}, trait{s.frozen, "frozen"}, trait{s.tight, "overlapping"},
-		trait{s.thorough, "thorough"}, trait{s.patient, "with patience"}, trait{s.early, "found early"},
-	)
-	for i := range s.roles {
-		traits = append(traits, trait{s.brief.has(i), fmt.Sprint(i+1, " with a shorter grace period")})
-	}
-	return describe(join(s.roles)+[...]string{
-		"", " of a plan NotStarted", " of a plan Running", " of a final plan", " of a plan whose completion was interrupted", " of a plan whose delete was interrupted",
-		" of a running plan whose delete was called off", " of a final plan whose delete was called off", " of a plan whose create was interrupted", " of an entry alone", " of a plan whose entry contradicts itself",
-	}[s.plan], traits, s.lacking)
+func (p planned) String() string {
+	return [...]string{
+		"no plan", "a plan NotStarted", "a plan Running", "a final plan", "a plan whose completion was interrupted", "a plan whose delete was interrupted",
+		"a running plan whose delete was called off", "a final plan whose delete was called off", "a plan whose create was interrupted", "an entry alone",
+		"a plan whose entry contradicts itself",
+	}[p]
 }
+
+func (s situation) String() string { return describe(s) }
 
 // state is a state of the exploration.
 type state struct {

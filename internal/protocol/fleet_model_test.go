@@ -36,31 +36,14 @@ type fleet struct {
 	search[fleetState, move]
 }
 
-func (f *fleet) String() string {
-	plural := func(n int, what string) string {
-		if n == 1 {
-			return "1 " + what
-		}
-		return fmt.Sprintf("%d %ss", n, what)
-	}
-	return describe(plural(f.nodes, "node")+", "+plural(f.parts, "sub-object"), []trait{
-		{f.running, "Running without an owner"},
-		{f.unrecorded, "without records"},
-		{f.lateJoins, "late joins"},
-		{f.deletes, "a Delete"},
-		{f.stranger, "a stranger"},
-		{f.bound, "without F6"},
-		{f.apart, "doomed calls apart"},
-	}, f.lacking)
-}
+func (f *fleet) String() string { return describe(*f) }
 
 func (f *fleet) lacks(r rule) bool { return f.lacking.has(r) }
 
 func (f *fleet) without(r rule, only breach) explorable {
-	return &fleet{
-		nodes: f.nodes, parts: f.parts, running: f.running, unrecorded: f.unrecorded, deletes: f.deletes, stranger: f.stranger,
-		lacking: rules{r}, only: only,
-	}
+	is := *f
+	is.lacking, is.only = rules{r}, only
+	return &is
 }
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have

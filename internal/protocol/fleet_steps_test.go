@@ -648,7 +648,7 @@ func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
 			h[0], h[1] = h[1], h[0]
 		}
 		second := f.sortNodes(&other)
-		if other.compare(st) < 0 {
+		if hash(other) < hash(*st) {
 			*st = other
 			for i, p := range places {
 				places[i] = second[p]
@@ -752,53 +752,24 @@ func (l *lateRequests) epochs(to []*epoch) []*epoch {
 	return to
 }
 
-// key returns all that is known of a node in one number.
-func (n *fleetNode) key() uint64 {
-	var k uint64
-	put := func(v uint8, bits int) { k = k<<bits | uint64(v) }
-	flag := func(v bool) {
-		if v {
-			put(1, 1)
-		} else {
-			put(0, 1)
-		}
-	}
-	flag(n.dead)
-	put(uint8(n.record), 2)
-	put(uint8(n.at), 4)
-	put(uint8(n.epoch), 5)
-	flag(n.match)
-	flag(n.again)
-	for _, h := range n.held {
-		put(uint8(h.is), 2)
-		put(uint8(h.status), 2)
-		put(uint8(h.sent), 2)
-		flag(h.overtaken)
-		flag(h.again)
-	}
-	return k
-}
-
-// sortNodes sorts the nodes and returns for each its new place.
+// sortNodes sorts the nodes and returns for each its new place. Any order will do that depends on what the nodes are alone.
 func (f *fleet) sortNodes(st *fleetState) (places [mostNodes]uint8) {
-	type place struct {
-		key uint64
-		old uint8
+	type sorted struct {
+		node fleetNode
+		owns bool
+		late epoch
 	}
-	var order [mostNodes]place
+	var (
+		keys  [mostNodes]uint64
+		order [mostNodes]uint8
+	)
 	for i := range f.nodes {
-		key := st.nodes[i].key() << 8
-		if st.entry.owner == firstNode+owner(i) {
-			key |= 1 << 7
-		}
-		order[i] = place{key | uint64(st.late.takes[int(firstNode)+i]), uint8(i)}
+		keys[i] = hash(sorted{st.nodes[i], st.entry.owner == firstNode+owner(i), st.late.takes[int(firstNode)+i]})
+		order[i] = uint8(i)
 	}
-	slices.SortFunc(order[:f.nodes], func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.old, b.old))
-	})
+	slices.SortFunc(order[:f.nodes], func(a, b uint8) int { return cmp.Compare(keys[a], keys[b]) })
 	was := *st
-	for i := range f.nodes {
-		old := order[i].old
+	for i, old := range order[:f.nodes] {
 		places[old] = uint8(i)
 		st.nodes[i] = was.nodes[old]
 		st.late.takes[int(firstNode)+i] = was.late.takes[uint8(firstNode)+old]
@@ -807,26 +778,4 @@ func (f *fleet) sortNodes(st *fleetState) (places [mostNodes]uint8) {
 		}
 	}
 	return places
-}
-
-// compare orders two states that differ only in the order of nodes and sub-objects.
-func (st *fleetState) compare(other *fleetState) int {
-	for k := range st.parts {
-		a, b := &st.parts[k], &other.parts[k]
-		if c := cmp.Or(cmp.Compare(a.status, b.status), slices.Compare(st.late.parts[k][:], other.late.parts[k][:])); c != 0 {
-			return c
-		}
-		if a.former != b.former {
-			if b.former {
-				return -1
-			}
-			return 1
-		}
-	}
-	for i := range st.nodes {
-		if c := cmp.Compare(st.nodes[i].key(), other.nodes[i].key()); c != 0 {
-			return c
-		}
-	}
-	return cmp.Or(cmp.Compare(st.entry.owner, other.entry.owner), slices.Compare(st.late.takes[:], other.late.takes[:]))
 }

@@ -47,19 +47,7 @@ type watchState struct {
 // time for which the judge has looked without a gap.
 func dead(age, watched, ttl int) bool { return min(age, watched) > ttl }
 
-func (w *watching) String() string {
-	s := fmt.Sprintf("interval %d, retry %d, slow %d, TTL %d, gap %d, served %d", w.interval, w.retry, w.slow, w.ttl, w.gap, w.served)
-	if w.freezes {
-		s += ", freezes"
-	}
-	if w.trusting {
-		s += "; no watch"
-	}
-	if w.careless {
-		s += "; no version"
-	}
-	return s
-}
+func (w *watching) String() string { return describe(*w) }
 
 func (w *watching) steps(st watchState, yield func(move, watchState)) {
 	step := func(what string, change func(*watchState)) {

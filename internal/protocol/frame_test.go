@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,34 +27,22 @@ func (s rules) within(other rules) bool {
 	return !slices.ContainsFunc(s, func(r rule) bool { return !other.has(r) })
 }
 
-// trait is something that a situation may have.
-type trait struct {
-	is   bool
-	what string
-}
-
-// describe describes a situation: its traits and the rules that it lacks.
-func describe(first string, traits []trait, lacking rules) string {
-	var b strings.Builder
-	b.WriteString(first)
-	for _, o := range traits {
-		if o.is {
-			b.WriteString(", " + o.what)
+// describe describes a situation: its fields that are set.
+func describe(situation any) string {
+	var parts []string
+	v := reflect.ValueOf(situation)
+	for i := range v.NumField() {
+		switch f, name := v.Field(i), v.Type().Field(i).Name; {
+		case f.IsZero() || f.Kind() == reflect.Struct:
+		case f.Kind() == reflect.Bool:
+			parts = append(parts, name)
+		case name == "roles" || name == "lacking" || name == "plan":
+			parts = append(parts, strings.Trim(fmt.Sprint(f), "[]"))
+		default:
+			parts = append(parts, fmt.Sprint(name, " ", f))
 		}
 	}
-	for _, r := range lacking {
-		fmt.Fprintf(&b, "; %s", r)
-	}
-	return b.String()
-}
-
-// join returns the names of the calls of a situation.
-func join[R fmt.Stringer](roles []R) string {
-	names := make([]string, len(roles))
-	for i, r := range roles {
-		names[i] = r.String()
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // explorable is a situation of one of the models.

@@ -1,11 +1,10 @@
 package protocol
 
 import (
+	"bytes"
 	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -330,41 +329,31 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// vaultHasSteps checks that the vault's errors use the names of the model's steps.
+// vaultHasSteps checks that the vault's errors use the names of the model's steps. The vault appends the kind of an object:
+// "write " + kind.
 func vaultHasSteps(t *testing.T, steps map[string]bool) {
 	t.Helper()
-	literals := map[string]bool{}
 	files, err := filepath.Glob("../../*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var code []byte
 	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				text, err := strconv.Unquote(lit.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				literals[text] = true
-			}
-			return true
-		})
+		if !strings.HasSuffix(name, "_test.go") {
+			code = append(code, text...)
+		}
 	}
 	delete(steps, "") // what is no request
 	if len(steps) < 20 {
 		t.Errorf("only %d steps: %v", len(steps), steps)
 	}
 	for step := range steps {
-		// The vault appends the kind of an object: "write " + kind.
 		verb := strings.TrimSuffix(strings.TrimSuffix(step, "action"), "plan")
-		if !literals[step] && (verb == step || !literals[verb]) {
+		if !bytes.Contains(code, []byte(strconv.Quote(step))) && !bytes.Contains(code, []byte(strconv.Quote(verb))) {
 			t.Errorf("the vault has no step %q", step)
 		}
 	}

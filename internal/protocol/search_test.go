@@ -28,14 +28,16 @@ type search[S comparable, M any] struct {
 
 var seed = maphash.MakeSeed()
 
+func hash[S comparable](of S) uint64 { return maphash.Comparable(seed, of) }
+
 // find returns the hash of a state, and its number if it is known.
-func (x *search[S, M]) find(st *S) (hash uint64, id int32, known bool) {
-	hash = maphash.Comparable(seed, *st)
-	id, known = x.seen[hash]
+func (x *search[S, M]) find(st *S) (key uint64, id int32, known bool) {
+	key = hash(*st)
+	id, known = x.seen[key]
 	if known && *x.state(id) != *st {
 		panic("two states have the same hash; another run has another seed")
 	}
-	return hash, id, known
+	return key, id, known
 }
 
 // link leads from a state to the state from which it was first reached.
@@ -84,11 +86,11 @@ func (x *search[S, M]) visit(m model[S, M], first S) {
 
 // add adds a state and reports whether it is new.
 func (x *search[S, M]) add(st *S, l link) bool {
-	hash, _, known := x.find(st)
+	key, _, known := x.find(st)
 	if known {
 		return false
 	}
-	x.seen[hash] = int32(len(x.links))
+	x.seen[key] = int32(len(x.links))
 	x.links = append(x.links, l)
 	if len(x.links)%piece == 1 {
 		x.queue = append(x.queue, make([]S, 0, piece))
