@@ -111,6 +111,19 @@ type pause struct {
 	given int     // how many of them have been answered
 }
 
+// advance runs a program until it ends or pauses.
+func (c *call) advance(r role) (asked pause, end result, over bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			var ok bool
+			if asked, ok = p.(pause); !ok {
+				panic(p)
+			}
+		}
+	}()
+	return pause{}, r.run(c), true
+}
+
 // all sends requests at once and returns their answers.
 func (c *call) all(rs ...request) []answer {
 	got := make([]answer, len(rs))
@@ -130,7 +143,7 @@ func (c *call) all(rs ...request) []answer {
 			p.asks, p.index = append(p.asks, r), append(p.index, uint8(i))
 		}
 	}
-	panic(p) // recovered by the function that runs the program
+	panic(p) // recovered by advance
 }
 
 func (c *call) one(r request) answer { return c.all(r)[0] }

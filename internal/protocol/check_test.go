@@ -285,34 +285,19 @@ func (x *explorer) afterCreate(end ending) string {
 }
 
 // undisturbed runs a program without other actors.
-func (c *call) undisturbed(s *store, r role) (end result) {
-	for more := true; more; {
-		end, more = c.next(s, r)
-	}
-	return end
-}
-
-// next answers the next request of a program without other actors.
-func (c *call) next(s *store, r role) (end result, more bool) {
-	*c = call{self: c.self, lacking: c.lacking, two: c.two, thorough: c.thorough, history: c.history}
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		asked, ok := p.(pause)
-		if !ok {
-			panic(p)
+func (c *call) undisturbed(s *store, r role) result {
+	for {
+		*c = call{self: c.self, lacking: c.lacking, two: c.two, thorough: c.thorough, history: c.history}
+		asked, end, over := c.advance(r)
+		if over {
+			return end
 		}
 		r := &asked.asks[0]
 		a := answer{}
 		switch r.verb {
 		case clock:
-		case get:
-			a.seen[r.blob] = s[r.blob]
-			a.seen[r.blob].since = 0
-		case list:
-			for _, b := range r.listed {
+		case get, list:
+			for _, b := range append(r.listed, r.blob) {
 				a.seen[b] = s[b]
 				a.seen[b].since = 0
 			}
@@ -321,9 +306,7 @@ func (c *call) next(s *store, r role) (end result, more bool) {
 		}
 		a.index = asked.index[0]
 		c.history = append(c.history, a)
-		more = true
-	}()
-	return r.run(c), false
+	}
 }
 
 // regress returns what went backwards in a step, or "".

@@ -15,16 +15,15 @@ const mostDay = 5
 
 // closedDay is a situation: the calls, the plan, the environment, and the rules that are lacking.
 type closedDay struct {
-	roles   []dayRole
-	plan    planForm
-	later   bool // the day is closed when the situation begins
-	anew    bool // another Create makes the container anew after it was dropped
-	loses   bool // the marker of an open plan is lost from outside
-	sleeps  bool // machines sleep, and their monotonic clocks stop
-	lies    bool // one answer is false: a listing omits everything, or says 404 for the container
-	lacking rules
-	only    breach // the only promise that is judged; 0 means all
+	roles  []dayRole
+	plan   planForm
+	later  bool // the day is closed when the situation begins
+	anew   bool // another Create makes the container anew after it was dropped
+	loses  bool // the marker of an open plan is lost from outside
+	sleeps bool // machines sleep, and their monotonic clocks stop
+	lies   bool // one answer is false: a listing omits everything, or says 404 for the container
 
+	mutant
 	search[dayState, dayMove]
 }
 
@@ -242,11 +241,3 @@ const (
 	dayOpenTwice          rule = "K10: a builder believes one listing of the markers"
 	dayPlansTwice         rule = "K10: a catalogue believes one listing of the plans"
 )
-
-func (d *closedDay) lacks(r rule) bool { return d.lacking.has(r) }
-
-func (d *closedDay) without(r rule, only breach) explorable {
-	is := *d
-	is.lacking, is.only = rules{r}, only
-	return &is
-}

@@ -42,9 +42,6 @@ func stepsOf(st dayState, i int, yield func(dayMove, dayState)) stepper {
 	}
 }
 
-// judges reports whether a promise is judged.
-func (d *closedDay) judges(b breach) bool { return d.only == 0 || d.only == b }
-
 // breaks notes a broken promise.
 func (d *closedDay) breaks(st *dayState, b breach) {
 	if st.broken == 0 && d.judges(b) {

@@ -206,8 +206,8 @@ func TestClosedDayRules(t *testing.T) { removeRules(t, dayNeeds) }
 // TestClosedDayLimits shows that the model finds what docs/protocol.md does not cover.
 func TestClosedDayLimits(t *testing.T) {
 	for _, d := range []*closedDay{
-		{roles: roles(dayUpdate, dayBuild), plan: formFinal, sleeps: true, only: dayUnequal},
-		{roles: roles(dayCreate), later: true, sleeps: true, only: dayDebris},
+		{roles: roles(dayUpdate, dayBuild), plan: formFinal, sleeps: true, mutant: mutant{only: dayUnequal}},
+		{roles: roles(dayCreate), later: true, sleeps: true, mutant: mutant{only: dayDebris}},
 	} {
 		if found := d.explore(); found.violation == "" {
 			t.Errorf("%s: no violation is found", d)

@@ -16,16 +16,16 @@ const (
 
 // situation is what is explored: the actors, the plan, and how much may go wrong.
 type situation struct {
+	mutant
 	roles    []role
 	plan     planned
-	two      bool  // the plan has two sub-objects
-	frozen   bool  // requests may be under way for any time
-	tight    bool  // a Create may overlap with a Delete, which the protocol does not cover
-	thorough bool  // Recovery is thorough
-	patient  bool  // Creates leave old remains to Recovery, to keep the situation small
-	early    bool  // an updater may find a plan before its Create has returned
-	brief    who   // the actors with the shorter grace period
-	lacking  rules // the rules that the protocol lacks here
+	two      bool // the plan has two sub-objects
+	frozen   bool // requests may be under way for any time
+	tight    bool // a Create may overlap with a Delete, which the protocol does not cover
+	thorough bool // Recovery is thorough
+	patient  bool // Creates leave old remains to Recovery, to keep the situation small
+	early    bool // an updater may find a plan before its Create has returned
+	brief    who  // the actors with the shorter grace period
 
 	deaths uint8 // actors that die or whose context ends
 	losses uint8 // answers that are lost, or requests that are refused
@@ -103,12 +103,10 @@ type flight struct {
 
 // node is a place in a program: the answers so far and the next requests.
 type node struct {
+	pause
 	actor    actor
 	role     role
 	history  []answer
-	asks     []request
-	index    []uint8
-	given    int // how many of the requests sent at once have been answered
 	begun    bool
 	claimed  bool
 	returned bool
@@ -168,11 +166,6 @@ func (x *explorer) describe(s step) string {
 		fmt.Fprintf(&b, "%s (%s) ", s.req.step, s.req.blob)
 	}
 	return b.String() + s.what
-}
-
-func (s situation) without(r rule, _ breach) explorable {
-	s.lacking = rules{r}
-	return s
 }
 
 // explore visits all states until a promise is broken.
@@ -238,23 +231,10 @@ func (s situation) preset() store {
 // results.
 func (x *explorer) node(a actor, r role, history []answer) int32 {
 	n := node{actor: a, role: r, history: history}
-	c := &call{self: a, lacking: x.lacking, two: x.two, history: history}
+	c := &call{self: a, lacking: x.lacking, two: x.two, patient: x.patient, thorough: x.thorough, history: history}
 	c.brief = x.brief.has(int(a) - 1)
-	c.patient, c.thorough = x.patient, x.thorough
 	c.long = x.brief != 0 && !c.brief
-	func() {
-		defer func() {
-			if p := recover(); p != nil {
-				asked, ok := p.(pause)
-				if !ok {
-					panic(p)
-				}
-				n.asks, n.index, n.given = asked.asks, asked.index, asked.given
-			}
-		}()
-		n.result = r.run(c)
-		n.over = true
-	}()
+	n.pause, n.result, n.over = c.advance(r)
 	n.claimed, n.returned, n.looked = c.claimed, c.returned, c.looked && !n.over
 	n.begun, n.dated = c.begun, c.dated && !n.over
 	n.retries = !c.again && r == deleting || !c.again && r == updating && len(n.asks) > 0 && slices.Contains([]string{"finalize object", "remove marker"}, n.asks[0].step)
@@ -608,22 +588,20 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 		}
 	}
 	switch own := now.there() && now.writeID() == want.writeID(); {
-	case own && !x.without(ruleWriteID), now.there() && x.without(ruleOwnWriteID):
+	case own && !x.lacks(ruleWriteID), now.there() && x.lacks(ruleOwnWriteID):
 		a.seen[r.blob] = now
 		yield(step{i, "finds its own write", r}, on(st, a))
 	case !now.there() && r.cond == ifNew:
 		p.looks &^= bit
 		yield(step{i, "finds nothing, and is retried", r}, st)
 	default:
-		a.code, a.unknown = mismatch, p.tried&bit != 0 && !x.without(ruleUnknown)
+		a.code, a.unknown = mismatch, p.tried&bit != 0 && !x.lacks(ruleUnknown)
 		if !now.there() {
 			a.code = absent
 		}
 		yield(step{i, "finds another's write", r}, on(st, a))
 	}
 }
-
-func (x *explorer) without(r rule) bool { return x.lacking.has(r) }
 
 // end lets an actor die, or its context end. Its requests take effect later or never.
 func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state, answer) state, yield func(step, state)) {

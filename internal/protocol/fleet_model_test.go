@@ -30,21 +30,12 @@ type fleet struct {
 	stranger     bool // a process that is not a member updates the first sub-object
 	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
-	lacking      rules
-	only         breach // the only promise that is judged; 0 means all
 
+	mutant
 	search[fleetState, move]
 }
 
 func (f *fleet) String() string { return describe(*f) }
-
-func (f *fleet) lacks(r rule) bool { return f.lacking.has(r) }
-
-func (f *fleet) without(r rule, only breach) explorable {
-	is := *f
-	is.lacking, is.only = rules{r}, only
-	return &is
-}
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
 // rank 0.

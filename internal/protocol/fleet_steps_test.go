@@ -41,7 +41,7 @@ func (f *fleet) steps(st fleetState, yield func(move, fleetState)) {
 
 // breaks notes the first promise that a step breaks.
 func (f *fleet) breaks(st *fleetState, b breach, broken bool) {
-	if broken && st.broken == 0 && (f.only == 0 || f.only == b) {
+	if broken && st.broken == 0 && f.judges(b) {
 		st.broken = b
 	}
 }

@@ -11,7 +11,7 @@ import (
 // explore visits all states of a situation, and then looks for orphans.
 func (f *fleet) explore() report {
 	f.visit(f, f.first())
-	if f.report.violation == "" && (f.only == 0 || f.only == orphan) {
+	if f.report.violation == "" && f.judges(orphan) {
 		f.findOrphan()
 	}
 	return f.report
@@ -140,7 +140,7 @@ func TestFleetRules(t *testing.T) { removeRules(t, fleetNeeds) }
 // TestFleetFreedom shows that the owners of the model use the freedom F6: without it, final sub-objects need no
 // fence.
 func TestFleetFreedom(t *testing.T) {
-	f := &fleet{nodes: 2, parts: 1, bound: true, lacking: rules{fleetFenceFinal}}
+	f := &fleet{nodes: 2, parts: 1, bound: true, mutant: mutant{lacking: rules{fleetFenceFinal}}}
 	f.explore().want(t, 0)
 }
 

@@ -45,12 +45,25 @@ func describe(situation any) string {
 	return strings.Join(parts, ", ")
 }
 
+// mutant is what a situation lacks.
+type mutant struct {
+	lacking rules
+	only    breach // the only promise that is judged; 0 means all
+}
+
+func (m *mutant) lacks(r rule) bool { return m.lacking.has(r) }
+
+// remove takes a rule away and judges only one promise.
+func (m *mutant) remove(r rule, only breach) { m.lacking, m.only = rules{r}, only }
+
+// judges reports whether a promise is judged.
+func (m *mutant) judges(b breach) bool { return m.only == 0 || m.only == b }
+
 // explorable is a situation of one of the models.
 type explorable interface {
 	fmt.Stringer
 	explore() report
-	// without returns the situation without a rule. Only the given promise is judged.
-	without(rule, breach) explorable
+	remove(rule, breach)
 }
 
 // want fails the test unless the search found this broken promise; 0 means none.
@@ -150,7 +163,8 @@ func removeRules(t *testing.T, table map[rule]need) {
 				t.Skip("the rule is spare")
 			}
 			t.Parallel()
-			n.in.without(r, n.promise).explore().want(t, n.promise)
+			n.in.remove(r, n.promise)
+			n.in.explore().want(t, n.promise)
 		})
 	}
 }
