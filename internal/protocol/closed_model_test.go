@@ -193,7 +193,7 @@ func (d *closedDay) describe(m dayMove) string {
 	return fmt.Sprintf("%s %d: %s", d.roles[m.call], m.call+1, m.what)
 }
 
-func (d *closedDay) String() string { return describe(*d) }
+func (d *closedDay) String() string { return describe(d.roles, d.plan, *d) }
 
 // The rules, with their numbers in docs/protocol.md.
 const (

@@ -64,7 +64,7 @@ func (p planned) String() string {
 	}[p]
 }
 
-func (s situation) String() string { return describe(s) }
+func (s situation) String() string { return describe(s.roles, s.plan, s) }
 
 // state is a state of the exploration.
 type state struct {

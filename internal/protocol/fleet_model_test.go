@@ -35,7 +35,7 @@ type fleet struct {
 	search[fleetState, move]
 }
 
-func (f *fleet) String() string { return describe(*f) }
+func (f *fleet) String() string { return describe[role](nil, nil, *f) }
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
 // rank 0.

@@ -47,7 +47,7 @@ type watchState struct {
 // time for which the judge has looked without a gap.
 func dead(age, watched, ttl int) bool { return min(age, watched) > ttl }
 
-func (w *watching) String() string { return describe(*w) }
+func (w *watching) String() string { return describe[role](nil, nil, *w) }
 
 func (w *watching) steps(st watchState, yield func(move, watchState)) {
 	step := func(what string, change func(*watchState)) {

@@ -27,17 +27,23 @@ func (s rules) within(other rules) bool {
 	return !slices.ContainsFunc(s, func(r rule) bool { return !other.has(r) })
 }
 
-// describe describes a situation: its fields that are set.
-func describe(situation any) string {
+// describe describes a situation: who takes part, and the fields that are set.
+func describe[R fmt.Stringer](roles []R, plan fmt.Stringer, situation any) string {
 	var parts []string
+	for _, r := range roles {
+		parts = append(parts, r.String())
+	}
+	if len(roles) > 0 {
+		parts = append(parts, plan.String())
+	}
 	v := reflect.ValueOf(situation)
 	for i := range v.NumField() {
 		switch f, name := v.Field(i), v.Type().Field(i).Name; {
-		case f.IsZero() || f.Kind() == reflect.Struct:
+		case f.IsZero(), name == "roles", name == "plan", name == "search":
 		case f.Kind() == reflect.Bool:
 			parts = append(parts, name)
-		case name == "roles" || name == "lacking" || name == "plan":
-			parts = append(parts, strings.Trim(fmt.Sprint(f), "[]"))
+		case name == "mutant":
+			parts = append(parts, fmt.Sprint(f.Field(0)))
 		default:
 			parts = append(parts, fmt.Sprint(name, " ", f))
 		}
