@@ -188,6 +188,7 @@ func TestPromises(t *testing.T) {
 var planNeeds = map[rule]need{
 	ruleGrace:                 {in: &situation{roles: of(creating, recovering)}, promise: anyBreach},
 	ruleGraceOfAll:            {in: &situation{roles: of(creating, recovering), plan: incompletePlan}, promise: anyBreach},
+	ruleGraceAtListing:        {in: &situation{roles: of(restoringFinal, recovering), thorough: true}, promise: anyBreach},
 	ruleGraceCarried:          {in: &situation{roles: of(creating, recovering), brief: 2}, promise: anyBreach},
 	ruleGraceKept:             {in: &situation{roles: of(creating, creating, recovering), brief: 6, patient: true}, promise: anyBreach},
 	ruleDeadline:              {in: &situation{roles: of(creating, recovering)}, promise: anyBreach},
@@ -273,7 +274,6 @@ var planNeeds = map[rule]need{
 	ruleClock:                 {in: &small{role: creating}, why: "the context of the last request ends early enough by itself: the clock is looked at to be on the safe side of it"},
 	ruleUnknown:               {in: &small{role: updating}, why: "it takes two updaters of a blob, one of them without a version"},
 	ruleDeleteDeadline:        {in: &small{role: deleting}, why: "Recovery rewrites the object, so that a commit which comes late is refused; the deadline saves the second round"},
-	ruleGraceAtListing:        {in: &small{role: recovering}, why: "what was written since the listing is found when the absence of the object is confirmed, and by the age of the sub-objects"},
 	ruleRecoveryLooks:         {in: &small{role: recovering}, why: "listings of the model do not lag behind"},
 	ruleRecoveryChangedParts:  {in: &small{role: recovering}, why: "the second listing finds the sub-object; the first sign of somebody at work is enough to stop"},
 	ruleKeepEntry:             {in: &small{role: restoring}, why: "Recovery removes a sub-object first, which has changed; the plans of the model have one"},
