@@ -19,35 +19,7 @@ func (a *app) catalogueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "catalogue",
 		Short: "Build the catalogues of closed days, which make listings cheap",
-		Long: `Catalogue builds the catalogues that are due. A catalogue is one blob that holds what listings
-show of all plans of a closed day. List, search and count then read it with one request, instead
-of one for every 2,500 plans. A day is closed when the day after it has ended.
-
-Engines build catalogues once a day, and everything works without them. Run this after a purge
-of old days, which removes the catalogues of the days that it changes, or when listings are
-slow. A day with an open plan has no catalogue until the plan has ended.
-
-    $ planvault catalogue --dry-run
-    DAY         RESULT  PLANS  SIZE  WHY
-    2026-11-20  due         -     -
-    2026-11-19  due         -     -
-    would build 2 catalogues, 88 of 90 closed days had one: about 105 requests, $0.00011
-
-    $ planvault catalogue --yes
-    catalogue: 2 days, about 105 requests, $0.00011, in https://a.blob.core.windows.net, prefix ci
-    DAY         RESULT   PLANS    SIZE  WHY
-    2026-11-20  built    4,120  198 kB
-    2026-11-19  skipped      -       -  2 markers of open plans or work in progress, such as …
-    1 catalogue built, 88 of 90 closed days had one
-
-It takes a request for each closed day, seven for each catalogue that it builds, and two more for
-every 2,500 plans. With --verify it also compares the catalogues that exist with their days, and
-builds those again that are damaged or differ. It can be interrupted at any time, and may run
-beside everything else: the same command goes on.`,
-		Example: `  planvault catalogue --dry-run
-  planvault catalogue --yes
-  planvault catalogue --verify --budget 10m --yes`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.catalogue(c.Context(), azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
 		},

@@ -19,23 +19,7 @@ func (a *app) checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Read everything that is stored, and say what is broken",
-		Long: `Check reads every blob of the selected days, and the records of the fleet, compares them with each
-other, and reports each problem with what repairs it. It changes nothing, and may run beside
-engines: what is being written at the moment only counts as in progress.
-
-It takes at least 9 lists for each day, and 2 reads for each plan and 1 for each of its sub-objects:
-for a thousand plans of 80 blobs about 80,000 reads, $0.04. Select days with --created-after and
---created-before, such as those that changed since the last check.
-
-The exit code is 4 if there is a problem. With --output json, the report is one object.`,
-		Example: `  planvault check --created-after 24h
-
-  left marker, plan 0198c0de-0000-7000-8000-000000000001
-      prod-2025-08-19/open/0198c0de-0000-7000-8000-000000000001
-      the plan is Completed
-      → Recover removes it
-  1 problem in 2 days, 1,204 plans, 93,912 blobs, 112 MB; 1 plan in progress`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
 			return a.check(c.Context(), azblob.CheckOptions{After: p.after.from(now), Before: p.before.from(now)})

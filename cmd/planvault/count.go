@@ -25,21 +25,7 @@ func (a *app) countCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "count",
 		Short: "Count plans, all or some, by status, group or day",
-		Long: `Count says how many plans there are, or how many of them its flags select. With --by, it says
-how many there are of each status, group, or day (UTC) of creation.
-
-It lists the days between --created-after and --created-before: a request for each 2,500 plans, or
-1 to 4 for a day with a catalogue. Open plans take a request for each day and 1 or 2 for each plan.
-With --by, it takes one listing, whatever is counted.`,
-		Example: `  planvault count
-  planvault count --status failed --created-after 24h
-  planvault count --by status --created-after 7d
-
-  STATUS     PLANS
-  Running        3
-  Completed  9,214
-  Failed        12`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f := s.filters(time.Now())
 			if by == "" {

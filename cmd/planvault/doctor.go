@@ -51,48 +51,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong with the account, the login or this machine",
-		Long: `Doctor asks the account, and says what it found: ok, a warning, a problem, or unknown, and what
-to do.
-
-  reach           whether the service answers, and how fast
-  clock           how far this machine's clock is off; from 15 minutes on, requests are refused
-  read, write,    what the login may do, and the role or permission that it lacks. Nothing is
-  delete, list    written: the write and the delete have conditions that never hold
-  busy            how many of some cheap requests (--probes) the service refused because it is busy
-  kind, namespace what kind of account it is
-  soft delete,    what the account keeps of blobs that are overwritten or deleted, and bills
-  versioning
-  redundancy,     how many copies there are, and how far the readable secondary lags behind
-  last sync
-
-It does not find out whether the login may create containers. The kind, soft delete, redundancy and
-last sync take the account's key, or a role such as Storage Account Contributor: the data roles are
-not enough, so that these facts are often unknown, which is not a problem.
-
-It takes about 20 requests and those of --probes, less than $0.001. No check takes longer than 10
-seconds. The exit code is 4 if there is a problem. With --output json, each line is a check.
-
-With --first-hour, it tries instead what only a real account can settle: how the service answers,
-where the documentation is silent and emulators differ. Each of 13 probes says what was expected
-and seen, and what breaks if they differ; then the exit code is 4. It takes about 360 requests and
-$0.002, a minute, and containers of a random prefix of their own, which it removes, also when it is
-interrupted. It names those that it can't remove. With --ramp, probe 12 writes until the first 503,
-to three containers, 20 seconds each at most: up to $0.33.`,
-		Example: `  planvault doctor
-  planvault doctor --read-only --probes 500
-  planvault doctor --first-hour --output json > first-hour.json
-
-  RESULT   CHECK        FINDING
-  ok       reach        Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0 answers in 12ms
-  ok       clock        this machine's clock agrees with the service's
-  ok       read         the login may read blobs
-  warning  busy         the service refused 7 of 500 requests with 503 or 429 (1.4%); ...
-                        → vaults wait and try again, so that calls are slower; ...
-  warning  namespace    hierarchical (Data Lake Storage)
-                        → it works; listings of large days cost more, ...
-  ok       redundancy   Standard_RAGRS: also copies in a second region, which can be read
-  ok       last sync    2026-11-22 02:55:00Z, 5m00s ago`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case x.firstHour:

@@ -28,18 +28,8 @@ func (a *app) emulatorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "emulator",
 		Short: "Serve an emulator of Azure Blob Storage, to try things",
-		Long: `Emulator serves an emulator of Azure Blob Storage until Ctrl-C: for a first try, and for engines on
-a machine without an account. It keeps its data in memory, or with --data in a file, which one
-process at a time can use. On port 10000, its connection string is UseDevelopmentStorage=true.
-
-With --sample, a vault with the prefix "sample" has plans of all states, of which some are stuck.
-
-The emulator's key is public. Whoever can reach its address can read and change what is stored, and
-by default that is this machine alone.`,
-		Example: `  planvault emulator --sample
-  planvault emulator --listen 127.0.0.1:0 --data plans.db`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.emulate(c.Context(), f) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.emulate(c.Context(), f) },
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:10000", "`ADDRESS` to serve on; port 0 is any that is free")
 	c.Flags().StringVar(&f.data, "data", "", "`FILE` that keeps the data")

@@ -24,39 +24,7 @@ func (a *app) expireCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "expire --older-than AGE",
 		Short: "Drop old days as a whole",
-		Long: `Expire drops the days that ended longer ago than an age, each with everything in it. A day takes
-six requests, less than $0.00002, whatever it holds. What was dropped can't be brought back,
-unless it was exported before or the account keeps deleted containers.
-
-A day is dropped only if no plan in it is open. Days that can't be dropped are kept, and the
-report says why; the next expire tries again:
-
-    open      a plan is not final, or somebody is changing one at this moment
-    held      somebody holds the day: planvault release ends that
-    busy      another expire is at work on it, or died less than a minute ago
-    unmarked  the vault did not make the container, so open plans may have no markers
-    failed    a request failed; the error says why
-
-The age counts from the end of a day (UTC), by the service's clock. Yesterday is never
-dropped. First look at what would be dropped:
-
-    $ planvault expire --older-than 90d --dry-run
-    DAY         RESULT   PLANS  WHY
-    2026-08-20  dropped  4,120
-    2026-08-21  open         -  2 plans open or being changed, such as 0198c8b1-5a00-…
-    2026-08-22  dropped  3,904
-    would drop 2 days with 8,024 plans: about 19 requests, $0.000052
-
-Then drop it with --yes instead of --dry-run. Expire can be interrupted at any time, and may
-run beside engines and other expires: the same command goes on. While it is at work on a day,
-creating a plan of that day fails with a conflict, for at most a minute. With --budget it ends
-by itself, with exit code 3 if more is left. Call it daily.
-
-With --empty it also drops the younger days in which nothing is stored any more.`,
-		Example: `  planvault expire --older-than 90d --dry-run
-  planvault expire --older-than 365d --budget 10m --yes
-  planvault expire --older-than 90d --empty --yes --output json`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.expire(c.Context(), azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
 		},

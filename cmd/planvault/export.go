@@ -20,27 +20,7 @@ func (a *app) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export -o FILE",
 		Short: "Write plans to a bundle, as a backup",
-		Long: `Export writes plans to a bundle: one compressed file with the plans as they are, their times,
-attempts and results, and a checksum over all of it. planvault import restores them, in this
-or another account. Without flags that select plans, it exports all of them.
-
-    $ planvault export --created-before 2026-10-01 -o 2026-q3.bundle
-    12,400 plans, 31.2 MB in 2026-q3.bundle
-
-Export reads a plan with two requests, 16 plans at a time; a thousand plans cost $0.0009. It
-changes nothing, and may run beside engines. It is not a snapshot: each plan is as it was at some
-time meanwhile, and a plan that is deleted meanwhile may be missing.
-
-The file appears under its name when it is complete, and then replaces an earlier one. An
-export that is interrupted leaves nothing; run it again. With -o - the bundle is written to
-the standard output: a reader notices if it was truncated.
-
-A plan that can't be read is left out and reported, with exit code 1; the bundle has all the
-others. Check a bundle with planvault import --verify-only.`,
-		Example: `  planvault export -o everything.bundle
-  planvault export --group 0198c0de-0000-7000-8000-000000000001 -o group.bundle
-  planvault export -o - | ssh backup 'cat > everything.bundle'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f := s.filters(time.Now())
 			return a.export(c.Context(), f, file)

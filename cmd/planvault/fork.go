@@ -19,29 +19,7 @@ func (a *app) forkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fork ID",
 		Short: "Run a plan again as a new plan, from its failure or from its start",
-		Long: `Fork makes a new plan from a final one, stores it, and prints its ID. An engine then runs it like
-any new plan. The old plan stays as it is, and the new one names it as its origin.
-
---from-failure takes a plan that is Failed or Stopped. Completed blocks, sequences and actions are
-carried over with their results and do not run again. The rest of each failed sequence runs again,
-beginning with the action that failed. Continuous and deferred checks run again, and so do deferred
-actions. If those have undone some of the work, use --from-start.
-
---from-start takes any final plan, and runs all of it again.
-
-All IDs are new. An action that was interrupted and runs again has another idempotency key, so its
-plugin must find out what the first run did.
-
---dry-run prints what would run again, and stores nothing. A fork with N sub-objects costs one or
-two requests that read the plan, and N + 3 writes.`,
-		Example: `  planvault fork 01a20345-1ca0-7467-a8f6-cb0e5779f255 --from-failure --dry-run
-    2 of 3 actions run again:
-    europe/canary/restart
-    europe/canary/verify
-
-  planvault fork 01a20345-1ca0-7467-a8f6-cb0e5779f255 --from-failure
-    01a2034a-7c00-7000-9c41-5d3b8a0f6e21`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
 			if err != nil {

@@ -19,18 +19,7 @@ func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID",
 		Short: "Print a plan as JSON",
-		Long: `Get prints all that the vault has of a plan, as the JSON of package workflow: fields, states,
-attempts, requests and responses. It is indented, or on one line with --output json.
-
-workflow.Unmarshal reads it, and Vault.Restore stores what was read, in this vault or another.
-To run a plan again, use planvault fork. The JSON has IDs and states, so it can't be submitted as
-a new plan.
-
-It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
-		Example: `  planvault get 0198c0de-0000-7000-8000-000000000001
-  planvault get 0198c0de-0000-7000-8000-000000000001 |
-      jq '.blocks[].sequences[].actions[] | select(.state.status == "Failed")'`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
 			if err != nil {

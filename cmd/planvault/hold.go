@@ -20,27 +20,7 @@ func (a *app) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold DAY|FROM..TO...",
 		Short: "Keep the plans of days from being removed",
-		Long: `Hold holds days (UTC): until planvault release, no vault deletes, purges or expires the plans of
-these days. They can still be created, restored and updated. A day can be held when it is
-closed, which is when the day after it has ended. Days of a range that have no plans are
-passed over. Holding a day that is held does nothing.
-
-    $ planvault hold 2026-08-01..2026-08-03 --yes
-    hold: 3 days, about 9 requests, $0.000019, in https://a.blob.core.windows.net, prefix ci
-    DAY         RESULT
-    2026-08-01  held
-    2026-08-02  no plans
-    2026-08-03  held
-
-Hold waits until the deletes that began before it have ended, which takes up to a quarter of an
-hour if one of them died. If it is interrupted while it waits, the same command goes on.
-
-A hold is not immutable storage: whoever may write to the account can release it, or remove
-blobs without the vault. Where a law demands more, export the plans (planvault help export) to
-a container with an immutability policy.`,
-		Example: `  planvault hold 2026-08-01 --yes
-  planvault hold 2026-08-01..2026-08-31 2026-10-05 --yes`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			days, err := parseDays(args)
 			if err != nil {
@@ -59,18 +39,7 @@ func (a *app) releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release DAY|FROM..TO...",
 		Short: "End the hold of days",
-		Long: `Release ends the hold of days: their plans can be deleted, purged and expired again. Only the
-held days of a range are released. Releasing a day that is not held does nothing. A hold that
-no vault made can't be released: whoever leased the container must do that.
-
-    $ planvault release 2026-08-01..2026-08-31 --yes
-    release: 2 days, about 2 requests, $0.00000088, in https://a.blob.core.windows.net, prefix ci
-    DAY         RESULT
-    2026-08-01  released
-    2026-08-03  released`,
-		Example: `  planvault release 2026-08-01 --yes
-  planvault release 2026-01-01..2026-12-31 --dry-run`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			days, err := parseDays(args)
 			if err != nil {
@@ -88,16 +57,7 @@ func (a *app) holdsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "holds",
 		Short: "List the days that are held, oldest first",
-		Long: `Holds lists the held days, oldest first. It takes a request for each 5,000 days.
-
-    $ planvault holds
-    DAY
-    2026-08-01
-    2026-08-03
-
-A container with an infinite lease counts as held, whoever acquired the lease.`,
-		Example: "  planvault holds --output json",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := a.vault(c.Context())
 			if err != nil {

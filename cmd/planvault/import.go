@@ -28,33 +28,7 @@ func (a *app) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Restore the plans of a bundle",
-		Long: `Import restores the plans of a bundle that planvault export wrote, with their IDs, times and
-results. It first verifies the whole file, so a damaged or truncated one restores nothing.
-
-A plan that the vault has already is compared: if it is the same, it is left alone, and if it
-differs, it stays as it is and the error names it. An import that was interrupted is therefore
-run again, and restores the rest. A plan that it was restoring at that moment may be a conflict
-until the vault's grace period has passed, ten minutes by default: run it again then.
-
-    $ planvault import --dry-run 2026-q3.bundle
-    would restore 400 of 12,400 plans: about 5,200 requests, $0.016
-    12,000 plans there already, 0 differ or can't be compared
-
-    $ planvault import 2026-q3.bundle --yes
-    import: 12,400 plans and 49,600 sub-objects, about 161,200 requests, $0.50, in ..., prefix ci
-    400 plans restored, 12,000 there already, 0 failed
-
-A plan takes nine requests and one for each sub-object, most of them writes; one that is there
-already takes a few. --list prints a line for each plan: restored, present or failed.
---verify-only needs no vault: it checks the file and says what is in it, with exit code 4 if it
-is damaged.
-
-Open plans are open again, and engines on this vault run them at once. Import them only if no
-engine runs them elsewhere.`,
-		Example: `  planvault import --verify-only everything.bundle
-  planvault import everything.bundle --dry-run
-  planvault import everything.bundle --prefix restored --yes`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.importFile(c.Context(), args[0], o)
 		},

@@ -20,16 +20,7 @@ func (a *app) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List plans, newest first",
-		Long: `List shows the newest plans. Flags select some of them; --page goes on after the last plan of
-a page.
-
-A page of 50 takes at most 4 requests if plans come evenly, however many there are. It takes 1 or 2
-more for each further day that it reaches into, and a few more if plans come in bursts. Names that
-are too long for a listing take a request each.`,
-		Example: `  planvault list
-  planvault list --status failed --created-after 24h
-  planvault list --page 0198c0de-0000-7000-8000-000000000001`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.list(c.Context(), s.filters(time.Now()), p)
 		},

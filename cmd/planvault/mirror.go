@@ -26,34 +26,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror --to-endpoint URL|--to-connection-string TEXT|--to-profile NAME",
 		Short: "Bring a copy of the vault in another account up to date",
-		Long: `Mirror brings a copy of the vault up to date, in another account or under another prefix: it
-restores the plans that the copy lacks, and updates those that have changed. Run it as often as
-the copy may lag behind. Only what differs is written; what is the same costs a listing.
-
-The flags without to- name the vault, those with to- its copy:
-
-    $ planvault mirror --profile live --to-profile backup --dry-run
-    from https://live.blob.core.windows.net, prefix engine
-    to   https://backup.blob.core.windows.net, prefix engine
-    would copy 120 plans, update 3, remove 0: about 1,850 requests, $0.0052
-    12,270 unchanged, 0 only in the copy, 0 failed; the copy is 41m12s behind
-
-    $ planvault mirror --profile live --to-profile backup --yes
-    mirror: 120 plans to copy, 3 to update, 0 to remove, about 1,850 requests, $0.0052, in ...
-    120 plans copied, 3 updated, 0 removed, 12,270 unchanged, 0 only in the copy, 0 failed
-
-No engine may run on the copy, and nothing else may write to it: what a running plan does would
-be done twice. The vault itself is only read, and engines may run on it.
-
-To move to another account: mirror until little is left, stop all engines, mirror once more,
-and start the engines on the copy. Run no mirror after that.
-
-With --delete it also removes from the copy what the vault no longer has. It can be interrupted
-at any time: the same command goes on. With --budget it ends by itself, with exit code 3 if more
-is left.`,
-		Example: `  planvault mirror --to-connection-string "$COPY" --to-prefix engine --dry-run
-  planvault mirror --profile live --to-profile backup --delete --budget 10m --yes`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
 			o.After, o.Before = p.after.from(now), p.before.from(now)

@@ -17,21 +17,8 @@ func (a *app) nodesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
 		Short: "Show the nodes of the fleet, and how many open plans each owns",
-		Long: `Nodes shows the processes that share the vault as a fleet, in the order in which they joined.
-
-A node is alive if it has renewed its record within its TTL, by the clock of the store. A silent one
-has not: the live nodes remove its record and take its plans within a minute or so. One that is gone
-has no record any more, but open plans still name it as their owner; planvault stuck says what
-becomes of them. Engines without a fleet don't appear here.
-
-PLANS is the number of open plans that the node owns. Nodes costs a request for the members, two or
-three that search for open plans, and one for each open plan. It writes nothing.`,
-		Example: `  planvault nodes
-  NODE                                  NAME    STATE   HEARTBEAT  TTL  STARTED               PLANS
-  01a20345-249d-7b4a-8737-e755a80d68b7  host-7  silent        43s  30s  2026-11-22 12:39:52Z      1
-  01a20345-e040-7e2d-a2da-c48986ad29a0  host-3  alive          4s  30s  2026-11-22 12:40:40Z     14`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.nodes(c.Context()) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.nodes(c.Context()) },
 	}
 }
 

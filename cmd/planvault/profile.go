@@ -77,42 +77,23 @@ func (a *app) profileCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile",
 		Short: "Keep connections under names",
-		Long: `A profile is a vault under a name: the account, how to log in, and the prefix. --profile NAME uses
-it. The profile "default" is used when flags and environment don't name a vault.`,
-		Example: `  planvault profile set prod --endpoint https://account.blob.core.windows.net --prefix my-cluster
-  planvault profile list
-  planvault list --profile prod`,
 	}
 	c.AddCommand(
 		&cobra.Command{
 			Use:   "list",
 			Short: "List the profiles",
-			Long:  `List shows the profiles without their secrets, and the file that has them on a terminal.`,
-			Example: `  planvault profile list
-
-  PROFILE  ACCOUNT                                PREFIX      LOGIN
-  default  the emulator on this machine           test        account key
-  prod     https://account.blob.core.windows.net  my-cluster  identity of the environment`,
-			Args: cobra.NoArgs,
-			RunE: func(*cobra.Command, []string) error { return a.listProfiles() },
+			Args:  cobra.NoArgs,
+			RunE:  func(*cobra.Command, []string) error { return a.listProfiles() },
 		},
 		&cobra.Command{
 			Use:   "set NAME",
 			Short: "Store a profile",
-			Long: `Set stores what --endpoint or --connection-string, --prefix and --service-version say, or else the
-environment, under a name, in place of what was there. The file can be read by its owner alone; a
-connection string in it is as secret as the account. Set sends no request: planvault doctor --profile
-NAME tries the connection.`,
-			Example: `  planvault profile set prod --endpoint https://account.blob.core.windows.net --prefix my-cluster
-  PLANVAULT_CONNECTION_STRING=... planvault profile set staging --prefix my-cluster`,
-			Args: cobra.ExactArgs(1),
-			RunE: func(c *cobra.Command, args []string) error { return a.setProfile(c.Context(), args[0]) },
+			Args:  cobra.ExactArgs(1),
+			RunE:  func(c *cobra.Command, args []string) error { return a.setProfile(c.Context(), args[0]) },
 		},
 		&cobra.Command{
 			Use:               "remove NAME",
 			Short:             "Remove a profile",
-			Long:              `Remove forgets a profile. It does not touch the vault.`,
-			Example:           "  planvault profile remove staging",
 			Args:              cobra.ExactArgs(1),
 			ValidArgsFunction: a.completeProfiles,
 			RunE:              func(_ *cobra.Command, args []string) error { return a.removeProfile(args[0]) },

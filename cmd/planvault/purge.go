@@ -23,37 +23,6 @@ func (a *app) purgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "purge [ID...]",
 		Short: "Remove single plans",
-		Long: `Purge removes the plans with these IDs, or those that its flags select, one by one, newest first
-and 16 at a time. With both, a plan must have one of the IDs and match the flags. Open plans stay,
-unless --include-open is given, and so do the plans of held days (planvault help hold). What was
-removed can't be brought back, unless it was exported before.
-
-Use purge for some plans of a day: those of a group, or those that failed. To throw away old
-days as a whole, use planvault expire: it takes six requests a day, whatever is in it. Purge
-takes about ten requests for a plan, $0.01 for a thousand plans.
-
-First look at what would be removed:
-
-    $ planvault purge --status failed,stopped --ended-before 30d --dry-run
-    would remove 1,204 plans: about 12,052 requests, $0.0099
-    38 plans kept because of held days: 2026-08-03
-
-Then remove it:
-
-    $ planvault purge --status failed,stopped --ended-before 30d --yes
-    purge: 1,204 plans, about 12,052 requests, $0.0099, in https://a.blob.core.windows.net, prefix ci
-    1,204 plans removed
-    38 plans kept because of held days: 2026-08-03
-
-Purge can be interrupted at any time, and may run beside engines and other purges: the same
-command goes on where it was. A plan whose removal was interrupted is no longer visible; the
-next engine that starts, or planvault recover, removes the rest of it. With --budget purge ends
-by itself, with exit code 3 if more is left. Purge removes the catalogues of the days that it
-changes; planvault catalogue builds them again.`,
-		Example: `  planvault purge 0198c0de-0000-7000-8000-000000000001 --dry-run
-  planvault purge --ended-before 90d --dry-run
-  planvault purge --group 0198c0de-0000-7000-8000-000000000001 --yes
-  planvault purge --status failed --ended-before 30d --budget 10m --yes`,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {

@@ -22,30 +22,7 @@ func (a *app) recoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "recover",
 		Short: "Finish or remove what crashed processes left",
-		Long: `Recover finishes or removes unfinished creates, deletes and updates to a final status. Each engine
-does the same when it starts, so it is needed only where no engine will start soon, or with
---thorough.
-
-It first looks, and says what it found. If there is something to do, it then asks, or does it with
---yes. It removes nothing on the evidence of a single answer, and leaves alone what may be in
-progress: plans that were written less than the grace period ago. Run it again for those. It may be
-interrupted at any time, and run again.
-
-It takes a list for each day, and about two requests for each open plan. With --thorough it also
-repairs what no crash leaves: lost markers, entries and sub-objects, and wrong catalogues. It then
-lists everything and reads the object of each plan, so its cost grows with the history. Sub-objects
-of a Running plan that are restored are NotStarted and may run again; the report says so.
-
-The exit code is 4 if problems remain: plans that can't be repaired, or with --dry-run plans that a
-run would repair. With --output json, the report is one object.`,
-		Example: `  planvault recover --dry-run
-  planvault recover --yes
-  planvault recover --thorough --yes
-
-  0198bbb8-0000-7000-8000-000000000001: an open plan without a marker
-      restored the marker
-  3 days; 1 plan repaired, 0 that can't be repaired, 4 plans open`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.recover(c.Context(), azblob.RecoverOptions{DryRun: b.dryRun, Thorough: thorough})
 		},

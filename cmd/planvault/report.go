@@ -18,20 +18,7 @@ func (a *app) reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report ID",
 		Short: "Write a plan as a web page: tree, timeline, errors",
-		Long: `Report writes one HTML page about a plan: what failed, a timeline with a bar for each attempt,
-and the tree with all errors, requests and responses. The page needs no network and no
-script, so it can be sent to a colleague or kept with an incident. A plan that is open is
-drawn up to now.
-
-Requests and responses may hold secrets. The page has what the plan has.
-
-The file is written whole or not at all, and an older report of that name is replaced. A plan
-of 1,000 actions makes a page of 2 MB.
-
-It takes one Read: 2 requests, or one more for each sub-object of a running plan.`,
-		Example: `  planvault report 0198c0de-0000-7000-8000-000000000001 -o plan.html
-  planvault report 0198c0de-0000-7000-8000-000000000001 -o - > plan.html`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
 			if err != nil {

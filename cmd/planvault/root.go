@@ -219,16 +219,8 @@ func (a *app) close(ctx context.Context) {
 // rootCommand returns the command that has all others.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "planvault",
-		Short: "Show the plans of a vault, and keep the vault in order",
-		Long: `Planvault shows what is in a vault of workflow plans on Azure Blob Storage: which plans are
-stuck, who owns them, whether anything is lost, and what it costs. It also repairs, removes,
-copies and keeps plans.
-
-No command takes a lock: each is safe beside engines, and beside itself.`,
-		Example: `  planvault emulator --sample                 # a vault to look at; it says what to run next
-  planvault stuck --endpoint https://account.blob.core.windows.net --prefix my-cluster
-  planvault list --status failed --created-after 24h --profile prod`,
+		Use:               "planvault",
+		Short:             "Show the plans of a vault, and keep the vault in order",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -239,6 +231,7 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")
 	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
+	root.Long, root.Example = helpOf("planvault")
 	root.AddGroup(
 		&cobra.Group{ID: groupLook, Title: "Look at plans:"},
 		&cobra.Group{ID: groupPlan, Title: "Change one plan:"},
@@ -251,7 +244,7 @@ No command takes a lock: each is safe beside engines, and beside itself.`,
 	for group, commands := range a.commands() {
 		for _, c := range commands {
 			c.GroupID = group
-			a.noteStart(c)
+			a.prepare(c)
 			root.AddCommand(c)
 		}
 	}
@@ -317,9 +310,10 @@ const (
 	groupTool    = "tool"
 )
 
-// noteStart lets a command, and those below it, note that it has begun. A command that has others below it and does
-// nothing by itself shows its help.
-func (a *app) noteStart(c *cobra.Command) {
+// prepare gives a command, and those below it, their pages of help, and lets them note that they have begun. A command
+// that has others below it and does nothing by itself shows its help.
+func (a *app) prepare(c *cobra.Command) {
+	c.Long, c.Example = helpOf(c.CommandPath())
 	if act := c.RunE; act != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			a.running.Store(true)
@@ -334,7 +328,7 @@ func (a *app) noteStart(c *cobra.Command) {
 		}
 	}
 	for _, below := range c.Commands() {
-		a.noteStart(below)
+		a.prepare(below)
 	}
 }
 

@@ -20,17 +20,6 @@ func (a *app) searchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "search [ID...]",
 		Short: "Find plans by ID, status, group, name or time",
-		Long: `Search finds plans, newest first: those with the IDs in its arguments, or those that its flags
-select, or both. It is list for scripts: it requires a selection, and a plan that is not found is
-an error. Search names each of them on stderr and ends with exit code 4. It also ends with 4 if the
-flags select nothing.
-
-Plans by ID take 2 requests each. Open plans take a request for each day of the vault and 1 or 2
-for each plan. All other searches list the days between --created-after and --created-before: a
-day of a million plans is 400 requests, or 1 to 4 with a catalogue. Give the times if you know them.`,
-		Example: `  planvault search 0198c0de-0000-7000-8000-000000000001
-  planvault search --status open --created-after 7d
-  planvault search --name 'nightly ' --status failed --created-after 24h --output json | jq -r .id`,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {

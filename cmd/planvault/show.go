@@ -17,23 +17,7 @@ func (a *app) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a plan as a tree, and follow it",
-		Long: `Show prints a plan as a tree: states, start times, durations, attempts, errors, owner and
-epoch. Groups that have not begun are folded into a line, and so are Completed ones in a plan
-of more than 60 actions. --all unfolds them, and shows errors in full.
-
---watch follows the plan until it is final. On a terminal it redraws the tree; in a pipe it
-prints each change on a line. With --output json it prints an object for each change. While
-the store can't be reached it goes on trying.
-
-Show takes one Read: 2 requests, or one more for each sub-object of a running plan. --watch
-takes as much at each interval, because only the sub-objects tell how far a plan is: an hour
-beside a running plan of 60 actions costs 6 cents.
-
-The exit code is 4 if there is no such plan. With --exit-status it is also 4 if the plan is
-Failed or Stopped.`,
-		Example: `  planvault show 0198c0de-0000-7000-8000-000000000001
-  planvault show 0198c0de-0000-7000-8000-000000000001 --watch --exit-status && echo released`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if w.id, err = parseID("plan", args[0]); err != nil {
 				return err

@@ -21,24 +21,7 @@ func (a *app) statsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Count plans by day and status, and what storing them costs",
-		Long: `Stats shows how many plans of each status each day has, newest day first. A day's plans are those
-created on it (UTC).
-
-A day with a catalogue takes one request. Any other day takes a list for each 2,500 plans; planvault
-catalogue builds what is missing. With --bytes it also counts blobs and bytes, and says what storing
-them costs a month at the sample price of $0.0208 per GB. The service has no such sum, so that takes
-a list for each 5,000 blobs; a terminal shows an estimate first. Earlier versions and deleted blobs
-that the account keeps are billed, too, and are not in it.
-
-With --output json, each line is a day.`,
-		Example: `  planvault stats --created-after 7d
-  planvault stats --bytes --created-after 2026-11-01 --created-before 2026-11-08
-
-  DAY         PLANS  NOT STARTED  RUNNING  COMPLETED  FAILED  STOPPED    BLOBS    SIZE  $/MONTH
-  2026-11-07  1,204            0        0      1,190      14        0   93,912  112 MB  $0.0023
-  2026-11-06  1,199            0        2      1,180      17        0   93,522  111 MB  $0.0023
-  total       2,403            0        2      2,370      31        0  187,434  223 MB  $0.0046`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
 			return a.stats(c.Context(), azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})

@@ -18,27 +18,7 @@ func (a *app) stopCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Ask the owner of a plan to stop it",
-		Long: `Stop stores a request to stop a plan. The owner sees it within its interval, 10 seconds by default.
-It begins no more actions, waits until the running ones have ended, runs what is deferred, and
-stores the plan as Stopped. Whoever claims the plan or takes it over later obeys, too.
-
-Running actions are not cancelled: an attempt ends when its plugin returns, or at its timeout. If a
-plugin hangs, ask the plan to stop, and then restart the node or use planvault takeover with
---evict. The next owner stops the plan without running the action again.
-
-Stop says who is going to obey. An engine without a fleet does not look at stop requests: stop the
-plan in that engine. The exit code is 4 if nobody is there to obey. The request is stored even so.
-
-A plan that was stopped can be run again from there: planvault fork ID --from-failure.
-
-Stop costs 4 to 8 requests. With --wait, it looks at the plan every two seconds until it is final.`,
-		Example: `  planvault stop 01a20345-1ca0-7467-a8f6-cb0e5779f255
-    It was asked to stop 0s ago, and its owner, node host-3 (01a20345-1cc5-7aa6-a433-feda90ff7ece),
-    is alive (heartbeat 4s ago). It stops when its running actions have ended.
-
-  planvault stop 01a20345-1ca0-7467-a8f6-cb0e5779f255 --wait
-    The plan is Stopped.`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
 			if err != nil {

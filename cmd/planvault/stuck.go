@@ -20,40 +20,8 @@ func (a *app) stuckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stuck",
 		Short: "Show open plans that make no progress, and why",
-		Long: `Stuck answers the first question of the night: which plans make no progress, who owns them, and
-what to do. It looks at the open plans and at the members of the fleet, and writes nothing.
-
-A plan is stuck if
-
-  - its owner is alive, but nothing has been stored in the plan for longer than --older,
-  - its owner is gone or silent, and no node is alive to take it, or none has for --older,
-  - it has not begun for --older,
-  - it was asked to stop and has not stopped for --older, or its engine sees no stop requests,
-  - or it can't be read.
-
-HEARTBEAT is the time since the owner renewed its record, by the store's clock; an owner that is
-"gone" has no record. PROGRESS is the time since the latest change that is stored in the plan, by
-its engine's clock. Rounds of continuous checks are no progress. The oldest progress comes first.
-
-The exit code is 4 if a plan is stuck, and 0 if none is.
-
-Stuck costs a request for the members, a few that search for open plans, and one for each of them.
-Each running plan older than --older is read, with 2 requests and 1 for each sub-object. Final plans
-cost nothing.`,
-		Example: `  planvault stuck
-    PLAN                                  OWNER   HEARTBEAT  PROGRESS  DOING           NAME
-    01a20345-1ca0-7467-a8f6-cb0e5779f255  host-3         9s    52m10s  eu/one/restart  rollout
-
-    01a20345-1ca0-7467-a8f6-cb0e5779f255: Its owner, node host-3
-    (01a20345-1cc5-7aa6-a433-feda90ff7ece), is alive (heartbeat 9s ago), but nothing has been stored
-    for 52m. Action eu/one/restart has been running for 52m, with a timeout of 1h. Look at the
-    plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or
-    stops the plan if it was asked to.
-
-  planvault stuck --older 2h --output json
-  planvault stuck --all`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.stuck(c.Context(), time.Duration(older), all) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.stuck(c.Context(), time.Duration(older), all) },
 	}
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")

@@ -28,41 +28,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "takeover ID",
 		Short: "Fence a plan from its owner, and hand it to the live nodes",
-		Long: `Takeover is for a Running plan whose owner does not work on it any more, and which no node has taken
-by itself. It joins the fleet, fences the plan and leaves, so that the live nodes take the plan.
-After the fence, the store refuses all that the former owner writes. Takeover runs nothing itself.
-
-Nodes do this without help within a minute of an owner's death. Look at planvault stuck first.
-
-  - If the owner is gone, takeover fences the plan at once.
-  - If it is silent, takeover waits until its record is removed, up to 45 seconds.
-  - If it is alive, takeover refuses. When a node hangs but its heartbeats continue, restart its
-    process. If you can't, --evict NODE removes it from the fleet if it still owns the plan. That
-    fences all its plans, so takeover lists them and wants --yes. The process may join again as a
-    new node.
-  - If an engine without a fleet began the plan, takeover refuses, because nothing shows whether
-    that engine is alive. If it is not, start it again: it continues. To hand the plan to a fleet
-    instead, give --unclaimed.
-
-Takeover stays until the live nodes have seen it: half of their longest TTL, 15 seconds by default,
-and 150 seconds at most. An interrupt is safe at any time: the nodes take the plan when the record
-of takeover is older than their TTL.
-
-Actions that were running run again, so their plugins must be able to run twice.
-
-The exit code is 4 if the plan is fenced but no node is alive: it waits for the next engine.
-Takeover costs a read of the plan, and a write for each of its sub-objects. With --wait, it looks at
-the plan every two seconds until a node has taken it.`,
-		Example: `  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255
-    Plan 01a20345-1ca0-7467-a8f6-cb0e5779f255 is fenced from node
-    01a20345-1cc5-7aa6-a433-feda90ff7ece, in epoch 2. 2 nodes are alive. One of them takes the
-    plan soon.
-
-  planvault takeover 01a20345-1ca0-7467-a8f6-cb0e5779f255 \
-      --evict 01a20345-1cc5-7aa6-a433-feda90ff7ece --yes --wait
-    Node 01a20345-249d-7b4a-8737-e755a80d68b7 has taken plan 01a20345-1ca0-7467-a8f6-cb0e5779f255,
-    in epoch 3. The plan is Running.`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := parseID("plan", args[0])
 			if err != nil {

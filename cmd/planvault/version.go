@@ -21,11 +21,9 @@ type version struct {
 // versionCommand prints what was built.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Say which version this is",
-		Long:    `Version prints the version of the module, the commit, and the Go release that it was built with.`,
-		Example: "  planvault version",
-		Args:    cobra.NoArgs,
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := builtVersion(debug.ReadBuildInfo())
 			return a.print(v, func(w io.Writer) { fmt.Fprintln(w, v) })

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/fleet"
-	"github.com/planvault/azblob/internal/price"
 )
 
 // webCommand serves a read-only view to browsers.
@@ -23,36 +20,8 @@ func (a *app) webCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Show the vault in a browser",
-		Long: `Web serves pages for a browser until an interrupt: the open plans, stuck ones first, with
-their owners and why they are stuck; the members of the fleet; a search over all plans; the
-report of each plan, and its JSON; and health, for people and at /healthz for machines. The
-pages only read.
-
-There is no login. Web listens on this machine alone unless --listen says otherwise; then
-everybody who reaches the port can read all plans. From elsewhere, use a tunnel:
-
-    ssh -L 8484:localhost:8484 HOST
-
-or a proxy that has a login and runs on the same machine; --host allows its name. A request
-for any other name is refused, so that no page on the web can read the vault through your
-browser.
-
-Open plans and members are looked at each --interval, once for all viewers, and not at all
-while nobody watches; whoever asks /healthz watches, too. A look takes a list of the members,
-one of the days, one for each day without a catalogue, and one or two requests for each open
-plan. It also reads each running plan that was created longer than --older ago: two requests,
-and one for each of its sub-objects. With the default interval, an hour of watching costs
-about:
-
-` + webCosts() + `
-The page of an open plan reads the plan each --interval while anybody sees it. A page of the
-history takes up to 4 requests without filters; a search for a text in names reads all plans.
---cost prints at the end what was really sent.`,
-		Example: `  planvault web
-  planvault web --listen 127.0.0.1:9000 --interval 1m
-  planvault web --host plans.example.com`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.web(c.Context(), w) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.web(c.Context(), w) },
 	}
 	c.Flags().StringVar(&w.listen, "listen", "127.0.0.1:8484", "serve on this `ADDRESS`")
 	c.Flags().StringSliceVar(&w.hosts, "host", nil, "also answer browsers that call the server by this `NAME`")
@@ -63,23 +32,6 @@ history takes up to 4 requests without filters; a search for a text in names rea
 
 // defaultInterval is the default of --interval.
 const defaultInterval = 15 * time.Second
-
-// webCosts returns what an hour of watching costs in vaults of different sizes.
-func webCosts() string {
-	var b strings.Builder
-	for _, v := range []struct {
-		what                  string
-		days, open, old, each int
-	}{
-		{"10 days, 20 open plans", 10, 20, 0, 0},
-		{"365 days, 20 open plans", 365, 20, 0, 0},
-		{"365 days, 20 plans of 60 actions that run for long", 365, 20, 20, 79},
-	} {
-		look := price.Tally{azblob.ClassList: 2 + v.days, azblob.ClassOther: v.open, azblob.ClassRead: v.old * v.each}
-		fmt.Fprintf(&b, "    %-52s %s\n", v.what, dollars(look.Dollars()*float64(time.Hour/defaultInterval)))
-	}
-	return b.String()
-}
 
 // webFlags are the flags of web.
 type webFlags struct {

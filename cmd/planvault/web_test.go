@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -91,6 +95,25 @@ func TestWebFlags(t *testing.T) {
 	} {
 		if r := s.run(t.Context(), c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
 			t.Errorf("%v: %+v", c.args, r)
+		}
+	}
+}
+
+// TestWebCosts computes what the help says that an hour of watching costs.
+func TestWebCosts(t *testing.T) {
+	help, _ := helpOf("web")
+	for _, v := range []struct {
+		what                  string
+		days, open, old, each int
+	}{
+		{"10 days, 20 open plans", 10, 20, 0, 0},
+		{"365 days, 20 open plans", 365, 20, 0, 0},
+		{"365 days, 20 plans of 60 actions that run for long", 365, 20, 20, 79},
+	} {
+		look := price.Tally{azblob.ClassList: 2 + v.days, azblob.ClassOther: v.open, azblob.ClassRead: v.old * v.each}
+		want := fmt.Sprintf("    %-52s %s\n", v.what, dollars(look.Dollars()*float64(time.Hour/defaultInterval)))
+		if !strings.Contains(help, want) {
+			t.Errorf("the help lacks %q", want)
 		}
 	}
 }
