@@ -156,9 +156,9 @@ func TestParseDays(t *testing.T) {
 		t.Fatal(err)
 	}
 	var texts []string
-	for _, d := range days {
-		text := date(d.day)
-		if d.inRange {
+	for _, day := range days.sorted() {
+		text := date(day)
+		if !days[day] {
 			text += " in range"
 		}
 		texts = append(texts, text)

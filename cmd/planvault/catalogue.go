@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +21,9 @@ func (a *app) catalogueCommand() *cobra.Command {
 		Use:   "catalogue",
 		Short: "Build the catalogues of closed days, which make listings cheap",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.catalogue(c.Context(), azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
-		},
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			return a.catalogue(ctx, v, azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
+		}),
 	}
 	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
 	b.addFlags(c.Flags())
@@ -40,11 +41,7 @@ type cataloguedRow struct {
 }
 
 // catalogue says which catalogues are due, and builds them if it may.
-func (a *app) catalogue(ctx context.Context, o azblob.CatalogueOptions) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.CatalogueOptions) error {
 	look := o
 	look.DryRun, look.Budget = true, 0
 	a.progress("look", "day", 0).then(untouched)
@@ -84,19 +81,14 @@ func cataloguedSummary(r azblob.CatalogueReport) string {
 
 // printCatalogued prints the days, newest first.
 func (a *app) printCatalogued(r azblob.CatalogueReport, result string) error {
-	t := newTable(a,
+	return printTable(
+		a, cataloguedRows(r, result),
 		column[cataloguedRow]{title: "DAY", text: func(r cataloguedRow) string { return r.Day }},
 		column[cataloguedRow]{title: "RESULT", text: func(r cataloguedRow) string { return r.Result }},
 		column[cataloguedRow]{title: "PLANS", text: func(r cataloguedRow) string { return sizeOrDash(r.Bytes, count(r.Plans)) }, right: true},
 		column[cataloguedRow]{title: "SIZE", text: func(r cataloguedRow) string { return sizeOrDash(r.Bytes, byteSize(r.Bytes)) }, right: true},
 		column[cataloguedRow]{title: "WHY", text: func(r cataloguedRow) string { return printable(r.Why, 160) }},
 	)
-	for _, row := range cataloguedRows(r, result) {
-		if err := t.add(row); err != nil {
-			return err
-		}
-	}
-	return t.end()
 }
 
 // sizeOrDash returns a text about a catalogue, or a dash if there is none.
@@ -107,18 +99,14 @@ func sizeOrDash(bytes int64, text string) string {
 	return text
 }
 
-// cataloguedRows merges what was built and what was skipped, newest first.
+// cataloguedRows returns what was built and what was skipped, newest first.
 func cataloguedRows(r azblob.CatalogueReport, result string) (rows []cataloguedRow) {
-	built, skipped := r.Built, r.Skipped
-	newest := func(day time.Time) bool { return len(skipped) == 0 || day.After(skipped[0].Day) }
-	for len(built)+len(skipped) > 0 {
-		if len(built) > 0 && newest(built[0].Day) {
-			rows = append(rows, cataloguedRow{Day: date(built[0].Day), Result: result, Plans: built[0].Plans, Bytes: built[0].Bytes})
-			built = built[1:]
-			continue
-		}
-		rows = append(rows, cataloguedRow{Day: date(skipped[0].Day), Result: "skipped", Why: skipped[0].Reason})
-		skipped = skipped[1:]
+	for _, d := range r.Built {
+		rows = append(rows, cataloguedRow{Day: date(d.Day), Result: result, Plans: d.Plans, Bytes: d.Bytes})
 	}
+	for _, d := range r.Skipped {
+		rows = append(rows, cataloguedRow{Day: date(d.Day), Result: "skipped", Why: d.Reason})
+	}
+	slices.SortFunc(rows, func(a, b cataloguedRow) int { return strings.Compare(b.Day, a.Day) })
 	return rows
 }

@@ -20,10 +20,10 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Read everything that is stored, and say what is broken",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			now := time.Now()
-			return a.check(c.Context(), azblob.CheckOptions{After: p.after.from(now), Before: p.before.from(now)})
-		},
+			return a.check(ctx, v, azblob.CheckOptions{After: p.after.from(now), Before: p.before.from(now)})
+		}),
 	}
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	return c
@@ -77,11 +77,7 @@ func (r checkReport) write(w io.Writer) {
 }
 
 // check prints the report of a check, also of one that did not finish.
-func (a *app) check(ctx context.Context, o azblob.CheckOptions) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) check(ctx context.Context, v *azblob.Vault, o azblob.CheckOptions) error {
 	p := a.progress("check", "day", 0).then("--created-before goes on with the days before")
 	whole, left := 0, 0 // days
 	o.Progress = func(r azblob.CheckReport, n int) {

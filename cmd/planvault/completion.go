@@ -68,7 +68,7 @@ func (a *app) completeProfiles(*cobra.Command, []string, string) ([]cobra.Comple
 func (a *app) completePlans(c *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(c.Context(), completionTime)
 	defer cancel()
-	v, err := a.vault(ctx)
+	v, err := a.open(ctx, a.connection)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

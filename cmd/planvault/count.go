@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -26,13 +27,13 @@ func (a *app) countCommand() *cobra.Command {
 		Use:   "count",
 		Short: "Count plans, all or some, by status, group or day",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			f := s.filters(time.Now())
 			if by == "" {
-				return a.count(c.Context(), f)
+				return a.count(ctx, v, f)
 			}
-			return a.countBy(c.Context(), f, by)
-		},
+			return a.countBy(ctx, v, f, by)
+		}),
 	}
 	s.addFlags(c.Flags())
 	c.Flags().Var(&by, "by", "count plans of each `KIND`: status, group or day")
@@ -63,11 +64,7 @@ func (g *grouping) Set(text string) error {
 }
 
 // count prints how many plans filters select.
-func (a *app) count(ctx context.Context, f storage.Filters) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) count(ctx context.Context, v *azblob.Vault, f storage.Filters) error {
 	n, unread := v.Count(ctx, f)
 	if unread != nil && planOfError(unread) == uuid.Nil {
 		return unread
@@ -116,21 +113,13 @@ func (t tally) compare(other tally) int {
 }
 
 // countBy prints how many plans there are of each status, group or day. It counts all in one listing.
-func (a *app) countBy(ctx context.Context, f storage.Filters, by grouping) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := search(ctx, v, f)
-	if err != nil {
-		return err
-	}
+func (a *app) countBy(ctx context.Context, v *azblob.Vault, f storage.Filters, by grouping) error {
 	tallies := map[string]tally{}
 	p := a.progress("count", "plan", 0)
 	defer p.end()
 	var n int64
 	var unread error // the first plan that can't be read, as in Count
-	for r := range found {
+	for r := range search(ctx, v, f) {
 		switch {
 		case planOfError(r.Err) != uuid.Nil:
 			unread = cmp.Or(unread, r.Err)
@@ -148,15 +137,9 @@ func (a *app) countBy(ctx context.Context, f storage.Filters, by grouping) error
 }
 
 func (a *app) printTallies(tallies map[string]tally, by grouping) error {
-	t := newTable(
-		a,
+	return printTable(
+		a, slices.SortedFunc(maps.Values(tallies), tally.compare),
 		column[tally]{title: strings.ToUpper(string(by)), text: tally.key},
 		column[tally]{title: "PLANS", text: func(t tally) string { return count(t.Plans) }, right: true},
 	)
-	for _, sum := range slices.SortedFunc(maps.Values(tallies), tally.compare) {
-		if err := t.add(sum); err != nil {
-			return err
-		}
-	}
-	return t.end()
 }

@@ -78,9 +78,9 @@ func (x *doctor) run(ctx context.Context) error {
 	if x.probes < 0 {
 		return usageError("--probes must not be negative")
 	}
-	v, err := x.a.vault(ctx, azblob.WithSecondary(x.secondary))
+	v, err := x.a.open(ctx, x.a.connection, azblob.WithSecondary(x.secondary))
 	if errors.Is(err, storage.ErrInvalid) && x.secondary == "" { // the endpoint does not say where the secondary is
-		v, err = x.a.vault(ctx)
+		v, err = x.a.open(ctx, x.a.connection)
 	}
 	if err != nil {
 		return err

@@ -25,9 +25,9 @@ func (a *app) expireCommand() *cobra.Command {
 		Use:   "expire --older-than AGE",
 		Short: "Drop old days as a whole",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.expire(c.Context(), azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
-		},
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
+		}),
 	}
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
@@ -50,11 +50,7 @@ type expiredRow struct {
 }
 
 // expire says what would be dropped, and drops it if it may.
-func (a *app) expire(ctx context.Context, o azblob.ExpireOptions) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOptions) error {
 	look := o
 	look.DryRun, look.Budget = true, 0
 	a.progress("look", "day", 0).then(untouched)
@@ -134,12 +130,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 
 // printExpired prints the days.
 func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool) error {
-	t := newTable(a,
-		column[expiredRow]{title: "DAY", text: func(r expiredRow) string { return r.Day }},
-		column[expiredRow]{title: "RESULT", text: func(r expiredRow) string { return r.Result }},
-		column[expiredRow]{title: "PLANS", text: func(r expiredRow) string { return countOrDash(r.Plans) }, right: true},
-		column[expiredRow]{title: "WHY", text: expiredRow.why},
-	)
+	var rows []expiredRow
 	for _, d := range r.Days {
 		row := expiredRow{Day: date(d.Day), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
 		if n, ok := plans[date(d.Day)]; ok {
@@ -148,11 +139,15 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 		if d.Err != nil {
 			row.Error = d.Err.Error()
 		}
-		if err := t.add(row); err != nil {
-			return err
-		}
+		rows = append(rows, row)
 	}
-	return t.end()
+	return printTable(
+		a, rows,
+		column[expiredRow]{title: "DAY", text: func(r expiredRow) string { return r.Day }},
+		column[expiredRow]{title: "RESULT", text: func(r expiredRow) string { return r.Result }},
+		column[expiredRow]{title: "PLANS", text: func(r expiredRow) string { return countOrDash(r.Plans) }, right: true},
+		column[expiredRow]{title: "WHY", text: expiredRow.why},
+	)
 }
 
 // why says why a day is kept.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
 )
@@ -21,10 +22,9 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export -o FILE",
 		Short: "Write plans to a bundle, as a backup",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			f := s.filters(time.Now())
-			return a.export(c.Context(), f, file)
-		},
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			return a.export(ctx, v, s.filters(time.Now()), file)
+		}),
 	}
 	s.addFlags(c.Flags())
 	c.Flags().StringVarP(&file, "out", "o", "", "write the bundle to `FILE`; - is the standard output")
@@ -40,22 +40,14 @@ type exported struct {
 	Unreadable int64  `json:"unreadable"`
 }
 
-func (a *app) export(ctx context.Context, f storage.Filters, file string) error {
+func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, file string) error {
 	if file == "-" && a.stdoutIsTerm {
 		return usageError("a bundle is not text for a terminal: redirect it, or give -o FILE")
 	}
-	where, err := a.resolve(a.connection)
-	if err != nil {
-		return err
-	}
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
 	var report bundle.ExportReport
 	var unreadable error
-	err = a.writeFile(file, func(w io.Writer) (err error) {
-		if report, err = a.writeBundle(ctx, v, w, f, where.String()); report.Whole {
+	err := a.writeFile(file, func(w io.Writer) (err error) {
+		if report, err = a.writeBundle(ctx, v, w, f); report.Whole {
 			unreadable, err = err, nil
 		}
 		return err
@@ -78,7 +70,7 @@ func (a *app) export(ctx context.Context, f storage.Filters, file string) error 
 }
 
 // writeBundle writes the plans that filters select.
-func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f storage.Filters, source string) (bundle.ExportReport, error) {
+func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f storage.Filters) (bundle.ExportReport, error) {
 	const nothing = "no bundle was written: run the same command again"
 	a.progress("count", "plan", 0).then(nothing)
 	total, err := v.Count(ctx, f) // without it, if the plans can't be counted
@@ -87,5 +79,7 @@ func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f 
 	}
 	p := a.progress("export", "plan", total).then(nothing)
 	defer p.end()
-	return bundle.Export(ctx, v, w, bundle.ExportOptions{Filters: f, Source: source, Progress: func(done bundle.Progress) { p.at(done.Plans) }})
+	return bundle.Export(ctx, v, w, bundle.ExportOptions{
+		Filters: f, Source: a.places[0], Progress: func(done bundle.Progress) { p.at(done.Plans) },
+	})
 }

@@ -13,11 +13,7 @@ import (
 // This file holds what several commands ask of the fleet.
 
 // inspect inspects the vault, with progress.
-func (a *app) inspect(ctx context.Context, o fleet.InspectOptions) (fleet.Inspection, error) {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return fleet.Inspection{}, err
-	}
+func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.InspectOptions) (fleet.Inspection, error) {
 	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
 	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }

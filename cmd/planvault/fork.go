@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -20,17 +21,13 @@ func (a *app) forkCommand() *cobra.Command {
 		Use:   "fork ID",
 		Short: "Run a plan again as a new plan, from its failure or from its start",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := parseID("plan", args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			from := workflow.Fork
 			if fromStart {
 				from = workflow.ForkFromStart
 			}
-			return a.fork(c.Context(), id, from, dryRun)
-		},
+			return a.fork(ctx, v, id, from, dryRun)
+		}),
 	}
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
 	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
@@ -50,11 +47,7 @@ type forked struct {
 }
 
 // fork makes a plan from a final one and stores it.
-func (a *app) fork(ctx context.Context, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), dryRun bool) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), dryRun bool) error {
 	reached := a.progress("fork", "plan", 0).then(untouched)
 	plan, err := v.Read(ctx, id)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -20,33 +21,25 @@ func (a *app) getCommand() *cobra.Command {
 		Use:   "get ID",
 		Short: "Print a plan as JSON",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := parseID("plan", args[0])
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+			p, err := v.Read(ctx, id)
 			if err != nil {
 				return err
 			}
-			return a.get(c.Context(), id)
-		},
+			return a.printJSON(p)
+		}),
 	}
 }
 
-// get prints a plan.
-func (a *app) get(ctx context.Context, id uuid.UUID) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := v.Read(ctx, id)
-	if err != nil {
-		return err
-	}
+// printJSON prints all of a plan.
+func (a *app) printJSON(p *workflow.Plan) error {
 	text, err := workflow.Marshal(p)
 	var b bytes.Buffer
 	if err == nil {
 		err = json.Compact(&b, text) // requests keep their spaces
 	}
 	if err != nil {
-		return fmt.Errorf("write plan %s as JSON: %w", id, err)
+		return fmt.Errorf("write plan %s as JSON: %w", p.ID, err)
 	}
 	text = b.Bytes()
 	if a.stdoutIsTerm {

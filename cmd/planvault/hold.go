@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,37 +17,45 @@ import (
 
 // holdCommand holds days.
 func (a *app) holdCommand() *cobra.Command {
-	var b bulk
-	c := &cobra.Command{
-		Use:   "hold DAY|FROM..TO...",
-		Short: "Keep the plans of days from being removed",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			days, err := parseDays(args)
-			if err != nil {
-				return err
-			}
-			return a.hold(c.Context(), days, b.dryRun)
-		},
-	}
-	b.addFlags(c.Flags())
-	return c
+	return a.dayCommand("hold DAY|FROM..TO...", "Keep the plans of days from being removed",
+		func(_ context.Context, v *azblob.Vault, d days) (dayChange, error) {
+			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: v.Hold}, nil
+		})
 }
 
-// releaseCommand ends holds.
+// releaseCommand ends holds. Of ranges it takes the days that are held.
 func (a *app) releaseCommand() *cobra.Command {
+	return a.dayCommand("release DAY|FROM..TO...", "End the hold of days",
+		func(ctx context.Context, v *azblob.Vault, d days) (dayChange, error) {
+			a.progress("look", "day", 0).then(untouched)
+			var held []time.Time
+			var err error
+			if slices.Contains(slices.Collect(maps.Values(d)), false) {
+				held, err = v.Holds(ctx)
+				maps.DeleteFunc(d, func(day time.Time, named bool) bool { return !named && !slices.ContainsFunc(held, day.Equal) })
+			}
+			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: v.Release}, err
+		})
+}
+
+// dayCommand returns a command that changes the days in its arguments. plan says how.
+func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.Vault, days) (dayChange, error)) *cobra.Command {
 	var b bulk
 	c := &cobra.Command{
-		Use:   "release DAY|FROM..TO...",
-		Short: "End the hold of days",
+		Use:   use,
+		Short: short,
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			days, err := parseDays(args)
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) error {
+			d, err := parseDays(args)
 			if err != nil {
 				return err
 			}
-			return a.release(c.Context(), days, b.dryRun)
-		},
+			c, err := plan(ctx, v, d)
+			if err != nil {
+				return err
+			}
+			return a.changeDays(ctx, c, b.dryRun)
+		}),
 	}
 	b.addFlags(c.Flags())
 	return c
@@ -58,23 +67,13 @@ func (a *app) holdsCommand() *cobra.Command {
 		Use:   "holds",
 		Short: "List the days that are held, oldest first",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			v, err := a.vault(c.Context())
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			held, err := v.Holds(ctx)
 			if err != nil {
 				return err
 			}
-			held, err := v.Holds(c.Context())
-			if err != nil {
-				return err
-			}
-			t := newTable(a, dayColumn())
-			for _, day := range held {
-				if err := t.add(heldRow{Day: date(day)}); err != nil {
-					return err
-				}
-			}
-			return t.end()
-		},
+			return printTable(a, heldRows(held, ""), dayColumn())
+		}),
 	}
 }
 
@@ -85,6 +84,14 @@ type heldRow struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// heldRows returns a row for each day, with the same result.
+func heldRows(days []time.Time, result string) (rows []heldRow) {
+	for _, day := range days {
+		rows = append(rows, heldRow{Day: date(day), Result: result})
+	}
+	return rows
+}
+
 func dayColumn() column[heldRow] {
 	return column[heldRow]{title: "DAY", text: func(r heldRow) string { return r.Day }}
 }
@@ -93,17 +100,18 @@ func resultColumn() column[heldRow] {
 	return column[heldRow]{title: "RESULT", text: func(r heldRow) string { return r.Result }}
 }
 
-// namedDay is a day that arguments name.
-type namedDay struct {
-	day     time.Time
-	inRange bool // it is part of a range, so it need not exist
-}
+// days are the days that arguments name. A day that only a range has is false, and need not exist.
+type days map[time.Time]bool
+
+// sorted returns the days, oldest first.
+func (d days) sorted() []time.Time { return slices.SortedFunc(maps.Keys(d), time.Time.Compare) }
 
 // mostDays is how many days the arguments of a command may name.
 const mostDays = 36525
 
-// parseDays parses days and ranges of days. It returns each day once, oldest first.
-func parseDays(args []string) (days []namedDay, err error) {
+// parseDays parses days and ranges of days.
+func parseDays(args []string) (days, error) {
+	d := days{}
 	for _, arg := range args {
 		from, to, isRange := strings.Cut(arg, "..")
 		if !isRange {
@@ -120,89 +128,48 @@ func parseDays(args []string) (days []namedDay, err error) {
 			return nil, usageError("%s has more than %s days", arg, count(mostDays))
 		}
 		for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
-			days = append(days, namedDay{day, isRange})
+			d[day] = d[day] || !isRange
 		}
 	}
-	slices.SortStableFunc(days, func(a, b namedDay) int {
-		if order := a.day.Compare(b.day); order != 0 || a.inRange == b.inRange {
-			return order
-		} else if a.inRange {
-			return 1 // the day that is named by itself stays
-		}
-		return -1
-	})
-	return slices.CompactFunc(days, func(a, b namedDay) bool { return a.day.Equal(b.day) }), nil
-}
-
-// hold holds days.
-func (a *app) hold(ctx context.Context, days []namedDay, dryRun bool) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	return a.eachDay(ctx, days, dayChange{
-		doing: "hold", done: "held", takes: step{holdDay, int64(len(days))}, dryRun: dryRun, do: v.Hold,
-	})
-}
-
-// release ends the holds of days. Of ranges it takes the days that are held.
-func (a *app) release(ctx context.Context, days []namedDay, dryRun bool) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	a.progress("look", "day", 0).then(untouched)
-	if days, err = heldOf(ctx, v, days); err != nil {
-		return err
-	}
-	return a.eachDay(ctx, days, dayChange{
-		doing: "release", done: "released", takes: step{releaseDay, int64(len(days))}, dryRun: dryRun, do: v.Release,
-	})
-}
-
-// heldOf removes the days of ranges that are not held.
-func heldOf(ctx context.Context, v *azblob.Vault, days []namedDay) ([]namedDay, error) {
-	if !slices.ContainsFunc(days, func(d namedDay) bool { return d.inRange }) {
-		return days, nil
-	}
-	held, err := v.Holds(ctx)
-	return slices.DeleteFunc(days, func(d namedDay) bool {
-		return d.inRange && !slices.ContainsFunc(held, d.day.Equal)
-	}), err
+	return d, nil
 }
 
 // dayChange is what a command does with days.
 type dayChange struct {
+	days        days
 	doing, done string
 	takes       step
-	dryRun      bool
 	do          func(ctx context.Context, day time.Time) error
 }
 
-// eachDay does something with days, one after the other. A day that fails does not stop the others.
-func (a *app) eachDay(ctx context.Context, days []namedDay, c dayChange) error {
+// changeDays makes a change, or says what it would change.
+func (a *app) changeDays(ctx context.Context, c dayChange, dryRun bool) error {
+	all := plural(len(c.days), "day")
 	d := due{
-		change: change{doing: c.doing, what: plural(len(days), "day"), requests: estimate(nil, c.takes)}, n: int64(len(days)),
-		wouldDo: func(p planned) error { return a.wouldDo(days, c, p) },
+		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)),
+		wouldDo: func(p planned) error {
+			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), dayColumn(), resultColumn())
+			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))
+		},
 		nothing: func() error { return nil },
 	}
-	return a.carryOut(ctx, c.dryRun, d, func() (bool, error) { return false, a.runEachDay(ctx, days, c) })
+	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return false, a.eachDay(ctx, c) })
 }
 
-// runEachDay is eachDay when somebody has agreed.
-func (a *app) runEachDay(ctx context.Context, days []namedDay, c dayChange) error {
+// eachDay changes days, one after the other. A day that fails does not stop the others.
+func (a *app) eachDay(ctx context.Context, c dayChange) error {
 	t := newTable(a, dayColumn(), resultColumn())
-	p := a.progress(c.doing, "day", int64(len(days))).then(goOn)
+	p := a.progress(c.doing, "day", int64(len(c.days))).then(goOn)
 	defer p.end()
 	var errs []error
-	for _, d := range days {
+	for _, day := range c.days.sorted() {
 		if ctx.Err() != nil {
 			break
 		}
-		row, err := heldRow{Day: date(d.day), Result: c.done}, c.do(ctx, d.day)
+		row, err := heldRow{Day: date(day), Result: c.done}, c.do(ctx, day)
 		switch {
 		case err == nil:
-		case d.inRange && errors.Is(err, storage.ErrNotFound):
+		case !c.days[day] && errors.Is(err, storage.ErrNotFound):
 			row.Result = "no plans"
 		default:
 			row.Result, row.Error = "failed", err.Error()
@@ -219,15 +186,4 @@ func (a *app) runEachDay(ctx context.Context, days []namedDay, c dayChange) erro
 		return err
 	}
 	return cmp.Or(errors.Join(errs...), ctx.Err())
-}
-
-// wouldDo says what eachDay would do.
-func (a *app) wouldDo(days []namedDay, c dayChange, takes planned) error {
-	t := newTable(a, dayColumn(), resultColumn())
-	for _, d := range days {
-		if err := t.add(heldRow{Day: date(d.day), Result: "would be " + c.done}); err != nil {
-			return err
-		}
-	}
-	return cmp.Or(t.end(), a.print(takes, takes.after("would "+c.doing+" "+plural(len(days), "day"))))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -21,29 +22,17 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List plans, newest first",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.list(c.Context(), s.filters(time.Now()), p)
-		},
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			f := s.filters(time.Now())
+			if err := p.bound(&f); err != nil {
+				return err
+			}
+			return a.printPlans(search(ctx, v, f), f.Limit)
+		}),
 	}
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
 	return c
-}
-
-// list prints a page of the plans that filters select.
-func (a *app) list(ctx context.Context, f storage.Filters, p page) error {
-	if err := p.bound(&f); err != nil {
-		return err
-	}
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := search(ctx, v, f)
-	if err != nil {
-		return err
-	}
-	return a.printPlans(found, f.Limit)
 }
 
 // printPlans prints plans as they come. It names those that can't be read on stderr, and counts them in its error.
@@ -82,7 +71,7 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 
 // planOfError returns the plan that an error of a listing is about. Others follow it, if there is one.
 func planOfError(err error) uuid.UUID {
-	if e := (*storage.Error)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*storage.Error](err); ok {
 		return e.Plan
 	}
 	return uuid.Nil

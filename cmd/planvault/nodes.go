@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
 )
 
@@ -18,27 +19,18 @@ func (a *app) nodesCommand() *cobra.Command {
 		Use:   "nodes",
 		Short: "Show the nodes of the fleet, and how many open plans each owns",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return a.nodes(c.Context()) },
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: readNone})
+			if err != nil {
+				return err
+			}
+			if err := printTable(a, nodeRows(i), nodeColumns()...); err != nil {
+				return err
+			}
+			a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
+			return nil
+		}),
 	}
-}
-
-// nodes prints the members, and owners that are none any more.
-func (a *app) nodes(ctx context.Context) error {
-	i, err := a.inspect(ctx, fleet.InspectOptions{Older: readNone})
-	if err != nil {
-		return err
-	}
-	t := newTable(a, nodeColumns()...)
-	for _, r := range nodeRows(i) {
-		if err := t.add(r); err != nil {
-			return err
-		}
-	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
-	return nil
 }
 
 // nodeRow is a node in the output of nodes.

@@ -125,6 +125,17 @@ func newTable[T any](a *app, columns ...column[T]) *table[T] {
 	return &table[T]{a: a, columns: columns}
 }
 
+// printTable prints all rows of a table.
+func printTable[T any](a *app, rows []T, columns ...column[T]) error {
+	t := newTable(a, columns...)
+	for _, row := range rows {
+		if err := t.add(row); err != nil {
+			return err
+		}
+	}
+	return t.end()
+}
+
 // newStream returns the table of a listing, which ends when its reader has seen enough.
 func newStream[T any](a *app, columns ...column[T]) *table[T] {
 	return &table[T]{a: a, columns: columns, stream: true}

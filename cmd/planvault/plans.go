@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -97,12 +98,20 @@ func (p *page) bound(f *storage.Filters) (err error) {
 	return nil
 }
 
-// search yields the plans that filters select. Filters without any selection are a List.
-func search(ctx context.Context, r storage.Reader, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+// search yields the plans that filters select. Filters without any selection are a List. An error at the start is the
+// only element.
+func search(ctx context.Context, r storage.Reader, f storage.Filters) iter.Seq[storage.Stream[storage.ListResult]] {
+	var found iter.Seq[storage.Stream[storage.ListResult]]
+	var err error
 	if f.BeforeID == uuid.Nil && selectsAll(f) {
-		return r.List(ctx, f.Limit)
+		found, err = r.List(ctx, f.Limit)
+	} else {
+		found, err = r.Search(ctx, f)
 	}
-	return r.Search(ctx, f)
+	if err != nil {
+		return slices.Values([]storage.Stream[storage.ListResult]{{Err: err}})
+	}
+	return found
 }
 
 // selectsAll reports whether filters select all plans, on some page.

@@ -116,20 +116,19 @@ func (a *app) listProfiles() error {
 	if err != nil {
 		return err
 	}
-	t := newTable(
-		a,
+	var rows []profileRow
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		rows = append(rows, profileRow{name, p.account(), p.Prefix, p.login(), p.ServiceVersion})
+	}
+	err = printTable(
+		a, rows,
 		column[profileRow]{title: "PROFILE", text: func(r profileRow) string { return printable(r.Name, 40) }},
 		column[profileRow]{title: "ACCOUNT", text: func(r profileRow) string { return printable(r.Account, 80) }},
 		column[profileRow]{title: "PREFIX", text: func(r profileRow) string { return printable(r.Prefix, 60) }},
 		column[profileRow]{title: "LOGIN", text: func(r profileRow) string { return r.Login }},
 	)
-	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		p := profiles[name]
-		if err := t.add(profileRow{name, p.account(), p.Prefix, p.login(), p.ServiceVersion}); err != nil {
-			return err
-		}
-	}
-	if err := t.end(); err != nil {
+	if err != nil {
 		return err
 	}
 	a.remark("The profiles are in %s.", a.profilePath())

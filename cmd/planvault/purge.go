@@ -23,7 +23,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "purge [ID...]",
 		Short: "Remove single plans",
-		RunE: func(c *cobra.Command, args []string) (err error) {
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {
 				return err
@@ -31,8 +31,8 @@ func (a *app) purgeCommand() *cobra.Command {
 			if !includeOpen && slices.ContainsFunc(f.ByStatus, isOpen) {
 				return usageError("--status has an open status, and open plans stay: give --include-open to remove them, too")
 			}
-			return a.purge(c.Context(), storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
-		},
+			return a.purge(ctx, v, storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
+		}),
 	}
 	s.addFlags(c.Flags())
 	b.addFlags(c.Flags())
@@ -62,11 +62,7 @@ type purgeDone struct {
 	More     bool     `json:"more"`
 }
 
-func (a *app) purge(ctx context.Context, o storage.PurgeOptions, dryRun bool) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, dryRun bool) error {
 	plan, err := a.planPurge(ctx, v, o)
 	if err != nil {
 		return err

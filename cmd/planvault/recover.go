@@ -23,9 +23,9 @@ func (a *app) recoverCommand() *cobra.Command {
 		Use:   "recover",
 		Short: "Finish or remove what crashed processes left",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.recover(c.Context(), azblob.RecoverOptions{DryRun: b.dryRun, Thorough: thorough})
-		},
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			return a.recover(ctx, v, azblob.RecoverOptions{DryRun: b.dryRun, Thorough: thorough})
+		}),
 	}
 	b.addFlags(c.Flags())
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
@@ -103,11 +103,7 @@ func (r recoverReport) write(w io.Writer) {
 }
 
 // recover looks what there is to repair, and repairs it if it may.
-func (a *app) recover(ctx context.Context, o azblob.RecoverOptions) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions) error {
 	look := o
 	look.DryRun = true
 	found, err := a.runRecover(ctx, v, look, "look", untouched)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/workflow"
 )
 
 // reportCommand writes the page of a plan.
@@ -19,16 +22,13 @@ func (a *app) reportCommand() *cobra.Command {
 		Use:   "report ID",
 		Short: "Write a plan as a web page: tree, timeline, errors",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := parseID("plan", args[0])
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+			p, err := v.Read(ctx, id)
 			if err != nil {
 				return err
 			}
-			if path == "" {
-				path = id.String() + ".html"
-			}
-			return a.report(c.Context(), id, path)
-		},
+			return a.report(p, cmp.Or(path, id.String()+".html"))
+		}),
 	}
 	c.Flags().StringVarP(&path, "out", "o", "", "write to the `FILE`; - is stdout (default ID.html)")
 	return c
@@ -41,21 +41,13 @@ type reported struct {
 }
 
 // report writes the page of a plan to a file, and says which.
-func (a *app) report(ctx context.Context, id uuid.UUID, path string) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := v.Read(ctx, id)
-	if err != nil {
-		return err
-	}
-	err = a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now()}) })
+func (a *app) report(p *workflow.Plan, path string) error {
+	err := a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now()}) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("write the report: %w", err)
 	case path == "-":
 		return nil
 	}
-	return a.print(reported{id, path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s\n", printable(path, 0)) })
+	return a.print(reported{p.ID, path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s\n", printable(path, 0)) })
 }

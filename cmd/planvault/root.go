@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
@@ -232,83 +233,50 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
 	root.Long, root.Example = helpOf("planvault")
-	root.AddGroup(
-		&cobra.Group{ID: groupLook, Title: "Look at plans:"},
-		&cobra.Group{ID: groupPlan, Title: "Change one plan:"},
-		&cobra.Group{ID: groupVault, Title: "Keep the vault in order:"},
-		&cobra.Group{ID: groupHistory, Title: "History:"},
-		&cobra.Group{ID: groupTool, Title: "The tool:"},
-	)
-	root.SetHelpCommandGroupID(groupTool)
-	root.SetCompletionCommandGroupID(groupTool)
-	for group, commands := range a.commands() {
-		for _, c := range commands {
-			c.GroupID = group
+	for _, g := range a.commands() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.title
 			a.prepare(c)
 			root.AddCommand(c)
 		}
 	}
+	root.SetHelpCommandGroupID(theTool)
+	root.SetCompletionCommandGroupID(theTool)
 	root.AddCommand(topics()...)
 	refuseUnknownTopics(root)
 	a.addCompletion(root)
 	return root
 }
 
-// commands returns the commands by their groups.
-func (a *app) commands() map[string][]*cobra.Command {
-	return map[string][]*cobra.Command{
-		groupLook: {
-			a.countCommand(),
-			a.getCommand(),
-			a.listCommand(),
-			a.nodesCommand(),
-			a.reportCommand(),
-			a.searchCommand(),
-			a.showCommand(),
-			a.stuckCommand(),
-			a.webCommand(),
-		},
-		groupPlan: {
-			a.forkCommand(),
-			a.stopCommand(),
-			a.takeoverCommand(),
-		},
-		groupVault: {
-			a.checkCommand(),
-			a.doctorCommand(),
-			a.recoverCommand(),
-			a.statsCommand(),
-		},
-		groupHistory: {
-			a.catalogueCommand(),
-			a.expireCommand(),
-			a.exportCommand(),
-			a.holdCommand(),
-			a.holdsCommand(),
-			a.importCommand(),
-			a.mirrorCommand(),
-			a.purgeCommand(),
-			a.releaseCommand(),
-		},
-		groupTool: {
-			a.emulatorCommand(),
-			a.profileCommand(),
-			a.versionCommand(),
-		},
+// group is the commands below a title in the help.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// theTool is the title of the group that has the commands of cobra.
+const theTool = "The tool"
+
+// commands returns all commands.
+func (a *app) commands() []group {
+	return []group{
+		{"Look at plans", []*cobra.Command{
+			a.countCommand(), a.getCommand(), a.listCommand(), a.nodesCommand(), a.reportCommand(), a.searchCommand(),
+			a.showCommand(), a.stuckCommand(), a.webCommand(),
+		}},
+		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
+		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.recoverCommand(), a.statsCommand()}},
+		{"History", []*cobra.Command{
+			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
+			a.mirrorCommand(), a.purgeCommand(), a.releaseCommand(),
+		}},
+		{theTool, []*cobra.Command{a.emulatorCommand(), a.profileCommand(), a.versionCommand()}},
 	}
 }
 
 // helpWidth is how many columns help takes.
 const helpWidth = 100
-
-// The groups of commands in the help.
-const (
-	groupLook    = "look"
-	groupPlan    = "plan"
-	groupVault   = "vault"
-	groupHistory = "history"
-	groupTool    = "tool"
-)
 
 // prepare gives a command, and those below it, their pages of help, and lets them note that they have begun. A command
 // that has others below it and does nothing by itself shows its help.
@@ -345,8 +313,25 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// vault opens the vault that flags, profile and environment name, with further options of the command. It is closed
-// when the run ends.
-func (a *app) vault(ctx context.Context, options ...azblob.Option) (*azblob.Vault, error) {
-	return a.open(ctx, a.connection, options...)
+// onVault returns what a command runs that works on the vault that flags, profile and environment name. The vault is
+// closed when the run ends.
+func (a *app) onVault(act func(ctx context.Context, v *azblob.Vault, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		v, err := a.open(c.Context(), a.connection)
+		if err != nil {
+			return err
+		}
+		return act(c.Context(), v, args)
+	}
+}
+
+// onPlan is onVault for a command whose argument is the ID of a plan.
+func (a *app) onPlan(act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		id, err := parseID("plan", args[0])
+		if err != nil {
+			return err
+		}
+		return a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error { return act(ctx, v, id) })(c, args)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -20,7 +21,7 @@ func (a *app) searchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "search [ID...]",
 		Short: "Find plans by ID, status, group, name or time",
-		RunE: func(c *cobra.Command, args []string) (err error) {
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {
 				return err
@@ -28,42 +29,31 @@ func (a *app) searchCommand() *cobra.Command {
 			if selectsAll(f) {
 				return usageError("search needs an ID or a flag that selects plans; planvault list shows all")
 			}
-			return a.search(c.Context(), f, p)
-		},
+			if err := p.bound(&f); err != nil {
+				return err
+			}
+			if len(args) > 0 && !p.flags.Changed("limit") {
+				f.Limit = 0 // all that were asked for
+			}
+			return a.search(ctx, v, f)
+		}),
 	}
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
 	return c
 }
 
-// search prints the plans that filters select. It fails if it finds none, or lacks one of the IDs.
-func (a *app) search(ctx context.Context, f storage.Filters, p page) error {
-	if err := p.bound(&f); err != nil {
-		return err
-	}
-	if !p.flags.Changed("limit") && len(f.ByIDs) > 0 {
-		f.Limit = 0 // all that were asked for
-	}
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := search(ctx, v, f)
-	if err != nil {
-		return err
-	}
+// search prints the plans that filters select. It fails if it finds none, or lacks one of the IDs. A plan that was asked
+// for twice is missed once.
+func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters) error {
 	missing, some := slices.Clone(f.ByIDs), false
-	if err := a.printPlans(seen(found, func(r storage.Stream[storage.ListResult]) {
+	found := seen(search(ctx, v, f), func(r storage.Stream[storage.ListResult]) {
 		some = true
 		missing = slices.DeleteFunc(missing, func(id uuid.UUID) bool { return id == r.Result.ID || id == planOfError(r.Err) })
-	}), f.Limit); err != nil {
+	})
+	if err := a.printPlans(found, f.Limit); err != nil {
 		return err
 	}
-	return a.notFound(missing, some)
-}
-
-// notFound says which plans a search did not find. A plan that was asked for twice is named once.
-func (a *app) notFound(missing []uuid.UUID, some bool) error {
 	slices.SortFunc(missing, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })
 	for _, id := range slices.Compact(missing) {
 		a.complain(fmt.Errorf("plan %s: not found, or not selected by the flags", id))

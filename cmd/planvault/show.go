@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/workflow"
 )
@@ -18,15 +19,17 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a plan as a tree, and follow it",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if w.id, err = parseID("plan", args[0]); err != nil {
-				return err
-			}
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			if shortest := 100 * time.Millisecond; time.Duration(w.every) < shortest {
 				return usageError("--interval must be %v or more", shortest)
 			}
-			return a.show(c.Context(), w)
-		},
+			w.app, w.vault, w.id = a, v, id
+			p, err := w.run(ctx)
+			if err == nil && w.exitStatus && (p.State.Status == workflow.Failed || p.State.Status == workflow.Stopped) {
+				return errFound
+			}
+			return err
+		}),
 	}
 	flags := c.Flags()
 	flags.BoolVar(&w.all, "all", false, "show all of a large plan, and errors in full")
@@ -35,23 +38,6 @@ func (a *app) showCommand() *cobra.Command {
 	flags.Var(&w.every, "interval", "with --watch, the `TIME` between two looks at the plan, such as 2s or 1m")
 	flags.BoolVar(&w.exitStatus, "exit-status", false, "end with exit code 4 if the plan is Failed or Stopped")
 	return c
-}
-
-// show prints a plan, and follows it if it should.
-func (a *app) show(ctx context.Context, w watch) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
-	w.app, w.vault = a, v
-	p, err := w.run(ctx)
-	switch {
-	case err != nil:
-		return err
-	case w.exitStatus && (p.State.Status == workflow.Failed || p.State.Status == workflow.Stopped):
-		return errFound
-	}
-	return nil
 }
 
 // planSummary is a plan in the JSON of show.

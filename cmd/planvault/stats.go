@@ -22,10 +22,10 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "Count plans by day and status, and what storing them costs",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			now := time.Now()
-			return a.stats(c.Context(), azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})
-		},
+			return a.stats(ctx, v, azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})
+		}),
 	}
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
@@ -97,11 +97,7 @@ func dayNote(r dayRow) string {
 }
 
 // stats prints the selected days, and their total. After a failure it prints those before.
-func (a *app) stats(ctx context.Context, o azblob.StatsOptions) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions) error {
 	if o.Bytes && a.stderrIsTerm {
 		if err := a.estimateStats(ctx, v, o); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 )
@@ -19,13 +20,9 @@ func (a *app) stopCommand() *cobra.Command {
 		Use:   "stop ID",
 		Short: "Ask the owner of a plan to stop it",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := parseID("plan", args[0])
-			if err != nil {
-				return err
-			}
-			return a.stop(c.Context(), id, wait)
-		},
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+			return a.stop(ctx, v, id, wait)
+		}),
 	}
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the plan is final")
 	return c
@@ -42,11 +39,7 @@ type stopped struct {
 }
 
 // stop asks for a plan to be stopped, and says who will obey.
-func (a *app) stop(ctx context.Context, id uuid.UUID, wait bool) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) stop(ctx context.Context, v *azblob.Vault, id uuid.UUID, wait bool) error {
 	reached := a.progress("stop", "request", 0).then("run it again, which is safe")
 	p, err := lookUp(ctx, v, id)
 	if err != nil {

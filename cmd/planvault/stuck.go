@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
@@ -21,7 +23,9 @@ func (a *app) stuckCommand() *cobra.Command {
 		Use:   "stuck",
 		Short: "Show open plans that make no progress, and why",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return a.stuck(c.Context(), time.Duration(older), all) },
+		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			return a.stuck(ctx, v, time.Duration(older), all)
+		}),
 	}
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
@@ -29,8 +33,8 @@ func (a *app) stuckCommand() *cobra.Command {
 }
 
 // stuck prints the plans that are stuck, or all open plans.
-func (a *app) stuck(ctx context.Context, older time.Duration, all bool) error {
-	i, err := a.inspect(ctx, fleet.InspectOptions{Older: older, ReadAll: all})
+func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool) error {
+	i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: older, ReadAll: all})
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
 	for _, p := range i.Plans {
@@ -129,8 +133,7 @@ func openColumns(all bool) []column[openRow] {
 		{title: "NAME", text: func(r openRow) string { return printable(r.Name, 40) }},
 	}
 	if all {
-		condition := column[openRow]{title: "CONDITION", text: openRow.condition}
-		columns = append(columns[:1:1], append([]column[openRow]{condition}, columns[1:]...)...)
+		columns = slices.Insert(columns, 1, column[openRow]{title: "CONDITION", text: openRow.condition})
 	}
 	return columns
 }
@@ -165,13 +168,7 @@ func (r openRow) heartbeat() string {
 
 // printOpen prints open plans as a table, and below it why each is stuck or how it is doing.
 func (a *app) printOpen(rows []openRow, all bool) error {
-	t := newTable(a, openColumns(all)...)
-	for _, r := range rows {
-		if err := t.add(r); err != nil {
-			return err
-		}
-	}
-	if err := t.end(); err != nil {
+	if err := printTable(a, rows, openColumns(all)...); err != nil {
 		return err
 	}
 	for _, r := range rows {

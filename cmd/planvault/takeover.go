@@ -29,18 +29,14 @@ func (a *app) takeoverCommand() *cobra.Command {
 		Use:   "takeover ID",
 		Short: "Fence a plan from its owner, and hand it to the live nodes",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := parseID("plan", args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
 			if node != "" {
 				if t.evict, err = parseID("node", node); err != nil {
 					return err
 				}
 			}
-			return a.takeover(c.Context(), id, t)
-		},
+			return a.takeover(ctx, v, id, t)
+		}),
 	}
 	c.Flags().StringVar(&node, "evict", "", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
@@ -63,11 +59,7 @@ type takenOver struct {
 }
 
 // takeover evicts the owner of a plan if the flags say so, and hands the plan over.
-func (a *app) takeover(ctx context.Context, id uuid.UUID, t takeover) error {
-	v, err := a.vault(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t takeover) error {
 	reached := a.progress("takeover", "plan", 0).then(untouched)
 	defer reached.end()
 	before, err := lookUp(ctx, v, id)

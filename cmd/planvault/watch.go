@@ -71,44 +71,27 @@ type display interface {
 }
 
 func (w watch) display() display {
-	switch {
-	case w.app.output == outputJSON:
-		return &jsonLines{w}
-	case w.follow && w.app.stdoutIsTerm:
+	if w.follow && w.app.stdoutIsTerm && w.app.output == outputTable {
 		return &fullScreen{watch: w}
 	}
-	return &log{watch: w}
+	return &log{w}
 }
 
-// jsonLines prints an object for each change.
-type jsonLines struct{ watch }
-
-func (j *jsonLines) first(p *workflow.Plan, root *report.Node) error {
-	return j.app.printNext(summaryOf(p, root), nil)
-}
-
-func (j *jsonLines) next(p *workflow.Plan, before, root *report.Node) error {
-	if len(changes(before, root)) == 0 {
-		return nil
-	}
-	return j.first(p, root)
-}
-
-func (j *jsonLines) trouble(err error)                       { j.app.complain(err) }
-func (j *jsonLines) last(*workflow.Plan, *report.Node) error { return nil }
-func (j *jsonLines) end()                                    {}
-
-// log prints the tree, and then each change on a line.
+// log prints the tree, and then each change on a line. As JSON, it prints an object for each change.
 type log struct{ watch }
 
 func (l *log) first(p *workflow.Plan, root *report.Node) error {
-	return l.app.printNext(nil, func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
+	return l.app.printNext(summaryOf(p, root), func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
 }
 
-func (l *log) next(_ *workflow.Plan, before, root *report.Node) error {
-	return l.app.printNext(nil, func(w io.Writer) {
+func (l *log) next(p *workflow.Plan, before, root *report.Node) error {
+	list := changes(before, root)
+	if len(list) == 0 {
+		return nil
+	}
+	return l.app.printNext(summaryOf(p, root), func(w io.Writer) {
 		t := tree{color: l.app.colors(), all: l.all}
-		for _, c := range changes(before, root) {
+		for _, c := range list {
 			fmt.Fprintln(w, t.change(c))
 		}
 	})

@@ -51,7 +51,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.vault(ctx)
+	v, err := a.open(ctx, a.connection)
 	if err != nil {
 		return err
 	}
