@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
@@ -19,6 +21,8 @@ type Node struct {
 	// or "pre checks". Path has the titles down to the object, each cut as [workflow.Paths] says; that of the plan is
 	// empty.
 	Name, Title, Path string
+	descr             string
+	key               uuid.UUID
 	// Role says what an object is, such as "block" or "on failure", unless its title does.
 	Role   string
 	Status workflow.Status
@@ -118,8 +122,9 @@ func checksOf(o, parent workflow.Object) int {
 
 func newNode(o workflow.Object, p *workflow.Plan, now time.Time) *Node {
 	s := o.Header().State
-	n := &Node{Object: o, Name: nameOf(o), Role: roleOf(o), Status: s.Status}
-	n.Title = n.Name
+	n := &Node{Object: o, Status: s.Status}
+	n.Name, n.descr, n.key = about(o)
+	n.Title, n.Role = n.Name, roleOf(o, n.Name)
 	n.Span = Span{Start: s.Start, End: s.End}
 	if s.Status == workflow.Running && !p.State.Status.Final() {
 		n.Span = Span{Start: s.Start, End: now, Open: true}
@@ -236,30 +241,33 @@ func (n *Node) settle() {
 }
 
 // roleOf returns what an object with a name is. That of a batch says when it runs.
-func roleOf(o workflow.Object) string {
+func roleOf(o workflow.Object, name string) string {
 	switch o := o.(type) {
 	case *workflow.DeferBatch:
 		return words(o.When.String())
 	case *workflow.Block, *workflow.Sequence:
-		if nameOf(o) != "" {
+		if name != "" {
 			return o.Kind().String()
 		}
 	}
 	return ""
 }
 
-func nameOf(o workflow.Object) string {
+// about returns what the author of a plan says about an object.
+func about(o workflow.Object) (name, descr string, key uuid.UUID) {
 	switch o := o.(type) {
 	case *workflow.Plan:
-		return o.Name
+		return o.Name, o.Descr, uuid.Nil
+	case *workflow.Checks:
+		return "", "", o.Key
 	case *workflow.Block:
-		return o.Name
+		return o.Name, o.Descr, o.Key
 	case *workflow.Sequence:
-		return o.Name
+		return o.Name, o.Descr, o.Key
 	case *workflow.Action:
-		return o.Name
+		return o.Name, o.Descr, o.Key
 	case *workflow.DeferBatch:
-		return o.Name
+		return o.Name, o.Descr, o.Key
 	}
-	return ""
+	return "", "", uuid.Nil
 }

@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -22,6 +21,38 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
+// began is when the plan of testdata/plan.json starts.
+var began = time.Date(2026, 11, 20, 14, 3, 7, 0, time.UTC)
+
+// rollout returns the plan of a release, as planvault get prints it: with all kinds of checks, attempts that failed, a
+// host on which the release failed in the end, and what was done then.
+func rollout(t testing.TB) *workflow.Plan {
+	t.Helper()
+	text, err := os.ReadFile("testdata/plan.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(workflow.Plan)
+	if err := workflow.Unmarshal(text, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// large returns a plan of a thousand actions.
+func large(t testing.TB) *workflow.Plan {
+	t.Helper()
+	p := rollout(t)
+	for i := range 330 {
+		b := rollout(t).Blocks[0]
+		if i%10 == 0 {
+			b = rollout(t).Blocks[1] // it has attempts that failed
+		}
+		p.Blocks[2].Sequences = append(p.Blocks[2].Sequences, b.Sequences...)
+	}
+	return p
+}
+
 func write(t testing.TB, p *workflow.Plan, o report.Options) []byte {
 	t.Helper()
 	var page bytes.Buffer
@@ -33,7 +64,7 @@ func write(t testing.TB, p *workflow.Plan, o report.Options) []byte {
 
 // TestPage compares the page of a small plan, without its style, with a golden file.
 func TestPage(t *testing.T) {
-	p := rollout(1, 1)
+	p := rollout(t)
 	p.Blocks = p.Blocks[2:]
 	p.ForkedFrom = uuid.MustParse("019a0000-0000-7000-8000-000000000001")
 	page := write(t, p, report.Options{
@@ -47,7 +78,7 @@ func TestPage(t *testing.T) {
 
 // TestPageOfAThousandActions holds the page of a large plan to a size that a browser loads at once.
 func TestPageOfAThousandActions(t *testing.T) {
-	page := write(t, rollout(6, 41), report.Options{Now: began.Add(time.Hour)})
+	page := write(t, large(t), report.Options{Now: began.Add(time.Hour)})
 	if actions := strings.Count(string(page), `class="node action"`); actions < 1000 || len(page) > 2_000_000 {
 		t.Errorf("a page of %d actions has %d bytes", actions, len(page))
 	}
@@ -59,7 +90,7 @@ func TestPageOfAThousandActions(t *testing.T) {
 // TestStrangePlans makes pages of what no engine stores, but a vault may hold.
 func TestStrangePlans(t *testing.T) {
 	edge := func(edit func(p *workflow.Plan, a *workflow.Action)) *workflow.Plan {
-		p := rollout(1, 1)
+		p := rollout(t)
 		edit(p, p.Blocks[0].Sequences[0].Actions[0])
 		return p
 	}
@@ -274,16 +305,8 @@ func luminance(color string) (l float64) {
 	return l
 }
 
-func TestLuminance(t *testing.T) {
-	for color, want := range map[string]string{"ffffff": "1.000", "000000": "0.000", "ff0000": "0.213", "808080": "0.216"} {
-		if got := fmt.Sprintf("%.3f", luminance(color)); got != want {
-			t.Errorf("%s: %s, want %s", color, got, want)
-		}
-	}
-}
-
 func BenchmarkWrite(b *testing.B) {
-	p := rollout(6, 41)
+	p := large(b)
 	for b.Loop() {
 		write(b, p, report.Options{Now: began})
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/workflow"
 )
@@ -215,7 +213,7 @@ func (b *builder) row(n *Node, level int) *row {
 	b.next++
 	r := &row{
 		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title, maxTitle),
-		Status: n.Label(), Facts: facts(n), Descr: text(descr(n.Object)),
+		Status: n.Label(), Facts: facts(n), Descr: text(n.descr),
 		Open: b.open(n),
 	}
 	b.rows[n] = r
@@ -276,23 +274,9 @@ func newData(v any) *data {
 	return &data{shown, left}
 }
 
-func descr(o workflow.Object) string {
-	switch o := o.(type) {
-	case *workflow.Block:
-		return o.Descr
-	case *workflow.Sequence:
-		return o.Descr
-	case *workflow.Action:
-		return o.Descr
-	case *workflow.DeferBatch:
-		return o.Descr
-	}
-	return ""
-}
-
 func facts(n *Node) []fact {
 	h := n.Object.Header()
-	list := []fact{{Name: "ID", Value: id(*h.ID), Mono: true}, {Name: "Key", Value: id(key(n.Object)), Mono: true}}
+	list := []fact{{Name: "ID", Value: id(*h.ID), Mono: true}, {Name: "Key", Value: id(n.key), Mono: true}}
 	set := func(name string, value any, is bool) {
 		if is {
 			list = append(list, fact{Name: name, Value: fmt.Sprint(value)})
@@ -323,22 +307,6 @@ func tolerated(n int) string {
 		return "any number"
 	}
 	return fmt.Sprint(n)
-}
-
-func key(o workflow.Object) uuid.UUID {
-	switch o := o.(type) {
-	case *workflow.Checks:
-		return o.Key
-	case *workflow.Block:
-		return o.Key
-	case *workflow.Sequence:
-		return o.Key
-	case *workflow.Action:
-		return o.Key
-	case *workflow.DeferBatch:
-		return o.Key
-	}
-	return uuid.Nil
 }
 
 // problems lists the actions that failed and those that run.
