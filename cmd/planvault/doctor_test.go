@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -161,74 +160,6 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 					t.Error("it prints a signature")
 				}
 			})
-		})
-	}
-}
-
-// TestCommandsEndWhenInterrupted interrupts each command at its requests, one of which hangs. Each ends at once with
-// exit code 130, says how far it came and what to do next, and leaves nothing that a second run does not finish.
-func TestCommandsEndWhenInterrupted(t *testing.T) {
-	for name, args := range map[string][]string{
-		"doctor":  {"doctor", "--probes", "2"},
-		"stats":   {"stats", "--bytes"},
-		"check":   {"check"},
-		"recover": {"recover", "--thorough", "--yes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for nth, more := 1, true; more; nth += efforttest.Pick(25, 9, 1) {
-				synctest.Test(t, func(t *testing.T) {
-					s := stageOn(t)
-					for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.NotStarted} {
-						if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
-							t.Fatal(err)
-						}
-					}
-					loseMarkers(s)
-					time.Sleep(time.Hour)
-					before := contents(s)
-					rule := emulator.On().Nth(nth).Do(emulator.Silence())
-					s.server.Inject(rule)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					ended := make(chan result)
-					go func() { ended <- s.run(ctx, args...) }()
-					synctest.Wait()
-					select {
-					case r := <-ended: // it has fewer requests, or goes on without the answer
-						if more = rule.Fired() > 0; !more && r.code == exitInterrupted {
-							t.Errorf("request %d: %+v", nth, r)
-						}
-						return
-					default:
-					}
-					if more = rule.Fired() > 0; !more {
-						t.Fatalf("request %d: it waits for something else", nth)
-					}
-					cancel()
-					synctest.Wait()
-					select {
-					case r := <-ended:
-						_, last, said := strings.Cut(r.stderr, "planvault: interrupted: ")
-						if r.code != exitInterrupted || !said || strings.Count(last, "\n") != 1 || !strings.Contains(last, "; ") {
-							t.Errorf("request %d: exit code %d, %q", nth, r.code, r.stderr)
-						}
-					default:
-						t.Fatalf("request %d: it does not end", nth)
-					}
-					if name == "stats" || name == "check" {
-						if contents(s) != before {
-							t.Errorf("request %d: something was changed", nth)
-						}
-						return
-					}
-					if r := s.run(t.Context(), "recover", "--thorough", "--yes"); r.code != exitDone {
-						t.Errorf("request %d: a second run: %+v", nth, r)
-					}
-					if r := s.run(t.Context(), "check"); r.code != exitDone {
-						t.Errorf("request %d: %+v", nth, r)
-					}
-				})
-			}
 		})
 	}
 }

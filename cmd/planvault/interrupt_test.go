@@ -429,6 +429,105 @@ func (w *history) harm(t *testing.T, s *stage, c bulkCase) (problems []string) {
 	return append(problems, unsound(t, s.vault)...)
 }
 
+// interrupt runs a command whose nth request takes effect and gets no answer, and interrupts it then. It reports whether
+// there was such a request. The command must end at once, and say what to do.
+func (s *stage) interrupt(t *testing.T, nth int, args ...string) (met bool) {
+	t.Helper()
+	transport, silence := s.server.Transport(), emulator.On().Nth(nth).Do(emulator.Silence().Applied())
+	transport.Inject(silence)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan result, 1)
+	go func() { ended <- s.through(transport).run(ctx, args...) }()
+	for range 20 { // a takeover takes some time
+		if time.Sleep(time.Second); silence.Fired() > 0 {
+			break
+		}
+	}
+	cancel()
+	began := time.Now()
+	r := <-ended
+	if met = silence.Fired() > 0; !met {
+		return false
+	}
+	_, last, said := strings.Cut(r.stderr, "planvault: interrupted: ")
+	if r.code != exitInterrupted || !said || strings.Count(last, "\n") != 1 || !strings.Contains(last, "; ") || time.Since(began) > interruptGrace {
+		t.Errorf("%v: request %d: exit code %d after %v: %s", args, nth, r.code, time.Since(began), r.stderr)
+	}
+	return true
+}
+
+// TestCommandsEndWhenInterrupted interrupts each command at its requests. A look changes nothing, and a second run does
+// what is left of a change.
+func TestCommandsEndWhenInterrupted(t *testing.T) {
+	for _, command := range []string{"doctor --probes 2", "stats --bytes", "check", "recover --thorough --yes"} {
+		t.Run(command, func(t *testing.T) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(25, 9, 1) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t)
+					for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.NotStarted} {
+						if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
+							t.Fatal(err)
+						}
+					}
+					loseMarkers(s)
+					time.Sleep(time.Hour)
+					before := contents(s)
+					if more = s.interrupt(t, nth, strings.Fields(command)...); !more {
+						return
+					}
+					if !strings.HasPrefix(command, "recover") {
+						if contents(s) != before {
+							t.Errorf("request %d: something was changed", nth)
+						}
+						return
+					}
+					s.must(t, "recover", "--thorough", "--yes")
+					s.must(t, "check")
+				})
+			}
+		})
+	}
+}
+
+// TestFleetCommandsEndWhenInterrupted does the same with the commands about a fleet. After an interrupted takeover and a
+// second one, a live node takes the plan.
+func TestFleetCommandsEndWhenInterrupted(t *testing.T) {
+	for _, command := range []string{"stuck", "nodes", "stop PLAN --wait", "fork FAILED --from-failure", "takeover PLAN --evict HUNG --yes --wait"} {
+		t.Run(command, func(t *testing.T) {
+			for nth, more := 1, true; more; nth += efforttest.Pick(11, 4, 1) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t)
+					hung, n := s.join(t, "hung"), s.join(t, "host")
+					plan, failed := s.claimed(t, hung, "plan"), s.claimed(t, nil, "failed")
+					failed.State.Status = workflow.Failed
+					if err := s.vault.UpdatePlan(t.Context(), failed); err != nil {
+						t.Fatal(err)
+					}
+					found := plans(t, n)
+					time.Sleep(time.Minute)
+					ids := strings.NewReplacer("PLAN", plan.ID.String(), "FAILED", failed.ID.String(), "HUNG", hung.ID().String())
+					args := strings.Fields(ids.Replace(command))
+					if more = s.interrupt(t, nth, args...); !more || args[0] != "takeover" {
+						return
+					}
+					if s.must(t, args...); n.Context().Err() != nil {
+						t.Errorf("request %d: the second run evicted another node", nth)
+					}
+					select {
+					case p := <-found:
+						if p.ID != plan.ID {
+							t.Errorf("request %d: the live node took plan %s", nth, p.ID)
+						}
+					case <-time.After(2 * time.Minute):
+						t.Errorf("request %d: no node took the plan", nth)
+					}
+				})
+			}
+		})
+	}
+}
+
 // twoProcesses is why a test needs no race detector.
 const twoProcesses = "its commands stand for processes, which share no memory"
 

@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // scenes prepare the vaults of the pages.
@@ -38,6 +39,8 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"year":    sceneYear,
 	"move":    sceneMove,
 	"role":    sceneRole,
+	"fleet":   sceneFleet,
+	"ended":   sceneEnded,
 	"few": func(t *testing.T, s *stage) { // of TestPageMachinery
 		for n, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 			if _, err := s.store(t.Context(), planID(n*60), status, "plan"); err != nil {
@@ -325,4 +328,32 @@ func sceneRole(t *testing.T, s *stage) {
 	}
 	delete(s.env, "PLANVAULT_CONNECTION_STRING")
 	s.env["PLANVAULT_ENDPOINT"] = "https://prod.blob.core.windows.net/?" + s.server.AccountSAS(emulator.Permissions{Allowed: "rl"})
+}
+
+// sceneFleet: an engine without a fleet, a node that is gone, one that has left a plan damaged, and one that is alive own
+// plans, and one plan has no owner.
+func sceneFleet(t *testing.T, s *stage) {
+	s.claimed(t, nil, "alone")
+	s.orphaned(t, "orphan \u202e")
+	damaged := s.orphaned(t, "damaged")
+	block := "blocks/" + damaged.ID.String() + "/" + damaged.Blocks[0].ID.String() + ".json"
+	s.server.Put(prefix+"-"+date(damaged.SubmitTime), block, []byte("{"), nil)
+	n := s.join(t, "host\x1b[2J")
+	s.claimed(t, n, "hangs")
+	time.Sleep(20 * time.Minute)
+	s.claimed(t, n, "works")
+	if err := s.vault.Create(t.Context(), plantest.Small()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sceneEnded: a plan runs, and one has failed.
+func sceneEnded(t *testing.T, s *stage) {
+	s.claimed(t, nil, "running")
+	failed := s.claimed(t, nil, "failed")
+	failed.Blocks[0].Sequences[0].Actions[1].State.Status = workflow.Failed
+	failed.State.Status = workflow.Failed
+	if err := s.vault.UpdatePlan(t.Context(), failed); err != nil {
+		t.Fatal(err)
+	}
 }
