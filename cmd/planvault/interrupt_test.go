@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,13 +33,11 @@ import (
 // pastGrace is long enough for the vault to act on what a process that died has left.
 const pastGrace = 15 * time.Minute
 
-// bulkCase is a bulk command, and the effect that it must have in the end.
+// bulkCase is a bulk command. In the end, however it was interrupted, the store must be as after a run that was not.
 type bulkCase struct {
 	name    string
 	prepare func(t *testing.T, s *stage, w *history) // may be nil
 	command []string
-	// done returns what the command has not done yet.
-	done func(t *testing.T, s *stage, w *history) []string
 	// code is the exit code of the last run, and changed the status of the plan that is no longer as it was.
 	code    int
 	changed workflow.Status
@@ -56,6 +55,8 @@ type history struct {
 	// running is the Running plan.
 	running uuid.UUID
 	kept    map[string]string // the blobs that the command must leave alone, as text
+	done    []string          // the state after the command
+	broken  bool              // a plan is half deleted
 }
 
 // bulkCases are the commands that change much at once, or whose change takes long. The words DAYS, FILE, DIR, CONNECTION
@@ -66,20 +67,17 @@ func bulkCases() []bulkCase {
 	}
 	mirror := []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy", "--delete"}
 	return []bulkCase{
-		{name: "purge", command: []string{"purge", "--name", "final"}, done: wrongPlans, several: true},
-		{name: "expire", command: []string{"expire", "--older-than", "5d"}, done: wrongDays, several: true},
-		{name: "hold", command: []string{"hold", "DAYS"}, done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 2) }},
+		{name: "purge", command: []string{"purge", "--name", "final"}, several: true},
+		{name: "expire", command: []string{"expire", "--older-than", "5d"}, several: true},
+		{name: "hold", command: []string{"hold", "DAYS"}},
+		{name: "release", prepare: first("hold", "DAYS"), command: []string{"release", "DAYS"}},
+		{name: "catalogue", command: []string{"catalogue"}},
+		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, reads: true, several: true},
+		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, blocked: "conflict", reads: true, several: true},
+		{name: "mirror", prepare: addToCopy, command: mirror, blocked: "conflict", reads: true, several: true},
+		{name: "recover", prepare: breakOff, command: []string{"recover"}},
 		{
-			name: "release", prepare: first("hold", "DAYS"), command: []string{"release", "DAYS"},
-			done: func(t *testing.T, s *stage, _ *history) []string { return wrongHolds(t, s, 0) },
-		},
-		{name: "catalogue", command: []string{"catalogue"}, done: wrongCatalogues},
-		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, done: wrongBundle, reads: true, several: true},
-		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, done: wrongCopy, blocked: "conflict", reads: true, several: true},
-		{name: "mirror", prepare: addToCopy, command: mirror, done: wrongCopy, blocked: "conflict", reads: true, several: true},
-		{name: "recover", prepare: breakOff, command: []string{"recover"}, done: wrongRecovery},
-		{
-			name: "takeover", command: []string{"takeover", "RUNNING"}, done: wrongOwner,
+			name: "takeover", command: []string{"takeover", "RUNNING"},
 			code: exitFound, changed: workflow.Running, // no node is alive that could run the plan
 			blocked: "works on the plan", // the member of the first run
 		},
@@ -104,103 +102,53 @@ func breakOff(t *testing.T, s *stage, w *history) {
 	}
 	dying := s.server.Transport()
 	dying.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
+	w.broken = true
 	if err := s.through(dying).open(t, prefix).Delete(t.Context(), id); err == nil {
 		t.Fatal("the delete was not broken off")
 	}
 	time.Sleep(pastGrace)
 }
 
-// wrongPlans returns the final plans that are left, and the open ones that are not.
-func wrongPlans(t *testing.T, s *stage, w *history) (wrong []string) {
-	for id, plan := range w.plans {
-		there, err := s.vault.Exists(t.Context(), id)
-		if err != nil || there == plan.State.Status.Final() {
-			wrong = append(wrong, fmt.Sprintf("plan %s of status %s exists: %t, %v", id, plan.State.Status, there, err))
+// state says what commands have done: which plans, containers, holds, catalogues, nodes and files there are.
+func (w *history) state(t *testing.T, s *stage) (lines []string) {
+	t.Helper()
+	add := func(err error, values ...any) {
+		if lines = append(lines, fmt.Sprintln(values...)); err != nil {
+			t.Error(err)
 		}
 	}
-	return wrong
-}
-
-// wrongDays returns the days without open plans that are left, and the others that are not.
-func wrongDays(_ *testing.T, s *stage, w *history) (wrong []string) {
-	for i, day := range w.days {
-		if there := s.server.Len(prefix+"-"+date(day)) > 0; there != (i == 1) {
-			wrong = append(wrong, fmt.Sprintf("day %d is there: %t", i, there))
+	for _, name := range []string{prefix, "copy"} {
+		v := s.open(t, name)
+		plans, err := storage.Collect(v.List(t.Context(), 0))
+		add(err, name, len(plans), "plans")
+		for _, r := range plans {
+			p, readErr := v.Read(t.Context(), r.ID)
+			same, err := driver.SamePlan(p, cmp.Or(w.plans[r.ID], p))
+			add(errors.Join(readErr, err), name, r.ID, p.State.Status, same, p.Epoch > 1)
 		}
-	}
-	return wrong
-}
-
-func wrongCatalogues(t *testing.T, s *stage, _ *history) []string {
-	report, err := s.vault.Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
-	if err != nil || report.Present != 1 || len(report.Built) != 1 { // one day has an open plan
-		return []string{fmt.Sprintf("%+v, %v", report, err)}
-	}
-	return nil
-}
-
-func wrongBundle(t *testing.T, s *stage, w *history) (wrong []string) {
-	if r := s.run(t.Context(), "import", "--verify-only", w.dir+"/out.bundle"); !strings.Contains(r.stdout, plural(len(w.plans), "plan")+",") {
-		wrong = append(wrong, r.stdout+r.stderr)
-	}
-	entries, err := os.ReadDir(w.dir)
-	if len(entries) > 2 || err != nil {
-		wrong = append(wrong, fmt.Sprint(entries, err))
-	}
-	return wrong
-}
-
-func wrongRecovery(t *testing.T, s *stage, _ *history) []string {
-	report, err := s.vault.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
-	if err != nil || len(report.Plans) > 0 {
-		return []string{fmt.Sprintf("%+v, %v", report, err)}
-	}
-	return nil
-}
-
-func wrongOwner(t *testing.T, s *stage, w *history) (wrong []string) {
-	plan, err := s.vault.Read(t.Context(), w.running)
-	if err != nil || plan.Epoch < 2 || plan.State.Status != workflow.Running {
-		wrong = append(wrong, fmt.Sprintf("%+v, %v", plan, err))
-	}
-	roster, err := s.vault.Roster(t.Context())
-	for _, m := range roster.Members {
-		if m.Renewed.Add(m.TTL).After(roster.Now) {
-			wrong = append(wrong, fmt.Sprintf("%+v is alive", m))
+		held, err := v.Holds(t.Context())
+		add(err, name, "is held", held)
+		catalogues, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
+		add(err, name, catalogues.Present, len(catalogues.Built), "catalogues")
+		if w.broken {
+			report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
+			add(err, name, len(report.Plans), "plans to recover")
 		}
+		roster, err := v.Roster(t.Context())
+		alive := slices.ContainsFunc(roster.Members, func(m storage.Member) bool { return m.Renewed.Add(m.TTL).After(roster.Now) })
+		add(err, name, alive, "a node is alive")
 	}
-	if err != nil {
-		wrong = append(wrong, err.Error())
+	for container := range s.server.Containers() {
+		add(nil, container)
 	}
-	return wrong
-}
-
-func wrongHolds(t *testing.T, s *stage, want int) []string {
-	held, err := s.vault.Holds(t.Context())
-	if err != nil || len(held) != want {
-		return []string{fmt.Sprint(held, err)}
+	add(nil, unsound(t, s.open(t, "copy")))
+	files, err := filepath.Glob(w.dir + "/*")
+	add(err, files)
+	if len(files) > 1 {
+		text, _, _ := strings.Cut(s.must(t, "import", "--verify-only", files[1]).stdout, "\n")
+		add(nil, text)
 	}
-	return nil
-}
-
-// wrongCopy compares a copy with the history.
-func wrongCopy(t *testing.T, s *stage, w *history) (wrong []string) {
-	v := s.open(t, "copy")
-	n, err := v.Count(t.Context(), storage.Filters{})
-	if err != nil || n != int64(len(w.plans)) {
-		wrong = append(wrong, fmt.Sprint(n, " plans, ", err))
-	}
-	for id, plan := range w.plans {
-		copied, err := v.Read(t.Context(), id)
-		if err != nil {
-			wrong = append(wrong, err.Error())
-			continue
-		}
-		if same, err := driver.SamePlan(copied, plan); !same || err != nil {
-			wrong = append(wrong, fmt.Sprint(id, " differs ", err))
-		}
-	}
-	return append(wrong, unsound(t, v)...)
+	return lines
 }
 
 // open opens a vault of the account, on the stage's connection.
@@ -356,9 +304,7 @@ func TestInterruptedBulkCommands(t *testing.T) {
 					t.Fatalf("without an interruption: %+v", r)
 				}
 				requests = len(s.server.Requests())
-				if left := c.done(t, s, w); len(left) > 0 {
-					t.Fatalf("without an interruption: %q", left)
-				}
+				w.done = w.state(t, s)
 			})
 			ways, n := interruptions(), 0
 			stride := max(1, len(ways)*requests/runs)
@@ -410,8 +356,8 @@ func interrupted(t *testing.T, c bulkCase, how interruption, s *stage, w *histor
 	if again = s.run(t.Context(), args...); again.code != c.code {
 		about("again: %+v", again)
 	}
-	if left := c.done(t, s, w); len(left) > 0 {
-		about("not done: %q\nagain: %+v", left, again)
+	if state := w.state(t, s); !slices.Equal(state, w.done) {
+		about("the store is not as it should be:\n%v\nwant\n%v\nagain: %+v", state, w.done, again)
 	}
 	if problems := w.harm(t, s, c); len(problems) > 0 {
 		about("left behind: %q", problems)
@@ -537,7 +483,11 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 	for _, c := range bulkCases() {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
-			s, w := preparedFor(t, c, dir)
+			base, w := preparedFor(t, c, dir)
+			s := base.on(t)
+			s.run(t.Context(), w.words(s, c.command)...)
+			w.done = w.state(t, s)
+			s = base.on(t)
 			var both sync.WaitGroup
 			var results [2]result
 			for i := range results {
@@ -556,8 +506,8 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 			if r := s.run(t.Context(), w.words(s, c.command)...); r.code != c.code {
 				t.Errorf("%s: again: %+v", c.name, r)
 			}
-			if left := c.done(t, s, w); len(left) > 0 {
-				t.Errorf("%s: %q\n%+v", c.name, left, results)
+			if state := w.state(t, s); !slices.Equal(state, w.done) {
+				t.Errorf("%s: the store is not as after a single run:\n%v\nwant\n%v\n%+v", c.name, state, w.done, results)
 			}
 			if problems := w.harm(t, s, c); len(problems) > 0 {
 				t.Errorf("%s: left behind: %q", c.name, problems)
