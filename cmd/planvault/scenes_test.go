@@ -30,17 +30,21 @@ var scenes = map[string]func(t *testing.T, s *stage){
 		}
 		time.Sleep(2 * time.Second) // node b falls silent
 	},
-	"hanging": sceneHanging,
-	"dead":    sceneDead,
-	"nobody":  sceneNobody,
-	"corrupt": sceneCorrupt,
-	"deleted": sceneDeleted,
-	"failed":  sceneFailed,
-	"year":    sceneYear,
-	"move":    sceneMove,
-	"role":    sceneRole,
-	"fleet":   sceneFleet,
-	"ended":   sceneEnded,
+	"hanging":      sceneHanging,
+	"dead":         sceneDead,
+	"nobody":       sceneNobody,
+	"corrupt":      sceneCorrupt,
+	"deleted":      sceneDeleted,
+	"failed":       sceneFailed,
+	"year":         sceneYear,
+	"move":         sceneMove,
+	"role":         sceneRole,
+	"fleet":        sceneFleet,
+	"ended":        sceneEnded,
+	"damaged":      damage,
+	"denied-reads": sceneDenied(emulator.GetBlob),
+	"denied-lists": sceneDenied(emulator.ListBlobs),
+	"lost":         sceneLost,
 	"few": func(t *testing.T, s *stage) { // of TestPageMachinery
 		for n, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 			if _, err := s.store(t.Context(), planID(n*60), status, "plan"); err != nil {
