@@ -63,8 +63,12 @@ func keysOf[R row](rows []R) []string {
 	return keys
 }
 
-// changeOf returns the change from one state to another.
+// changeOf returns the change from one state to another. It is everything for a viewer who has seen nothing: before is nil.
 func (s *Server) changeOf(before, after *state) change {
+	all := before == nil
+	if all {
+		before = &state{}
+	}
 	c := change{Now: after.clock(), Lists: map[string]list{}, Texts: map[string]string{}}
 	planRow := func(r planRow) string { return s.fragment("plan-row", after, r) }
 	if l, changed := differ(before.stuck, after.stuck, planRow); changed {
@@ -76,21 +80,20 @@ func (s *Server) changeOf(before, after *state) change {
 	if l, changed := differ(before.members, after.members, func(r memberRow) string { return s.fragment("member-row", after, r) }); changed {
 		c.Lists["members"] = l
 	}
-	if before.counts != after.counts || before.version == 0 {
+	if all || before.counts != after.counts {
 		c.Title = new(after.counts.title())
 		c.Texts["alarm"] = s.fragment("alarm", after, after.counts)
 		c.Texts["counts"] = s.fragment("counts", after, after.counts)
 		c.Texts["hidden"] = s.fragment("hidden", after, after.counts)
 	}
-	if before.failure != after.failure || before.version == 0 {
+	if all || before.failure != after.failure {
 		c.Texts["failure"] = s.fragment("failure", after, after.failure)
 	}
 	return c
 }
 
-// events sends the changes of the open plans and of the fleet to a viewer, until the viewer leaves or the server
-// closes. A viewer who names the last event that it has seen gets what changed since, if that is still known, and
-// everything otherwise.
+// events sends the open plans and the fleet to a viewer, and then what changes, until the viewer leaves or the server
+// closes.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if s.viewers.Add(1) > int64(s.o.MaxViewers) {
 		defer s.viewers.Add(-1)
@@ -105,24 +108,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream{w: w, control: http.NewResponseController(w)}
-	seen := s.watch.find(lastEvent(r))
-	if seen == nil {
-		seen = &state{}
-	}
-	_ = s.follow(r.Context(), out, seen) // the viewer has left, or the server closes
-}
-
-// lastEvent returns the ID of the last event that a viewer has seen. A browser that reconnects says it in a
-// header, which is newer than what the page has put in the address.
-func lastEvent(r *http.Request) string {
-	if id := r.Header.Get("Last-Event-ID"); id != "" {
-		return id
-	}
-	return r.URL.Query().Get("from")
+	_ = s.follow(r.Context(), out) // the viewer has left, or the server closes
 }
 
 // follow sends changes as they come, and signs of life between them.
-func (s *Server) follow(ctx context.Context, out stream, seen *state) error {
+func (s *Server) follow(ctx context.Context, out stream) error {
+	var seen *state
 	if err := out.send("retry: 3000\n\n"); err != nil {
 		return err
 	}
@@ -139,8 +130,8 @@ func (s *Server) follow(ctx context.Context, out stream, seen *state) error {
 		if err != nil {
 			return err
 		}
-		if next := look.value; next.version != seen.version {
-			if err := out.event("id: "+s.watch.id(next)+"\nevent: change", s.changeOf(seen, next)); err != nil {
+		if next := look.value; seen == nil || !next.same(seen) {
+			if err := out.event("event: change", s.changeOf(seen, next)); err != nil {
 				return err
 			}
 			seen = next

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +19,8 @@ import (
 
 // event is an event of a stream.
 type event struct {
-	id, name string
-	data     struct {
+	name string
+	data struct {
 		Now   time.Time
 		Title *string
 		Lists map[string]struct {
@@ -50,8 +49,6 @@ func (v *viewer) take(t *testing.T) (events []event, beats int) {
 		for line := range strings.Lines(text) {
 			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 			switch name {
-			case "id":
-				e.id = value
 			case "event":
 				e.name = value
 			case "data":
@@ -83,7 +80,7 @@ func (e event) rows(list string) (keys []string) {
 }
 
 func (e event) String() string {
-	return fmt.Sprintf("%s %v %d texts", e.id, e.data.Lists, len(e.data.Texts))
+	return fmt.Sprintf("%v %d texts", e.data.Lists, len(e.data.Texts))
 }
 
 func one(t *testing.T, events []event) event {
@@ -99,7 +96,7 @@ func TestEventsSendChangesOnly(t *testing.T) {
 		st := newStore()
 		first := st.add(t, "first", workflow.NotStarted)
 		s := web.New(st, web.Options{})
-		v := watch(t, s, "/events", "")
+		v := watch(t, s)
 
 		all := one(t, v.events(t))
 		if got := all.data.Lists["open"]; !slices.Equal(got.Order, []string{first.ID.String()}) || !strings.Contains(got.Rows[first.ID.String()], "first") {
@@ -137,7 +134,7 @@ func TestEventsOfStuckPlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
 		p := st.add(t, "slow", workflow.NotStarted)
-		v := watch(t, web.New(st, web.Options{Older: time.Minute}), "/events", "")
+		v := watch(t, web.New(st, web.Options{Older: time.Minute}))
 		v.events(t)
 		time.Sleep(time.Minute + interval)
 		events := v.events(t)
@@ -162,47 +159,6 @@ func TestEventsOfStuckPlans(t *testing.T) {
 	})
 }
 
-func TestReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newStore()
-		st.add(t, "first", workflow.NotStarted)
-		s := web.New(st, web.Options{})
-		v := watch(t, s, "/events", "")
-		id := one(t, v.events(t)).id
-		v.leave()
-		<-v.left
-
-		second := st.add(t, "second", workflow.NotStarted)
-		time.Sleep(interval)
-		for _, c := range []struct {
-			name, url, lastEvent string
-			rows                 int
-		}{
-			{"what the page shows", "/events?from=" + id, "", 1},
-			{"the last event", "/events", id, 1},
-			{"the last event counts more than the page", "/events?from=x", id, 1},
-			{"an event of another server", "/events", "x-1", 2},
-			{"an event that never was", "/events", id + "9", 2},
-			{"nothing", "/events", "", 2},
-		} {
-			v := watch(t, s, c.url, c.lastEvent)
-			e := one(t, v.events(t))
-			if got := e.rows("open"); len(got) != c.rows || !slices.Contains(got, second.ID.String()) {
-				t.Errorf("%s: %v", c.name, e)
-			}
-			v.leave()
-			<-v.left
-		}
-		// Who has seen the latest state gets nothing until something changes.
-		v = watch(t, s, "/events", "")
-		latest := one(t, v.events(t)).id
-		v = watch(t, s, "/events", latest)
-		if events := v.events(t); len(events) != 0 {
-			t.Errorf("%v", events)
-		}
-	})
-}
-
 // TestViewersShareLooks counts what viewers cost: one look in an interval however many they are, and none when
 // nobody watches.
 func TestViewersShareLooks(t *testing.T) {
@@ -212,7 +168,7 @@ func TestViewersShareLooks(t *testing.T) {
 		const viewers, intervals = 100, 10
 		var all []*viewer
 		for range viewers {
-			all = append(all, watch(t, s, "/events", ""))
+			all = append(all, watch(t, s))
 			time.Sleep(interval * intervals / viewers)
 		}
 		synctest.Wait()
@@ -246,7 +202,7 @@ func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
 		s := web.New(st, web.Options{})
-		v := watch(t, s, "/events", "")
+		v := watch(t, s)
 		synctest.Wait()
 		left := time.Now()
 		v.leave()
@@ -274,7 +230,7 @@ func TestSlowLook(t *testing.T) {
 				t.Errorf("%s: %d after %v\n%s", url, w.Code, took, w.Body)
 			}
 		}
-		v := watch(t, s, "/events", "")
+		v := watch(t, s)
 		time.Sleep(time.Minute)
 		if events, beats := v.take(t); len(events) != 0 || beats < 3 {
 			t.Errorf("%d events and %d beats during a look", len(events), beats)
@@ -309,9 +265,8 @@ func TestSlowLookAfterARest(t *testing.T) {
 		if !strings.Contains(body, "has not ended yet") || !strings.Contains(body, "first") {
 			t.Errorf("the page does not say that it is old, or lacks what is known:\n%s", body)
 		}
-		shown := regexp.MustCompile(`data-live="([^"]*)"`).FindStringSubmatch(body)[1]
 		st.quick.Store(true)
-		v := watch(t, s, "/events?from="+shown, "")
+		v := watch(t, s)
 		time.Sleep(3 * time.Minute)
 		events := v.events(t)
 		last := events[len(events)-1]
@@ -339,8 +294,8 @@ func TestManyPlans(t *testing.T) {
 func TestTooManyViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := web.New(newStore(), web.Options{MaxViewers: 2})
-		first := watch(t, s, "/events", "")
-		watch(t, s, "/events", "")
+		first := watch(t, s)
+		watch(t, s)
 		synctest.Wait()
 		if w := get(t, s, "/events"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("the third viewer gets %d", w.Code)
@@ -350,7 +305,7 @@ func TestTooManyViewers(t *testing.T) {
 		}
 		first.leave()
 		<-first.left
-		if v := watch(t, s, "/events", ""); len(v.events(t)) != 1 {
+		if v := watch(t, s); len(v.events(t)) != 1 {
 			t.Error("a viewer who left still takes a place")
 		}
 	})
@@ -361,7 +316,7 @@ func TestEventsOfAnOutage(t *testing.T) {
 		st := newStore()
 		st.add(t, "first", workflow.NotStarted)
 		s := web.New(st, web.Options{})
-		v := watch(t, s, "/events", "")
+		v := watch(t, s)
 		v.events(t)
 		st.fail(errOutage)
 		time.Sleep(5 * interval)
@@ -389,7 +344,7 @@ func TestEventsOfMembers(t *testing.T) {
 		one1 := st.join(t, "one")
 		time.Sleep(time.Millisecond) // members are in the order of their IDs
 		two := st.join(t, "two")
-		v := watch(t, web.New(st, web.Options{}), "/events", "")
+		v := watch(t, web.New(st, web.Options{}))
 		if got := one(t, v.events(t)).rows("members"); len(got) != 2 {
 			t.Errorf("the first event has %v", got)
 		}

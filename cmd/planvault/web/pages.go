@@ -26,7 +26,7 @@ type frame struct {
 	Title string
 	Find  string // what was looked for in the header
 	Now   time.Time
-	Live  string // the event that leads to what the page shows; empty if it does not change
+	Live  bool // events keep it up to date
 	Data  any
 }
 
@@ -68,7 +68,7 @@ func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title st
 		return // the viewer has left
 	}
 	s.render(w, http.StatusOK, name, frame{
-		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: s.watch.id(now),
+		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: true,
 		Data: liveData{now.stuck, now.open, now.members, now.counts, now.failure, s.o.Interval},
 	})
 }

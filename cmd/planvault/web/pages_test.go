@@ -182,7 +182,7 @@ func TestHostileNames(t *testing.T) {
 		for _, url := range []string{"/", "/fleet", "/history", "/plan/" + plan.String()} {
 			texts[url] = get(t, s, url).Body.String()
 		}
-		for _, e := range watch(t, s, "/events", "").events(t) {
+		for _, e := range watch(t, s).events(t) {
 			for list, l := range e.data.Lists {
 				for key, row := range l.Rows {
 					texts[list+" "+key] = row

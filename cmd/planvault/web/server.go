@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"net"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +82,6 @@ const (
 // New returns a server for a store.
 func New(store Store, o Options) *Server {
 	s := &Server{store: store, o: o.complete()}
-	s.watch.begun = strconv.FormatInt(time.Now().UnixNano(), 36)
 	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
 	s.pings = newShared(answerTTL, readLimit, 1, s.ping)
 	s.searches = newShared(answerTTL, readLimit, 64, s.search)

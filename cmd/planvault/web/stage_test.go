@@ -131,14 +131,11 @@ type viewer struct {
 }
 
 // watch opens a stream. It ends with the test at the latest.
-func watch(t *testing.T, s *web.Server, url, lastEvent string) *viewer {
+func watch(t *testing.T, s *web.Server) *viewer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	v := &viewer{header: http.Header{}, leave: cancel, left: make(chan struct{})}
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if lastEvent != "" {
-		r.Header.Set("Last-Event-ID", lastEvent)
-	}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil)
 	go func() {
 		defer close(v.left)
 		s.ServeHTTP(v, r)

@@ -17,8 +17,6 @@ import (
 const (
 	// maxPlans is how many open plans a page shows. The stuck ones come first.
 	maxPlans = 500
-	// maxStates is how many states are kept, for viewers who come back and want the changes alone.
-	maxStates = 16
 	// maxFailures is how many failures the health page shows.
 	maxFailures = 10
 	// lookLimit is how long a look may take.
@@ -27,7 +25,6 @@ const (
 
 // state is what the live pages show at one time. It does not change.
 type state struct {
-	version     int       // 1 or more; the zero value is what a viewer sees who has seen nothing
 	seen        time.Time // by this machine's clock, when the look ended
 	took        time.Duration
 	now         time.Time // by the store's clock, when the look began
@@ -194,62 +191,40 @@ func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
 // plain returns a time that can be compared with ==.
 func plain(t time.Time) time.Time { return t.UTC().Round(0) }
 
-// watch remembers the latest states and failures.
+// watch remembers the latest state and failures.
 type watch struct {
-	begun string // tells the versions of this process from those of others
-
 	mu       sync.Mutex
-	states   []*state // oldest first
+	last     *state // nil before the first look
 	failures []failure
 }
 
-// last returns the latest state, or nil.
-func (w *watch) last() *state {
-	if len(w.states) == 0 {
-		return nil
-	}
-	return w.states[len(w.states)-1]
-}
-
-// note adds what a look has found and returns the latest state. A look that failed leaves the rows as they were.
+// note notes what a look has found, and returns the latest state. A look that failed leaves the rows as they were.
 func (w *watch) note(next *state, err error) *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := w.last()
 	if err != nil {
 		f := failure{At: plain(next.seen), Err: err.Error()}
 		w.failures = append(w.failures, f)
 		w.failures = w.failures[max(0, len(w.failures)-maxFailures):]
-		if last != nil {
-			kept := *last
+		if w.last != nil {
+			kept := *w.last
 			next = &kept
-			f.At = cmp.Or(last.failure.At, f.At)
+			f.At = cmp.Or(w.last.failure.At, f.At)
 		}
 		next.failure = f
 	}
-	next.version = 1
-	if last != nil {
-		next.version = last.version + 1
-		if next.same(last) {
-			next.version = last.version
-			w.states = w.states[:len(w.states)-1]
-		}
-	}
-	w.states = append(w.states, next)
-	w.states = w.states[max(0, len(w.states)-maxStates):]
+	w.last = next
 	return next
 }
 
-// old returns the latest state for viewers who have waited in vain for a newer one. It says so, and leads to no event,
-// so that its viewers get everything when the look has ended.
+// old returns the latest state for viewers who have waited in vain for a newer one. It says so.
 func (w *watch) old() *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := plain(time.Now())
 	old := state{seen: now, now: now}
-	if last := w.last(); last != nil {
-		old = *last
-		old.version = 0
+	if w.last != nil {
+		old = *w.last
 	}
 	if old.failure == (failure{}) {
 		old.failure = failure{At: plain(old.seen), Err: "The present look at the vault has not ended yet."}
@@ -264,20 +239,6 @@ func (w *watch) recent() []failure {
 	failures := slices.Clone(w.failures)
 	slices.Reverse(failures)
 	return failures
-}
-
-// id returns the ID of the event that leads to a state.
-func (w *watch) id(s *state) string { return fmt.Sprintf("%s-%d", w.begun, s.version) }
-
-// find returns the state that an event with this ID led to, or nil.
-func (w *watch) find(id string) *state {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.states, func(s *state) bool { return w.id(s) == id })
-	if i < 0 {
-		return nil
-	}
-	return w.states[i]
 }
 
 // clock returns the time by the store's clock, or by this machine's before the first look.

@@ -85,7 +85,7 @@ function replaceRows(body, change) {
 function follow() {
   const link = document.getElementById('link'), beat = 15000;
   const title = document.title.replace(/^\(.*?\) /, '');
-  let seen = document.body.dataset.live, source, heard, retry;
+  let source, heard, retry;
 
   function say(state, text) {
     link.className = state;
@@ -94,7 +94,6 @@ function follow() {
 
   function hear(event) {
     heard = Date.now();
-    if (event.lastEventId) seen = event.lastEventId;
     const change = JSON.parse(event.data);
     ahead = Date.parse(change.now) - heard;
     say('up', 'Live');
@@ -124,7 +123,7 @@ function follow() {
   function open() {
     close();
     heard = Date.now();
-    source = new EventSource('/events?from=' + encodeURIComponent(seen));
+    source = new EventSource('/events');
     source.addEventListener('open', () => { heard = Date.now(); say('up', 'Live'); });
     source.addEventListener('change', change);
     source.addEventListener('beat', hear);
@@ -146,4 +145,4 @@ function follow() {
   if (!document.hidden) open();
 }
 
-if (document.body.dataset.live) follow();
+if ('live' in document.body.dataset) follow();
