@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,9 +83,6 @@ func (r *tour) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		r.pages = append(r.pages, string(page))
 	case "/never.js":
 		<-q.Context().Done()
-	case "/events":
-		r.fetched(q.URL.Path)
-		r.server.ServeHTTP(w, q)
 	default:
 		if q.Header.Get("Sec-Fetch-Mode") == "cors" {
 			r.fetched(q.URL.Path)
@@ -141,8 +137,7 @@ func TestBrowser(t *testing.T) {
 	final := st.add(t, hostile[0], workflow.Failed)
 	st.add(t, "here already", workflow.NotStarted)
 	running := st.add(t, "ends later", workflow.Running)
-	var listening atomic.Int64
-	var once sync.Once
+	var arrives, joins, ends sync.Once
 	r := &tour{
 		server: web.New(st, web.Options{Interval: 50 * time.Millisecond}),
 		stops: []stop{
@@ -154,15 +149,13 @@ func TestBrowser(t *testing.T) {
 			{url: "/plan/" + final.ID.String()},
 		},
 		fetched: func(path string) {
-			if path != "/events" {
-				once.Do(func() { st.end(t, running, workflow.Failed) })
-				return
-			}
-			switch listening.Add(1) {
-			case 1:
-				st.add(t, "arrives later", workflow.NotStarted)
-			case 2:
-				st.join(t, "joins later")
+			switch path {
+			case "/":
+				arrives.Do(func() { st.add(t, "arrives later", workflow.NotStarted) })
+			case "/fleet":
+				joins.Do(func() { st.join(t, "joins later") })
+			default:
+				ends.Do(func() { st.end(t, running, workflow.Failed) })
 			}
 		},
 	}

@@ -26,7 +26,7 @@ type frame struct {
 	Title string
 	Find  string // what was looked for in the header
 	Now   time.Time
-	Live  bool // events keep it up to date
+	Live  time.Duration // after it, the page should be read again; 0 if it does not change
 	Data  any
 }
 
@@ -61,14 +61,18 @@ func (s *Server) fleetPage(w http.ResponseWriter, r *http.Request) {
 	s.livePage(w, r, "fleet", "Fleet")
 }
 
-// livePage shows the latest state, which events keep up to date.
+// livePage shows the latest state. A script reads the page again when the next look is due.
 func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title string) {
 	now, err := s.now(r.Context())
 	if err != nil {
 		return // the viewer has left
 	}
+	live := time.Until(now.seen.Add(s.o.Interval)) // when the next look is due
+	if live <= 0 {
+		live = s.o.Interval
+	}
 	s.render(w, http.StatusOK, name, frame{
-		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: true,
+		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: live,
 		Data: liveData{now.stuck, now.open, now.members, now.counts, now.failure, s.o.Interval},
 	})
 }
@@ -233,21 +237,19 @@ func (s *Server) healthPage(w http.ResponseWriter, r *http.Request) {
 		return // the viewer has left
 	}
 	data := healthData{
-		Health: newHealth(p, now), Ping: p, Seen: now.seen, Took: now.took, Viewers: s.viewers.Load(), MaxViewers: s.o.MaxViewers,
+		Health: newHealth(p, now), Ping: p, Seen: now.seen, Took: now.took,
 		Interval: s.o.Interval, Failures: s.watch.recent(),
 	}
 	s.render(w, http.StatusOK, "health", frame{Path: "/health", Title: "Health", Now: time.Now(), Data: data})
 }
 
 type healthData struct {
-	Health     health
-	Ping       ping
-	Seen       time.Time
-	Took       time.Duration
-	Viewers    int64
-	MaxViewers int
-	Interval   time.Duration
-	Failures   []failure
+	Health   health
+	Ping     ping
+	Seen     time.Time
+	Took     time.Duration
+	Interval time.Duration
+	Failures []failure
 }
 
 // health is the answer of /healthz.

@@ -40,7 +40,7 @@ func addresses(plan uuid.UUID) []string {
 
 func TestOnlyReads(t *testing.T) {
 	s := web.New(newStore(), web.Options{})
-	for _, url := range append(addresses(workflow.NewV7()), "/events") {
+	for _, url := range addresses(workflow.NewV7()) {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "PURGE"} {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, url, nil))
@@ -55,13 +55,13 @@ func TestHead(t *testing.T) {
 	st := newStore()
 	server := httptest.NewServer(web.New(st, web.Options{}))
 	defer server.Close()
-	for _, url := range append(addresses(st.add(t, "a", workflow.Failed).ID), "/events") {
+	for _, url := range addresses(st.add(t, "a", workflow.Failed).ID) {
 		r, err := server.Client().Head(server.URL + url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Body.Close()
-		if url == "/" || url == "/events" || url == "/healthz" {
+		if url == "/" || url == "/healthz" {
 			if r.StatusCode != http.StatusOK {
 				t.Errorf("HEAD %s: %d", url, r.StatusCode)
 			}
@@ -135,7 +135,7 @@ func TestHosts(t *testing.T) {
 		{"localhost:8484:1", false},
 		{"<script>", false},
 	} {
-		for _, url := range append(addresses(workflow.NewV7()), "/events") {
+		for _, url := range addresses(workflow.NewV7()) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, url, nil)
 			r.Host = c.host
 			w := httptest.NewRecorder()
@@ -181,13 +181,6 @@ func TestHostileNames(t *testing.T) {
 		}
 		for _, url := range []string{"/", "/fleet", "/history", "/plan/" + plan.String()} {
 			texts[url] = get(t, s, url).Body.String()
-		}
-		for _, e := range watch(t, s).events(t) {
-			for list, l := range e.data.Lists {
-				for key, row := range l.Rows {
-					texts[list+" "+key] = row
-				}
-			}
 		}
 		for where, text := range texts {
 			where = where[:min(len(where), 80)]
@@ -424,35 +417,8 @@ func TestNoSecrets(t *testing.T) {
 	})
 }
 
-// TestServe ends a server with an open stream.
+// TestServe ends a server during a look, which ends, too.
 func TestServe(t *testing.T) {
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- web.New(newStore(), web.Options{}).Serve(ctx, l) }()
-	r, err := http.Get("http://" + l.Addr().String() + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if _, err := r.Body.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if _, err := http.Get("http://" + l.Addr().String() + "/"); err == nil {
-		t.Error("the server still answers")
-	}
-}
-
-// TestServeEndsItsCalls ends a server during a look.
-func TestServeEndsItsCalls(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -462,11 +428,14 @@ func TestServeEndsItsCalls(t *testing.T) {
 	st := &slowStore{store: newStore(), begun: make(chan struct{}, 1), ended: make(chan error, 1)}
 	ended := make(chan error, 1)
 	go func() { ended <- web.New(st, web.Options{}).Serve(ctx, l) }()
-	go func() {
-		if r, err := http.Get("http://" + l.Addr().String() + "/"); err == nil {
+	ask := func() error {
+		r, err := http.Get("http://" + l.Addr().String() + "/")
+		if err == nil {
 			r.Body.Close()
 		}
-	}()
+		return err
+	}
+	go func() { _ = ask() }()
 	<-st.begun
 	stop()
 	if err := <-ended; err != nil {
@@ -474,6 +443,9 @@ func TestServeEndsItsCalls(t *testing.T) {
 	}
 	if err := <-st.ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the look ends with %v", err)
+	}
+	if ask() == nil {
+		t.Error("the server still answers")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,16 +38,11 @@ type Options struct {
 	// Older is how long a plan may go without progress before it is stuck. Default: that of
 	// [fleet.InspectOptions].
 	Older time.Duration
-	// MaxViewers is how many live pages may be open. Others are told to load again. Default: 200.
-	MaxViewers int
 }
 
 func (o Options) complete() Options {
 	if o.Interval <= 0 {
 		o.Interval = 15 * time.Second
-	}
-	if o.MaxViewers <= 0 {
-		o.MaxViewers = 200
 	}
 	return o
 }
@@ -63,7 +57,6 @@ type Server struct {
 	o       Options
 	pages   *template.Template
 	handler http.Handler
-	viewers atomic.Int64
 	watch   watch
 
 	looks    *shared[struct{}, *state]
@@ -102,19 +95,18 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/health", s.healthPage)
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/plan/{id}", s.plan)
-	mux.HandleFunc("/events", s.events)
 	mux.HandleFunc("/static/{file}", s.static)
 	mux.HandleFunc("/", s.noPage)
 	return mux
 }
 
-// Serve answers requests on a listener until ctx ends. Then it ends live pages and everything that is asked of the
-// store at once, gives answers under way a second, and returns nil.
+// Serve answers requests on a listener until ctx ends. Then it ends everything that is asked of the store at once, gives
+// answers under way a second, and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
-		WriteTimeout:      readLimit + time.Minute, // live pages set their own
+		WriteTimeout:      readLimit + time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },

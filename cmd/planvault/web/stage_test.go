@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -117,58 +115,6 @@ func get(t *testing.T, h http.Handler, url string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
 	return w
-}
-
-// viewer is a browser that follows the events.
-type viewer struct {
-	header http.Header
-	leave  context.CancelFunc
-	left   chan struct{}
-
-	mu     sync.Mutex
-	status int
-	text   []byte
-}
-
-// watch opens a stream. It ends with the test at the latest.
-func watch(t *testing.T, s *web.Server) *viewer {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	v := &viewer{header: http.Header{}, leave: cancel, left: make(chan struct{})}
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil)
-	go func() {
-		defer close(v.left)
-		s.ServeHTTP(v, r)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-v.left
-	})
-	return v
-}
-
-func (v *viewer) Header() http.Header { return v.header }
-
-func (v *viewer) WriteHeader(status int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.status = status
-}
-
-func (v *viewer) Write(text []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.text = append(v.text, text...)
-	return len(text), nil
-}
-
-func (v *viewer) Flush() {}
-
-func (v *viewer) SetWriteDeadline(at time.Time) error {
-	if at.Before(time.Now()) {
-		return errors.New("the deadline has passed")
-	}
-	return nil
 }
 
 // slowStore answers no look until it is quick.

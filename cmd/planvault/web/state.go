@@ -46,12 +46,6 @@ type failure struct {
 // clock returns the time by the store's clock.
 func (s *state) clock() time.Time { return s.now.Add(s.took + time.Since(s.seen)) }
 
-// same reports whether viewers would see no difference between two states.
-func (s *state) same(other *state) bool {
-	return s.counts == other.counts && s.failure == other.failure &&
-		slices.Equal(s.stuck, other.stuck) && slices.Equal(s.open, other.open) && slices.Equal(s.members, other.members)
-}
-
 // planRow is an open plan on a page.
 type planRow struct {
 	ID                    uuid.UUID
@@ -67,8 +61,6 @@ type planRow struct {
 	StopRequested, Stuck  bool
 }
 
-func (r planRow) key() string { return r.ID.String() }
-
 // memberRow is a member of the fleet on a page.
 type memberRow struct {
 	ID               uuid.UUID
@@ -78,8 +70,6 @@ type memberRow struct {
 	TTL              time.Duration
 	Plans            int
 }
-
-func (r memberRow) key() string { return r.ID.String() }
 
 // newState makes a state of an inspection.
 func newState(i fleet.Inspection, shown int) *state {
@@ -168,28 +158,24 @@ func (c *counts) add(r planRow) {
 
 func newMemberRow(m fleet.MemberState) memberRow {
 	return memberRow{
-		ID: m.ID, Name: m.Name, Alive: m.Alive, Started: plain(m.Started), Renewed: plain(m.Renewed),
-		TTL: m.TTL, Plans: m.Plans,
+		ID: m.ID, Name: m.Name, Alive: m.Alive, Started: m.Started, Renewed: m.Renewed, TTL: m.TTL, Plans: m.Plans,
 	}
 }
 
 func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
 	r := planRow{
 		ID: p.ID, Name: p.Name, Status: report.LabelOf(p.State.Status), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
-		Progress: plain(p.Progress), Condition: string(p.Condition),
+		Progress: p.Progress, Condition: string(p.Condition),
 		Doing: p.Doing(), Done: p.Done, Actions: p.Actions, StopRequested: !p.StopRequested.IsZero(), Stuck: p.Stuck,
 	}
 	if p.Err != nil {
 		r.Status = report.Label{Mark: "?", Word: string(p.Condition), Color: "bad"}
 	}
 	if p.Stuck || p.Condition != fleet.Working && p.Condition != fleet.Waiting {
-		r.Why = p.Why // it has ages, so that it changes with each look
+		r.Why = p.Why
 	}
 	return r
 }
-
-// plain returns a time that can be compared with ==.
-func plain(t time.Time) time.Time { return t.UTC().Round(0) }
 
 // watch remembers the latest state and failures.
 type watch struct {
@@ -203,7 +189,7 @@ func (w *watch) note(next *state, err error) *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		f := failure{At: plain(next.seen), Err: err.Error()}
+		f := failure{At: next.seen, Err: err.Error()}
 		w.failures = append(w.failures, f)
 		w.failures = w.failures[max(0, len(w.failures)-maxFailures):]
 		if w.last != nil {
@@ -221,13 +207,13 @@ func (w *watch) note(next *state, err error) *state {
 func (w *watch) old() *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := plain(time.Now())
+	now := time.Now()
 	old := state{seen: now, now: now}
 	if w.last != nil {
 		old = *w.last
 	}
 	if old.failure == (failure{}) {
-		old.failure = failure{At: plain(old.seen), Err: "The present look at the vault has not ended yet."}
+		old.failure = failure{At: old.seen, Err: "The present look at the vault has not ended yet."}
 	}
 	return &old
 }
@@ -241,10 +227,7 @@ func (w *watch) recent() []failure {
 	return failures
 }
 
-// clock returns the time by the store's clock, or by this machine's before the first look.
-func (s *Server) clock() time.Time { return s.watch.old().clock() }
-
-// maxWait is how long a page waits for a look before it shows what is known. Its events bring the rest.
+// maxWait is how long a page waits for a look before it shows what is known.
 const maxWait = 5 * time.Second
 
 // now returns the state of a look that is fresh, or the latest if the store takes its time. It fails when ctx ends.

@@ -40,13 +40,6 @@ document.addEventListener('click', async event => {
   setTimeout(() => { label.data = 'Copy'; }, 1500);
 });
 
-// parse returns the first element of a piece of HTML.
-function parse(html) {
-  const t = document.createElement('template');
-  t.innerHTML = html;
-  return t.content.firstElementChild;
-}
-
 // replaceRow changes the cells that differ, so that the focus and the selection stay in those that don't.
 function replaceRow(row, next) {
   [...row.cells].forEach((cell, i) => {
@@ -57,92 +50,74 @@ function replaceRow(row, next) {
   });
 }
 
-// replaceRows changes a list.
-function replaceRows(body, change) {
+// replaceRows changes a table to the rows of another one.
+function replaceRows(body, next) {
   const focused = document.activeElement;
   const rows = new Map([...body.rows].map(row => [row.dataset.key, row]));
-  for (const [key, html] of Object.entries(change.rows ?? {})) {
-    const next = parse(html), row = rows.get(key);
-    if (row) {
-      replaceRow(row, next);
-    } else {
-      next.classList.add('new');
-      rows.set(key, next);
+  const wanted = [...next.rows].map(row => {
+    const there = rows.get(row.dataset.key);
+    if (there) {
+      replaceRow(there, row);
+      return there;
     }
-  }
-  if (!change.order) return;
-  const wanted = new Set(change.order);
-  for (const [key, row] of rows) if (!wanted.has(key)) row.remove();
-  change.order.forEach((key, i) => {
-    const row = rows.get(key), there = body.rows[i] ?? null;
-    if (row && row !== there) body.insertBefore(row, there);
+    row.classList.add('new');
+    return document.adoptNode(row);
+  });
+  for (const row of rows.values()) if (!wanted.includes(row)) row.remove();
+  wanted.forEach((row, i) => {
+    const there = body.rows[i] ?? null;
+    if (row !== there) body.insertBefore(row, there);
   });
   if (focused.isConnected) focused.focus({preventScroll: true}); // a row that moves loses it
 }
 
-// follow keeps a live page up to date. It does not listen while nobody can see the page: each live page takes one of
-// the few connections that a browser has for a server, and the server asks the store only while somebody watches.
+// renew shows what another reading of the page has.
+function renew(next) {
+  document.title = next.title;
+  document.body.dataset.live = next.body.dataset.live;
+  ahead = Date.parse(next.body.dataset.now) - Date.now();
+  for (const id of ['alarm', 'counts', 'failure', 'hidden']) {
+    const here = document.getElementById(id), there = next.getElementById(id);
+    if (here && here.innerHTML !== there.innerHTML) here.innerHTML = there.innerHTML;
+  }
+  for (const body of document.querySelectorAll('tbody[id]')) replaceRows(body, next.getElementById(body.id));
+  countOn();
+}
+
+// follow keeps a live page up to date. It does not read while nobody can see the page: the server asks the store only
+// while somebody watches.
 function follow() {
-  const link = document.getElementById('link'), beat = 15000;
-  const title = document.title.replace(/^\(.*?\) /, '');
-  let source, heard, retry;
+  const link = document.getElementById('link'), patience = 45000;
+  let heard = Date.now(), reading = false, timer;
 
   function say(state, text) {
     link.className = state;
     if (link.textContent !== text) link.textContent = text;
   }
 
-  function hear(event) {
-    heard = Date.now();
-    const change = JSON.parse(event.data);
-    ahead = Date.parse(change.now) - heard;
-    say('up', 'Live');
-    return change;
-  }
-
-  function change(event) {
-    const change = hear(event);
-    if (change.title !== undefined) document.title = change.title + title;
-    for (const [id, html] of Object.entries(change.texts ?? {})) {
-      const e = document.getElementById(id);
-      if (e && e.innerHTML !== html) e.innerHTML = html;
+  async function read() {
+    clearTimeout(timer);
+    if (document.hidden || reading) return;
+    reading = true;
+    try {
+      const answer = await fetch(location.href, {signal: AbortSignal.timeout(patience)});
+      if (!answer.ok) throw new Error(answer.statusText);
+      renew(new DOMParser().parseFromString(await answer.text(), 'text/html'));
+      heard = Date.now();
+      say('up', 'Live');
+    } catch {
+      if (Date.now() - heard >= patience) {
+        say('down', 'Not live: nothing has been heard since ' + new Date(heard).toISOString().slice(11, 19) + 'Z. Trying again.');
+      }
     }
-    for (const [id, list] of Object.entries(change.lists ?? {})) {
-      const body = document.getElementById(id);
-      if (body) replaceRows(body, list);
-    }
-    countOn();
+    reading = false;
+    timer = setTimeout(read, Number(document.body.dataset.live));
   }
 
-  function close() {
-    clearTimeout(retry);
-    source?.close();
-    source = undefined;
-  }
-
-  function open() {
-    close();
-    heard = Date.now();
-    source = new EventSource('/events');
-    source.addEventListener('open', () => { heard = Date.now(); say('up', 'Live'); });
-    source.addEventListener('change', change);
-    source.addEventListener('beat', hear);
-    source.addEventListener('error', () => {
-      say('down', 'Not live: the server does not answer, or has too many viewers. Trying again.');
-      if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, 30000);
-    });
-  }
-
-  setInterval(() => { // a connection that is cut without a word looks like a quiet one
-    if (source && Date.now() - heard > 3 * beat) {
-      say('down', 'Not live: nothing has been heard since ' + new Date(heard).toISOString().slice(11, 19) + 'Z. Trying again.');
-      open();
-    }
-  }, beat);
-  document.addEventListener('visibilitychange', () => document.hidden ? close() : open());
-  addEventListener('pagehide', close);
-  addEventListener('pageshow', event => { if (event.persisted && !document.hidden) open(); });
-  if (!document.hidden) open();
+  document.addEventListener('visibilitychange', read);
+  addEventListener('pageshow', event => { if (event.persisted) read(); });
+  say('up', 'Live');
+  timer = setTimeout(read, Number(document.body.dataset.live));
 }
 
 if ('live' in document.body.dataset) follow();
