@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -80,7 +81,7 @@ func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title st
 // liveData is a state for the templates.
 type liveData struct {
 	Stuck, Open []planRow
-	Members     []memberRow
+	Members     []fleet.MemberState
 	Counts      counts
 	Failure     failure
 	Interval    time.Duration

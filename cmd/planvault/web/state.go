@@ -29,7 +29,7 @@ type state struct {
 	took        time.Duration
 	now         time.Time // by the store's clock, when the look began
 	stuck, open []planRow
-	members     []memberRow
+	members     []fleet.MemberState
 	counts      counts
 	failure     failure // the zero value if the last look succeeded
 }
@@ -48,42 +48,43 @@ func (s *state) clock() time.Time { return s.now.Add(s.took + time.Since(s.seen)
 
 // planRow is an open plan on a page.
 type planRow struct {
-	ID                    uuid.UUID
-	Name                  string
-	Status                report.Label
-	Owner                 uuid.UUID
-	OwnerName, OwnerState string
-	Epoch                 int64
-	Progress              time.Time
-	Condition, Why        string
-	Doing                 string
-	Done, Actions         int
-	StopRequested, Stuck  bool
+	fleet.OpenPlan
+	OwnerName string
 }
 
-// memberRow is a member of the fleet on a page.
-type memberRow struct {
-	ID               uuid.UUID
-	Name             string
-	Alive            bool
-	Started, Renewed time.Time
-	TTL              time.Duration
-	Plans            int
+// Label returns how the status of the plan is shown.
+func (r planRow) Label() report.Label {
+	if r.Err != nil {
+		return report.Label{Mark: "?", Word: string(r.Condition), Color: "bad"}
+	}
+	return report.LabelOf(r.State.Status)
 }
 
-// newState makes a state of an inspection.
+// Note says why the plan is as it is, unless all is well.
+func (r planRow) Note() string {
+	if r.Stuck || r.Condition != fleet.Working && r.Condition != fleet.Waiting {
+		return r.Why
+	}
+	return ""
+}
+
+// newState makes a state of an inspection. Dead members come first; others stay in the order in which they joined.
 func newState(i fleet.Inspection, shown int) *state {
 	s := &state{now: i.Now}
 	names := map[uuid.UUID]string{}
+	var alive []fleet.MemberState
 	for _, m := range i.Members {
-		names[m.ID] = m.Name
-		s.members = append(s.members, newMemberRow(m))
+		if names[m.ID] = m.Name; m.Alive {
+			alive = append(alive, m)
+		} else {
+			s.members = append(s.members, m)
+		}
 	}
-	s.counts.Alive = i.Alive()
-	s.counts.Dead = len(i.Members) - s.counts.Alive
+	s.counts.Alive, s.counts.Dead = len(alive), len(s.members)
+	s.members = append(s.members, alive...)
 	for n, p := range i.Plans {
-		row := newPlanRow(p, names)
-		s.counts.add(row)
+		row := planRow{p, names[p.Owner]}
+		s.counts.add(p)
 		switch {
 		case n >= shown:
 			s.counts.Hidden++
@@ -93,20 +94,7 @@ func newState(i fleet.Inspection, shown int) *state {
 			s.open = append(s.open, row)
 		}
 	}
-	s.members = deadFirst(s.members)
 	return s
-}
-
-// deadFirst moves dead members to the front. Others stay in the order in which they joined.
-func deadFirst(members []memberRow) (sorted []memberRow) {
-	for _, alive := range []bool{false, true} {
-		for _, m := range members {
-			if m.Alive == alive {
-				sorted = append(sorted, m)
-			}
-		}
-	}
-	return sorted
 }
 
 // title says how many plans are stuck, in front of a page's title.
@@ -145,36 +133,15 @@ func (c counts) Total() int { return c.Stuck + c.Running + c.Waiting }
 // Members is the number of members.
 func (c counts) Members() int { return c.Alive + c.Dead }
 
-func (c *counts) add(r planRow) {
+func (c *counts) add(p fleet.OpenPlan) {
 	switch {
-	case r.Stuck:
+	case p.Stuck:
 		c.Stuck++
-	case r.Condition == string(fleet.Waiting):
+	case p.Condition == fleet.Waiting:
 		c.Waiting++
 	default:
 		c.Running++
 	}
-}
-
-func newMemberRow(m fleet.MemberState) memberRow {
-	return memberRow{
-		ID: m.ID, Name: m.Name, Alive: m.Alive, Started: m.Started, Renewed: m.Renewed, TTL: m.TTL, Plans: m.Plans,
-	}
-}
-
-func newPlanRow(p fleet.OpenPlan, names map[uuid.UUID]string) planRow {
-	r := planRow{
-		ID: p.ID, Name: p.Name, Status: report.LabelOf(p.State.Status), OwnerState: string(p.OwnerState), Owner: p.Owner, OwnerName: names[p.Owner], Epoch: p.Epoch,
-		Progress: p.Progress, Condition: string(p.Condition),
-		Doing: p.Doing(), Done: p.Done, Actions: p.Actions, StopRequested: !p.StopRequested.IsZero(), Stuck: p.Stuck,
-	}
-	if p.Err != nil {
-		r.Status = report.Label{Mark: "?", Word: string(p.Condition), Color: "bad"}
-	}
-	if p.Stuck || p.Condition != fleet.Working && p.Condition != fleet.Waiting {
-		r.Why = p.Why
-	}
-	return r
 }
 
 // watch remembers the latest state and failures.
