@@ -86,10 +86,8 @@ func TestEmulatorInUse(t *testing.T) {
 	defer stop()
 	s := newStage(t)
 	address := strings.TrimSuffix(strings.TrimPrefix(served.URL, "http://"), "/"+emulator.DefaultAccount)
-	for _, args := range []string{"emulator --listen " + address, "emulator --listen nowhere", "emulator --listen 127.0.0.1:0 --data /dev/null/none"} {
-		if r := s.run(t.Context(), strings.Fields(args)...); r.code != exitFailed || !strings.HasPrefix(r.stderr, "planvault: emulator: ") {
-			t.Errorf("%s: %+v", args, r)
-		}
+	if r := s.run(t.Context(), "emulator", "--listen", address); r.code != exitFailed || !strings.HasPrefix(r.stderr, "planvault: emulator: ") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -65,9 +65,6 @@ func TestFirstHour(t *testing.T) {
 			})
 		})
 	}
-	if r := newStage(t).run(t.Context(), "doctor", "--ramp"); r.code != exitUsage || !strings.Contains(r.stderr, "--ramp needs --first-hour") {
-		t.Errorf("%+v", r)
-	}
 }
 
 // TestFirstHourAtATerminal has lines that fit the terminal, and shows the progress above them.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -43,29 +42,6 @@ func TestHelp(t *testing.T) {
 			if line = strings.TrimRight(line, "\n"); textWidth(line) > 105 {
 				t.Errorf("%s: a line of %d columns: %s", name, textWidth(line), line)
 			}
-		}
-	}
-}
-
-// TestExitCodesAreExplained checks the topic of the exit codes.
-func TestExitCodesAreExplained(t *testing.T) {
-	r := newStage(t).run(t.Context(), "help", "exit-codes")
-	for _, code := range []string{"0", "1", "2", "3", "4", "130"} {
-		if !slices.ContainsFunc(strings.Split(r.stdout, "\n"), func(line string) bool {
-			words := strings.Fields(line)
-			return len(words) > 1 && words[0] == code
-		}) {
-			t.Errorf("exit code %s is not explained", code)
-		}
-	}
-}
-
-// TestWrongCommands checks that mistakes are mistakes.
-func TestWrongCommands(t *testing.T) {
-	s := newStage(t)
-	for _, args := range []string{"nosuch", "lits", "--nosuch", "list --nosuch", "help nosuch"} {
-		if r := s.run(t.Context(), strings.Fields(args)...); r.code != exitUsage || r.stderr == "" || r.stdout != "" {
-			t.Errorf("%s: %+v", args, r)
 		}
 	}
 }

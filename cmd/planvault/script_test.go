@@ -43,7 +43,9 @@ type (
 )
 
 func scriptPlanvault(ts *testscript.TestScript, neg bool, args []string) {
-	r := ts.Value(stageKey{}).(*stage).run(context.Background(), args...)
+	s := ts.Value(stageKey{}).(*stage)
+	s.env["PLANVAULT_OUTPUT"] = ts.Getenv("PLANVAULT_OUTPUT")
+	r := s.run(context.Background(), args...)
 	_, _ = io.WriteString(ts.Stdout(), r.stdout)
 	_, _ = io.WriteString(ts.Stderr(), r.stderr)
 	*ts.Value(codeKey{}).(*int) = r.code

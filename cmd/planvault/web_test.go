@@ -82,23 +82,6 @@ func TestWebWarns(t *testing.T) {
 	}
 }
 
-func TestWebFlags(t *testing.T) {
-	s := newStage(t)
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"web", "--interval", "10ms"}, exitUsage, "--interval must be 1s or more"},
-		{[]string{"web", "--listen", "nowhere"}, exitFailed, "choose another address with --listen"},
-		{[]string{"web", "extra"}, exitUsage, "extra"},
-	} {
-		if r := s.run(t.Context(), c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
-			t.Errorf("%v: %+v", c.args, r)
-		}
-	}
-}
-
 // TestWebCosts computes what the help says that an hour of watching costs.
 func TestWebCosts(t *testing.T) {
 	help, _ := helpOf("web")

@@ -51,24 +51,6 @@ func TestOnlyReads(t *testing.T) {
 	}
 }
 
-func TestHead(t *testing.T) {
-	st := newStore()
-	server := httptest.NewServer(web.New(st, web.Options{}))
-	defer server.Close()
-	for _, url := range addresses(st.add(t, "a", workflow.Failed).ID) {
-		r, err := server.Client().Head(server.URL + url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
-		if url == "/" || url == "/healthz" {
-			if r.StatusCode != http.StatusOK {
-				t.Errorf("HEAD %s: %d", url, r.StatusCode)
-			}
-		}
-	}
-}
-
 func TestHeaders(t *testing.T) {
 	st := newStore()
 	s := web.New(st, web.Options{})
