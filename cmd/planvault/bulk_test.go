@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,7 +86,7 @@ func TestBudgetOfPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.fill(t, 2, 20)
-		slow := s.through(delayed{s.server.Transport()})
+		slow := s.through(delayed{s.server.Transport(), 10 * time.Millisecond})
 		for n := 0; ; n++ {
 			r := slow.run(t.Context(), "purge", "--name", "plan", "--budget", "150ms", "--yes")
 			more := strings.Contains(r.stdout, "more is left: run the same command again")
@@ -112,14 +111,10 @@ func TestProgressOfBulkCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.fill(t, 2, 10)
-		s.network = delayed{s.server.Transport()}
-		var stdout, stderr bytes.Buffer
-		p := s.process(&stdout, &stderr)
-		p.stderrIsTerm = true
-		code := run(t.Context(), p, []string{"purge", "--name", "plan", "--yes"})
-		shown := stderr.String()
-		if code != exitDone || !strings.Contains(shown, " of 20 plans") || strings.Contains(stdout.String(), "\x1b") {
-			t.Errorf("exit code %d\n%q\n%q", code, shown, stdout.String())
+		s.network = delayed{s.server.Transport(), 10 * time.Millisecond}
+		r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, "purge", "--name", "plan", "--yes")
+		if r.code != exitDone || !strings.Contains(r.stderr, " of 20 plans") || strings.Contains(r.stdout, "\x1b") {
+			t.Errorf("%+v", r)
 		}
 	})
 }

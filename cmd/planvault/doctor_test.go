@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
@@ -20,20 +19,6 @@ import (
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) Do(req *http.Request) (*http.Response, error) { return t(req) }
-
-// stageOn returns a stage with an account of another kind.
-func stageOn(t *testing.T, options ...emulator.Option) *stage {
-	t.Helper()
-	s := newStage(t)
-	server := emulator.New(options...)
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.server, s.vault = server, v
-	s.env["PLANVAULT_CONNECTION_STRING"] = server.ConnectionString()
-	return s
-}
 
 // fails is a transport on which requests fail below HTTP.
 func fails(err error) transport {
@@ -132,7 +117,7 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ahead = 0
 				time.Sleep(time.Second / 2) // the service's clock shows whole seconds
-				s := stageOn(t, test.options...)
+				s := newStage(t, test.options...)
 				if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "nightly"); err != nil {
 					t.Fatal(err)
 				}
@@ -181,7 +166,7 @@ func TestCommandsInStorms(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for seed := range uint64(efforttest.Pick(1, 5, 50)) {
 		synctest.Test(t, func(t *testing.T) {
-			s := stageOn(t)
+			s := newStage(t)
 			for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Failed} {
 				if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
 					t.Fatal(err)

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,30 +12,14 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// emulate runs the emulator on a free port. The function that it returns interrupts it, and returns its exit code.
-func emulate(t *testing.T, args ...string) (emulation, func() int) {
+// emulate runs the emulator on a free port until stop interrupts it.
+func emulate(t *testing.T, args ...string) (served emulation, stop func() result) {
 	t.Helper()
-	ctx, interrupt := context.WithCancel(t.Context())
-	read, stdout := io.Pipe()
-	code := make(chan int, 1)
-	var stderr strings.Builder
-	go func() {
-		code <- run(ctx, process{stdin: strings.NewReader(""), stdout: stdout, stderr: &stderr, getenv: func(string) string { return "" }},
-			append([]string{"emulator", "--listen", "127.0.0.1:0", "--output", "json"}, args...))
-		stdout.Close()
-	}()
-	line, err := bufio.NewReader(read).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("%v: exit code %d: %s", err, <-code, stderr.String())
-	}
-	var served emulation
-	if err := json.Unmarshal(line, &served); err != nil {
+	said, stop := newStage(t).serve(t, append([]string{"emulator", "--listen", "127.0.0.1:0", "--output", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(said), &served); err != nil {
 		t.Fatal(err)
 	}
-	return served, func() int {
-		interrupt()
-		return <-code
-	}
+	return served, stop
 }
 
 // countOn returns what planvault count prints for a vault of an emulator, over sockets.
@@ -75,8 +56,8 @@ func TestEmulator(t *testing.T) {
 		if err := v.Create(t.Context(), &workflow.Plan{Name: "stays"}); err != nil {
 			t.Error(err)
 		}
-		if code := stop(); code != exitDone {
-			t.Errorf("the emulator ended with exit code %d", code)
+		if r := stop(); r.code != exitDone {
+			t.Errorf("the emulator ended with %+v", r)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -44,7 +43,7 @@ func TestFirstHour(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := stageOn(t, test.options...)
+				s := newStage(t, test.options...)
 				if test.rule != nil {
 					s.server.Inject(test.rule)
 				}
@@ -70,20 +69,20 @@ func TestFirstHour(t *testing.T) {
 // TestFirstHourAtATerminal has lines that fit the terminal, and shows the progress above them.
 func TestFirstHourAtATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var stdout, stderr bytes.Buffer
-		p := stageOn(t).process(&stdout, &stderr)
-		p.stdoutIsTerm, p.stderrIsTerm, p.terminalSize = true, true, func() (int, int) { return 80, 24 }
-		if code := run(t.Context(), p, []string{"doctor", "--first-hour"}); code != exitFound {
-			t.Errorf("exit code %d", code)
+		r := newStage(t).runAs(t.Context(), func(p *process) {
+			p.stdoutIsTerm, p.stderrIsTerm, p.terminalSize = true, true, func() (int, int) { return 80, 24 }
+		}, "doctor", "--first-hour")
+		if r.code != exitFound {
+			t.Errorf("exit code %d", r.code)
 		}
-		for line := range strings.Lines(stdout.String()) {
+		for line := range strings.Lines(r.stdout) {
 			if textWidth(strings.TrimRight(line, "\n")) > 80 {
 				t.Errorf("too long: %s", line)
 			}
 		}
 		for _, want := range []string{"are removed at the end", "first hour: 8 of 13 probes"} {
-			if !strings.Contains(stderr.String(), want) {
-				t.Errorf("nothing says %q: %q", want, stderr.String())
+			if !strings.Contains(r.stderr, want) {
+				t.Errorf("nothing says %q: %q", want, r.stderr)
 			}
 		}
 	})
@@ -94,7 +93,7 @@ func TestFirstHourAtATerminal(t *testing.T) {
 func TestFirstHourIsInterrupted(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := stageOn(t)
+			s := newStage(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			if left {
 				s.server.Inject(emulator.On(emulator.DeleteContainer).Do(emulator.Answer(500, "InternalError")))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -150,11 +149,8 @@ func TestTakeoverIsInterrupted(t *testing.T) {
 func TestFleetRemarks(t *testing.T) {
 	s := newStage(t)
 	for command, want := range map[string]string{"stuck": "Nothing is stuck: 0 open plans, 0 nodes are alive.\n", "nodes": "0 nodes are alive, 0 open plans.\n"} {
-		var stdout, stderr bytes.Buffer
-		p := s.process(&stdout, &stderr)
-		p.stderrIsTerm = true
-		if code := run(t.Context(), p, []string{command}); code != 0 || stdout.Len() > 0 || stderr.String() != want {
-			t.Errorf("%s: %d, %s, %s", command, code, &stdout, &stderr)
+		if r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, command); r != (result{stderr: want}) {
+			t.Errorf("%s: %+v", command, r)
 		}
 	}
 }

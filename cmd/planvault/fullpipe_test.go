@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -64,10 +63,7 @@ func TestResultsAreNotLost(t *testing.T) {
 				whole := len(done.stdout)
 				for _, left := range []int{0, whole / 2, whole - 1} {
 					for _, failure := range []error{syscall.ENOSPC, syscall.EPIPE} {
-						var stdout, stderr bytes.Buffer
-						p := s.process(&stdout, &stderr)
-						p.stdout = &narrow{left, failure}
-						code := run(t.Context(), p, args)
+						r := s.runAs(t.Context(), func(p *process) { p.stdout = &narrow{left, failure} }, args...)
 						want, says := done.code, ""
 						switch {
 						case errors.Is(failure, syscall.ENOSPC):
@@ -75,8 +71,8 @@ func TestResultsAreNotLost(t *testing.T) {
 						case args[0] == "list", args[0] == "stats":
 							want = exitDone
 						}
-						if code != want || (says == "") != (stderr.Len() == 0) || !strings.Contains(stderr.String(), says) {
-							t.Errorf("%v after %d of %d bytes: exit code %d, %q", failure, left, whole, code, stderr.String())
+						if r.code != want || (says == "") != (r.stderr == "") || !strings.Contains(r.stderr, says) {
+							t.Errorf("%v after %d of %d bytes: %+v", failure, left, whole, r)
 						}
 					}
 				}
@@ -94,13 +90,11 @@ func TestClosedPipeDoesNotEndChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var stdout, stderr bytes.Buffer
-		p := s.process(&stdout, &stderr)
-		p.stdout = &narrow{0, syscall.EPIPE}
-		code := run(t.Context(), p, []string{"hold", "2025-10-20..2025-10-25", "--yes", "--output", form})
+		closed := func(p *process) { p.stdout = &narrow{0, syscall.EPIPE} }
+		r := s.runAs(t.Context(), closed, "hold", "2025-10-20..2025-10-25", "--yes", "--output", form)
 		held, err := s.vault.Holds(t.Context())
-		if err != nil || len(held) != 3 || code != exitDone {
-			t.Errorf("%s: %d days are held, exit code %d: %v", form, len(held), code, err)
+		if err != nil || len(held) != 3 || r.code != exitDone {
+			t.Errorf("%s: %d days are held, %+v: %v", form, len(held), r, err)
 		}
 	}
 }

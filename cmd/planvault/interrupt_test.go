@@ -24,6 +24,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -493,7 +494,7 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 			for i := range results {
 				both.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
-					results[i] = s.through(delayed{s.server.Transport()}).run(t.Context(), w.words(s, c.command)...)
+					results[i] = s.through(delayed{s.server.Transport(), 10 * time.Millisecond}).run(t.Context(), w.words(s, c.command)...)
 				})
 			}
 			both.Wait()
@@ -516,16 +517,15 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 	}
 }
 
-// delayed is a connection on which each request takes 10 milliseconds.
-type delayed struct{ inner policy.Transporter }
+// delayed is a connection on which each request takes some time.
+type delayed struct {
+	policy.Transporter
+	time.Duration
+}
 
 func (d delayed) Do(req *http.Request) (*http.Response, error) {
-	timer := time.NewTimer(10 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return d.inner.Do(req)
-	case <-req.Context().Done():
-		return nil, errors.Join(req.Context().Err())
+	if !sleep.For(req.Context(), d.Duration) {
+		return nil, req.Context().Err()
 	}
+	return d.Transporter.Do(req)
 }

@@ -102,12 +102,9 @@ func TestOutageOnTerminal(t *testing.T) {
 			s.network = transport(func(*http.Request) (*http.Response, error) { return nil, errors.New("the cable is cut") })
 			ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 			defer interrupt()
-			var stdout, stderr bytes.Buffer
-			p := s.process(&stdout, &stderr)
-			p.stderrIsTerm = terminal
-			run(ctx, p, []string{"list"})
-			if n := strings.Count(stderr.String(), "is asked again for up to 15 minutes: blob.emulator.invalid: the cable is cut\n"); n > 1 || (n == 1) != terminal {
-				t.Errorf("%q", stderr.String())
+			r := s.runAs(ctx, func(p *process) { p.stderrIsTerm = terminal }, "list")
+			if n := strings.Count(r.stderr, "is asked again for up to 15 minutes: blob.emulator.invalid: the cable is cut\n"); n > 1 || (n == 1) != terminal {
+				t.Errorf("%q", r.stderr)
 			}
 		})
 	}
@@ -124,12 +121,10 @@ func TestInterruptOfBlockedWrite(t *testing.T) {
 		time.AfterFunc(time.Minute, interrupt)
 		read, blocked := io.Pipe()
 		defer read.Close()
-		var stderr bytes.Buffer
-		p := s.process(nil, &stderr)
-		p.stdout = blocked
 		began := time.Now()
-		if code := run(ctx, p, []string{"list"}); code != exitInterrupted || time.Since(began) != time.Minute+interruptGrace || !strings.Contains(stderr.String(), "list: 1 plan") {
-			t.Errorf("exit code %d after %v: %s", code, time.Since(began), stderr.String())
+		r := s.runAs(ctx, func(p *process) { p.stdout = blocked }, "list")
+		if r.code != exitInterrupted || time.Since(began) != time.Minute+interruptGrace || !strings.Contains(r.stderr, "list: 1 plan") {
+			t.Errorf("after %v: %+v", time.Since(began), r)
 		}
 	})
 }

@@ -70,11 +70,9 @@ func TestStatsEstimates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		damage(t, s)
-		var stdout, stderr strings.Builder
-		p := s.process(nil, nil)
-		p.stdout, p.stderr, p.stderrIsTerm = &stdout, &stderr, true
-		if code := run(t.Context(), p, []string{"stats", "--bytes"}); code != exitDone || !strings.HasPrefix(stderr.String(), "stats: 3 plans in 3 days, about 3 requests, $0.00") {
-			t.Errorf("exit code %d, %q", code, stderr.String())
+		r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, "stats", "--bytes")
+		if r.code != exitDone || !strings.HasPrefix(r.stderr, "stats: 3 plans in 3 days, about 3 requests, $0.00") {
+			t.Errorf("%+v", r)
 		}
 	})
 }

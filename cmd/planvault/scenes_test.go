@@ -80,14 +80,6 @@ func (a accounts) Do(req *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("no account is at %s", req.URL.Host)
 }
 
-// slow is a network on which each request takes a second.
-type slow struct{ policy.Transporter }
-
-func (s slow) Do(req *http.Request) (*http.Response, error) {
-	time.Sleep(time.Second)
-	return s.Transporter.Do(req)
-}
-
 // loginTo returns a connection string of a server for an account of a scene.
 func loginTo(server *emulator.Server, name string) string {
 	login, _, _ := strings.Cut(server.ConnectionString(), "BlobEndpoint=")
@@ -284,7 +276,7 @@ func sceneFailed(t *testing.T, s *stage) {
 // all failed. Purges are slow, so that budgets matter.
 func sceneYear(t *testing.T, s *stage) {
 	s.production(t)
-	s.network = accounts{"prod": slow{s.server.Transport()}}
+	s.network = accounts{"prod": delayed{s.server.Transport(), time.Second}}
 	night := func(day time.Time, n int, status func(n int) workflow.Status) {
 		for n := range n {
 			id := workflow.NewV7At(day.Add(time.Duration(n) * time.Minute))

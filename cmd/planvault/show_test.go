@@ -34,17 +34,12 @@ func stored(t *testing.T, status workflow.Status, name string) (*stage, *workflo
 func TestGetCanBeRestored(t *testing.T) {
 	s, p := stored(t, workflow.Failed, "nightly \u202e\x1b")
 	for _, terminal := range []bool{false, true} {
-		var stdout, stderr bytes.Buffer
-		process := s.process(&stdout, &stderr)
-		process.stdoutIsTerm = terminal
-		if code := run(t.Context(), process, []string{"get", planID(0).String()}); code != exitDone {
-			t.Fatal(stderr.String())
-		}
-		if strings.Contains(stdout.String(), "\u202e") == terminal {
-			t.Errorf("on a terminal %t: %s", terminal, stdout.String())
+		r := s.runAs(t.Context(), func(p *process) { p.stdoutIsTerm = terminal }, "get", planID(0).String())
+		if r.code != exitDone || strings.Contains(r.stdout, "\u202e") == terminal {
+			t.Errorf("on a terminal %t: %+v", terminal, r)
 		}
 		var got workflow.Plan
-		if err := workflow.Unmarshal(stdout.Bytes(), &got); err != nil {
+		if err := workflow.Unmarshal([]byte(r.stdout), &got); err != nil {
 			t.Fatal(err)
 		}
 		if err := newStage(t).vault.Restore(t.Context(), &got); err != nil {
@@ -112,15 +107,12 @@ func TestWatchOnATerminal(t *testing.T) {
 		s, _ := stored(t, workflow.Running, "nightly")
 		ctx, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(90*time.Second, interrupt)
-		var stdout, stderr bytes.Buffer
-		process := s.process(&stdout, &stderr)
-		process.stdoutIsTerm = true
-		process.terminalSize = func() (int, int) { return 60, 10 }
-		code := run(ctx, process, []string{"show", planID(0).String(), "--watch", "--interval", "1m"})
-		out := stdout.String()
-		if code != exitInterrupted || !strings.Contains(stderr.String(), "planvault show "+planID(0).String()+" --watch follows it again") {
-			t.Errorf("exit code %d, %s", code, stderr.String())
+		small := func(p *process) { p.stdoutIsTerm, p.terminalSize = true, func() (int, int) { return 60, 10 } }
+		r := s.runAs(ctx, small, "show", planID(0).String(), "--watch", "--interval", "1m")
+		if r.code != exitInterrupted || !strings.Contains(r.stderr, "planvault show "+planID(0).String()+" --watch follows it again") {
+			t.Errorf("exit code %d, %s", r.code, r.stderr)
 		}
+		out := r.stdout
 		if !strings.HasPrefix(out, secondScreen) || !strings.HasSuffix(out, firstScreen) {
 			t.Errorf("the screens are not changed: %q", out)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,12 +57,19 @@ type result struct {
 
 // run runs the tool with arguments, as in a pipe.
 func (s *stage) run(ctx context.Context, args ...string) result {
+	return s.runAs(ctx, func(*process) {}, args...)
+}
+
+// runAs runs the tool in a process that change has changed.
+func (s *stage) runAs(ctx context.Context, change func(p *process), args ...string) result {
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, s.process(&stdout, &stderr), args)
+	p := s.process(&stdout, &stderr)
+	change(&p)
+	code := run(ctx, p, args)
 	return result{code, stdout.String(), stderr.String()}
 }
 
-func (s *stage) process(stdout, stderr *bytes.Buffer) process {
+func (s *stage) process(stdout, stderr io.Writer) process {
 	network := s.network
 	if network == nil {
 		network = s.server.Transport()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,26 +15,23 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// serve runs web until stop interrupts it. url is what it prints.
-func (s *stage) serve(t *testing.T, args ...string) (url string, stop func() result) {
+// serve runs a command until stop interrupts it. said is the line that it prints at first.
+func (s *stage) serve(t *testing.T, args ...string) (said string, stop func() result) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
 	stdout, w := io.Pipe()
-	var stderr bytes.Buffer
-	p := s.process(nil, &stderr)
-	p.stdout = w
-	code := make(chan int, 1)
+	ended := make(chan result, 1)
 	go func() {
-		code <- run(ctx, p, append([]string{"web"}, args...))
+		ended <- s.runAs(ctx, func(p *process) { p.stdout = w }, args...)
 		w.Close()
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		t.Fatal(err, stderr.String())
+		t.Fatalf("%v: %+v", err, <-ended)
 	}
 	return strings.TrimSpace(line), func() result {
 		interrupt()
-		return result{code: <-code, stderr: stderr.String()}
+		return <-ended
 	}
 }
 
@@ -45,7 +41,7 @@ func TestWeb(t *testing.T) {
 	if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Running, "nightly"); err != nil {
 		t.Fatal(err)
 	}
-	url, stop := s.serve(t, "--listen", "127.0.0.1:0")
+	url, stop := s.serve(t, "web", "--listen", "127.0.0.1:0")
 	get := func(host string) (status int, body string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
@@ -76,7 +72,7 @@ func TestWeb(t *testing.T) {
 
 // TestWebWarns listens on all addresses, which is dangerous without a login.
 func TestWebWarns(t *testing.T) {
-	_, stop := newStage(t).serve(t, "--listen", "0.0.0.0:0")
+	_, stop := newStage(t).serve(t, "web", "--listen", "0.0.0.0:0")
 	if r := stop(); r.code != exitDone || !strings.Contains(r.stderr, "there is no login: everybody who reaches") {
 		t.Errorf("%+v", r)
 	}
