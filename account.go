@@ -76,14 +76,22 @@ const NoSecondary = "none"
 // until then. A secondary that does not answer within two seconds is no error.
 func (v *Vault) Account(ctx context.Context) (report AccountReport, err error) {
 	err = v.call(ctx, "Account", uuid.Nil, func(ctx context.Context) error {
-		questions := []func(context.Context, *AccountReport) error{v.askInfo, v.askSoftDelete, v.askVersioning, v.askReplication}
-		err := v.parallel(len(questions), func(i int) error { return questions[i](ctx, &report) })
+		q := inquiry{v.store, v.second, &report}
+		questions := []func(context.Context) error{q.askInfo, q.askSoftDelete, q.askVersioning, q.askReplication}
+		err := v.parallel(len(questions), func(i int) error { return questions[i](ctx) })
 		if !report.Replication.Known && report.SKU.Known && !readableSecondary(report.SKU.Value) {
 			report.Replication = known(Replication{Status: NoSecondary})
 		}
 		return err
 	})
 	return report, err
+}
+
+// inquiry is an Account that is running.
+type inquiry struct {
+	*store
+	second *secondary
+	report *AccountReport
 }
 
 func known[T any](value T) Fact[T] { return Fact[T]{Value: value, Known: true} }
@@ -110,8 +118,8 @@ func untold(what string) error { return fmt.Errorf("the service's answer does no
 // readableSecondary reports whether a SKU, such as Standard_RAGZRS, has a secondary that can be read.
 func readableSecondary(sku string) bool { return strings.Contains(strings.ToUpper(sku), "_RAG") }
 
-func (v *Vault) askInfo(ctx context.Context, report *AccountReport) error {
-	info, err := v.client.AccountInfo(ctx)
+func (q inquiry) askInfo(ctx context.Context) error {
+	info, err := q.client.AccountInfo(ctx)
 	err = blobError("ask for the kind of the account", blob.Ref{}, err)
 	need := func(told bool, what string) error {
 		if err == nil && !told {
@@ -119,38 +127,38 @@ func (v *Vault) askInfo(ctx context.Context, report *AccountReport) error {
 		}
 		return err
 	}
-	report.Kind = unless(need(info.Kind != "", "the kind"), info.Kind)
-	report.SKU = unless(need(info.SKU != "", "the SKU"), info.SKU)
-	report.Hierarchical = unless(need(info.Hierarchical != nil, "the kind of the namespace"), info.Hierarchical != nil && *info.Hierarchical)
+	q.report.Kind = unless(need(info.Kind != "", "the kind"), info.Kind)
+	q.report.SKU = unless(need(info.SKU != "", "the SKU"), info.SKU)
+	q.report.Hierarchical = unless(need(info.Hierarchical != nil, "the kind of the namespace"), info.Hierarchical != nil && *info.Hierarchical)
 	return unanswered(err)
 }
 
 // errContainersUntold is why it is unknown how long deleted containers are kept.
 var errContainersUntold = errors.New("the Blob service does not tell this; ask Azure Resource Manager: az storage account blob-service-properties show")
 
-func (v *Vault) askSoftDelete(ctx context.Context, report *AccountReport) error {
-	report.ContainerSoftDelete.Why = errContainersUntold
-	days, told, err := v.client.SoftDelete(ctx)
+func (q inquiry) askSoftDelete(ctx context.Context) error {
+	q.report.ContainerSoftDelete.Why = errContainersUntold
+	days, told, err := q.client.SoftDelete(ctx)
 	err = blobError("ask how long deleted blobs are kept", blob.Ref{}, err)
 	if err == nil && !told {
-		report.SoftDelete.Why = untold("how long deleted blobs are kept")
+		q.report.SoftDelete.Why = untold("how long deleted blobs are kept")
 		return nil
 	}
-	report.SoftDelete = unless(err, days)
+	q.report.SoftDelete = unless(err, days)
 	return unanswered(err)
 }
 
 // askVersioning finds out whether a blob of the newest day has a version. It looks at the latest of the day's first
 // blobs, because the setting may have changed.
-func (v *Vault) askVersioning(ctx context.Context, report *AccountReport) error {
-	ref, err := v.recentBlob(ctx)
+func (q inquiry) askVersioning(ctx context.Context) error {
+	ref, err := q.recentBlob(ctx)
 	if err != nil {
-		report.Versioning.Why = err
+		q.report.Versioning.Why = err
 		return unanswered(err)
 	}
-	id, err := v.client.VersionID(ctx, ref)
+	id, err := q.client.VersionID(ctx, ref)
 	err = blobError("look for version", ref, err)
-	report.Versioning = unless(err, id != "")
+	q.report.Versioning = unless(err, id != "")
 	return unanswered(err)
 }
 
@@ -158,8 +166,8 @@ func (v *Vault) askVersioning(ctx context.Context, report *AccountReport) error 
 var errNoBlobs = fmt.Errorf("%w: the newest day has no blob to look at", storage.ErrNotFound)
 
 // recentBlob returns a blob that was written recently.
-func (v *Vault) recentBlob(ctx context.Context) (blob.Ref, error) {
-	days, err := v.days(ctx)
+func (s *store) recentBlob(ctx context.Context) (blob.Ref, error) {
+	days, err := s.days(ctx)
 	if err != nil {
 		return blob.Ref{}, err
 	}
@@ -168,7 +176,7 @@ func (v *Vault) recentBlob(ctx context.Context) (blob.Ref, error) {
 	}
 	const some = 100
 	ref := blob.Ref{Container: days[0].container}
-	for page, err := range v.client.List(ctx, ref.Container, blob.ListOptions{MaxResults: some}) {
+	for page, err := range s.client.List(ctx, ref.Container, blob.ListOptions{MaxResults: some}) {
 		if err != nil {
 			return ref, blobError("look for a blob", ref, err)
 		}
@@ -192,14 +200,14 @@ func (v *Vault) recentBlob(ctx context.Context) (blob.Ref, error) {
 var errNotOpened = errors.New("the vault was opened without WithSecondary")
 
 // askReplication asks the secondary. One that is away is a fact, and no failure of the account.
-func (v *Vault) askReplication(ctx context.Context, report *AccountReport) error {
-	if v.second == nil {
-		report.Replication.Why = errNotOpened
+func (q inquiry) askReplication(ctx context.Context) error {
+	if q.second == nil {
+		q.report.Replication.Why = errNotOpened
 		return nil
 	}
-	r, err := v.second.replication(ctx)
+	r, err := q.second.replication(ctx)
 	err = blobError("ask the secondary for its state", blob.Ref{}, err)
-	report.Replication = unless(err, Replication{r.Status, r.Synced.UTC()})
+	q.report.Replication = unless(err, Replication{r.Status, r.Synced.UTC()})
 	if ctx.Err() != nil {
 		return err
 	}

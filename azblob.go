@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/uuid"
@@ -21,23 +19,9 @@ import (
 // Vault is a [storage.Vault] on Azure Blob Storage. It is safe for concurrent use. Any number of vaults, in
 // any number of processes, may share a prefix.
 type Vault struct {
-	prefix      prefix
-	client      *blob.Client
-	second      *secondary // nil if there is none
-	lagging     bool       // the vault reads at a secondary
-	reg         *registry.Register
-	grace       time.Duration
-	concurrency int
-	probing     int // days
-	unversioned bool
-	format      format
-	observer    *Observer // nil if nobody observes
-	unknown     unknownWrites
-	containers  *containers
-	started     startedPlans
-
-	absent       absences // days that don't exist
-	uncatalogued absences // days without a catalogue
+	*store
+	second *secondary // nil if there is none
+	reg    *registry.Register
 
 	mu     sync.Mutex
 	calls  int // under way
@@ -132,35 +116,12 @@ func newVault(ctx context.Context, name string, account blob.Account, reg *regis
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
-	v, err := o.vault(name, account, reg)
-	if err == nil && o.secondary != nil {
-		v.second, err = o.atSecondary(name, account, reg)
+	v := &Vault{reg: reg, idle: make(chan struct{})}
+	if v.store, err = newStore(name, account, o); err == nil && o.secondary != nil {
+		v.second, err = newSecondary(name, account, o)
 	}
 	if err != nil {
 		return nil, opError("New", uuid.Nil, err)
-	}
-	return v, nil
-}
-
-// vault returns a vault with these options.
-func (o options) vault(name string, account blob.Account, reg *registry.Register) (*Vault, error) {
-	client, err := account.New(o.client())
-	if err != nil {
-		return nil, err
-	}
-	v := &Vault{
-		prefix:      prefix(name),
-		client:      client,
-		reg:         reg,
-		grace:       o.grace,
-		concurrency: o.concurrency,
-		probing:     o.probing,
-		unversioned: o.unversioned,
-		containers:  newContainers(),
-		idle:        make(chan struct{}),
-	}
-	if !o.observer.empty() {
-		v.observer = &o.observer
 	}
 	return v, nil
 }
@@ -169,13 +130,13 @@ func (o options) vault(name string, account blob.Account, reg *registry.Register
 // returns nil if no call is under way, even if ctx has ended. Later calls return [storage.ErrClosed]; a
 // second Close returns nil.
 func (v *Vault) Close(ctx context.Context) error {
-	return v.observe(ctx, "Close", uuid.Nil, func(ctx context.Context) error {
+	return v.observer.observe(ctx, "Close", uuid.Nil, func(ctx context.Context) error {
 		if !v.markClosed() {
 			return nil
 		}
 		defer v.client.Close()
 		if v.second != nil {
-			defer v.second.vault.client.Close()
+			defer v.second.store.client.Close()
 		}
 		select {
 		case <-v.idle:
@@ -229,7 +190,7 @@ func (v *Vault) closeIfIdle() {
 // call runs a method, unless the vault is closed. The observer sees it as an operation. A plan of uuid.Nil
 // means that the method is not about one plan.
 func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
-	return v.observe(ctx, name, plan, func(ctx context.Context) error {
+	return v.observer.observe(ctx, name, plan, func(ctx context.Context) error {
 		end, err := v.begin()
 		if err != nil {
 			return err
@@ -237,45 +198,4 @@ func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(c
 		defer end()
 		return do(blob.AsOperation(ctx))
 	})
-}
-
-// parallel calls do for 0 to n-1, as many at a time as the vault may have requests in flight, and waits for
-// all calls. After a failure it starts no more calls, but lets those under way finish, so that their outcomes
-// are known.
-func (v *Vault) parallel(n int, do func(i int) error) error {
-	var (
-		wg     sync.WaitGroup
-		begun  atomic.Int64
-		failed atomic.Bool
-		errs   = make([]error, n)
-	)
-	for range min(n, v.concurrency) { // a goroutine for each item would grow a stack for each
-		wg.Go(func() {
-			for !failed.Load() {
-				i := int(begun.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if errs[i] = do(i); errs[i] != nil {
-					failed.Store(true)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return preferUnknown(errs)
-}
-
-// preferUnknown returns the first error of unknown outcome, or else the first error.
-func preferUnknown(errs []error) error {
-	var first error
-	for _, err := range errs {
-		if errors.Is(err, storage.ErrUnknown) {
-			return err
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return first
 }

@@ -80,7 +80,7 @@ func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report Catal
 		if o.Budget < 0 {
 			return driver.Invalid("CatalogueOptions.Budget", "%v is negative", o.Budget)
 		}
-		c := cataloguing{v: v, opts: o, began: time.Now()}
+		c := cataloguing{store: v.store, opts: o, began: time.Now()}
 		err := c.run(ctx)
 		report = c.report
 		return err
@@ -102,7 +102,7 @@ const (
 
 // cataloguing is a Catalogue that is running.
 type cataloguing struct {
-	v      *Vault
+	*store
 	opts   CatalogueOptions
 	report CatalogueReport
 	began  time.Time
@@ -111,7 +111,7 @@ type cataloguing struct {
 
 // run builds what is due. The local clock only decides which days to ask for.
 func (c *cataloguing) run(ctx context.Context) error {
-	days, err := c.v.days(ctx)
+	days, err := c.days(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func (c *cataloguing) run(ctx context.Context) error {
 	c.report.Closed = len(days)
 	found := make([]blob.Properties, len(days)) // without an ETag: there is no blob
 	errs := make([]error, len(days))
-	_ = c.v.parallel(len(days), func(i int) error {
+	_ = c.parallel(len(days), func(i int) error {
 		if days[i].marked {
-			found[i], errs[i] = c.look(ctx, days[i], c.v.client.Head)
+			found[i], errs[i] = c.look(ctx, days[i], c.client.Head)
 		}
 		return nil
 	})
@@ -172,7 +172,7 @@ func (c *cataloguing) look(ctx context.Context, d day, head func(context.Context
 // be built anew. One that differs is removed first, because the new one may have to wait for an open plan.
 func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now blob.Properties, wrong bool, err error) {
 	ref := catalogueOf(d.container)
-	difference, etag, err := c.v.compareCatalogue(ctx, d)
+	difference, etag, err := c.compareCatalogue(ctx, d)
 	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) {
 		return blob.Properties{ETag: p.ETag}, true, nil
 	}
@@ -180,14 +180,14 @@ func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now
 		if c.opts.DryRun {
 			return blob.Properties{}, true, nil
 		}
-		err = c.v.client.Delete(ctx, ref, blob.IfMatch(etag))
+		err = c.client.Delete(ctx, ref, blob.IfMatch(etag))
 		if err == nil {
 			return blob.Properties{}, true, nil
 		}
 	}
 	switch {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return blob.Properties{}, false, c.v.confirmNoCatalogue(ctx, ref)
+		return blob.Properties{}, false, c.confirmNoCatalogue(ctx, ref)
 	case blob.Is(err, blob.Mismatch), errors.Is(err, errNotBuilt):
 		return blob.Properties{}, false, nil // removed meanwhile
 	case errors.Is(err, catalogue.ErrSchema):
@@ -197,8 +197,8 @@ func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now
 }
 
 // confirmNoCatalogue returns nil only if another look agrees that a catalogue is absent, which one response has said.
-func (v *Vault) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
-	_, err := v.headAgain(ctx, ref)
+func (s *store) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
+	_, err := s.headAgain(ctx, ref)
 	switch {
 	case err == nil:
 		return vaultError("read catalogue", ref, "%w: the service contradicts itself about whether it exists, or it was built meanwhile: call again", storage.ErrUnavailable)
@@ -212,7 +212,7 @@ func (v *Vault) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
 func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, err error) {
 	errs := make([]error, len(days))
 	for i, d := range days {
-		was, err := c.look(ctx, d, c.v.headAgain)
+		was, err := c.look(ctx, d, c.headAgain)
 		if err == nil && isBuiltOf(d.container, was) {
 			now, differs, verifyErr := c.verify(ctx, d, was)
 			if err = verifyErr; differs {
@@ -238,7 +238,7 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 	ref := catalogueOf(d.container)
 	if etag == "" {
 		var err error
-		etag, err = c.v.putCatalogue(ctx, ref, []byte(statePlaceholder), statePlaceholder, blob.IfNew)
+		etag, err = c.putCatalogue(ctx, ref, []byte(statePlaceholder), statePlaceholder, blob.IfNew)
 		if err != nil {
 			return c.overtaken(d, "write placeholder", ref, err)
 		}
@@ -251,10 +251,10 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 	if err != nil || body == nil {
 		return err
 	}
-	if _, err := c.v.putCatalogue(ctx, ref, body, stateBuilt, blob.IfMatch(etag)); err != nil { // the commit point
+	if _, err := c.putCatalogue(ctx, ref, body, stateBuilt, blob.IfMatch(etag)); err != nil { // the commit point
 		return c.overtaken(d, "write catalogue", ref, err)
 	}
-	c.v.uncatalogued.forget(d.container)
+	c.uncatalogued.forget(d.container)
 	built := CataloguedDay{d.date, plans, int64(len(body))}
 	c.report.Built = append(c.report.Built, built)
 	if c.opts.Progress != nil {
@@ -272,7 +272,7 @@ func (c *cataloguing) hint(ctx context.Context, d day) error {
 	}
 	hinted := maps.Clone(d.metadata) // the others stay
 	hinted[metaCatalogue] = "1"
-	err := c.v.client.SetContainerMetadata(ctx, d.container, hinted)
+	err := c.client.SetContainerMetadata(ctx, d.container, hinted)
 	switch {
 	case blob.Is(err, blob.AbsentContainer), blob.IsForbidden(err):
 		return nil
@@ -280,13 +280,13 @@ func (c *cataloguing) hint(ctx context.Context, d day) error {
 		return blobError("hint at catalogue", blob.Ref{Container: d.container}, certain(err))
 	}
 	d.hinted, d.metadata = true, hinted
-	c.v.containers.remember(d)
+	c.containers.remember(d)
 	return nil
 }
 
 // putCatalogue writes the blob of a catalogue. It makes no container: the day may have been dropped.
-func (v *Vault) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, state string, cond blob.Condition) (etag string, err error) {
-	return v.client.Put(ctx, ref, body, map[string]string{
+func (s *store) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, state string, cond blob.Condition) (etag string, err error) {
+	return s.client.Put(ctx, ref, body, map[string]string{
 		metaState: state, metaSchema: strconv.Itoa(catalogue.Schema), metaContainer: ref.Container, blob.WriteID: uuid.NewString(),
 	}, cond)
 }
@@ -323,7 +323,7 @@ func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error
 
 func (c *cataloguing) listOpenBy(ctx context.Context, d day, size int) (open bool, err error) {
 	n, first := 0, ""
-	for page, err := range c.v.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir, MaxResults: size}) {
+	for page, err := range c.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir, MaxResults: size}) {
 		switch {
 		case blob.Is(err, blob.AbsentContainer):
 			c.skip(d, "it was dropped meanwhile")
@@ -357,13 +357,13 @@ func (t *tally) add(item *blob.Item) {
 }
 
 // tallyPlans lists the blobs of a day's plans a second time, without their metadata.
-func (v *Vault) tallyPlans(ctx context.Context, d day) (t tally, err error) {
+func (s *store) tallyPlans(ctx context.Context, d day) (t tally, err error) {
 	ref := blob.Ref{Container: d.container, Name: plansDir}
-	for item, err := range v.listPages(ctx, "list", ref, blob.ListOptions{MaxResults: pageSizes()[1]}) {
+	for item, err := range s.listPages(ctx, "list", ref, blob.ListOptions{MaxResults: pageSizes()[1]}) {
 		if err != nil {
 			return t, err
 		}
-		if name, ok := parseName(item.Name); ok && v.prefix.plan(name.plan).container == d.container {
+		if name, ok := parseName(item.Name); ok && s.prefix.plan(name.plan).container == d.container {
 			t.add(&item)
 		}
 	}
@@ -377,7 +377,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		return nil, 0, err
 	}
 	var listed tally
-	for b, err := range c.v.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
+	for b, err := range c.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
 		if blob.Is(err, blob.AbsentContainer) {
 			c.skip(d, "it was dropped meanwhile")
 			return nil, 0, nil
@@ -391,7 +391,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		if !b.committed() {
 			continue // what is left of one, which listings don't show
 		}
-		p, err := c.v.format.cataloguePlan(b.keys.plan, *b.entry)
+		p, err := c.format.cataloguePlan(b.keys.plan, *b.entry)
 		switch {
 		case err != nil:
 			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
@@ -405,7 +405,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		}
 		plans++
 	}
-	again, err := c.v.tallyPlans(ctx, d)
+	again, err := c.tallyPlans(ctx, d)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -3,11 +3,11 @@ package azblob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -37,50 +38,22 @@ const (
 	rememberAbsence = time.Hour
 )
 
-// absences remembers the days in which something was looked for in vain.
-type absences struct {
-	mu   sync.Mutex
-	seen map[string]time.Time // by container
-}
-
-func (u *absences) remember(container string, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.seen == nil {
-		u.seen = map[string]time.Time{}
-	}
-	u.seen[container] = now
-}
-
-func (u *absences) forget(container string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.seen, container)
-}
-
-func (u *absences) has(container string, now time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at, ok := u.seen[container]
-	return ok && now.Sub(at) < rememberAbsence
-}
-
 // mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The hint and the local clock
 // decide what to ask for, and not what is found.
-func (v *Vault) mayBeCatalogued(d day, now time.Time) bool {
-	return d.marked && d.hinted && closed(d.date, now) && !v.uncatalogued.has(d.container, now)
+func (s *store) mayBeCatalogued(d day, now time.Time) bool {
+	return d.marked && d.hinted && closed(d.date, now) && !s.uncatalogued.has(d.container, now)
 }
 
 // hasCatalogue asks whether a day has a catalogue. Then all of its plans are final.
-func (v *Vault) hasCatalogue(ctx context.Context, d day) (bool, error) {
+func (s *store) hasCatalogue(ctx context.Context, d day) (bool, error) {
 	ref := catalogueOf(d.container)
-	p, err := v.client.Head(ctx, ref)
+	p, err := s.client.Head(ctx, ref)
 	if err != nil && !isUnusable(err) {
 		return false, blobError("look for catalogue", ref, err)
 	}
 	built := err == nil && isBuiltOf(d.container, p)
 	if !built {
-		v.uncatalogued.remember(d.container, time.Now())
+		s.uncatalogued.remember(d.container, time.Now())
 	}
 	return built, nil
 }
@@ -96,8 +69,8 @@ type unlessCatalogued struct {
 }
 
 func (m unlessCatalogued) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
-	if m.v.mayBeCatalogued(m.day, m.now) {
-		if closed, err := m.v.hasCatalogue(ctx, m.day); closed || err != nil {
+	if m.mayBeCatalogued(m.day, m.now) {
+		if closed, err := m.hasCatalogue(ctx, m.day); closed || err != nil {
 			return listing.Page[candidate]{Rest: s.To}, err
 		}
 	}
@@ -106,7 +79,7 @@ func (m unlessCatalogued) Read(ctx context.Context, s listing.Span, most int) (l
 
 // history reads the closed days of a search by their catalogues.
 type history struct {
-	v       *Vault
+	*store
 	filters storage.Filters
 	results bool // whether the results are wanted, or only the number of plans
 }
@@ -143,16 +116,16 @@ func (h history) open(ctx context.Context, w window) (listing.Catalogue[candidat
 	if !isUnusable(err) {
 		return nil, err
 	}
-	h.v.listInstead(ctx, w.container, err)
+	h.listInstead(ctx, w.container, err)
 	return nil, nil
 }
 
 // listInstead notes that a day has to be listed, because of an error of reading its catalogue.
-func (v *Vault) listInstead(ctx context.Context, container string, err error) {
-	v.uncatalogued.remember(container, time.Now())
-	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) && v.observer != nil {
+func (s *store) listInstead(ctx context.Context, container string, err error) {
+	s.uncatalogued.remember(container, time.Now())
+	if damage := (*catalogue.Damage)(nil); errors.As(err, &damage) && s.observer != nil {
 		ref := catalogueOf(container)
-		notify(ctx, v.observer.Damage, DamageEvent{operationOf(ctx), ref.Container + "/" + ref.Name, err})
+		notify(ctx, s.observer.Damage, DamageEvent{operationOf(ctx), ref.Container + "/" + ref.Name, err})
 	}
 }
 
@@ -161,7 +134,7 @@ var errNotBuilt = errors.New("the catalogue is not built")
 
 func (c *catalogued) start(ctx context.Context) error {
 	ref := catalogueOf(c.container)
-	head, p, err := c.v.client.GetRange(ctx, ref, 0, firstRead, "")
+	head, p, err := c.client.GetRange(ctx, ref, 0, firstRead, "")
 	switch {
 	case err != nil:
 		return blobError("read catalogue", ref, err)
@@ -195,7 +168,7 @@ func (c *catalogued) start(ctx context.Context) error {
 // get reads a part of the catalogue.
 func (c *catalogued) get(ctx context.Context, offset, size int) ([]byte, error) {
 	ref := catalogueOf(c.container)
-	data, _, err := c.v.client.GetRange(ctx, ref, offset, size, c.etag)
+	data, _, err := c.client.GetRange(ctx, ref, offset, size, c.etag)
 	return data, blobError("read catalogue", ref, err)
 }
 
@@ -211,7 +184,7 @@ func (c *catalogued) section(ctx context.Context, s catalogue.Section, head []by
 func (c *catalogued) postings(ctx context.Context, dir *catalogue.Directory, head []byte) ([]catalogue.Posting, error) {
 	pages := dir.PagesOf(c.query.Groups)
 	found := make([][]catalogue.Posting, len(pages))
-	err := c.v.parallel(len(pages), func(i int) error {
+	err := c.parallel(len(pages), func(i int) error {
 		data, err := c.section(ctx, pages[i].Section, head)
 		if err == nil {
 			found[i], err = dir.Postings(pages[i], data, c.query.Groups)
@@ -279,7 +252,7 @@ func (c *catalogued) readBlocks(ctx context.Context, blocks []catalogue.Match) (
 		}
 	}
 	read := make([][][]byte, len(runs))
-	err := c.v.parallel(len(runs), func(i int) error {
+	err := c.parallel(len(runs), func(i int) error {
 		first := runs[i][0].Offset
 		data, err := c.get(ctx, first, runs[i][len(runs[i])-1].End()-first)
 		if err != nil {
@@ -347,7 +320,7 @@ func (c *catalogued) Rest(ctx context.Context, err error) (listing.Span, bool) {
 	if !isUnusable(err) {
 		return listing.Span{}, false
 	}
-	c.v.listInstead(ctx, c.container, err)
+	c.listInstead(ctx, c.container, err)
 	rest := c.Span
 	if len(c.left) > 0 && !c.counts() {
 		if to := nextID(c.newest()); listing.Less(to, rest.To) {
@@ -419,22 +392,22 @@ func (c *catalogued) count(ctx context.Context) (map[workflow.Status]int64, erro
 }
 
 // openCatalogue opens the catalogue of a day for all of its plans.
-func (v *Vault) openCatalogue(ctx context.Context, whole window) (*catalogued, error) {
-	c := &catalogued{history: history{v: v, results: true}, window: whole, query: catalogue.Query{To: uuid.Max}}
+func (s *store) openCatalogue(ctx context.Context, whole window) (*catalogued, error) {
+	c := &catalogued{history: history{store: s, results: true}, window: whole, query: catalogue.Query{To: uuid.Max}}
 	return c, c.start(ctx)
 }
 
 // compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as the
 // catalogue is the same version, what it lists is, too.
-func (v *Vault) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
+func (s *store) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
 	whole, _ := stretch(d, storage.Filters{})
 	for _, size := range pageSizes() {
-		c, err := v.openCatalogue(ctx, whole)
+		c, err := s.openCatalogue(ctx, whole)
 		if err != nil || etag != "" && c.etag != etag {
 			return "", etag, err // built anew meanwhile
 		}
 		etag = c.etag
-		listed, stop := iter.Pull2(v.newest(ctx, []window{whole}, v.plans(storage.Filters{}).of, nil, v.pages(size)))
+		listed, stop := iter.Pull2(s.newest(ctx, []window{whole}, s.plans(storage.Filters{}).of, nil, s.pages(size)))
 		difference, err = compareListings(c.All(ctx), listed)
 		stop()
 		if difference == "" || err != nil {
@@ -442,4 +415,38 @@ func (v *Vault) compareCatalogue(ctx context.Context, d day) (difference, etag s
 		}
 	}
 	return difference, etag, nil
+}
+
+// compareListings compares the plans of a day in its catalogue with those that a listing yields, and says how they
+// differ.
+func compareListings(catalogued iter.Seq2[candidate, error], listed func() (candidate, error, bool)) (difference string, err error) {
+	for has, err := range catalogued {
+		if err != nil {
+			return "", err
+		}
+		other, err, more := listed()
+		switch {
+		case err != nil:
+			return "", err
+		case !more:
+			return fmt.Sprintf("it has plan %s, which is not listed", has.keys.plan), nil
+		case has.keys.plan != other.keys.plan:
+			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
+		case other.err != nil:
+			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
+		case !driver.SameListed(has.result, other.result) || has.truncated != other.truncated:
+			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
+		}
+	}
+	other, err, more := listed()
+	if more && err == nil {
+		return fmt.Sprintf("it lacks plan %s, which is listed", other.keys.plan), nil
+	}
+	return "", err
+}
+
+// inUTC returns a result with its times in UTC.
+func inUTC(r storage.ListResult) storage.ListResult {
+	r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
+	return r
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -135,46 +133,53 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 		if err != nil {
 			return err
 		}
+		c := checking{v.store, &report}
 		for i, d := range days {
 			report.Days++
-			if err := v.checkDay(ctx, d, &report); err != nil {
+			if err := c.checkDay(ctx, d); err != nil {
 				return err
 			}
 			if o.Progress != nil {
 				o.Progress(report, len(days)-i-1)
 			}
 		}
-		return v.checkRecords(ctx, &report)
+		return c.checkRecords(ctx)
 	})
 	return report, err
 }
 
+// checking is a Check that is running.
+type checking struct {
+	*store
+	report *CheckReport
+}
+
 // checkRecords checks the control container. Like a day, it counts as absent for an identity that has rights
 // to some containers only.
-func (v *Vault) checkRecords(ctx context.Context, report *CheckReport) error {
-	control := blob.Ref{Container: v.prefix.control()}
-	for item, err := range v.listPrefix(ctx, "list members", control, false) {
-		if blob.IsForbidden(err) && v.probing > 0 {
+func (c checking) checkRecords(ctx context.Context) error {
+	control := blob.Ref{Container: c.prefix.control()}
+	for item, err := range c.listPrefix(ctx, "list members", control, false) {
+		if blob.IsForbidden(err) && c.probing > 0 {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		report.Blobs++
-		found, err := v.checkRecord(ctx, blob.Ref{Container: control.Container, Name: item.Name})
+		c.report.Blobs++
+		found, err := c.checkRecord(ctx, blob.Ref{Container: control.Container, Name: item.Name})
 		if err != nil {
 			return err
 		}
-		report.Bytes += found.bytes
-		report.Problems = append(report.Problems, found.problems...)
+		c.report.Bytes += found.bytes
+		c.report.Problems = append(c.report.Problems, found.problems...)
 	}
 	return nil
 }
 
 // checkRecord compares a record with its name and its metadata. A record that was removed meanwhile is no
 // problem.
-func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) {
-	x := planCheck{v: v}
+func (c checking) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) {
+	x := planCheck{store: c.store}
 	name, ok := parseRecordName(ref.Name)
 	if !ok {
 		x.bad(Stray, ref, "is not a name that a vault writes")
@@ -183,7 +188,7 @@ func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) 
 	if name.role == roleStop {
 		x.keys.plan = name.id
 	}
-	body, p, err := v.client.Get(ctx, ref)
+	body, p, err := c.client.Get(ctx, ref)
 	switch {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer):
 		return x.verdict, nil
@@ -193,31 +198,31 @@ func (v *Vault) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error) 
 	x.bytes = int64(len(body))
 	var r record
 	if err == nil {
-		r, err = x.v.format.decodeRecord(body, name)
+		r, err = x.format.decodeRecord(body, name)
 	}
 	if err != nil {
 		x.bad(Unreadable, ref, "%v", err)
 	} else {
-		x.metadata(ref, x.v.format.recordMetadata(r, p.Metadata[blob.WriteID]), nil, blob.Item{Properties: p})
+		x.metadata(ref, x.format.recordMetadata(r, p.Metadata[blob.WriteID]), nil, blob.Item{Properties: p})
 	}
 	return x.verdict, nil
 }
 
 // checkCatalogue compares the catalogue of a day with listings.
-func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) error {
+func (c checking) checkCatalogue(ctx context.Context, d day) error {
 	ref := catalogueOf(d.container)
 	bad := func(kind ProblemKind, format string, args ...any) {
-		report.Problems = append(report.Problems, Problem{Kind: kind, Blob: ref.String(), Detail: fmt.Sprintf(format, args...)})
+		c.report.Problems = append(c.report.Problems, Problem{Kind: kind, Blob: ref.String(), Detail: fmt.Sprintf(format, args...)})
 	}
-	difference, etag, err := v.compareCatalogue(ctx, d)
+	difference, etag, err := c.compareCatalogue(ctx, d)
 	if difference == "" && err == nil {
 		return nil
 	}
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return v.confirmNoCatalogue(ctx, ref)
+		return c.confirmNoCatalogue(ctx, ref)
 	}
 	if etag != "" {
-		now, err := v.headAgain(ctx, ref)
+		now, err := c.headAgain(ctx, ref)
 		if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return blobError("look at catalogue", ref, err)
 		}
@@ -238,34 +243,6 @@ func (v *Vault) checkCatalogue(ctx context.Context, d day, report *CheckReport) 
 	return nil // it is a placeholder, or of newer code
 }
 
-// compareListings compares the plans of a day in its catalogue with those that a listing yields, and says how they
-// differ.
-func compareListings(catalogued iter.Seq2[candidate, error], listed func() (candidate, error, bool)) (difference string, err error) {
-	for has, err := range catalogued {
-		if err != nil {
-			return "", err
-		}
-		other, err, more := listed()
-		switch {
-		case err != nil:
-			return "", err
-		case !more:
-			return fmt.Sprintf("it has plan %s, which is not listed", has.keys.plan), nil
-		case has.keys.plan != other.keys.plan:
-			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
-		case other.err != nil:
-			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
-		case !driver.SameListed(has.result, other.result) || has.truncated != other.truncated:
-			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
-		}
-	}
-	other, err, more := listed()
-	if more && err == nil {
-		return fmt.Sprintf("it lacks plan %s, which is listed", other.keys.plan), nil
-	}
-	return "", err
-}
-
 // verdict is what Check found out about one plan or record.
 type verdict struct {
 	problems   []Problem
@@ -276,22 +253,22 @@ type verdict struct {
 // checkedAtOnce is how many plans of a day are checked at the same time, because each is in memory as a whole.
 const checkedAtOnce = 64
 
-func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error {
+func (c checking) checkDay(ctx context.Context, d day) error {
 	dropping := false
 	stray := func(name, detail string) {
-		report.Blobs++
+		c.report.Blobs++
 		if detail == isDropping {
 			dropping = true
 			return
 		}
-		report.Problems = append(report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})
+		c.report.Problems = append(c.report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})
 	}
-	catalogued, err := v.strays(ctx, d, stray)
+	catalogued, err := c.strays(ctx, d, stray)
 	if catalogued {
-		report.Blobs++
+		c.report.Blobs++
 	}
 	if err == nil && (catalogued || d.hinted) { // a listing of names may have missed it
-		err = v.checkCatalogue(ctx, d, report)
+		err = c.checkCatalogue(ctx, d)
 	}
 	if err != nil {
 		return err
@@ -299,34 +276,34 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	var plans []planBlobs
 	judge := func() error {
 		verdicts := make([]verdict, len(plans))
-		err := v.parallel(len(plans), func(i int) (err error) {
-			verdicts[i], err = v.checkTwice(ctx, plans[i])
+		err := c.parallel(len(plans), func(i int) (err error) {
+			verdicts[i], err = c.checkTwice(ctx, plans[i])
 			return err
 		})
 		for i, found := range verdicts {
-			report.Blobs += len(plans[i].all())
-			report.Bytes += found.bytes
-			report.Problems = append(report.Problems, found.problems...)
+			c.report.Blobs += len(plans[i].all())
+			c.report.Bytes += found.bytes
+			c.report.Problems = append(c.report.Problems, found.problems...)
 			if plans[i].committed() {
-				report.Plans++
+				c.report.Plans++
 			}
 			if found.inProgress {
-				report.InProgress++
+				c.report.InProgress++
 			}
 		}
 		plans = plans[:0]
 		return err
 	}
-	for b, err := range v.dayPlans(ctx, d, directories(), stray) {
+	for b, err := range c.dayPlans(ctx, d, directories(), stray) {
 		if blob.Is(err, blob.AbsentContainer) {
-			if err = v.confirmDropped(ctx, d.container); err == nil {
+			if err = c.confirmDropped(ctx, d.container); err == nil {
 				break
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if plans = append(plans, b); len(plans) == min(v.concurrency, checkedAtOnce) {
+		if plans = append(plans, b); len(plans) == min(c.concurrency, checkedAtOnce) {
 			if err := judge(); err != nil {
 				return err
 			}
@@ -335,37 +312,37 @@ func (v *Vault) checkDay(ctx context.Context, d day, report *CheckReport) error 
 	if err := judge(); err != nil || !dropping {
 		return err
 	}
-	return v.checkExpiry(ctx, d, report)
+	return c.checkExpiry(ctx, d)
 }
 
 // checkExpiry looks whether an Expire is at work that has marked a day.
-func (v *Vault) checkExpiry(ctx context.Context, d day, report *CheckReport) error {
-	c, err := v.client.HeadContainer(ctx, d.container)
+func (c checking) checkExpiry(ctx context.Context, d day) error {
+	now, err := c.client.HeadContainer(ctx, d.container)
 	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return blobError("look for expiry", blob.Ref{Container: d.container}, err)
 	}
-	if err != nil || c.Lease == blob.LeasedForATime {
+	if err != nil || now.Lease == blob.LeasedForATime {
 		return nil
 	}
 	ref := droppingOf(d.container)
-	if _, err := v.client.Head(ctx, ref); err == nil {
-		report.Problems = append(report.Problems, Problem{Kind: LeftMarker, Blob: ref.String(), Detail: "an expiry of the day did not finish"})
+	if _, err := c.client.Head(ctx, ref); err == nil {
+		c.report.Problems = append(c.report.Problems, Problem{Kind: LeftMarker, Blob: ref.String(), Detail: "an expiry of the day did not finish"})
 	}
 	return nil
 }
 
 // checkTwice checks a plan that seems broken a second time, and returns the problems that both checks found.
 // A plan that another process is working on changes between a listing and a look.
-func (v *Vault) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
-	first, err := v.checkPlan(ctx, b)
+func (c checking) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
+	first, err := c.checkPlan(ctx, b)
 	if err != nil || len(first.problems) == 0 {
 		return first, err
 	}
-	again, err := v.relistPlan(ctx, b)
+	again, err := c.relistPlan(ctx, b)
 	if err != nil {
 		return first, err
 	}
-	second, err := v.checkPlan(ctx, again)
+	second, err := c.checkPlan(ctx, again)
 	second.problems = slices.DeleteFunc(second.problems, func(p Problem) bool {
 		return !slices.ContainsFunc(first.problems, func(q Problem) bool { return p.Kind == q.Kind && p.Blob == q.Blob })
 	})
@@ -374,7 +351,7 @@ func (v *Vault) checkTwice(ctx context.Context, b planBlobs) (verdict, error) {
 
 // planCheck is one check of a plan.
 type planCheck struct {
-	v *Vault
+	*store
 	planBlobs
 	verdict
 	grace time.Duration // the longest of all that count for the plan
@@ -383,10 +360,10 @@ type planCheck struct {
 }
 
 // checkPlan compares the blobs of a plan with the invariants. The error says why it could not.
-func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
-	x := planCheck{v: v, planBlobs: b}
+func (c checking) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
+	x := planCheck{store: c.store, planBlobs: b}
 	var err error
-	if x.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
+	if x.grace, err = c.graceOf(b.marker, b.deleteMarker); err != nil {
 		x.bad(Unreadable, b.keys.marker(), "%v", err)
 		return x.verdict, nil
 	}
@@ -399,8 +376,8 @@ func (v *Vault) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		x.unlessRecent([]*blob.Item{b.deleteMarker}, LeftMarker, b.keys.deleteMarker(), "the plan is whole")
 	}
 	var entry, object *workflow.Plan
-	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = x.v.format.decodeEntry(body, b.keys.plan); return err })
-	objectOK := x.read(ctx, b.keys.object(), func(body []byte) (err error) { object, err = x.v.format.decodeObject(body, b.keys.plan); return err })
+	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = x.format.decodeEntry(body, b.keys.plan); return err })
+	objectOK := x.read(ctx, b.keys.object(), func(body []byte) (err error) { object, err = x.format.decodeObject(body, b.keys.plan); return err })
 	if entryOK && objectOK {
 		x.plan(entry, object)
 		x.subObjects(ctx, object)
@@ -436,7 +413,7 @@ func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []b
 	if x.cause != nil {
 		return false
 	}
-	body, _, err := x.v.client.Get(ctx, ref)
+	body, _, err := x.client.Get(ctx, ref)
 	x.bytes += int64(len(body))
 	switch {
 	case err == nil:
@@ -475,9 +452,9 @@ func (x *planCheck) incomplete() {
 
 // plan compares entry, object and markers with each other, and their content with their metadata.
 func (x *planCheck) plan(entry, object *workflow.Plan) {
-	want, err := x.v.format.entryMetadata(entry, x.entry.Metadata[blob.WriteID], restored(x.entry))
+	want, err := x.format.entryMetadata(entry, x.entry.Metadata[blob.WriteID], restored(x.entry))
 	x.metadata(x.keys.entry(), want, err, *x.entry)
-	want, err = x.v.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID])
+	want, err = x.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID])
 	x.metadata(x.keys.object(), want, err, *x.object)
 	if !sameChildren(entry, object) {
 		x.bad(Disagreement, x.keys.entry(), "its children are not those of the object")
@@ -511,12 +488,12 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 		}
 		var part workflow.Object
 		if !x.read(ctx, ref, func(body []byte) (err error) {
-			part, err = x.v.format.decodePart(body, kindOf(o), x.keys.plan, *o.Header().ID)
+			part, err = x.format.decodePart(body, kindOf(o), x.keys.plan, *o.Header().ID)
 			return err
 		}) {
 			continue
 		}
-		want, err := x.v.format.partMetadata(part, item.Metadata[blob.WriteID])
+		want, err := x.format.partMetadata(part, item.Metadata[blob.WriteID])
 		x.metadata(ref, want, err, item)
 		if !sameChildren(part, o) {
 			x.bad(Disagreement, ref, "its children are not those in the object")
@@ -534,7 +511,7 @@ func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, it
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		got := item.Metadata[name]
-		if version, err := strconv.Atoi(got); name == metaSchema && err == nil && x.v.format.checkSchema(version) == nil {
+		if version, err := strconv.Atoi(got); name == metaSchema && err == nil && x.format.checkSchema(version) == nil {
 			continue // an older schema, until the next update
 		}
 		if got != want[name] {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
 
 // A day that has passed may have a catalogue, may be held, and may be dropped. A change of what listings show of
@@ -19,48 +17,32 @@ import (
 // and only then the commit. The answer to the marker tells whether the day has passed, by the service's clock,
 // so the change of a young day takes no step more.
 
-// passed reports whether a day has passed at a time of the service. An unknown time counts as late.
-func passed(date, seen time.Time) bool {
-	return seen.IsZero() || !seen.Before(date.AddDate(0, 0, 1))
-}
-
-// closedAfter is how long after its beginning a day is closed: the day after it has passed, too. The service's
-// answers come from many machines, so one change may be dated before midnight and a later one after it. But a
-// change that finds its day young commits within the grace period, long before the day is closed.
-const closedAfter = 48 * time.Hour
-
-// closed reports whether a day is closed at a time of the service. At an unknown time it is not.
-func closed(date, seen time.Time) bool { return !seen.IsZero() && !seen.Before(date.Add(closedAfter)) }
-
-// date returns the start of the plan's day.
-func (k keys) date() time.Time { return workflow.Time(k.plan).UTC().Truncate(24 * time.Hour) }
-
 // openDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
 // has passed it removes the catalogue, and calls look at the same time.
-func (v *Vault) openDay(ctx context.Context, keys keys, seen time.Time, look func() error) error {
-	if !passed(keys.date(), seen) {
+func (s planStore) openDay(ctx context.Context, seen time.Time, look func() error) error {
+	if !passed(s.keys.date(), seen) {
 		return nil
 	}
-	return v.parallel(2, func(i int) error {
+	return s.parallel(2, func(i int) error {
 		if i == 1 {
 			return look()
 		}
-		return v.removeCatalogue(ctx, keys.container)
+		return s.removeCatalogue(ctx, s.keys.container)
 	})
 }
 
 // removeCatalogue removes the catalogue of a day. A change that takes effect beside a catalogue is never seen in
 // it, so no single response that there is none counts. Most days that change have none, so removeCatalogue asks
 // for it at the same time.
-func (v *Vault) removeCatalogue(ctx context.Context, container string) error {
+func (s *store) removeCatalogue(ctx context.Context, container string) error {
 	ref := catalogueOf(container)
 	for range confirmations {
 		var absent [2]bool
-		err := v.parallel(len(absent), func(i int) (err error) {
+		err := s.parallel(len(absent), func(i int) (err error) {
 			if i == 0 {
-				err = v.client.Delete(ctx, ref, blob.Always)
+				err = s.client.Delete(ctx, ref, blob.Always)
 			} else {
-				_, err = v.client.Head(ctx, ref)
+				_, err = s.client.Head(ctx, ref)
 			}
 			if absent[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); absent[i] {
 				return nil
@@ -90,10 +72,10 @@ func certain(err error) error {
 }
 
 // lookForHold returns ErrHeld if a day is held.
-func (v *Vault) lookForHold(ctx context.Context, container string) error {
+func (s *store) lookForHold(ctx context.Context, container string) error {
 	const doing = "look for hold"
 	ref := blob.Ref{Container: container}
-	c, err := v.client.HeadContainer(ctx, container)
+	c, err := s.client.HeadContainer(ctx, container)
 	switch {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer): // the plan was there a moment ago
 		return vaultError(doing, ref, "%w: the day was dropped, or the service contradicts itself: call again", storage.ErrUnavailable)
@@ -110,20 +92,20 @@ func (v *Vault) lookForHold(ctx context.Context, container string) error {
 // lookForExpiry returns ErrConflict if a day is being dropped. What an Expire left that did not finish is
 // removed. An Expire that is at work shows in its mark and in its lease, so no single response that there is none
 // counts. An identity that can't see leases relies on the mark.
-func (v *Vault) lookForExpiry(ctx context.Context, container string) error {
+func (s *store) lookForExpiry(ctx context.Context, container string) error {
 	const doing = "look for expiry"
 	ref := droppingOf(container)
 	etag, leased := "", false
-	err := v.parallel(2, func(i int) error {
+	err := s.parallel(2, func(i int) error {
 		if i == 1 {
-			c, err := v.client.HeadContainer(ctx, container)
+			c, err := s.client.HeadContainer(ctx, container)
 			if blob.IsForbidden(err) || blob.Is(err, blob.Absent, blob.AbsentContainer) {
 				return nil
 			}
 			leased = c.Lease == blob.LeasedForATime
 			return blobError(doing, blob.Ref{Container: container}, err)
 		}
-		p, err := v.client.Head(ctx, ref)
+		p, err := s.client.Head(ctx, ref)
 		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 			return nil
 		}
@@ -134,7 +116,7 @@ func (v *Vault) lookForExpiry(ctx context.Context, container string) error {
 		return err
 	}
 	if etag != "" && !leased {
-		if over, err := v.clearDropping(ctx, container, etag); err != nil || over {
+		if over, err := s.clearDropping(ctx, container, etag); err != nil || over {
 			return err
 		}
 	}
@@ -143,8 +125,8 @@ func (v *Vault) lookForExpiry(ctx context.Context, container string) error {
 
 // clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen
 // before. It returns false if the Expire may still be at work: its finite lease is active. A hold is none.
-func (v *Vault) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
-	c, err := v.client.HeadContainer(ctx, container)
+func (s *store) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
+	c, err := s.client.HeadContainer(ctx, container)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return true, nil
 	}
@@ -154,7 +136,7 @@ func (v *Vault) clearDropping(ctx context.Context, container, etag string) (over
 	if c.Lease == blob.LeasedForATime || c.Lease == blob.LeaseUnknown {
 		return false, nil
 	}
-	err = v.client.Delete(ctx, droppingOf(container), blob.IfMatch(etag))
+	err = s.client.Delete(ctx, droppingOf(container), blob.IfMatch(etag))
 	switch {
 	case blob.Is(err, blob.Mismatch):
 		return false, nil // another Expire has begun
@@ -164,55 +146,28 @@ func (v *Vault) clearDropping(ctx context.Context, container, etag string) (over
 	return err == nil, blobError("remove what an expiry left", droppingOf(container), certain(err))
 }
 
-// confirmDropped returns nil only if a HEAD of a container and a list of the containers agree that it is absent, which one
-// response has said. If the identity may not list containers, the HEAD decides.
-func (v *Vault) confirmDropped(ctx context.Context, container string) error {
-	const doing = "confirm that the day was dropped"
-	ref := blob.Ref{Container: container}
-	_, err := v.client.HeadContainer(ctx, container)
-	there := err == nil
-	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return blobError(doing, ref, err)
-	}
-	for page, err := range v.client.ListContainers(ctx, container) {
-		if blob.IsForbidden(err) {
-			break
-		}
-		if err != nil {
-			return blobError(doing, ref, err)
-		}
-		there = there || slices.ContainsFunc(page, func(c blob.ContainerItem) bool { return c.Name == container })
-	}
-	if there {
-		return vaultError(doing, ref, "%w: the service contradicts itself about whether the container exists: call again", storage.ErrUnavailable)
-	}
-	v.containers.forget(container)
-	return nil
-}
-
 // change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an
 // entry. Its marker belongs to it alone, so that it can't be removed with that of another change. The plan's own
 // marker would not do: the update that made the plan final may be about to remove that.
 type change struct {
-	v       *Vault
-	keys    keys
+	planStore
 	marker  blob.Ref
 	started time.Time
 }
 
 // beginChange writes the marker of a change, and makes the plan's day ready for it. An error leaves at most the
 // marker, which Recovery removes.
-func (v *Vault) beginChange(ctx context.Context, keys keys) (*change, error) {
+func (s planStore) beginChange(ctx context.Context) (*change, error) {
 	id := uuid.New()
-	c := &change{v: v, keys: keys, marker: keys.changeMarker(id), started: time.Now()}
+	c := &change{planStore: s, marker: s.keys.changeMarker(id), started: time.Now()}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	_, seen, err := v.client.PutDated(ctx, c.marker, nil, markerMetadata(id.String(), v.grace), blob.IfNew)
+	_, seen, err := s.client.PutDated(ctx, c.marker, nil, markerMetadata(id.String(), s.grace), blob.IfNew)
 	if err != nil {
 		return nil, lateChange(blobError("write change marker", c.marker, certain(err)))
 	}
-	if err := v.openDay(ctx, keys, seen, noLook); err != nil {
-		_ = v.deleteMarker(ctx, c.marker, "")
+	if err := s.openDay(ctx, seen, noLook); err != nil {
+		_ = s.deleteMarker(ctx, c.marker, "")
 		return nil, lateChange(err)
 	}
 	return c, nil
@@ -221,7 +176,7 @@ func (v *Vault) beginChange(ctx context.Context, keys keys) (*change, error) {
 // within returns a context for the request that commits the change. Recovery does not remove the marker before
 // that has ended.
 func (c *change) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.v.within(ctx, c.started, true, errSlowChange)
+	return c.planStore.within(ctx, c.started, true, errSlowChange)
 }
 
 // lateChange is the error of a change that had no effect. If the grace period ended it, and not the caller, it is
@@ -241,9 +196,9 @@ func (c *change) end(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
-	err := c.v.client.Delete(ctx, c.marker, blob.Always)
+	err := c.client.Delete(ctx, c.marker, blob.Always)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return c.v.openDay(ctx, c.keys, time.Time{}, noLook)
+		return c.openDay(ctx, time.Time{}, noLook)
 	}
 	return blobError("remove change marker", c.marker, certain(err))
 }

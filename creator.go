@@ -45,9 +45,9 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 
 // create creates a plan, or restores one as it is. If remains of an earlier call with the ID are in the way, it
 // removes them and tries once more.
-func (v *Vault) create(ctx context.Context, plan *workflow.Plan, restored bool) error {
+func (s *store) create(ctx context.Context, plan *workflow.Plan, restored bool) error {
 	for first := true; ; first = false {
-		c, err := v.newCreation(plan, restored)
+		c, err := s.newCreation(plan, restored)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan, restored bool) 
 		if !first || !errors.Is(err, errRemains) || errors.Is(err, storage.ErrUnknown) {
 			return err
 		}
-		if err := v.clearRemains(ctx, c.keys); err != nil {
+		if err := c.clearRemains(ctx); err != nil {
 			return err
 		}
 	}
@@ -63,64 +63,63 @@ func (v *Vault) create(ctx context.Context, plan *workflow.Plan, restored bool) 
 
 // clearRemains removes the remains of a plan if they are older than the grace period and the margin. It
 // decides and removes as Recovery does, so any number of Creates and Recoveries may do it at once.
-func (v *Vault) clearRemains(ctx context.Context, keys keys) error {
+func (s planStore) clearRemains(ctx context.Context) error {
 	const doing = "look for remains"
 	tooSoon := func(wait time.Duration) error {
-		return vaultError(doing, keys.entry(), "%w: a create or delete of this ID is under way, or did not finish: call again in %v", storage.ErrConflict, wait)
+		return vaultError(doing, s.keys.entry(), "%w: a create or delete of this ID is under way, or did not finish: call again in %v", storage.ErrConflict, wait)
 	}
-	b, err := v.listMarkers(ctx, keys)
+	b, err := s.listMarkers(ctx)
 	if err != nil {
 		return err
 	}
-	d, err := v.examine(ctx, b, false)
+	d, err := s.examine(ctx, b, false)
 	if err != nil {
 		return err
 	}
 	switch {
 	case d.committed():
-		return vaultError(doing, keys.object(), "%w: the plan has been created meanwhile", storage.ErrExists)
+		return vaultError(doing, s.keys.object(), "%w: the plan has been created meanwhile", storage.ErrExists)
 	case d.entryOrObject() == nil && d.deleteMarker == nil:
 		// Only a marker and sub-objects can be there. A Create takes over a marker of any age, so only the
 		// sub-objects count.
-		wait, err := v.clearParts(ctx, d)
+		wait, err := s.clearParts(ctx, d)
 		if err == nil && wait > 0 {
 			return tooSoon(wait)
 		}
 		return err
 	case d.finding == remains:
-		return v.removeRemains(ctx, d)
+		return s.removeRemains(ctx, d)
 	case d.finding == tooRecent:
 		return tooSoon(d.wait())
 	default:
-		return vaultError(doing, keys.entry(), "%w: a damaged plan has this ID: %w", storage.ErrConflict, d.err())
+		return vaultError(doing, s.keys.entry(), "%w: a damaged plan has this ID: %w", storage.ErrConflict, d.err())
 	}
 }
 
 // clearParts removes the sub-objects of a plan that has neither entry nor object. If one is recent it removes
 // none, and returns how long to wait. A late copy of a request can leave such sub-objects after its Create
 // has undone itself; no marker leads to them.
-func (v *Vault) clearParts(ctx context.Context, d diagnosis) (wait time.Duration, err error) {
-	items, err := v.listParts(ctx, d.keys, kinds[:])
+func (s planStore) clearParts(ctx context.Context, d diagnosis) (wait time.Duration, err error) {
+	items, err := s.listParts(ctx, kinds[:])
 	if err != nil || len(items) == 0 {
 		return 0, err
 	}
-	if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {
+	if err := s.confirmGone(ctx, d.missing()...); err != nil {
 		return 0, err
 	}
 	orphans := diagnosis{planBlobs: planBlobs{keys: d.keys, parts: items, seen: items[0].Seen}, grace: d.grace}
 	if orphans.signs(false).recent {
 		return orphans.wait(), nil
 	}
-	return 0, v.removeParts(ctx, d.keys, targetsOf(items))
+	return 0, s.removeParts(ctx, targetsOf(items))
 }
 
 // creation is a Create or a Restore that is running.
 type creation struct {
-	v    *Vault
+	planStore
 	plan *workflow.Plan
 	// restored says that the plan may have any status.
 	restored bool
-	keys     keys
 	// call is the writeid of all blobs of this Create. Another Create of the same plan has another one: it
 	// must not continue with blobs that Recovery may be removing.
 	call  string
@@ -151,8 +150,8 @@ type partWrite struct {
 
 // newCreation encodes everything that is sent before the object, so that nothing is sent of a plan that can't
 // be encoded.
-func (v *Vault) newCreation(plan *workflow.Plan, restored bool) (*creation, error) {
-	c := &creation{v: v, plan: plan, restored: restored, keys: v.prefix.plan(plan.ID), call: uuid.NewString()}
+func (s *store) newCreation(plan *workflow.Plan, restored bool) (*creation, error) {
+	c := &creation{planStore: s.plan(s.prefix.plan(plan.ID)), plan: plan, restored: restored, call: uuid.NewString()}
 	size := 0
 	for o := range workflow.Walk(plan) {
 		w, err := c.write(o, c.call)
@@ -175,13 +174,13 @@ func (v *Vault) newCreation(plan *workflow.Plan, restored bool) (*creation, erro
 // write encodes the blob with an object's own fields.
 func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err error) {
 	w.ref = c.keys.of(o)
-	if w.body, err = c.v.format.encodeOwn(o); err != nil {
+	if w.body, err = c.format.encodeOwn(o); err != nil {
 		return w, err
 	}
 	if plan, ok := o.(*workflow.Plan); ok {
-		w.metadata, err = c.v.format.entryMetadata(plan, writeID, c.restored)
+		w.metadata, err = c.format.entryMetadata(plan, writeID, c.restored)
 	} else {
-		w.metadata, err = c.v.format.partMetadata(o, writeID)
+		w.metadata, err = c.format.partMetadata(o, writeID)
 	}
 	return w, err
 }
@@ -193,9 +192,9 @@ func (c *creation) run(caller context.Context) error {
 	// Recovery leaves a marker alone for the grace period and the margin. All requests end before that, by
 	// this machine's monotonic clock.
 	started := time.Now()
-	ctx, cancel := c.v.within(caller, started, false, errGrace)
+	ctx, cancel := c.within(caller, started, false, errGrace)
 	defer cancel()
-	commit, cancelCommit := c.v.within(caller, started, true, errGrace)
+	commit, cancelCommit := c.within(caller, started, true, errGrace)
 	defer cancelCommit()
 
 	// A failure leaves nothing, or the marker.
@@ -225,14 +224,14 @@ func (c *creation) run(caller context.Context) error {
 
 	// The commit point. If the object may exist, the rest is left to Recovery.
 	ref := c.keys.object()
-	etag, err := c.v.client.Put(commit, ref, body, metadata, blob.IfNew)
+	etag, err := c.client.Put(commit, ref, body, metadata, blob.IfNew)
 	if blob.Is(err, blob.Mismatch) {
 		return c.leaveRemains(blobError("write object", ref, err)) // another Create took the ID over while this one was frozen
 	}
 	if err != nil {
 		return c.undo(caller, blobError("write object", ref, err))
 	}
-	if time.Since(started) > c.v.grace {
+	if time.Since(started) > c.grace {
 		// Recovery may already have begun to remove the plan.
 		return c.withdraw(caller, etag)
 	}
@@ -256,7 +255,7 @@ func (c *creation) putMarker(ctx context.Context) error {
 		if !blob.Is(err, blob.Mismatch) {
 			return blobError("write marker", ref, err)
 		}
-		there, err := c.v.headPlan(ctx, "look for the plan whose marker is there", c.keys)
+		there, err := c.headPlan(ctx, "look for the plan whose marker is there")
 		if err != nil {
 			return err
 		}
@@ -273,8 +272,8 @@ func (c *creation) putMarker(ctx context.Context) error {
 // putNewMarker writes a marker that belongs to this Create alone.
 func (c *creation) putNewMarker(ctx context.Context) error {
 	ref := c.keys.marker()
-	return c.v.inContainer(ctx, ref.Container, func() (err error) {
-		c.marker.etag, c.marker.seen, err = c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, c.v.grace), blob.IfNew)
+	return c.inContainer(ctx, ref.Container, func() (err error) {
+		c.marker.etag, c.marker.seen, err = c.client.PutDated(ctx, ref, nil, markerMetadata(c.call, c.grace), blob.IfNew)
 		c.markerETag = c.marker.etag
 		return err
 	})
@@ -284,12 +283,12 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 // written, and another Create may have made it anew: so openDay looks last whether the marker is there. From
 // then on, an Expire meets the marker.
 func (c *creation) openDay(ctx context.Context) error {
-	err := c.v.openDay(ctx, c.keys, c.marker.seen, func() error { return c.v.lookForExpiry(ctx, c.keys.container) })
+	err := c.planStore.openDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
 	if err != nil || !passed(c.keys.date(), c.marker.seen) {
 		return err
 	}
 	ref := c.keys.marker()
-	p, err := c.v.client.Head(ctx, ref)
+	p, err := c.client.Head(ctx, ref)
 	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return blobError("look at marker", ref, err)
 	}
@@ -302,7 +301,7 @@ func (c *creation) openDay(ctx context.Context) error {
 // takeBackMarker removes the marker, unless another Create may share it, and returns why.
 func (c *creation) takeBackMarker(ctx context.Context, cause error) error {
 	if c.markerETag != "" {
-		_ = c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag) // what is left is Recovery's
+		_ = c.deleteMarker(ctx, c.keys.marker(), c.markerETag) // what is left is Recovery's
 	}
 	return cause
 }
@@ -312,18 +311,18 @@ func (c *creation) takeBackMarker(ctx context.Context, cause error) error {
 // returns false if the marker has changed.
 func (c *creation) takeOverMarker(ctx context.Context) (done bool, err error) {
 	ref := c.keys.marker()
-	p, err := c.v.client.Head(ctx, ref)
+	p, err := c.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return false, nil
 	}
 	if err != nil {
 		return false, blobError("look at marker", ref, err)
 	}
-	grace, err := c.v.graceOf(&blob.Item{Properties: p})
+	grace, err := c.graceOf(&blob.Item{Properties: p})
 	if err != nil {
 		return false, blobError("look at marker", ref, err)
 	}
-	c.marker.etag, c.marker.seen, err = c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
+	c.marker.etag, c.marker.seen, err = c.client.PutDated(ctx, ref, nil, markerMetadata(c.call, grace), blob.IfMatch(p.ETag))
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return false, nil
 	}
@@ -341,18 +340,18 @@ func (c *creation) takenError(committed bool) error {
 
 func (c *creation) putEntry(ctx context.Context) (err error) {
 	ref := c.entry.ref
-	c.entryETag, err = c.v.client.Put(ctx, ref, c.entry.body, c.entry.metadata, blob.IfNew)
+	c.entryETag, err = c.client.Put(ctx, ref, c.entry.body, c.entry.metadata, blob.IfNew)
 	if !blob.Is(err, blob.Mismatch) {
 		return blobError("write entry", ref, err)
 	}
 	// Our object was never sent, so no reader can see anything of this Create. If the marker is ours alone it
 	// goes, because it would make the remains of others recent.
-	_, headErr := c.v.client.Head(ctx, c.keys.object())
+	_, headErr := c.client.Head(ctx, c.keys.object())
 	if headErr != nil && !blob.Is(headErr, blob.Absent) {
 		return blobError("look for the plan whose entry is there", c.keys.object(), headErr)
 	}
 	if c.markerETag != "" {
-		if err := c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
+		if err := c.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
 			return err
 		}
 	}
@@ -360,9 +359,9 @@ func (c *creation) putEntry(ctx context.Context) (err error) {
 }
 
 func (c *creation) putParts(ctx context.Context) error {
-	return c.v.parallel(len(c.parts), func(i int) error {
+	return c.parallel(len(c.parts), func(i int) error {
 		p := &c.parts[i]
-		etag, err := c.v.client.Put(ctx, p.ref, p.body, p.metadata, blob.IfNew)
+		etag, err := c.client.Put(ctx, p.ref, p.body, p.metadata, blob.IfNew)
 		doing := "write " + p.object.Kind().String()
 		if blob.Is(err, blob.Mismatch) && !blob.IsUnknown(err) {
 			return vaultError(doing, p.ref, "%w", errRemains)
@@ -379,11 +378,11 @@ func (c *creation) putParts(ctx context.Context) error {
 // object encodes the plan with the versions of all sub-objects, so that a reader can compare them with a
 // listing.
 func (c *creation) object() ([]byte, map[string]string, error) {
-	body, err := c.v.format.encodeObject(c.plan)
+	body, err := c.format.encodeObject(c.plan)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode object: %w", err)
 	}
-	metadata, err := c.v.format.planMetadata(c.plan, typeObject, c.call)
+	metadata, err := c.format.planMetadata(c.plan, typeObject, c.call)
 	return body, metadata, err
 }
 
@@ -413,22 +412,22 @@ func lateError(ctx context.Context, err error) error {
 // delete marker first, as a Delete does: another process may update the plan meanwhile, and Recovery must
 // recognise what is left of it as remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
-	etag, seen, err := c.v.putDeleteMarker(ctx, c.keys)
+	etag, seen, err := c.putDeleteMarker(ctx)
 	kept := false
 	if err == nil {
-		err = c.v.openDay(ctx, c.keys, seen, noLook) // Recovery may have removed the marker
+		err = c.planStore.openDay(ctx, seen, noLook) // Recovery may have removed the marker
 	}
 	if err == nil {
 		kept, err = c.keepRunning(ctx)
 	}
 	if err == nil && !kept {
-		err = c.v.remove(ctx, "remove object that came too late", c.keys, c.keys.object(), blob.IfMatch(objectETag))
+		err = c.planStore.remove(ctx, "remove object that came too late", c.keys.object(), blob.IfMatch(objectETag))
 		if err == nil {
 			err = c.remove(ctx)
 		}
 	}
 	if err == nil {
-		err = c.v.deleteMarker(ctx, c.keys.deleteMarker(), etag)
+		err = c.deleteMarker(ctx, c.keys.deleteMarker(), etag)
 	}
 	switch {
 	case err != nil:
@@ -443,9 +442,9 @@ func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 // had started the plan when it looked, or Recovery has removed some of it.
 func (c *creation) keepRunning(ctx context.Context) (bool, error) {
 	ref := c.entry.ref
-	p, err := c.v.client.Head(ctx, ref)
+	p, err := c.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return false, c.v.confirmGone(ctx, c.keys, ref)
+		return false, c.confirmGone(ctx, ref)
 	}
 	if err != nil {
 		return false, blobError("look at entry", ref, err)
@@ -468,13 +467,13 @@ func (c *creation) keepRunning(ctx context.Context) (bool, error) {
 func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
 	call := uuid.NewString()
 	gone := make([]bool, len(c.parts))
-	err = c.v.parallel(len(c.parts), func(i int) error {
+	err = c.parallel(len(c.parts), func(i int) error {
 		p := &c.parts[i]
 		w, err := c.write(p.object, call)
 		if err != nil {
 			return err
 		}
-		etag, err := c.v.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(p.etag))
+		etag, err := c.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(p.etag))
 		switch gone[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); {
 		case err == nil:
 			p.etag = etag
@@ -496,7 +495,7 @@ func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
 	if len(refs) == 0 {
 		return true, nil
 	}
-	return false, c.v.confirmGone(ctx, c.keys, refs...)
+	return false, c.confirmGone(ctx, refs...)
 }
 
 // remove removes everything but the object, in the order of a Delete, and only in the version that was
@@ -509,16 +508,16 @@ func (c *creation) remove(ctx context.Context) error {
 			targets = append(targets, blob.Target{Name: p.ref.Name, ETag: p.etag})
 		}
 	}
-	if err := c.v.removeParts(ctx, c.keys, targets); err != nil {
+	if err := c.removeParts(ctx, targets); err != nil {
 		return err
 	}
-	if err := c.v.remove(ctx, "remove entry", c.keys, c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
+	if err := c.planStore.remove(ctx, "remove entry", c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
 		return err
 	}
 	if c.markerETag == "" {
 		return nil
 	}
-	return c.v.deleteMarker(ctx, c.keys.marker(), c.markerETag)
+	return c.deleteMarker(ctx, c.keys.marker(), c.markerETag)
 }
 
 // leaveRemains is the error of a Create that leaves remains to Recovery. It is ErrUnknown even if the plan
@@ -528,4 +527,64 @@ func (c *creation) leaveRemains(cause error) error {
 		return cause
 	}
 	return vaultError("create", c.keys.entry(), "%w: remains of the plan are left, which Recovery removes after the grace period: %w", storage.ErrUnknown, cause)
+}
+
+// finish does the rest of a creation after its commit. Only a plan that was restored may be final, and a final
+// plan has no marker. A marker that another Create may share is left to Recovery.
+func (c *creation) finish(ctx context.Context) error {
+	if !c.plan.State.Status.Final() || c.markerETag == "" {
+		return nil
+	}
+	if err := c.deleteMarker(ctx, c.keys.marker(), c.markerETag); err != nil {
+		return fmt.Errorf("%w: the plan is stored, and Recovery removes its marker: %w", storage.ErrUnknown, err)
+	}
+	return nil
+}
+
+// rewriteEntry stores the entry of a restored plan again, over the version that this call wrote. The removal by a
+// Recovery that found the plan before its object was there then fails. An entry that has changed belongs to
+// whoever runs the plan. rewriteEntry returns false if it is gone.
+func (c *creation) rewriteEntry(ctx context.Context) (there bool, err error) {
+	w, err := c.write(c.plan, uuid.NewString())
+	if err != nil {
+		return false, err
+	}
+	etag, err := c.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(c.entryETag))
+	switch {
+	case err == nil:
+		c.entryETag = etag
+		return true, nil
+	case blob.Is(err, blob.Mismatch):
+		return true, nil
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return false, c.confirmGone(ctx, w.ref)
+	}
+	return false, blobError("rewrite entry", w.ref, err)
+}
+
+// Restore stores a plan of any status as it is, with its IDs, times, states, attempts, results, owner and
+// epoch. Only versions are new. It takes as many requests as [Vault.Create], and for a final plan one more,
+// which removes the marker. No reader sees any of the plan before all of it is stored.
+//
+// Like Create, it ends within the grace period. If it does not finish, Recovery removes the remains, and so
+// does the next Restore or Create of the ID, once they are older than the grace period and the margin.
+//
+// An open plan is open again: engines on this prefix may run it at once. Restore it only if no engine runs it
+// elsewhere. A Running plan keeps its owner. If that is no member here, a fleet takes the plan over.
+//
+// Errors: [storage.ErrInvalid] before anything is sent, also for nil IDs and, if the vault has a registry,
+// for plugins that it lacks; [storage.ErrExists] if there is a plan of this ID, whatever its content;
+// [storage.ErrConflict] and [storage.ErrUnknown] as Create returns them. After ErrUnknown the same plan may
+// be restored again.
+func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
+	var id uuid.UUID
+	if plan != nil {
+		id = plan.ID
+	}
+	return v.call(ctx, "Restore", id, func(ctx context.Context) error {
+		if err := driver.CheckRestored(plan, v.reg); err != nil {
+			return err
+		}
+		return v.create(ctx, plan, true)
+	})
 }

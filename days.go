@@ -10,50 +10,33 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
 
 // The days of a vault, and everything that is stored in one.
 
-// day is a container of this vault.
-type day struct {
-	container string
-	date      time.Time
-	// marked says that the vault made the container, so each open plan in it has a marker.
-	marked bool
-	// hinted says that the day has had a catalogue. Only then is it worthwhile to ask for it.
-	hinted   bool
-	metadata map[string]string // of the container
-	// lease and seen are the container's lease, and the service's clock, when the container was listed.
-	lease blob.Lease
-	seen  time.Time
-}
-
 // days lists the vault's containers, newest first. If the service denies that, it asks for each container by
 // name.
-func (v *Vault) days(ctx context.Context) ([]day, error) {
+func (s *store) days(ctx context.Context) ([]day, error) {
 	var days []day
-	for page, err := range v.client.ListContainers(ctx, v.prefix.containers()) {
+	for page, err := range s.client.ListContainers(ctx, s.prefix.containers()) {
 		if err != nil {
-			denied := blobError("list containers", blob.Ref{Container: v.prefix.containers() + "*"}, err)
+			denied := blobError("list containers", blob.Ref{Container: s.prefix.containers() + "*"}, err)
 			switch {
 			case !blob.IsForbidden(err):
 				return nil, denied
-			case v.probing == 0:
+			case s.probing == 0:
 				return nil, fmt.Errorf("%w: give the identity the right to list containers, or use WithDayProbing", denied)
 			}
-			return v.probe(ctx, denied)
+			return s.probe(ctx, denied)
 		}
 		for _, c := range page {
-			if date, ok := v.prefix.parseDay(c.Name); ok {
+			if date, ok := s.prefix.parseDay(c.Name); ok {
 				d := newDay(date, c)
 				days = append(days, d)
-				v.containers.remember(d)
+				s.containers.remember(d)
 			}
 		}
 	}
@@ -61,19 +44,15 @@ func (v *Vault) days(ctx context.Context) ([]day, error) {
 	return days, nil
 }
 
-func newDay(date time.Time, c blob.ContainerItem) day {
-	return day{c.Name, date, c.Metadata[metaLayout] != "", c.Metadata[metaCatalogue] != "", c.Metadata, c.Lease, c.Seen}
-}
-
 // probe asks for the days from tomorrow back by name. An identity may have rights to some containers only;
 // the others count as absent. If it has no rights to any, probe returns denied, which says what is missing.
-func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
+func (s *store) probe(ctx context.Context, denied error) ([]day, error) {
 	const ahead = 1 // storage.MaxAhead, in days
-	dates := make([]time.Time, ahead+1+v.probing)
+	dates := make([]time.Time, ahead+1+s.probing)
 	for i := range dates {
 		dates[i] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, ahead-i)
 	}
-	found, forbidden, err := v.ask(ctx, dates, func(string) (day, bool) { return day{}, false })
+	found, forbidden, err := s.ask(ctx, dates, func(string) (day, bool) { return day{}, false })
 	if len(found) == 0 && forbidden != nil {
 		return nil, denied
 	}
@@ -82,27 +61,27 @@ func (v *Vault) probe(ctx context.Context, denied error) ([]day, error) {
 
 // ask asks for days by name, except for those that are known. A day to which the identity has no rights counts
 // as absent; forbidden is the error of one.
-func (v *Vault) ask(ctx context.Context, dates []time.Time, known func(container string) (day, bool)) (found []day, forbidden, err error) {
+func (s *store) ask(ctx context.Context, dates []time.Time, known func(container string) (day, bool)) (found []day, forbidden, err error) {
 	found = make([]day, len(dates))
 	denials := make([]error, len(dates))
-	err = v.parallel(len(dates), func(i int) error {
-		name := v.prefix.day(dates[i])
+	err = s.parallel(len(dates), func(i int) error {
+		name := s.prefix.day(dates[i])
 		if d, ok := known(name); ok {
 			found[i] = d
 			return nil
 		}
-		c, err := v.client.HeadContainer(ctx, name)
-		if blob.Is(err, blob.Absent, blob.AbsentContainer) && !v.absent.has(name, time.Now()) {
-			c, err = v.client.HeadContainer(ctx, name) // a day would be missing, so one answer is not enough
+		c, err := s.client.HeadContainer(ctx, name)
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) && !s.absent.has(name, time.Now()) {
+			c, err = s.client.HeadContainer(ctx, name) // a day would be missing, so one answer is not enough
 		}
 		switch {
 		case err == nil:
 			found[i] = newDay(dates[i], c)
-			v.containers.remember(found[i])
-			v.absent.forget(name)
+			s.containers.remember(found[i])
+			s.absent.forget(name)
 			return nil
 		case blob.Is(err, blob.Absent, blob.AbsentContainer):
-			v.absent.remember(name, time.Now())
+			s.absent.remember(name, time.Now())
 			return nil
 		}
 		err = blobError("look for container", blob.Ref{Container: name}, err)
@@ -136,9 +115,9 @@ func nearDates(f storage.Filters) (dates []time.Time) {
 }
 
 // near returns those of the days that exist. It sends no request for a container that the vault knows.
-func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
-	found, forbidden, err := v.ask(ctx, dates, v.containers.day)
-	if forbidden != nil && (v.probing == 0 || len(found) == 0) {
+func (s *store) near(ctx context.Context, dates []time.Time) ([]day, error) {
+	found, forbidden, err := s.ask(ctx, dates, s.containers.day)
+	if forbidden != nil && (s.probing == 0 || len(found) == 0) {
 		return nil, forbidden
 	}
 	return found, err
@@ -146,11 +125,11 @@ func (v *Vault) near(ctx context.Context, dates []time.Time) ([]day, error) {
 
 // dayPlans yields all plans of a day with their blobs in some directories. It merges the listings of the
 // directories, each of which is sorted by plan. An error is the last element, also that the container is absent.
-func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
+func (s *store) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		var cursors []*cursor
 		for _, dir := range dirs {
-			next, stop := iter.Pull2(v.named(ctx, d, dir, stray))
+			next, stop := iter.Pull2(s.named(ctx, d, dir, stray))
 			defer stop()
 			cursors = append(cursors, &cursor{next: next})
 		}
@@ -166,7 +145,7 @@ func (v *Vault) dayPlans(ctx context.Context, d day, dirs []string, stray func(n
 				return
 			}
 			id := first.item.name.plan
-			b := planBlobs{keys: v.prefix.plan(id), marked: d.marked, partsListed: len(dirs) > 1}
+			b := planBlobs{keys: s.prefix.plan(id), marked: d.marked, partsListed: len(dirs) > 1}
 			for _, l := range cursors {
 				for l.more && l.item.name.plan == id {
 					b.add(l.item.name, l.item.Item)
@@ -215,9 +194,9 @@ type namedItem struct {
 const isDropping = "the day is being dropped"
 
 // named lists a directory of a day. Blobs that no vault writes there are strays.
-func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
+func (s *store) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
 	return func(yield func(namedItem, error) bool) {
-		for item, err := range v.listPresent(ctx, "list", blob.Ref{Container: d.container, Name: dir}, true) {
+		for item, err := range s.listPresent(ctx, "list", blob.Ref{Container: d.container, Name: dir}, true) {
 			name, ok := parseName(item.Name)
 			switch {
 			case err != nil:
@@ -227,7 +206,7 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 				stray(item.Name, isDropping)
 			case !ok:
 				stray(item.Name, "is not a name that a vault writes")
-			case v.prefix.plan(name.plan).container != d.container:
+			case s.prefix.plan(name.plan).container != d.container:
 				stray(item.Name, "belongs to a plan of another day")
 			case !yield(namedItem{name, item}, nil):
 				return
@@ -238,12 +217,12 @@ func (v *Vault) named(ctx context.Context, d day, dir string, stray func(name, d
 
 // strays reports the blobs outside of all directories of the vault. One of them may be the day's catalogue, which
 // is no stray. It lists names up to their first slash, which skips what is in the directories.
-func (v *Vault) strays(ctx context.Context, d day, report func(name, detail string)) (catalogued bool, err error) {
+func (s *store) strays(ctx context.Context, d day, report func(name, detail string)) (catalogued bool, err error) {
 	const detail = "lies in none of the vault's directories"
 	dirs := directories()
-	for names, err := range v.client.ListGroups(ctx, d.container, blob.ListOptions{}, "/") {
+	for names, err := range s.client.ListGroups(ctx, d.container, blob.ListOptions{}, "/") {
 		if blob.Is(err, blob.AbsentContainer) {
-			return false, v.confirmDropped(ctx, d.container)
+			return false, s.confirmDropped(ctx, d.container)
 		}
 		if err != nil {
 			return false, blobError("list strays", blob.Ref{Container: d.container}, err)
@@ -256,7 +235,7 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 			case !strings.HasSuffix(name, "/"):
 				report(name, detail)
 			default: // somebody else's directory
-				for item, err := range v.listPrefix(ctx, "list strays", blob.Ref{Container: d.container, Name: name}, false) {
+				for item, err := range s.listPrefix(ctx, "list strays", blob.Ref{Container: d.container, Name: name}, false) {
 					if err != nil {
 						return false, err
 					}
@@ -268,31 +247,24 @@ func (v *Vault) strays(ctx context.Context, d day, report func(name, detail stri
 	return catalogued, nil
 }
 
-// stretches returns the parts of days that the filters leave.
-func stretches(days []day, f storage.Filters) []window {
-	var list []window
-	for _, d := range days {
-		if w, ok := stretch(d, f); ok {
-			list = append(list, w)
-		}
-	}
-	return list
+// selectDays returns the vault's days that have any time between two bounds, newest first.
+func (s *store) selectDays(ctx context.Context, after, before time.Time) ([]day, error) {
+	days, err := s.days(ctx)
+	return slices.DeleteFunc(days, func(d day) bool {
+		_, ok := stretch(d, storage.Filters{After: after, Before: before})
+		return !ok
+	}), err
 }
 
-// stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave nothing.
-func stretch(d day, f storage.Filters) (w window, ok bool) {
-	w = window{d, listing.Span{From: listing.FirstID(d.date), To: listing.FirstID(d.date.AddDate(0, 0, 1))}}
-	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.
-	if after := listing.FirstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && listing.Less(w.From, after) {
-		w.From = after
+// checkDays checks bounds that select days.
+func checkDays(name string, after, before time.Time) error {
+	if !after.IsZero() && !before.IsZero() && !after.Before(before) {
+		return driver.Invalid(name, "%v is not before Before, %v", after.Format(time.RFC3339Nano), before.Format(time.RFC3339Nano))
 	}
-	if bound := driver.CreatedBefore(f); !bound.IsZero() {
-		if before := listing.FirstID(bound.Add(time.Millisecond - 1)); listing.Less(before, w.To) {
-			w.To = before
-		}
-	}
-	if before := f.BeforeID; before != uuid.Nil && listing.Less(before, w.To) {
-		w.To = before
-	}
-	return w, listing.Less(w.From, w.To)
+	return nil
+}
+
+// used reports whether a budget that began at some time is used up. There is none if it is 0.
+func used(budget time.Duration, began time.Time) bool {
+	return budget > 0 && time.Since(began) >= budget
 }

@@ -36,19 +36,22 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		return v.delete(ctx, v.prefix.plan(id))
+		return deletion{v.plan(v.prefix.plan(id))}.run(ctx)
 	})
 }
 
-// delete is the order of writes of a Delete, the reverse of Create: delete marker, object, sub-objects,
+// deletion is a Delete that is running.
+type deletion struct{ planStore }
+
+// run is the order of writes of a Delete, the reverse of Create: delete marker, object, sub-objects,
 // entry, markers. It reads the object first, because the object names the sub-objects.
-func (v *Vault) delete(ctx context.Context, keys keys) error {
-	plan, err := v.deleteObject(ctx, keys)
+func (d deletion) run(ctx context.Context) error {
+	plan, err := d.deleteObject(ctx)
 	if err != nil {
 		return err
 	}
 	// The plan is gone. If the process crashes here, Recovery does the rest.
-	return unfinished(v.deleteRest(ctx, keys, plan))
+	return unfinished(d.deleteRest(ctx, plan))
 }
 
 // unfinished is the error of a Delete that fails after its commit.
@@ -67,9 +70,9 @@ const deleteRounds = 4
 // commit point. If the object has changed it begins again with both. Before Recovery removes an old delete
 // marker from a whole plan, it rewrites the object. A Delete that was held up between the two writes
 // therefore meets a conflict, and can't leave remains without a marker.
-func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTargets, err error) {
+func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err error) {
 	for range deleteRounds {
-		if plan, err = v.deletionTargets(ctx, keys); errors.Is(err, storage.ErrConflict) {
+		if plan, err = d.deletionTargets(ctx); errors.Is(err, storage.ErrConflict) {
 			continue
 		}
 		if err != nil {
@@ -77,10 +80,10 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 		}
 		// A hold is looked for twice: before the marker, so that a Delete in a held day writes nothing, and after
 		// it, because whoever holds the day waits for those who did not see the hold.
-		look := func() error { return v.lookForHold(ctx, keys.container) }
+		look := func() error { return d.lookForHold(ctx, d.keys.container) }
 		if plan.etag == "" {
 			look = noLook
-		} else if passed(keys.date(), plan.seen) {
+		} else if passed(d.keys.date(), plan.seen) {
 			if err = look(); err != nil {
 				return plan, err
 			}
@@ -88,21 +91,21 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 		started := time.Now()
 		// The marker leads Recovery to whatever is left. Alone it does no harm: Recovery removes it after the
 		// grace period.
-		marker, seen, markerErr := v.putDeleteMarker(ctx, keys)
+		marker, seen, markerErr := d.putDeleteMarker(ctx)
 		if markerErr != nil {
 			return plan, markerErr
 		}
-		if err = v.openDay(ctx, keys, seen, look); err != nil {
-			return plan, v.takeBackDelete(ctx, keys, marker, err)
+		if err = d.openDay(ctx, seen, look); err != nil {
+			return plan, d.takeBackDelete(ctx, marker, err)
 		}
 		if plan.etag == "" {
 			return plan, nil // the object is gone already
 		}
-		if time.Since(started) > v.grace {
+		if time.Since(started) > d.grace {
 			err = errSlowDelete
 			continue
 		}
-		err = v.commitDelete(ctx, keys, plan.etag, started)
+		err = d.commitDelete(ctx, plan.etag, started)
 		slow := errors.Is(err, errSlowDelete) && !errors.Is(err, storage.ErrUnknown)
 		if !slow && !errors.Is(err, storage.ErrConflict) {
 			return plan, err
@@ -117,21 +120,21 @@ func (v *Vault) deleteObject(ctx context.Context, keys keys) (plan deletionTarge
 // takeBackDelete undoes the delete marker of a Delete in a held day, and returns why. The marker may be another
 // Delete's, too, which then must not commit any more: its removal of the object is refused because the object is
 // rewritten. If that Delete has committed, the marker leads to what it left.
-func (v *Vault) takeBackDelete(ctx context.Context, keys keys, marker string, cause error) error {
+func (d deletion) takeBackDelete(ctx context.Context, marker string, cause error) error {
 	if !errors.Is(cause, storage.ErrHeld) {
 		return cause
 	}
-	if err := v.dismissDelete(ctx, keys, marker); err != nil && !overtaken(err) {
+	if err := d.dismissDelete(ctx, marker); err != nil && !overtaken(err) {
 		return errors.Join(cause, err)
 	}
 	return cause
 }
 
 // commitDelete removes the object. It is the commit point.
-func (v *Vault) commitDelete(ctx context.Context, keys keys, etag string, started time.Time) error {
-	ctx, cancel := v.within(ctx, started, true, errSlowDelete)
+func (d deletion) commitDelete(ctx context.Context, etag string, started time.Time) error {
+	ctx, cancel := d.within(ctx, started, true, errSlowDelete)
 	defer cancel()
-	return v.remove(ctx, "remove object", keys, keys.object(), blob.IfMatch(etag))
+	return d.remove(ctx, "remove object", d.keys.object(), blob.IfMatch(etag))
 }
 
 // deletionTargets are the blobs of a plan that is to be deleted.
@@ -147,104 +150,104 @@ type deletionTargets struct {
 }
 
 // deletionTargets finds the blobs of a plan that is to be deleted.
-func (v *Vault) deletionTargets(ctx context.Context, keys keys) (d deletionTargets, err error) {
-	object, p, err := v.readObject(ctx, keys)
+func (d deletion) deletionTargets(ctx context.Context) (found deletionTargets, err error) {
+	object, p, err := d.readObject(ctx)
 	switch {
 	case err == nil:
 		for _, o := range workflow.Parts(object) {
-			d.parts = append(d.parts, blob.Target{Name: keys.part(o).Name})
+			found.parts = append(found.parts, blob.Target{Name: d.keys.part(o).Name})
 		}
-		d.etag, d.seen = p.ETag, p.Seen
-		return d, nil
+		found.etag, found.seen = p.ETag, p.Seen
+		return found, nil
 	case errors.Is(err, storage.ErrCorrupt):
 		// A damaged object can't name the sub-objects, but a listing can. Damage must not prevent a Delete.
-		p, err = v.client.Head(ctx, keys.object())
+		p, err = d.client.Head(ctx, d.keys.object())
 		if err != nil {
-			return d, blobError("look at object", keys.object(), err)
+			return found, blobError("look at object", d.keys.object(), err)
 		}
-		d.etag, d.seen = p.ETag, p.Seen
+		found.etag, found.seen = p.ETag, p.Seen
 	case errors.Is(err, storage.ErrNotFound):
-		if err := v.confirmDeleted(ctx, keys, err); err != nil {
-			return d, err
+		if err := d.confirmDeleted(ctx, err); err != nil {
+			return found, err
 		}
 	default:
-		return d, err
+		return found, err
 	}
-	d.listed = true
-	items, err := v.listParts(ctx, keys, kinds[:])
+	found.listed = true
+	items, err := d.listParts(ctx, kinds[:])
 	for _, item := range items {
-		d.parts = append(d.parts, blob.Target{Name: item.Name})
+		found.parts = append(found.parts, blob.Target{Name: item.Name})
 	}
-	if d.etag == "" {
+	if found.etag == "" {
 		err = unfinished(err)
 	}
-	return d, err
+	return found, err
 }
 
 // confirmDeleted returns nil if an earlier Delete has removed the object, or if the object was lost. It
 // returns notFound if there is no plan.
-func (v *Vault) confirmDeleted(ctx context.Context, keys keys, notFound error) error {
-	if err := v.confirmGone(ctx, keys, keys.object()); err != nil {
+func (d deletion) confirmDeleted(ctx context.Context, notFound error) error {
+	if err := d.confirmGone(ctx, d.keys.object()); err != nil {
 		return err
 	}
-	_, err := v.client.Head(ctx, keys.deleteMarker())
+	_, err := d.client.Head(ctx, d.keys.deleteMarker())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return v.confirmObjectLost(ctx, keys, notFound)
+		return d.confirmObjectLost(ctx, notFound)
 	}
-	return blobError("look for delete marker", keys.deleteMarker(), err)
+	return blobError("look for delete marker", d.keys.deleteMarker(), err)
 }
 
 // confirmObjectLost returns nil if the object was lost from outside, and notFound if there is no plan. The
 // caller has found no delete marker. Delete removes that last, so the entry of a plan that was being deleted
 // is gone by now.
-func (v *Vault) confirmObjectLost(ctx context.Context, keys keys, notFound error) error {
-	p, err := v.client.Head(ctx, keys.entry())
+func (d deletion) confirmObjectLost(ctx context.Context, notFound error) error {
+	p, err := d.client.Head(ctx, d.keys.entry())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return notFound // there was no plan, or nothing is left of it
 	}
 	if err != nil {
-		return blobError("look for entry", keys.entry(), err)
+		return blobError("look for entry", d.keys.entry(), err)
 	}
 	if s := blobStatusOf(&blob.Item{Properties: p}); s != running && s != final {
 		return notFound // a Create is under way, or did not finish
 	}
-	b, err := v.listMarkers(ctx, keys)
+	b, err := d.listMarkers(ctx)
 	if err != nil {
 		return err
 	}
 	if restored(&blob.Item{Properties: p}) && b.marker != nil {
 		return notFound // a Restore is under way, or did not finish
 	}
-	d, err := v.examine(ctx, b, false)
+	found, err := d.examine(ctx, b, false)
 	switch {
 	case err != nil:
 		return err
-	case d.finding == lostObject && passed(keys.date(), d.seen):
-		return v.lookForHold(ctx, keys.container)
-	case d.finding == lostObject:
+	case found.finding == lostObject && passed(d.keys.date(), found.seen):
+		return d.lookForHold(ctx, d.keys.container)
+	case found.finding == lostObject:
 		return nil
-	case d.finding == tooRecent:
-		return vaultError("look for object", keys.object(), "%w: it is missing, and the entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, d.wait())
+	case found.finding == tooRecent:
+		return vaultError("look for object", d.keys.object(), "%w: it is missing, and the entry was written so recently that this can't be judged yet: call again in %v", storage.ErrConflict, found.wait())
 	}
-	return vaultError("look for object", keys.object(), "%w: the plan has changed meanwhile", storage.ErrConflict)
+	return vaultError("look for object", d.keys.object(), "%w: the plan has changed meanwhile", storage.ErrConflict)
 }
 
 // deleteRest removes what is left after the object: sub-objects, entry, markers.
-func (v *Vault) deleteRest(ctx context.Context, keys keys, plan deletionTargets) error {
-	if err := v.removeParts(ctx, keys, plan.parts); err != nil {
+func (d deletion) deleteRest(ctx context.Context, plan deletionTargets) error {
+	if err := d.removeParts(ctx, plan.parts); err != nil {
 		return err
 	}
 	if plan.listed {
-		if err := v.confirmParts(ctx, keys, func(blob.Item) (bool, error) { return true, nil }); err != nil {
+		if err := d.confirmParts(ctx, func(blob.Item) (bool, error) { return true, nil }); err != nil {
 			return err
 		}
 	}
-	if err := v.remove(ctx, "remove entry", keys, keys.entry(), blob.Always); err != nil {
+	if err := d.remove(ctx, "remove entry", d.keys.entry(), blob.Always); err != nil {
 		return err
 	}
-	err := v.client.DeleteBatch(ctx, keys.container, []blob.Target{{Name: keys.marker().Name}, {Name: keys.deleteMarker().Name}})
+	err := d.client.DeleteBatch(ctx, d.keys.container, []blob.Target{{Name: d.keys.marker().Name}, {Name: d.keys.deleteMarker().Name}})
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return nil // a final plan has no marker
 	}
-	return blobError("remove markers", keys.marker(), err)
+	return blobError("remove markers", d.keys.marker(), err)
 }

@@ -156,16 +156,16 @@ type diagnosis struct {
 // examine looks at the entry and the object of a candidate and diagnoses it. It looks twice if one of them is
 // absent, unless the plan is recent and will be left alone anyway. It doesn't look at an open plan that a
 // listing has shown whole: a listing may show that nothing is wrong, but leads to no repair.
-func (v *Vault) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
+func (s planStore) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
 	d := diagnosis{planBlobs: b}
 	var err error
-	if d.grace, err = v.graceOf(b.marker, b.deleteMarker); err != nil {
+	if d.grace, err = s.graceOf(b.marker, b.deleteMarker); err != nil {
 		return d, blobError("read metadata of marker", b.keys.marker(), err)
 	}
 	if d.finding = diagnose(d.signs(false)); !thorough && (d.finding == openPlan || d.finding == unverified) {
 		return d, nil
 	}
-	now, err := v.headPlan(ctx, "look for plan", b.keys)
+	now, err := s.headPlan(ctx, "look for plan")
 	if err != nil {
 		return d, err
 	}
@@ -177,16 +177,16 @@ func (v *Vault) examine(ctx context.Context, b planBlobs, thorough bool) (diagno
 	if d.committed() || d.finding == tooRecent {
 		return d, nil
 	}
-	err = v.confirm(ctx, &d)
+	err = s.confirm(ctx, &d)
 	return d, err
 }
 
 // confirm looks a second time at a plan that lacks the entry or the object. A Create, a Delete or a
 // withdrawal may have begun since the plan was listed; each of them writes a marker first.
-func (v *Vault) confirm(ctx context.Context, d *diagnosis) error {
+func (s planStore) confirm(ctx context.Context, d *diagnosis) error {
 	lost := d.finding != remains
 	if lost || d.marker == nil && d.deleteMarker == nil {
-		since, err := v.listMarkers(ctx, d.keys)
+		since, err := s.listMarkers(ctx)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (v *Vault) confirm(ctx context.Context, d *diagnosis) error {
 			return nil
 		}
 	}
-	if err := v.confirmGone(ctx, d.keys, d.missing()...); err != nil {
+	if err := s.confirmGone(ctx, d.missing()...); err != nil {
 		return err
 	}
 	if !lost {
@@ -203,7 +203,7 @@ func (v *Vault) confirm(ctx context.Context, d *diagnosis) error {
 	}
 	// The blobs that were there must still be there, unchanged. If not, a Delete has finished in the
 	// meantime.
-	again, err := v.headPlan(ctx, "confirm", d.keys)
+	again, err := s.headPlan(ctx, "confirm")
 	if err == nil && !(sameBlob(again.entry, d.entry) && sameBlob(again.object, d.object)) {
 		d.finding = tooRecent
 	}

@@ -2,15 +2,21 @@ package azblob
 
 import (
 	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // directory says how to read the blobs of a directory, whose names begin with a plan's ID.
 type directory struct {
-	v   *Vault
+	*store
 	dir string
 	// metadataOf reports by its name whether the metadata of a blob is needed. If it is nil, no metadata is
 	// listed.
@@ -24,28 +30,22 @@ type directory struct {
 }
 
 // plans returns a directory that lists the plans that the filters choose.
-func (v *Vault) plans(f storage.Filters) directory {
-	return directory{v: v, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
+func (s *store) plans(f storage.Filters) directory {
+	return directory{store: s, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
 		entry := p.entry
-		chosen := p.committed() && p.choose(v.format, f, entry.Properties)
+		chosen := p.committed() && p.choose(s.format, f, entry.Properties)
 		p.entry, p.object = nil, nil // thousands of candidates are in memory
 		return chosen
 	}}
 }
 
 // names returns a directory that lists all plans, without results.
-func (v *Vault) names() directory {
-	return directory{v: v, dir: plansDir, take: func(p *candidate) bool {
+func (s *store) names() directory {
+	return directory{store: s, dir: plansDir, take: func(p *candidate) bool {
 		chosen := p.committed()
 		p.entry, p.object = nil, nil
 		return chosen
 	}}
-}
-
-// window is a part of a day.
-type window struct {
-	day
-	listing.Span
 }
 
 // of returns the directory of a day.
@@ -83,7 +83,7 @@ func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint
 		}
 		opts.StartFrom = opts.StartFrom[:len(d.dir)+digits]
 	}
-	for names, err := range d.v.client.ListGroups(ctx, d.day.container, opts, groupEnd) {
+	for names, err := range d.client.ListGroups(ctx, d.day.container, opts, groupEnd) {
 		if blob.Is(err, blob.AbsentContainer) {
 			return nil, nil // Read asks again
 		}
@@ -102,7 +102,7 @@ func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint
 // Read implements [listing.Source]. The day was there a moment ago, so a single answer that its container is absent is
 // not believed.
 func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (page listing.Page[candidate], err error) {
-	err = d.v.unlessDropped(ctx, blob.Ref{Container: d.day.container}, func() (err error) {
+	err = d.unlessDropped(ctx, blob.Ref{Container: d.day.container}, func() (err error) {
 		page, err = d.read(ctx, s, most)
 		return err
 	})
@@ -122,7 +122,7 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 			got.Items = append(got.Items, plan)
 		}
 	}
-	for page, err := range d.v.client.List(ctx, d.day.container, opts) {
+	for page, err := range d.client.List(ctx, d.day.container, opts) {
 		if err != nil {
 			return listing.Page[candidate]{Rest: s.To}, blobError("list", blob.Ref{Container: d.day.container, Name: d.dir}, err)
 		}
@@ -144,13 +144,13 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 				return got, nil
 			}
 			n, ok := parseName(item.Name)
-			if !ok || d.v.prefix.plan(n.plan).container != d.day.container {
+			if !ok || d.prefix.plan(n.plan).container != d.day.container {
 				continue // a stray; Check reports it
 			}
 			if n.plan != plan.keys.plan {
 				finish()
 				plans++
-				plan = candidate{planBlobs: planBlobs{keys: d.v.prefix.plan(n.plan), marked: d.day.marked}}
+				plan = candidate{planBlobs: planBlobs{keys: d.prefix.plan(n.plan), marked: d.day.marked}}
 			}
 			plan.add(n, item)
 			got.Blobs++
@@ -164,3 +164,73 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 	finish()
 	return got, nil
 }
+
+// pages returns the options that list everything, by pages of a size: as many at once as the vault may have requests in
+// flight, and as fit in memory.
+func (s *store) pages(size int) listing.Options {
+	return listing.Options{Page: size, Ahead: min(s.concurrency, max(1, maxAhead/size)), Now: time.Now()}
+}
+
+// newest lists parts of days, newest first: those that may have a catalogue by that, unless h is nil.
+func (s *store) newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], h *history, o listing.Options) iter.Seq2[candidate, error] {
+	days := make([]listing.Day[candidate], len(windows))
+	for i, w := range windows {
+		days[i] = listing.Day[candidate]{Span: w.Span, Source: from(w.day)}
+		if h != nil && s.mayBeCatalogued(w.day, o.Now) {
+			days[i].Open = func(ctx context.Context) (listing.Catalogue[candidate], error) { return h.open(ctx, w) }
+		}
+	}
+	return listing.Newest(ctx, days, o)
+}
+
+// pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
+func pageOfMarkers(days int) int {
+	return min(max(markersPage, maxAhead/max(1, days)), blob.MaxPage)
+}
+
+// candidate is a plan that a listing leads to, before it is known to be one.
+type candidate struct {
+	planBlobs
+	result    storage.ListResult
+	truncated bool  // name and description are too long for metadata: the entry has them whole
+	undecided bool  // whether the filters choose the plan depends on the part of the name that was cut
+	err       error // why the plan can't be read
+	stands    int64 // where results are not wanted: how many plans of a day and a status it stands for; 0 for one plan
+}
+
+// choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the
+// plan. It chooses a plan whose metadata can't be read, so that the listing shows the error.
+func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties) bool {
+	r, cut, err := form.parseMetadata(entry.Metadata, p.keys.plan, typeEntry)
+	if err != nil {
+		p.err = blobError("read metadata of entry", p.keys.entry(), err)
+		return true
+	}
+	r.State.ETag = driver.Version(entry.ETag, &workflow.Plan{State: r.State})
+	return p.match(f, r, cut)
+}
+
+// match sets the result of the candidate, and reports whether the filters choose it, or may choose it: cut has
+// the fields of which the result has only the beginning.
+func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string) bool {
+	p.result, p.truncated = r, len(cut) > 0
+	if slices.Contains(cut, metaName) {
+		f, p.undecided = filtersOfStart(f, r.Name)
+	}
+	return driver.Choose(f, r)
+}
+
+// filtersOfStart returns the filters without what the start of a plan's name can't decide, and whether there is
+// such a thing.
+func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecided bool) {
+	if len(f.NamePrefix) > len(start) && strings.HasPrefix(f.NamePrefix, start) {
+		f.NamePrefix, undecided = start, true
+	}
+	if !strings.Contains(start, f.NameContains) {
+		f.NameContains, undecided = "", true
+	}
+	return f, undecided
+}
+
+// isMarked reports whether a candidate has a marker that leads to open plans. A change marker does not.
+func (p *candidate) isMarked() bool { return p.marker != nil || p.deleteMarker != nil }

@@ -104,7 +104,7 @@ func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 		if o.Budget < 0 {
 			return driver.Invalid("ExpireOptions.Budget", "%v is negative", o.Budget)
 		}
-		report, err = v.expire(ctx, o)
+		report, err = expiring{v.store, o}.run(ctx)
 		return err
 	})
 	return report, err
@@ -113,32 +113,39 @@ func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 // expiredAtOnce is how many days Expire drops at a time.
 const expiredAtOnce = 8
 
-func (v *Vault) expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
+// expiring is an Expire that is running.
+type expiring struct {
+	*store
+	o ExpireOptions
+}
+
+// run drops the days that are due, oldest first.
+func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 	began := time.Now()
-	days, err := v.days(ctx)
+	days, err := x.days(ctx)
 	if err != nil {
 		return report, err
 	}
 	slices.Reverse(days)
-	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !o.Empty && !o.due(d) })
+	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !x.o.Empty && !x.o.due(d) })
 	var errs []error
 	for first := true; len(days) > 0; first = false {
 		if ctx.Err() != nil {
 			errs = append(errs, context.Cause(ctx))
 			break
 		}
-		if !first && used(o.Budget, began) || errors.Is(errors.Join(errs...), storage.ErrDenied) {
+		if !first && used(x.o.Budget, began) || errors.Is(errors.Join(errs...), storage.ErrDenied) {
 			break
 		}
 		some := days[:min(expiredAtOnce, len(days))]
 		days = days[len(some):]
-		for _, d := range v.expireDays(ctx, o, some) {
+		for _, d := range x.expireDays(ctx, some) {
 			report.Days = append(report.Days, d)
 			if d.Err != nil {
 				errs = append(errs, d.Err)
 			}
-			if o.Progress != nil {
-				o.Progress(d)
+			if x.o.Progress != nil {
+				x.o.Progress(d)
 			}
 		}
 	}
@@ -146,16 +153,11 @@ func (v *Vault) expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 	return report, errors.Join(errs...)
 }
 
-// used reports whether a budget that began at some time is used up. There is none if it is 0.
-func used(budget time.Duration, began time.Time) bool {
-	return budget > 0 && time.Since(began) >= budget
-}
-
 // expireDays drops days at once. Those that fail do not stop the others.
-func (v *Vault) expireDays(ctx context.Context, o ExpireOptions, days []day) []ExpiredDay {
+func (x expiring) expireDays(ctx context.Context, days []day) []ExpiredDay {
 	done := make([]ExpiredDay, len(days))
-	_ = v.parallel(len(days), func(i int) error {
-		done[i] = v.expireDay(ctx, o, days[i])
+	_ = x.parallel(len(days), func(i int) error {
+		done[i] = x.expireDay(ctx, days[i])
 		return nil
 	})
 	return slices.DeleteFunc(done, func(d ExpiredDay) bool { return d.Result == "" })
@@ -167,28 +169,28 @@ func (o ExpireOptions) due(d day) bool {
 }
 
 // expireDay drops a day, or says why it does not. A young day that is not empty has no result.
-func (v *Vault) expireDay(ctx context.Context, o ExpireOptions, d day) ExpiredDay {
-	x := expiry{v: v, day: d, result: ExpiredDay{Day: d.date}, empty: !o.due(d)}
-	result, err := x.lease()
-	if err == nil && result == DayDropped && (o.DryRun || x.empty) {
-		result, err = x.content(ctx)
+func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
+	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: d.date}, empty: !x.o.due(d)}
+	result, err := e.lease()
+	if err == nil && result == DayDropped && (x.o.DryRun || e.empty) {
+		result, err = e.content(ctx)
 	}
-	if err == nil && result == DayDropped && !o.DryRun {
-		result, err = x.drop(ctx)
+	if err == nil && result == DayDropped && !x.o.DryRun {
+		result, err = e.drop(ctx)
 	}
 	switch {
 	case err != nil:
-		result, x.result.Err = DayFailed, opError("Expire", uuid.Nil, err)
-	case x.empty && result != DayDropped:
+		result, e.result.Err = DayFailed, opError("Expire", uuid.Nil, err)
+	case e.empty && result != DayDropped:
 		result = ""
 	}
-	x.result.Result = result
-	return x.result
+	e.result.Result = result
+	return e.result
 }
 
 // expiry is the expiry of one day.
 type expiry struct {
-	v   *Vault
+	*store
 	day day
 	// empty says that the day is young, so it is dropped only if nothing is stored in it.
 	empty  bool
@@ -232,7 +234,7 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 	x.result.Open, x.result.Plans = 0, nil
 	var last uuid.UUID
 	ref := blob.Ref{Container: x.day.container, Name: dir}
-	for item, err := range x.v.listPages(ctx, "look for open plans", ref, blob.ListOptions{MaxResults: size}) {
+	for item, err := range x.listPages(ctx, "look for open plans", ref, blob.ListOptions{MaxResults: size}) {
 		switch {
 		case err != nil:
 			return "", err
@@ -265,10 +267,10 @@ const dropLease = time.Minute
 // While it is active no other Expire is at work and nobody removes the mark, and the removal of the container
 // names it, so that this request has no effect when it comes late.
 func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
-	v, container := x.v, x.day.container
+	container := x.day.container
 	mark := droppingOf(container)
 	cond := blob.IfNew
-	p, err := v.client.Head(ctx, mark)
+	p, err := x.client.Head(ctx, mark)
 	switch {
 	case err == nil:
 		cond = blob.IfMatch(p.ETag) // of an Expire that did not finish
@@ -278,7 +280,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 		return "", blobError("look for expiry", mark, err)
 	}
 	lease := uuid.NewString()
-	switch err := v.client.AcquireLease(ctx, container, lease, dropLease); {
+	switch err := x.client.AcquireLease(ctx, container, lease, dropLease); {
 	case blob.Is(err, blob.Leased):
 		return x.leased(ctx)
 	case blob.Is(err, blob.AbsentContainer):
@@ -287,7 +289,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, certain(err)))
 	}
 	// From here on, a failure leaves the lease and the mark for at most a minute.
-	etag, err := v.client.Put(ctx, mark, nil, markerMetadata(uuid.NewString(), v.grace), cond)
+	etag, err := x.client.Put(ctx, mark, nil, markerMetadata(uuid.NewString(), x.grace), cond)
 	if err != nil {
 		x.giveUp(ctx, lease, "")
 		if blob.Is(err, blob.Mismatch) {
@@ -301,10 +303,10 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	}
 
 	// The commit point. If the container may be removed, the lease and the mark are left.
-	err = v.client.DeleteContainer(ctx, container, lease)
+	err = x.client.DeleteContainer(ctx, container, lease)
 	switch {
 	case err == nil:
-		v.containers.forget(container)
+		x.containers.forget(container)
 		return DayDropped, nil
 	case blob.Is(err, blob.AbsentContainer): // an earlier attempt has removed it
 		found, err := x.gone(ctx)
@@ -324,7 +326,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 
 // leased says what a day is whose lease is another's.
 func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
-	c, err := x.v.client.HeadContainer(ctx, x.day.container)
+	c, err := x.client.HeadContainer(ctx, x.day.container)
 	switch {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer):
 		return x.gone(ctx)
@@ -338,7 +340,7 @@ func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
 
 // gone says what a day is whose container is absent by one response.
 func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
-	if err := x.v.confirmDropped(ctx, x.day.container); err != nil {
+	if err := x.confirmDropped(ctx, x.day.container); err != nil {
 		return "", err
 	}
 	return DayDropped, nil
@@ -348,9 +350,9 @@ func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
 // order, a removal of the container that is still under way could drop a plan that was created in between. What
 // can't be removed is left to Recovery.
 func (x *expiry) giveUp(ctx context.Context, lease, mark string) {
-	err := x.v.client.ReleaseLease(ctx, x.day.container, lease)
+	err := x.client.ReleaseLease(ctx, x.day.container, lease)
 	if mark == "" || err != nil && !blob.Is(err, blob.Leased) {
 		return
 	}
-	_ = x.v.client.Delete(ctx, droppingOf(x.day.container), blob.IfMatch(mark))
+	_ = x.client.Delete(ctx, droppingOf(x.day.container), blob.IfMatch(mark))
 }

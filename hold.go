@@ -34,14 +34,14 @@ import (
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
 func (v *Vault) Hold(ctx context.Context, day time.Time) error {
 	return v.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
-		container, err := v.dayToHold(day)
+		h, err := v.hold(day)
 		if err != nil {
 			return err
 		}
-		if err := v.acquireHold(ctx, container); err != nil {
+		if err := h.acquire(ctx); err != nil {
 			return err
 		}
-		return v.awaitDeletes(ctx, container)
+		return h.awaitDeletes(ctx)
 	})
 }
 
@@ -52,19 +52,11 @@ func (v *Vault) Hold(ctx context.Context, day time.Time) error {
 // without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
 func (v *Vault) Release(ctx context.Context, day time.Time) error {
 	return v.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
-		container, err := v.dayToHold(day)
+		h, err := v.hold(day)
 		if err != nil {
 			return err
 		}
-		err = v.client.ReleaseLease(ctx, container, holdOf(container))
-		if !blob.Is(err, blob.Leased) {
-			return deniedLease(blobError("release", blob.Ref{Container: container}, err))
-		}
-		c, err := v.headDay(ctx, container)
-		if err == nil && c.Lease == blob.LeasedForever {
-			err = foreignHold("release", container)
-		}
-		return err // an earlier attempt may have released it
+		return h.release(ctx)
 	})
 }
 
@@ -85,12 +77,18 @@ func (v *Vault) Holds(ctx context.Context) (held []time.Time, err error) {
 	return held, err
 }
 
-// dayToHold returns the container of a day that a caller names.
-func (v *Vault) dayToHold(day time.Time) (container string, err error) {
+// hold is the hold of a day, to be acquired or released.
+type hold struct {
+	*store
+	container string
+}
+
+// hold returns the hold of a day that a caller names.
+func (s *store) hold(day time.Time) (hold, error) {
 	if day.IsZero() {
-		return "", driver.Invalid("day", "is the zero time")
+		return hold{}, driver.Invalid("day", "is the zero time")
 	}
-	return v.prefix.day(day), nil
+	return hold{s, s.prefix.day(day)}, nil
 }
 
 // holds is the namespace of the IDs of holds.
@@ -100,22 +98,14 @@ var holds = uuid.MustParse("6f0c3f0e-5d0b-5a52-9a53-2b1d0c7d9e41")
 // can release the hold.
 func holdOf(container string) string { return uuid.NewSHA1(holds, []byte(container)).String() }
 
-func (v *Vault) headDay(ctx context.Context, container string) (blob.ContainerItem, error) {
-	c, err := v.client.HeadContainer(ctx, container)
-	return c, blobError("look for container", blob.Ref{Container: container}, err)
+func (h hold) headDay(ctx context.Context) (blob.ContainerItem, error) {
+	c, err := h.client.HeadContainer(ctx, h.container)
+	return c, blobError("look for container", blob.Ref{Container: h.container}, err)
 }
 
 // foreignHold is the error of a container whose infinite lease is not a vault's.
 func foreignHold(doing, container string) error {
 	return vaultError(doing, blob.Ref{Container: container}, "%w: the container has an infinite lease that no vault acquired: whoever did must release or break it", storage.ErrConflict)
-}
-
-// deniedLease adds the remedy to the refusal of a lease.
-func deniedLease(err error) error {
-	if !blob.IsForbidden(err) {
-		return err
-	}
-	return fmt.Errorf("%w: holds and expiry need the right to write and delete containers, which a signature of one container does not have", err)
 }
 
 // How long Hold waits between two looks.
@@ -125,24 +115,37 @@ const (
 	longestAwait = 30 * time.Second
 )
 
-// acquireHold acquires the lease of a hold.
-func (v *Vault) acquireHold(ctx context.Context, container string) error {
+// release releases the lease of a hold.
+func (h hold) release(ctx context.Context) error {
+	err := h.client.ReleaseLease(ctx, h.container, holdOf(h.container))
+	if !blob.Is(err, blob.Leased) {
+		return deniedLease(blobError("release", blob.Ref{Container: h.container}, err))
+	}
+	c, err := h.headDay(ctx)
+	if err == nil && c.Lease == blob.LeasedForever {
+		err = foreignHold("release", h.container)
+	}
+	return err // an earlier attempt may have released it
+}
+
+// acquire acquires the lease of a hold.
+func (h hold) acquire(ctx context.Context) error {
 	for {
-		c, err := v.headDay(ctx, container)
+		c, err := h.headDay(ctx)
 		if err != nil {
 			return err
 		}
-		if date, _ := v.prefix.parseDay(container); !closed(date, c.Seen) {
+		if date, _ := h.prefix.parseDay(h.container); !closed(date, c.Seen) {
 			return driver.Invalid("day", "%s is not closed yet: a day can be held when the day after it has ended", date.Format(time.DateOnly))
 		}
-		err = v.client.AcquireLease(ctx, container, holdOf(container), blob.Forever)
+		err = h.client.AcquireLease(ctx, h.container, holdOf(h.container), blob.Forever)
 		switch {
 		case !blob.Is(err, blob.Leased):
-			return deniedLease(blobError("hold", blob.Ref{Container: container}, err))
+			return deniedLease(blobError("hold", blob.Ref{Container: h.container}, err))
 		case c.Lease == blob.LeasedForever:
-			return foreignHold("hold", container)
+			return foreignHold("hold", h.container)
 		case !sleep.For(ctx, awaitExpiry):
-			return blobError("wait for expiry", blob.Ref{Container: container}, context.Cause(ctx))
+			return blobError("wait for expiry", blob.Ref{Container: h.container}, context.Cause(ctx))
 		}
 	}
 }
@@ -150,10 +153,10 @@ func (v *Vault) acquireHold(ctx context.Context, container string) error {
 // awaitDeletes waits until no delete marker is in a day, by two listings. A Delete looks for the lease after it has written its
 // marker. So the Deletes that have overlooked a lease have markers when it is acquired, and the later ones see
 // it.
-func (v *Vault) awaitDeletes(ctx context.Context, container string) error {
-	ref := blob.Ref{Container: container, Name: openDir}
+func (h hold) awaitDeletes(ctx context.Context) error {
+	ref := blob.Ref{Container: h.container, Name: openDir}
 	for wait := awaitDelete; ; wait = min(2*wait, longestAwait) {
-		waiting, err := v.anyDelete(ctx, ref)
+		waiting, err := h.anyDelete(ctx, ref)
 		if err != nil || waiting == "" {
 			return err
 		}
@@ -165,9 +168,9 @@ func (v *Vault) awaitDeletes(ctx context.Context, container string) error {
 }
 
 // anyDelete returns the name of a delete marker, if one of two listings shows any.
-func (v *Vault) anyDelete(ctx context.Context, open blob.Ref) (name string, err error) {
+func (h hold) anyDelete(ctx context.Context, open blob.Ref) (name string, err error) {
 	for _, size := range pageSizes() {
-		for item, err := range v.listPages(ctx, "look for deletes", open, blob.ListOptions{MaxResults: size}) {
+		for item, err := range h.listPages(ctx, "look for deletes", open, blob.ListOptions{MaxResults: size}) {
 			if err != nil {
 				return "", err
 			}
@@ -177,4 +180,12 @@ func (v *Vault) anyDelete(ctx context.Context, open blob.Ref) (name string, err 
 		}
 	}
 	return "", nil
+}
+
+// deniedLease adds the remedy to the refusal of a lease.
+func deniedLease(err error) error {
+	if !blob.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: holds and expiry need the right to write and delete containers, which a signature of one container does not have", err)
 }

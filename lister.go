@@ -39,7 +39,7 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // their start.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	if err := driver.CheckFilters(filters); err != nil {
-		return nil, v.observe(ctx, "Search", uuid.Nil, func(context.Context) error { return err })
+		return nil, v.observer.observe(ctx, "Search", uuid.Nil, func(context.Context) error { return err })
 	}
 	return v.stream(ctx, "Search", filters)
 }
@@ -48,11 +48,11 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 func (v *Vault) stream(ctx context.Context, name string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	end, err := v.begin()
 	if err != nil {
-		return nil, v.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
+		return nil, v.observer.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
 	}
 	end()
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
-		v.observe(ctx, name, uuid.Nil, func(ctx context.Context) error { return v.yieldPlans(ctx, name, f, yield) })
+		v.observer.observe(ctx, name, uuid.Nil, func(ctx context.Context) error { return v.yieldPlans(ctx, name, f, yield) })
 	}, nil
 }
 
@@ -72,7 +72,7 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	defer end()
 
 	n := 0
-	for p, err := range v.findAnywhere(ctx, f, true) {
+	for p, err := range findAnywhere(ctx, v.store, v.second, f, true) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must end with an error
 		}
@@ -96,21 +96,28 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	return first
 }
 
-// findAnywhere is find. A search that fails over to the secondary continues after the last plan that it has
-// yielded.
-func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters, results bool) iter.Seq2[candidate, error] {
+// search is a search for plans in one store.
+type search struct {
+	*store
+	f       storage.Filters
+	results bool // whether the results are wanted, or only the number of plans
+}
+
+// findAnywhere finds plans in the primary. If it fails over to the secondary, it continues after the last plan that
+// it has yielded.
+func findAnywhere(ctx context.Context, primary *store, second *secondary, f storage.Filters, results bool) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		ended := false
-		err := v.anywhere(ctx, func(ctx context.Context, from *Vault) error {
-			for p, err := range from.find(ctx, f, results) {
+		err := second.anywhere(ctx, primary, func(ctx context.Context, from *store) error {
+			for p, err := range (search{from, f, results}).find(ctx) {
 				if err != nil {
 					return err
 				}
 				switch {
 				case p.err == nil:
 				case from.lagging:
-					p.err = v.second.excuse(p.err)
-				case v.mayFailOver(ctx) && unavailable(p.err):
+					p.err = second.excuse(p.err)
+				case second.mayAnswer(ctx) && unavailable(p.err):
 					return p.err
 				}
 				if ended = !yield(p, nil); ended {
@@ -128,38 +135,38 @@ func (v *Vault) findAnywhere(ctx context.Context, f storage.Filters, results boo
 
 // find yields the plans that the filters choose, newest first, in the cheapest way. Without results, it need
 // not set those of the candidates. An error is the last element.
-func (v *Vault) find(ctx context.Context, f storage.Filters, results bool) iter.Seq2[candidate, error] {
+func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	var candidates iter.Seq2[candidate, error]
 	switch {
-	case len(f.ByIDs) > 0:
-		candidates = v.searchByID(ctx, f)
-	case isOpen(f.ByStatus):
-		candidates = v.searchOpen(ctx, f)
-	case !results && inNames(f):
-		return v.inDays(ctx, f, v.names().of, results)
+	case len(q.f.ByIDs) > 0:
+		candidates = q.searchByID(ctx)
+	case isOpen(q.f.ByStatus):
+		candidates = q.searchOpen(ctx)
+	case !q.results && inNames(q.f):
+		return q.inDays(ctx, q.names().of)
 	default:
-		candidates = v.inDays(ctx, f, v.plans(f).of, results)
+		candidates = q.inDays(ctx, q.plans(q.f).of)
 	}
-	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || results && p.truncated) }
-	return v.lookAtAll(candidates, f.Limit, isLong, func(p candidate) (_ candidate, chosen bool) {
-		chosen = v.readLongFields(ctx, f, &p)
+	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || q.results && p.truncated) }
+	return q.lookAtAll(candidates, isLong, func(p candidate) (_ candidate, chosen bool) {
+		chosen = q.readLongFields(ctx, &p)
 		return p, chosen
 	})
 }
 
 // readLongFields reads the name and description of a plan from its entry, and reports whether the filters choose
 // the plan. They are too long for metadata.
-func (v *Vault) readLongFields(ctx context.Context, f storage.Filters, p *candidate) (chosen bool) {
-	entry, err := v.readEntry(ctx, p.keys)
+func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) {
+	entry, err := q.plan(p.keys).readEntry(ctx)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) { // it was listed a moment ago
-		entry, err = v.readEntry(ctx, p.keys)
+		entry, err = q.plan(p.keys).readEntry(ctx)
 	}
 	if err != nil {
 		p.err = err
-		return v.lagging || !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
+		return q.lagging || !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
 	}
 	p.result.Name, p.result.Descr = entry.Name, entry.Descr
-	return driver.Choose(f, p.result)
+	return driver.Choose(q.f, p.result)
 }
 
 // inNames reports whether the names of a plan's blobs tell all that the filters ask for.
@@ -186,23 +193,23 @@ const (
 
 // searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
 // day without planvaultlayout may have open plans without markers, so its plans are listed.
-func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
-	markers, plans := directory{v: v, dir: openDir, take: (*candidate).isMarked}, v.plans(f)
+func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
+	markers, plans := directory{store: q.store, dir: openDir, take: (*candidate).isMarked}, q.plans(q.f)
 	now := time.Now()
-	candidates := v.started.search(f, v.inDays(ctx, f, func(d day) listing.Source[candidate] {
+	candidates := q.started.search(q.f, q.inDays(ctx, func(d day) listing.Source[candidate] {
 		if d.marked {
 			return unlessCatalogued{dayDirectory{markers, d}, now}
 		}
 		return plans.of(d)
-	}, true))
+	}))
 	heads := 1
-	if onlyNotStarted(f) {
+	if onlyNotStarted(q.f) {
 		heads = 2
 	}
-	candidates = v.listNeighbors(ctx, candidates, heads, f.Limit, isEntry)
-	return v.lookAtAll(candidates, f.Limit, func(p candidate) bool { return p.marked }, func(p candidate) (candidate, bool) {
-		p, chosen := v.headOpen(ctx, f, p)
-		v.started.note(p)
+	candidates = q.listNeighbors(ctx, candidates, heads, q.f.Limit, isEntry)
+	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked }, func(p candidate) (candidate, bool) {
+		p, chosen := q.headOpen(ctx, p)
+		q.started.note(p)
 		return p, chosen
 	})
 }
@@ -210,68 +217,50 @@ func (v *Vault) searchOpen(ctx context.Context, f storage.Filters) iter.Seq2[can
 // headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
 // it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
 // object, too. A plan that a listing has shown whole since then needs no further look.
-func (v *Vault) headOpen(ctx context.Context, f storage.Filters, p candidate) (_ candidate, chosen bool) {
+func (q search) headOpen(ctx context.Context, p candidate) (_ candidate, chosen bool) {
 	failed := func(ref blob.Ref, err error) (candidate, bool) {
 		p.err = blobError("look for plan", ref, err)
 		return p, !blob.Is(err, blob.Absent, blob.AbsentContainer)
 	}
 	if p.committed() {
-		chosen = p.choose(v.format, f, p.entry.Properties)
+		chosen = p.choose(q.format, q.f, p.entry.Properties)
 		return p, chosen
 	}
-	entry, err := v.headAgain(ctx, p.keys.entry())
+	entry, err := q.headAgain(ctx, p.keys.entry())
 	if err != nil {
 		return failed(p.keys.entry(), err)
 	}
 	p.entry = &blob.Item{Properties: entry}
-	if chosen = p.choose(v.format, f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
+	if chosen = p.choose(q.format, q.f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
 		return p, chosen
 	}
-	if _, err := v.headAgain(ctx, p.keys.object()); err != nil {
+	if _, err := q.headAgain(ctx, p.keys.object()); err != nil {
 		return failed(p.keys.object(), err)
 	}
 	return p, true
 }
 
-// pages returns the options that list everything, by pages of a size: as many at once as the vault may have requests in
-// flight, and as fit in memory.
-func (v *Vault) pages(size int) listing.Options {
-	return listing.Options{Page: size, Ahead: min(v.concurrency, max(1, maxAhead/size)), Now: time.Now()}
-}
-
-// newest lists parts of days, newest first: those that may have a catalogue by that, unless h is nil.
-func (v *Vault) newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], h *history, o listing.Options) iter.Seq2[candidate, error] {
-	days := make([]listing.Day[candidate], len(windows))
-	for i, w := range windows {
-		days[i] = listing.Day[candidate]{Span: w.Span, Source: from(w.day)}
-		if h != nil && v.mayBeCatalogued(w.day, o.Now) {
-			days[i].Open = func(ctx context.Context) (listing.Catalogue[candidate], error) { return h.open(ctx, w) }
-		}
-	}
-	return listing.Newest(ctx, days, o)
-}
-
 // inDays reads the days that the filters leave, newest first: closed days by their catalogues, unless it searches
 // for open plans, and the others by listings.
-func (v *Vault) inDays(ctx context.Context, f storage.Filters, from func(day) listing.Source[candidate], results bool) iter.Seq2[candidate, error] {
+func (q search) inDays(ctx context.Context, from func(day) listing.Source[candidate]) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		page, aimed := blob.MaxPage, f.Limit > 0 && inNames(f)
+		page, aimed := blob.MaxPage, q.f.Limit > 0 && inNames(q.f)
 		if aimed {
-			page = min(4*min(f.Limit, blob.MaxPage)+burst, blob.MaxPage)
+			page = min(4*min(q.f.Limit, blob.MaxPage)+burst, blob.MaxPage)
 		}
-		o := v.pages(page)
+		o := q.pages(page)
 		o.Aimed = aimed
-		days, from, err := v.daysOf(ctx, f, from, o)
+		days, from, err := q.daysOf(ctx, from, o)
 		if err != nil {
 			yield(candidate{}, err)
 			return
 		}
-		windows, h := stretches(days, f), &history{v, f, results}
-		if isOpen(f.ByStatus) {
-			h, o = nil, v.pages(pageOfMarkers(len(windows)))
+		windows, h := stretches(days, q.f), &history{q.store, q.f, q.results}
+		if isOpen(q.f.ByStatus) {
+			h, o = nil, q.pages(pageOfMarkers(len(windows)))
 		}
-		o.Limit = f.Limit
-		for p, err := range v.newest(ctx, windows, from, h, o) {
+		o.Limit = q.f.Limit
+		for p, err := range q.newest(ctx, windows, from, h, o) {
 			if !yield(p, err) {
 				return
 			}
@@ -279,28 +268,23 @@ func (v *Vault) inDays(ctx context.Context, f storage.Filters, from func(day) li
 	}
 }
 
-// pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
-func pageOfMarkers(days int) int {
-	return min(max(markersPage, maxAhead/max(1, days)), blob.MaxPage)
-}
-
 // daysOf lists the days. An aimed listing also needs the minutes of today, unless the filters exclude it, so daysOf asks
 // for these at the same time, and returns a source that has them.
-func (v *Vault) daysOf(ctx context.Context, f storage.Filters, from func(day) listing.Source[candidate], o listing.Options) (days []day, _ func(day) listing.Source[candidate], err error) {
-	if dates := nearDates(f); dates != nil {
-		days, err = v.near(ctx, dates)
+func (q search) daysOf(ctx context.Context, from func(day) listing.Source[candidate], o listing.Options) (days []day, _ func(day) listing.Source[candidate], err error) {
+	if dates := nearDates(q.f); dates != nil {
+		days, err = q.near(ctx, dates)
 		return days, from, err
 	}
 	today := o.Now.UTC().Truncate(24 * time.Hour)
-	w, ok := stretch(day{container: v.prefix.day(today), date: today}, f)
+	w, ok := stretch(day{container: q.prefix.day(today), date: today}, q.f)
 	if !ok || !o.Aimed {
-		days, err = v.days(ctx)
+		days, err = q.days(ctx)
 		return days, from, err
 	}
 	known := measured{span: w.Span}
-	err = v.parallel(2, func(i int) (err error) {
+	err = q.parallel(2, func(i int) (err error) {
 		if i == 0 {
-			days, err = v.days(ctx)
+			days, err = q.days(ctx)
 			return err
 		}
 		known.groups, known.err = from(w.day).Groups(ctx, w.Span)
@@ -331,27 +315,27 @@ func (m measured) Groups(ctx context.Context, s listing.Span) ([]uint64, error) 
 }
 
 // searchByID looks at the plans that the filters name.
-func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[candidate, error] {
-	ids := slices.Clone(f.ByIDs)
+func (q search) searchByID(ctx context.Context) iter.Seq2[candidate, error] {
+	ids := slices.Clone(q.f.ByIDs)
 	slices.SortFunc(ids, driver.NewestFirst)
 	ids = slices.Compact(ids)
 	named := func(yield func(candidate, error) bool) {
 		for _, id := range ids {
-			p := candidate{planBlobs: planBlobs{keys: v.prefix.plan(id)}}
-			if driver.ChooseID(f, id) && !yield(p, nil) {
+			p := candidate{planBlobs: planBlobs{keys: q.prefix.plan(id)}}
+			if driver.ChooseID(q.f, id) && !yield(p, nil) {
 				return
 			}
 		}
 	}
-	return v.lookAtAll(named, f.Limit, func(candidate) bool { return true }, func(p candidate) (candidate, bool) {
-		p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
+	return q.lookAtAll(named, func(candidate) bool { return true }, func(p candidate) (candidate, bool) {
+		p.planBlobs, p.err = q.plan(p.keys).headPlan(ctx, "look for plan")
 		if p.err == nil && len(p.missing()) == 1 { // is being written or removed, or one of the answers was false
-			p.planBlobs, p.err = v.headPlan(ctx, "look for plan", p.keys)
+			p.planBlobs, p.err = q.plan(p.keys).headPlan(ctx, "look for plan")
 		}
 		if p.err != nil || !p.committed() {
 			return p, p.err != nil
 		}
-		chosen := p.choose(v.format, f, p.entry.Properties)
+		chosen := p.choose(q.format, q.f, p.entry.Properties)
 		return p, chosen
 	})
 }
@@ -359,16 +343,16 @@ func (v *Vault) searchByID(ctx context.Context, f storage.Filters) iter.Seq2[can
 // lookAtAll looks at the candidates that need it, and yields those that are chosen and the others. It looks at
 // as many at a time as the vault may have requests in flight. With a limit it begins with as many as are wanted,
 // and doubles the number each time.
-func (v *Vault) lookAtAll(candidates iter.Seq2[candidate, error], limit int, needed func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
+func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		atOnce := v.concurrency
-		if limit > 0 {
-			atOnce = min(atOnce, limit)
+		atOnce := q.concurrency
+		if q.f.Limit > 0 {
+			atOnce = min(atOnce, q.f.Limit)
 		}
 		var some []candidate
 		flush := func() bool {
 			chosen := make([]bool, len(some))
-			_ = v.parallel(len(some), func(i int) error {
+			_ = q.parallel(len(some), func(i int) error {
 				if chosen[i] = true; needed(some[i]) {
 					some[i], chosen[i] = look(some[i])
 				}
@@ -379,7 +363,7 @@ func (v *Vault) lookAtAll(candidates iter.Seq2[candidate, error], limit int, nee
 					return false
 				}
 			}
-			some, atOnce = some[:0], min(2*atOnce, v.concurrency)
+			some, atOnce = some[:0], min(2*atOnce, q.concurrency)
 			return true
 		}
 		for p, err := range candidates {
@@ -401,4 +385,40 @@ func (v *Vault) lookAtAll(candidates iter.Seq2[candidate, error], limit int, nee
 		}
 		flush()
 	}
+}
+
+// Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and
+// none for names that are too long for metadata unless it has to look for a name. If the filters select by ID
+// and time of creation alone, the service sends names only. Memory does not grow with the vault.
+//
+// Changes made while it runs may or may not count. A plan whose metadata can't be read does not count; the error
+// then names the first one. With any other error the count is 0.
+func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
+	err = v.call(ctx, "Count", uuid.Nil, func(ctx context.Context) error {
+		err := driver.CheckCount(filters)
+		if err == nil {
+			n, err = v.count(ctx, filters)
+		}
+		return err
+	})
+	return n, err
+}
+
+// count counts the plans that the filters choose. The error is that of the first plan that can't be read, or the
+// one that ended the listing.
+func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread error) {
+	for p, err := range findAnywhere(ctx, v.store, v.second, f, false) {
+		if err == nil {
+			err = ctx.Err() // an incomplete listing must not pass for a count
+		}
+		if err != nil {
+			return 0, err
+		}
+		if p.err == nil {
+			n += max(1, p.stands)
+		} else {
+			unread = cmp.Or(unread, opError("Count", p.keys.plan, p.err))
+		}
+	}
+	return n, unread
 }

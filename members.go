@@ -108,9 +108,9 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 }
 
 // memberOf returns the member whose record has these properties.
-func (v *Vault) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
+func (s *store) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
 	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: p.ETag}
-	m.Name, m.Started, m.TTL = v.format.readMemberMetadata(p.Metadata)
+	m.Name, m.Started, m.TTL = s.format.readMemberMetadata(p.Metadata)
 	return m
 }
 
@@ -165,19 +165,19 @@ func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) 
 
 // putRecord writes a record and returns its version. If the condition is that the record is new, it creates
 // the control container when that is missing.
-func (v *Vault) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version string, err error) {
-	body, err := v.format.encodeRecord(r)
+func (s *store) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version string, err error) {
+	body, err := s.format.encodeRecord(r)
 	if err != nil {
 		return "", err
 	}
-	metadata := func(writeID string) (map[string]string, error) { return v.format.recordMetadata(r, writeID), nil }
-	w, err := v.put(ctx, ref, body, cond, metadata)
+	metadata := func(writeID string) (map[string]string, error) { return s.format.recordMetadata(r, writeID), nil }
+	w, err := s.put(ctx, ref, body, cond, metadata)
 	if cond == blob.IfNew && blob.Is(err, blob.AbsentContainer) {
-		v.containers.forget(ref.Container) // somebody removed it
-		if err := v.ensureContainer(ctx, ref.Container); err != nil {
+		s.containers.forget(ref.Container) // somebody removed it
+		if err := s.ensureContainer(ctx, ref.Container); err != nil {
 			return "", blobError("create container", blob.Ref{Container: ref.Container}, err)
 		}
-		w, err = v.put(ctx, ref, body, cond, metadata)
+		w, err = s.put(ctx, ref, body, cond, metadata)
 	}
 	if cond == blob.IfNew && blob.Is(err, blob.Mismatch) {
 		return "", vaultError(doing, ref, "%w", storage.ErrExists)
@@ -187,15 +187,15 @@ func (v *Vault) putRecord(ctx context.Context, doing string, ref blob.Ref, r rec
 
 // removeRecord removes a record that has this version. If an earlier request of this call, or an earlier call
 // of unknown outcome, may have removed it, it is no error that the record is gone.
-func (v *Vault) removeRecord(ctx context.Context, doing string, ref blob.Ref, version string) error {
+func (s *store) removeRecord(ctx context.Context, doing string, ref blob.Ref, version string) error {
 	w := write{ref: ref, cond: blob.IfMatch(version)}
-	again := v.unknown.take(w) != ""
-	err := v.client.Delete(ctx, ref, w.cond)
+	again := s.unknown.take(w) != ""
+	err := s.client.Delete(ctx, ref, w.cond)
 	switch unknown := blob.IsUnknown(err); {
 	case blob.Is(err, blob.Absent, blob.AbsentContainer) && (again || unknown):
 		return nil
 	case unknown || again && !settled(err):
-		v.unknown.keep(w, uuid.NewString())
+		s.unknown.keep(w, uuid.NewString())
 	}
 	return blobError(doing, ref, err)
 }

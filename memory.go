@@ -230,3 +230,31 @@ func (s *startedPlans) forget(f storage.Filters, began time.Time) {
 func onlyNotStarted(f storage.Filters) bool {
 	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
 }
+
+// absences remembers the days in which something was looked for in vain.
+type absences struct {
+	mu   sync.Mutex
+	seen map[string]time.Time // by container
+}
+
+func (u *absences) remember(container string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen == nil {
+		u.seen = map[string]time.Time{}
+	}
+	u.seen[container] = now
+}
+
+func (u *absences) forget(container string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.seen, container)
+}
+
+func (u *absences) has(container string, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, ok := u.seen[container]
+	return ok && now.Sub(at) < rememberAbsence
+}

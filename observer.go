@@ -172,15 +172,15 @@ type observationKey struct{}
 // errPanicked is the error of an operation that neither returned an error nor nil.
 var errPanicked = errors.New("the method panicked, or the loop over its sequence did")
 
-// observe runs a method, completes its error and reports the operation to the observer.
-func (v *Vault) observe(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
-	if v.observer == nil {
+// observe runs a method, completes its error and reports the operation. A nil observer means that nobody observes.
+func (o *Observer) observe(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
+	if o == nil {
 		return opError(name, plan, do(ctx))
 	}
-	o := &observation{observer: v.observer, Operation: Operation{name, plan}, started: time.Now()}
-	ctx = o.start(ctx)
+	seen := &observation{observer: o, Operation: Operation{name, plan}, started: time.Now()}
+	ctx = seen.start(ctx)
 	err := errPanicked
-	defer func() { o.finish(ctx, err) }()
+	defer func() { seen.finish(ctx, err) }()
 	err = opError(name, plan, do(ctx))
 	return err
 }

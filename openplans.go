@@ -28,7 +28,7 @@ const (
 // listNeighbors yields the candidates, newest first, and adds the entry and the object to those for which a
 // listing replaces the HEADs, of which each candidate takes this many. A plan that a listing does not show
 // whole is left as it is, and so are all plans of a listing that fails: the caller looks at them by name.
-func (v *Vault) listNeighbors(ctx context.Context, candidates iter.Seq2[candidate, error], heads, limit int, metadataOf func(name string) bool) iter.Seq2[candidate, error] {
+func (s *store) listNeighbors(ctx context.Context, candidates iter.Seq2[candidate, error], heads, limit int, metadataOf func(name string) bool) iter.Seq2[candidate, error] {
 	ahead := lookAhead
 	if limit > 0 {
 		ahead = min(ahead, limit)
@@ -36,7 +36,7 @@ func (v *Vault) listNeighbors(ctx context.Context, candidates iter.Seq2[candidat
 	return func(yield func(candidate, error) bool) {
 		var some []candidate
 		flush := func() bool {
-			v.listRuns(ctx, neighbors(some, heads), heads, metadataOf)
+			s.listRuns(ctx, neighbors(some, heads), heads, metadataOf)
 			for _, p := range some {
 				if !yield(p, nil) {
 					return false
@@ -98,28 +98,28 @@ func distance(newer, older candidate) uint64 {
 }
 
 // listRuns lists the plans of some runs, as many at once as fit in memory.
-func (v *Vault) listRuns(ctx context.Context, runs [][]candidate, heads int, metadataOf func(name string) bool) {
+func (s *store) listRuns(ctx context.Context, runs [][]candidate, heads int, metadataOf func(name string) bool) {
 	page := 1
 	for _, run := range runs {
 		page = max(page, blobsPerHead*heads*len(run))
 	}
-	turns := make(chan struct{}, v.pages(page).Ahead)
-	_ = v.parallel(len(runs), func(i int) error {
+	turns := make(chan struct{}, s.pages(page).Ahead)
+	_ = s.parallel(len(runs), func(i int) error {
 		turns <- struct{}{}
 		defer func() { <-turns }()
-		v.listRun(ctx, runs[i], blobsPerHead*heads*len(runs[i]), metadataOf)
+		s.listRun(ctx, runs[i], blobsPerHead*heads*len(runs[i]), metadataOf)
 		return nil
 	})
 }
 
 // listRun lists the plans of a run, oldest first, until a page is full, and adds what it finds.
-func (v *Vault) listRun(ctx context.Context, run []candidate, page int, metadataOf func(name string) bool) {
+func (s *store) listRun(ctx context.Context, run []candidate, page int, metadataOf func(name string) bool) {
 	wanted := make(map[uuid.UUID]*candidate, len(run))
 	for i := range run {
 		wanted[run[i].keys.plan] = &run[i]
 	}
 	newest, oldest := run[0].keys, run[len(run)-1].keys
-	plans := directory{v: v, dir: plansDir, metadataOf: metadataOf, needsStart: true, take: func(p *candidate) bool {
+	plans := directory{store: s, dir: plansDir, metadataOf: metadataOf, needsStart: true, take: func(p *candidate) bool {
 		return wanted[p.keys.plan] != nil
 	}}
 	d := dayDirectory{plans, day{container: newest.container, marked: true}}

@@ -82,10 +82,10 @@ func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport
 		}
 		err = nil
 		if o.writes {
-			report.Writable, err = v.mayChange(ctx, "ping with a write", ref, v.client.TryWrite)
+			report.Writable, err = mayChange(ctx, "ping with a write", ref, v.client.TryWrite)
 		}
 		if o.deletes && err == nil {
-			report.Deletable, err = v.mayChange(ctx, "ping with a delete", ref, v.client.TryDelete)
+			report.Deletable, err = mayChange(ctx, "ping with a delete", ref, v.client.TryDelete)
 		}
 		return err
 	})
@@ -93,7 +93,7 @@ func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport
 }
 
 // mayChange reports whether the login may send a change, which can't take effect.
-func (v *Vault) mayChange(ctx context.Context, doing string, ref blob.Ref, try func(context.Context, blob.Ref) (blob.Contact, error)) (bool, error) {
+func mayChange(ctx context.Context, doing string, ref blob.Ref, try func(context.Context, blob.Ref) (blob.Contact, error)) (bool, error) {
 	_, err := try(ctx, ref)
 	switch {
 	case err == nil:

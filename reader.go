@@ -20,7 +20,7 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 		if driver.CheckID(id) != nil {
 			return nil
 		}
-		return v.anywhere(ctx, func(ctx context.Context, from *Vault) error {
+		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) error {
 			ref := from.prefix.plan(id).object() // its presence commits the plan
 			_, err := from.client.Head(ctx, ref)
 			found = err == nil
@@ -48,8 +48,8 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		return v.anywhere(ctx, func(ctx context.Context, from *Vault) (err error) {
-			if plan, err = from.read(ctx, id); err == nil {
+		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) (err error) {
+			if plan, err = from.plan(from.prefix.plan(id)).read(ctx); err == nil {
 				err = driver.Bind(plan, v.reg)
 			}
 			return err
@@ -62,14 +62,13 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 }
 
 // read reads a plan, and leaves requests and responses raw.
-func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	keys := v.prefix.plan(id)
-	entry, object, err := v.readBoth(ctx, keys)
+func (s planStore) read(ctx context.Context) (*workflow.Plan, error) {
+	entry, object, err := s.readBoth(ctx)
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
 		// The plan may have been deleted and created again between the two answers.
-		entry, object, err = v.readBoth(ctx, keys)
+		entry, object, err = s.readBoth(ctx)
 		if err == nil && !sameChildren(entry, object) {
-			err = vaultError("read entry", keys.entry(), "%w: its children are not those of the object", storage.ErrCorrupt)
+			err = vaultError("read entry", s.keys.entry(), "%w: its children are not those of the object", storage.ErrCorrupt)
 		}
 	}
 	if err != nil {
@@ -78,27 +77,27 @@ func (v *Vault) read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 	if object.State.Status.Final() && !entry.State.Status.Final() {
 		// The entry is written first. It was read before the plan became final, or it was set back from
 		// outside.
-		if entry, err = v.readEntry(ctx, keys); err != nil {
+		if entry, err = s.readEntry(ctx); err != nil {
 			return nil, err
 		}
 		if !entry.State.Status.Final() {
-			return nil, vaultError("read entry", keys.entry(), "%w: it says %s, and the object says %s", storage.ErrCorrupt, entry.State.Status, object.State.Status)
+			return nil, vaultError("read entry", s.keys.entry(), "%w: it says %s, and the object says %s", storage.ErrCorrupt, entry.State.Status, object.State.Status)
 		}
 	}
 	if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {
 		join(object, entry) // the sub-objects were validated with the object
 		return object, validated(workflow.ValidateOwn(object, driver.HasIDs))
 	}
-	return v.assemble(ctx, entry, object)
+	return s.assemble(ctx, entry, object)
 }
 
 // readBoth reads the entry and the object at once.
-func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflow.Plan, err error) {
-	err = v.parallel(2, func(i int) (err error) {
+func (s planStore) readBoth(ctx context.Context) (entry, object *workflow.Plan, err error) {
+	err = s.parallel(2, func(i int) (err error) {
 		if i == 0 {
-			entry, err = v.readEntry(ctx, keys)
+			entry, err = s.readEntry(ctx)
 		} else {
-			object, _, err = v.readObject(ctx, keys)
+			object, _, err = s.readObject(ctx)
 		}
 		return err
 	})
@@ -106,15 +105,14 @@ func (v *Vault) readBoth(ctx context.Context, keys keys) (entry, object *workflo
 }
 
 // assemble returns the present plan from its entry, its sub-objects, and the tree in its object.
-func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
-	keys := v.prefix.plan(object.ID)
-	parts, err := v.staleParts(ctx, keys, workflow.Parts(object))
+func (s planStore) assemble(ctx context.Context, entry, object *workflow.Plan) (*workflow.Plan, error) {
+	parts, err := s.staleParts(ctx, workflow.Parts(object))
 	if err != nil {
 		return nil, err
 	}
-	err = v.parallel(len(parts), func(i int) error { return v.readPart(ctx, keys, parts[i]) })
+	err = s.parallel(len(parts), func(i int) error { return s.readPart(ctx, parts[i]) })
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, v.partLost(ctx, keys, err)
+		return nil, s.partLost(ctx, err)
 	}
 	if err != nil {
 		return nil, err
@@ -125,9 +123,9 @@ func (v *Vault) assemble(ctx context.Context, entry, object *workflow.Plan) (*wo
 
 // partLost is the error of a plan that lacks a sub-object. A Delete removes the object first, so a plan that
 // still has its object is damaged.
-func (v *Vault) partLost(ctx context.Context, keys keys, err error) error {
-	if _, headErr := v.client.Head(ctx, keys.object()); headErr != nil {
-		return blobError("look for object", keys.object(), headErr)
+func (s planStore) partLost(ctx context.Context, err error) error {
+	if _, headErr := s.client.Head(ctx, s.keys.object()); headErr != nil {
+		return blobError("look for object", s.keys.object(), headErr)
 	}
 	return withCause(err, "%w: it is missing, although the plan exists: Recover with Thorough restores it: %w", storage.ErrCorrupt, clientError(err))
 }
@@ -149,26 +147,15 @@ func join(object, entry *workflow.Plan) {
 	}
 }
 
-// listPrice is the price of a page of a listing in reads, by the service's billing classes: $0.055 and
-// $0.0044 for 10,000.
-const listPrice = 12.5
-
-// worthListing reports whether a listing of some pages is worth its price, if it shows what would otherwise
-// take this many reads. The reads must cost twice as much. The listing then saves at least as much if all of
-// them are saved as it loses if none is.
-func worthListing(reads, pages int) bool {
-	return pages > 0 && float64(reads) >= 2*listPrice*float64(pages)
-}
-
 // staleParts returns those sub-objects of an object whose blobs must be read. A listing shows which blobs
 // still have the version that the object has. Blobs that it does not show are read, because a listing can
 // miss a blob.
-func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Object) ([]workflow.Object, error) {
+func (s planStore) staleParts(ctx context.Context, parts []workflow.Object) ([]workflow.Object, error) {
 	kinds, listed, pages := kindsWorthListing(parts)
 	if !worthListing(listed, pages) {
 		return parts, nil
 	}
-	items, err := v.listParts(ctx, keys, kinds)
+	items, err := s.listParts(ctx, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -178,37 +165,20 @@ func (v *Vault) staleParts(ctx context.Context, keys keys, parts []workflow.Obje
 	}
 	return slices.DeleteFunc(parts, func(o workflow.Object) bool {
 		was, _, _ := driver.SplitVersion(o.Header().State.ETag)
-		return was != "" && was == now[keys.part(o).Name]
+		return was != "" && was == now[s.keys.part(o).Name]
 	}), nil
 }
 
-// kindsWorthListing returns the kinds of which there are several sub-objects, how many these are, and how
-// many pages their listings take. A single sub-object of a kind is better read by name.
-func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
-	count := map[workflow.Kind]int{}
-	for _, o := range parts {
-		count[o.Kind()]++
-	}
-	for _, k := range kinds {
-		if c := count[k.of]; c > 1 {
-			of = append(of, k)
-			n += c
-			pages += (c + blob.MaxPage - 1) / blob.MaxPage
-		}
-	}
-	return of, n, pages
-}
-
 // readPart reads a sub-object's own fields from its blob.
-func (v *Vault) readPart(ctx context.Context, keys keys, o workflow.Object) error {
-	ref := keys.part(o)
+func (s planStore) readPart(ctx context.Context, o workflow.Object) error {
+	ref := s.keys.part(o)
 	doing := "read " + o.Kind().String()
-	body, p, err := v.client.Get(ctx, ref)
+	body, p, err := s.client.Get(ctx, ref)
 	if err != nil {
 		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)
-	now, err := v.format.decodePart(body, kind, keys.plan, *o.Header().ID)
+	now, err := s.format.decodePart(body, kind, s.keys.plan, *o.Header().ID)
 	if err != nil {
 		return blobError(doing, ref, err)
 	}

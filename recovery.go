@@ -94,7 +94,7 @@ func (v *Vault) Recovery(ctx context.Context) error {
 // report is complete.
 func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryReport, err error) {
 	err = v.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
-		r := recovery{v: v, opts: o}
+		r := recovery{store: v.store, opts: o}
 		err := r.run(ctx)
 		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return driver.NewestFirst(a.ID, b.ID) })
 		report = r.report
@@ -105,7 +105,7 @@ func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryR
 
 // recovery is a Recover that is running.
 type recovery struct {
-	v    *Vault
+	*store
 	opts RecoverOptions
 
 	mu       sync.Mutex
@@ -120,7 +120,7 @@ type recovery struct {
 // run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
 // stop the others.
 func (r *recovery) run(ctx context.Context) error {
-	days, err := r.v.days(ctx)
+	days, err := r.days(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *recovery) run(ctx context.Context) error {
 	}
 	var workers sync.WaitGroup
 	plans := make(chan planBlobs)
-	for range r.v.concurrency {
+	for range r.concurrency {
 		workers.Go(func() {
 			for b := range plans {
 				if err := r.recoverPlan(ctx, b); err != nil {
@@ -156,7 +156,7 @@ func (r *recovery) run(ctx context.Context) error {
 			r.failed(err)
 		}
 	}
-	c := cataloguing{v: r.v, opts: CatalogueOptions{Verify: true, DryRun: r.opts.DryRun}}
+	c := cataloguing{store: r.store, opts: CatalogueOptions{Verify: true, DryRun: r.opts.DryRun}}
 	r.report.Catalogues, err = c.mend(ctx, r.catalogued)
 	return errors.Join(append(r.errs, err)...)
 }
@@ -190,7 +190,7 @@ func (r *recovery) clearExpiry(ctx context.Context, container string) error {
 	if r.opts.DryRun {
 		return nil
 	}
-	err := r.v.lookForExpiry(ctx, container)
+	err := r.lookForExpiry(ctx, container)
 	if errors.Is(err, storage.ErrConflict) {
 		return nil // it is at work
 	}
@@ -202,7 +202,7 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
 		markers := r.listDays(ctx, days, openDir, pageOfMarkers(len(days)), func(*candidate) bool { return true })
-		markers = r.v.listNeighbors(ctx, markers, 2, 0, anyName)
+		markers = r.listNeighbors(ctx, markers, 2, 0, anyName)
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
 		for p, err := range markers {
 			if err == nil && !p.marked {
@@ -226,8 +226,8 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 
 // listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
-	d := directory{v: r.v, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}
-	return r.v.newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.v.pages(page))
+	d := directory{store: r.store, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}
+	return r.newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.pages(page))
 }
 
 // anyName selects the metadata of all blobs: markers have grace periods, entries and objects have states.
@@ -246,16 +246,16 @@ func (r *recovery) allPlans(ctx context.Context, days []day) iter.Seq2[planBlobs
 				defer r.mu.Unlock()
 				r.report.Strays = append(r.report.Strays, blob.Ref{Container: d.container, Name: name}.String())
 			}
-			catalogued, err := r.v.strays(ctx, d, stray)
+			catalogued, err := r.strays(ctx, d, stray)
 			if err != nil && !yield(planBlobs{}, err) {
 				return
 			}
 			if catalogued || d.hinted { // a listing of names may have missed it
 				r.catalogued = append(r.catalogued, d)
 			}
-			for b, err := range r.v.dayPlans(ctx, d, directories(), stray) {
+			for b, err := range r.dayPlans(ctx, d, directories(), stray) {
 				if blob.Is(err, blob.AbsentContainer) {
-					if err = r.v.confirmDropped(ctx, d.container); err == nil {
+					if err = r.confirmDropped(ctx, d.container); err == nil {
 						break
 					}
 				}
@@ -294,7 +294,7 @@ func (r *recovery) recoverPlan(ctx context.Context, b planBlobs) error {
 func (r *recovery) removeChanges(ctx context.Context, b *planBlobs) (done bool, err error) {
 	only := len(b.all()) == len(b.changes)
 	for _, m := range b.changes {
-		grace, err := r.v.graceOf(&m)
+		grace, err := r.graceOf(&m)
 		if err != nil {
 			return true, r.fail(ctx, b.keys, "a marker that can't be read", blobError("read metadata of marker", b.keys.at(m.Name), err))
 		}
@@ -303,7 +303,7 @@ func (r *recovery) removeChanges(ctx context.Context, b *planBlobs) (done bool, 
 			return true, nil
 		}
 		_, err = r.repair(ctx, b.keys, "a change marker: an update of a final plan did not finish", func() (string, error) {
-			return "removed the change marker", r.v.removeMarker(ctx, b.keys, b.keys.at(m.Name), &m)
+			return "removed the change marker", r.plan(b.keys).removeMarker(ctx, b.keys.at(m.Name), &m)
 		})
 		if err != nil {
 			return true, err
@@ -317,7 +317,7 @@ func (r *recovery) removeChanges(ctx context.Context, b *planBlobs) (done bool, 
 // step makes the first repair that a plan needs, and notes in b how it changes the markers. It reports
 // whether to look for another one.
 func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err error) {
-	d, err := r.v.examine(ctx, *b, r.opts.Thorough)
+	d, err := r.plan(b.keys).examine(ctx, *b, r.opts.Thorough)
 	switch {
 	case errors.Is(err, storage.ErrConflict):
 		r.count(&r.report.Recent)
@@ -355,26 +355,26 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 }
 
 func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
-	_, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "removed what was left", r.v.removeRemains(ctx, d) })
+	_, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "removed what was left", r.plan(d.keys).removeRemains(ctx, d) })
 	return err
 }
 
 func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d, r.v.rewriteEntry) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { s := r.plan(d.keys); return s.restoreEntry(ctx, d, s.rewriteEntry) })
 	return done && !r.opts.DryRun, err
 }
 
 func (r *recovery) dismissDelete(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.deleteMarker = nil
 	return r.repair(ctx, d.keys, d.String(), func() (string, error) {
-		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.v.dismissDelete(ctx, d.keys, d.deleteMarker.ETag)
+		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.plan(d.keys).dismissDelete(ctx, d.deleteMarker.ETag)
 	})
 }
 
 func (r *recovery) removeMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.marker = nil
 	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) {
-		return "removed the marker", r.v.removeMarker(ctx, d.keys, d.keys.marker(), d.marker)
+		return "removed the marker", r.plan(d.keys).removeMarker(ctx, d.keys.marker(), d.marker)
 	})
 	return done && r.opts.Thorough, err
 }
@@ -382,7 +382,7 @@ func (r *recovery) removeMarker(ctx context.Context, d diagnosis, b *planBlobs) 
 func (r *recovery) restoreMarker(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.marker = &blob.Item{Name: d.keys.marker().Name}
 	return r.repair(ctx, d.keys, d.String(), func() (did string, err error) {
-		b.marker.ETag, err = r.v.restoreMarker(ctx, d.keys)
+		b.marker.ETag, err = r.plan(d.keys).restoreMarker(ctx)
 		return "restored the marker", err
 	})
 }
@@ -396,14 +396,14 @@ func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) 
 		}
 	}
 	b.marker = nil
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "rewrote the object", r.v.completeObject(ctx, d) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return "rewrote the object", r.plan(d.keys).completeObject(ctx, d) })
 	return done && r.opts.Thorough && !r.opts.DryRun, err
 }
 
 // setBack handles a final object beside an entry that is not final, unless a second look finds the entry final: the
 // plan may have been completed between the answers for entry and object. A thorough Recovery restores the entry.
 func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err error) {
-	now, err := r.v.headPlan(ctx, "look at entry", d.keys)
+	now, err := r.plan(d.keys).headPlan(ctx, "look at entry")
 	if err != nil {
 		return false, r.lookFailed(ctx, d.keys, err)
 	}
@@ -415,14 +415,14 @@ func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err er
 			"%w: the object is final and the entry is not, so the entry was set back: Recover with Thorough restores it", storage.ErrCorrupt))
 	}
 	d.entry, d.object = now.entry, now.object
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.v.restoreEntry(ctx, d, r.v.restoreFinal) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { s := r.plan(d.keys); return s.restoreEntry(ctx, d, s.restoreFinal) })
 	return done && !r.opts.DryRun, err
 }
 
 // verify looks for the sub-objects of a plan. They are written before the object, so a missing one was lost
 // from outside.
 func (r *recovery) verify(ctx context.Context, d diagnosis) error {
-	object, read, err := r.v.readObject(ctx, d.keys)
+	object, read, err := r.plan(d.keys).readObject(ctx)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // deleted meanwhile
 	}
@@ -432,12 +432,12 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 	listed := d.parts
 	if !r.opts.Thorough {
 		kinds, _, _ := kindsWorthListing(workflow.Parts(object))
-		if listed, err = r.v.listParts(ctx, d.keys, kinds); err != nil {
+		if listed, err = r.plan(d.keys).listParts(ctx, kinds); err != nil {
 			return r.lookFailed(ctx, d.keys, err)
 		}
 	}
 	f := findParts(d, object, listed, r.opts.Thorough)
-	f.lost, err = r.v.confirmLost(ctx, d.keys, f.lost)
+	f.lost, err = r.plan(d.keys).confirmLost(ctx, f.lost)
 	if errors.Is(err, storage.ErrConflict) {
 		r.count(&r.report.Recent)
 		return nil
@@ -452,7 +452,7 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 		return nil
 	}
 	ref := d.keys.object()
-	now, err := r.v.client.Head(ctx, ref)
+	now, err := r.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) || err == nil && now.ETag != read.ETag {
 		return nil // deleted or completed meanwhile, or another plan by now
 	}
@@ -466,7 +466,7 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 func (r *recovery) repairParts(ctx context.Context, d diagnosis, f partsFinding) (err error) {
 	if f.stale && len(f.lost) == 0 { // rewriting the lost ones renews the object, too
 		_, err = r.repair(ctx, d.keys, "sub-objects of a plan that has not started are newer than its object", func() (string, error) {
-			return "rewrote the object", r.v.renewObject(ctx, d)
+			return "rewrote the object", r.plan(d.keys).renewObject(ctx, d)
 		})
 	}
 	return errors.Join(err, r.restoreParts(ctx, d, f.lost), r.removeExtra(ctx, d, f.extra))
@@ -486,7 +486,7 @@ func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 	if blobStatusOf(d.entry) == running {
 		did += ", which has them as NotStarted: they may run again"
 	}
-	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return did, r.v.rewriteParts(ctx, d, lost) })
+	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return did, r.plan(d.keys).rewriteParts(ctx, d, lost) })
 	return err
 }
 
@@ -497,7 +497,7 @@ func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.It
 		return nil
 	}
 	found := fmt.Sprintf("%s that the object does not name, such as %s", plural(len(extra), "sub-object"), d.keys.at(extra[0].Name))
-	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return "removed them", r.v.removeParts(ctx, d.keys, targetsOf(extra)) })
+	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return "removed them", r.plan(d.keys).removeParts(ctx, targetsOf(extra)) })
 	return err
 }
 
@@ -539,7 +539,7 @@ func (r *recovery) note(ctx context.Context, p RecoveredPlan) {
 	r.mu.Lock()
 	r.report.Plans = append(r.report.Plans, p)
 	r.mu.Unlock()
-	if o := r.v.observer; o != nil {
+	if o := r.observer; o != nil {
 		notify(ctx, o.Repair, RepairEvent{operationOf(ctx), p})
 	}
 }

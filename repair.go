@@ -18,25 +18,25 @@ import (
 // dismissDelete makes the old delete marker of a whole plan harmless, and removes it. Its Delete may have
 // been held up before its commit for any time, on a machine that slept, for example. A Delete demands the
 // object's version, so the object is rewritten before the marker goes.
-func (v *Vault) dismissDelete(ctx context.Context, keys keys, marker string) error {
-	if _, _, err := v.rewriteObject(ctx, keys); err != nil {
+func (s planStore) dismissDelete(ctx context.Context, marker string) error {
+	if _, _, err := s.rewriteObject(ctx); err != nil {
 		return err
 	}
-	return v.removeMarker(ctx, keys, keys.deleteMarker(), &blob.Item{Properties: blob.Properties{ETag: marker}})
+	return s.removeMarker(ctx, s.keys.deleteMarker(), &blob.Item{Properties: blob.Properties{ETag: marker}})
 }
 
 // rewriteObject writes an object again as it is. A writer that knows the old version can no longer change or
 // remove it.
-func (v *Vault) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Plan, etag string, err error) {
-	ref := keys.object()
-	body, p, err := v.client.Get(ctx, ref)
+func (s planStore) rewriteObject(ctx context.Context) (plan *workflow.Plan, etag string, err error) {
+	ref := s.keys.object()
+	body, p, err := s.client.Get(ctx, ref)
 	if err != nil {
 		return nil, "", blobError("read object", ref, err)
 	}
-	if plan, err = v.format.decodeObject(body, keys.plan); err != nil {
+	if plan, err = s.format.decodeObject(body, s.keys.plan); err != nil {
 		return nil, "", blobError("read object", ref, err) // newer code may have written it
 	}
-	w, err := v.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
+	w, err := s.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
 		p.Metadata[blob.WriteID] = writeID
 		return p.Metadata, nil
 	})
@@ -45,72 +45,72 @@ func (v *Vault) rewriteObject(ctx context.Context, keys keys) (plan *workflow.Pl
 
 // completeObject finishes the last update of a plan: it writes the object from the entry and the sub-objects,
 // and removes the marker.
-func (v *Vault) completeObject(ctx context.Context, d diagnosis) error {
-	entry, err := v.readEntry(ctx, d.keys)
+func (s planStore) completeObject(ctx context.Context, d diagnosis) error {
+	entry, err := s.readEntry(ctx)
 	if err != nil {
 		return err
 	}
 	if !entry.State.Status.Final() {
 		return vaultError("read entry", d.keys.entry(), "%w: its metadata says that the plan is final, and its content says %s: restore the blob from a backup", storage.ErrCorrupt, entry.State.Status)
 	}
-	if err := v.rebuildObject(ctx, entry, d); err != nil {
+	if err := s.rebuildObject(ctx, entry, d); err != nil {
 		return err
 	}
 	// The plan is complete even if the marker has changed, or is gone.
-	if err := v.removeMarker(ctx, d.keys, d.keys.marker(), d.marker); !overtaken(err) {
+	if err := s.removeMarker(ctx, d.keys.marker(), d.marker); !overtaken(err) {
 		return err
 	}
 	return nil
 }
 
 // rebuildObject writes the object from the entry and the sub-objects, over the version that was looked at.
-func (v *Vault) rebuildObject(ctx context.Context, entry *workflow.Plan, d diagnosis) error {
-	object, _, err := v.readObject(ctx, d.keys)
+func (s planStore) rebuildObject(ctx context.Context, entry *workflow.Plan, d diagnosis) error {
+	object, _, err := s.readObject(ctx)
 	if err != nil {
 		return err
 	}
-	plan, err := v.assemble(ctx, entry, object)
+	plan, err := s.assemble(ctx, entry, object)
 	if err != nil {
 		return err
 	}
-	body, err := v.format.encodeObject(plan)
+	body, err := s.format.encodeObject(plan)
 	if err != nil {
 		return err
 	}
-	_, err = v.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag))
+	_, err = s.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag))
 	return blobError("finalize object", d.keys.object(), err)
 }
 
 // renewObject gives the object of a plan that is NotStarted the versions of sub-objects that were rewritten,
 // because readers take them from the object. Once the plan is Running they read the sub-objects.
-func (v *Vault) renewObject(ctx context.Context, d diagnosis) error {
-	entry, err := v.readEntry(ctx, d.keys)
+func (s planStore) renewObject(ctx context.Context, d diagnosis) error {
+	entry, err := s.readEntry(ctx)
 	if err != nil || entry.State.Status != workflow.NotStarted {
 		return err
 	}
-	return v.rebuildObject(ctx, entry, d)
+	return s.rebuildObject(ctx, entry, d)
 }
 
 // restoreMarker writes the lost marker of an open plan. If the plan is completed or deleted meanwhile, a
 // later Recovery removes the marker.
-func (v *Vault) restoreMarker(ctx context.Context, keys keys) (etag string, err error) {
-	ref := keys.marker()
-	w, err := v.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return markerMetadata(writeID, v.grace), nil
+func (s planStore) restoreMarker(ctx context.Context) (etag string, err error) {
+	ref := s.keys.marker()
+	w, err := s.put(ctx, ref, nil, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return markerMetadata(writeID, s.grace), nil
 	})
 	return w.etag, blobError("write marker", ref, err)
 }
 
 // restoreEntry writes the entry of a plan with restore. It makes the plan visible, so it is a change of the plan's
 // day.
-func (v *Vault) restoreEntry(ctx context.Context, d diagnosis, restore func(context.Context, diagnosis) (did string, err error)) (did string, err error) {
+func (s planStore) restoreEntry(ctx context.Context, d diagnosis, restore func(context.Context, diagnosis) (did string, err error)) (did string, err error) {
 	if !passed(d.keys.date(), d.object.Seen) {
-		ctx, cancel := v.within(ctx, time.Now(), true, errSlowChange)
+		ctx, cancel := s.within(ctx, time.Now(), true, errSlowChange)
 		defer cancel()
 		did, err := restore(ctx, d)
 		return did, lateChange(err)
 	}
-	c, err := v.beginChange(ctx, d.keys)
+	c, err := s.beginChange(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -128,19 +128,19 @@ func (v *Vault) restoreEntry(ctx context.Context, d diagnosis, restore func(cont
 
 // restoreFinal writes the entry of a plan that was set back as the final object has it. A completion writes the object
 // after the entry, so the plan was final. If the entry has changed since it was seen, somebody else is at work.
-func (v *Vault) restoreFinal(ctx context.Context, d diagnosis) (did string, err error) {
-	object, _, err := v.readObject(ctx, d.keys)
+func (s planStore) restoreFinal(ctx context.Context, d diagnosis) (did string, err error) {
+	object, _, err := s.readObject(ctx)
 	if err != nil {
 		return "", err
 	}
 	if !object.State.Status.Final() {
 		return "", vaultError("read object", d.keys.object(), "%w: its metadata says that the plan is final, and its content says %s: restore the blob from a backup", storage.ErrCorrupt, object.State.Status)
 	}
-	body, err := v.format.encodeEntry(object)
+	body, err := s.format.encodeEntry(object)
 	if err != nil {
 		return "", err
 	}
-	_, err = v.putOwn(ctx, object, body, blob.IfMatch(d.entry.ETag))
+	_, err = s.putOwn(ctx, object, body, blob.IfMatch(d.entry.ETag))
 	return fmt.Sprintf("restored the entry from the object, as %s", object.State.Status), err
 }
 
@@ -149,34 +149,34 @@ func (v *Vault) restoreFinal(ctx context.Context, d diagnosis) (did string, err 
 //
 // An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
 // the sub-objects from the object and never see an update that is under way.
-func (v *Vault) rewriteEntry(ctx context.Context, d diagnosis) (did string, err error) {
+func (s planStore) rewriteEntry(ctx context.Context, d diagnosis) (did string, err error) {
 	keys := d.keys
-	plan, objectETag, err := v.rewriteObject(ctx, keys)
+	plan, objectETag, err := s.rewriteObject(ctx)
 	if err != nil {
 		return "", err
 	}
 	if !plan.State.Status.Final() {
 		plan.State.Status = workflow.Running
 	}
-	body, err := v.format.encodeEntry(plan)
+	body, err := s.format.encodeEntry(plan)
 	if err != nil {
 		return "", err
 	}
 	ref := keys.entry()
-	entry, err := v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return v.format.planMetadata(plan, typeEntry, writeID)
+	entry, err := s.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
+		return s.format.planMetadata(plan, typeEntry, writeID)
 	})
 	if err != nil {
 		return "", blobError("rewrite entry", ref, err)
 	}
-	now, err := v.client.Head(ctx, keys.object())
+	now, err := s.client.Head(ctx, keys.object())
 	switch {
 	case err == nil && now.ETag == objectETag:
 		return fmt.Sprintf("restored the entry from the object, as %s", plan.State.Status), nil
 	case err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer):
 		return "", blobError("look at object", keys.object(), err)
 	}
-	if err := v.remove(ctx, "remove entry", keys, ref, blob.IfMatch(entry.etag)); err != nil {
+	if err := s.remove(ctx, "remove entry", ref, blob.IfMatch(entry.etag)); err != nil {
 		return "", err
 	}
 	return "", vaultError("look at object", keys.object(), "%w: it has changed", storage.ErrConflict)
@@ -225,11 +225,11 @@ func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough 
 
 // confirmLost returns those of a plan's sub-objects that are absent, both by name and by a listing. A listing
 // alone can miss a blob.
-func (v *Vault) confirmLost(ctx context.Context, keys keys, parts []workflow.Object) (lost []workflow.Object, err error) {
+func (s planStore) confirmLost(ctx context.Context, parts []workflow.Object) (lost []workflow.Object, err error) {
 	absent := make([]bool, len(parts))
-	err = v.parallel(len(parts), func(i int) error {
-		ref := keys.part(parts[i])
-		_, err := v.client.Head(ctx, ref)
+	err = s.parallel(len(parts), func(i int) error {
+		ref := s.keys.part(parts[i])
+		_, err := s.client.Head(ctx, ref)
 		if absent[i] = blob.Is(err, blob.Absent); absent[i] {
 			return nil
 		}
@@ -241,29 +241,98 @@ func (v *Vault) confirmLost(ctx context.Context, keys keys, parts []workflow.Obj
 	var refs []blob.Ref
 	for i, o := range parts {
 		if absent[i] {
-			lost, refs = append(lost, o), append(refs, keys.part(o))
+			lost, refs = append(lost, o), append(refs, s.keys.part(o))
 		}
 	}
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	return lost, v.confirmGone(ctx, keys, refs...)
+	return lost, s.confirmGone(ctx, refs...)
 }
 
 // rewriteParts writes lost sub-objects again, as the object has them.
-func (v *Vault) rewriteParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
-	err := v.parallel(len(lost), func(i int) error {
+func (s planStore) rewriteParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
+	err := s.parallel(len(lost), func(i int) error {
 		o := lost[i]
 		ref := d.keys.part(o)
-		body, err := v.format.encodePart(o)
+		body, err := s.format.encodePart(o)
 		if err != nil {
 			return err
 		}
-		_, err = v.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return v.format.partMetadata(o, writeID) })
+		_, err = s.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) { return s.format.partMetadata(o, writeID) })
 		return blobError("rewrite "+o.Kind().String(), ref, err)
 	})
 	if err == nil && blobStatusOf(d.entry) == notStarted {
-		err = v.renewObject(ctx, d)
+		err = s.renewObject(ctx, d)
 	}
 	return err
+}
+
+// removeRemains removes sub-objects, entry and markers of a plan, each only in the version that was seen, so
+// that it leaves alone what another process has begun with the same ID. It lists the sub-objects again before
+// it removes the entry and the markers that lead to them.
+func (s planStore) removeRemains(ctx context.Context, d diagnosis) error {
+	items, err := s.listParts(ctx, kinds[:])
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		if _, err := d.older(item); err != nil {
+			return err
+		}
+	}
+	if err := s.removeParts(ctx, targetsOf(items)); err != nil {
+		return err
+	}
+	if err := s.confirmParts(ctx, d.older); err != nil {
+		return err
+	}
+	if d.entry != nil {
+		if err := s.remove(ctx, "remove entry", d.keys.entry(), blob.IfMatch(d.entry.ETag)); err != nil {
+			return err
+		}
+	}
+	// A marker that has changed belongs to a new Create. All remains that were seen are gone.
+	if err := s.removeMarker(ctx, d.keys.marker(), d.marker); err != nil && !overtaken(err) {
+		return err
+	}
+	if err := s.removeMarker(ctx, d.keys.deleteMarker(), d.deleteMarker); err != nil && !overtaken(err) {
+		return err
+	}
+	return nil
+}
+
+// older reports whether a sub-object existed when the plan was found. A newer one is ErrConflict: another
+// Create of the ID or a late request has written it, so the diagnosis no longer holds, and the rest of the
+// plan must continue to lead to it.
+func (d diagnosis) older(item blob.Item) (bool, error) {
+	if item.LastModified.Before(d.seen) {
+		return true, nil
+	}
+	return false, vaultError("remove sub-objects", d.keys.at(item.Name), "%w: it is new", storage.ErrConflict)
+}
+
+// targetsOf returns blobs as targets of a removal, each in the version that was listed.
+func targetsOf(items []blob.Item) []blob.Target {
+	targets := make([]blob.Target, len(items))
+	for i, item := range items {
+		targets[i] = blob.Target{Name: item.Name, ETag: item.ETag}
+	}
+	return targets
+}
+
+// removeMarker removes a marker in the version that was listed, if it was. The error is ErrNotFound if
+// another process has removed it.
+func (s planStore) removeMarker(ctx context.Context, ref blob.Ref, listed *blob.Item) error {
+	if listed == nil {
+		return nil
+	}
+	err := s.client.Delete(ctx, ref, blob.IfMatch(listed.ETag))
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		if err := s.confirmGone(ctx, ref); err != nil {
+			return err
+		}
+		return vaultError("remove marker", ref, "%w: another process removed it", storage.ErrNotFound)
+	}
+	return blobError("remove marker", ref, err)
 }

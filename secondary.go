@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -85,7 +84,7 @@ const (
 
 // secondary reads from the account's secondary while the primary is unavailable.
 type secondary struct {
-	vault *Vault // at the secondary; its methods that write are never called
+	store *store // its methods that write are never called
 
 	mu     sync.Mutex
 	until  time.Time // the primary rests until then; zero if it is available
@@ -94,42 +93,42 @@ type secondary struct {
 	synced time.Time
 }
 
-// atSecondary returns the account's secondary.
-func (o options) atSecondary(name string, account blob.Account, reg *registry.Register) (*secondary, error) {
+// newSecondary returns the account's secondary.
+func newSecondary(name string, account blob.Account, o options) (*secondary, error) {
 	account, err := account.Secondary(*o.secondary)
 	if err != nil {
 		return nil, driver.Invalid("WithSecondary", "%v", err)
 	}
-	v, err := o.vault(name, account, reg)
+	s, err := newStore(name, account, o)
 	if err != nil {
 		return nil, err
 	}
-	v.lagging = true
-	return &secondary{vault: v}, nil
+	s.lagging = true
+	return &secondary{store: s}, nil
 }
 
-// anywhere calls read with this vault. If the caller accepts stale answers and the primary is unavailable, it
-// calls read with a vault at the secondary.
-func (v *Vault) anywhere(ctx context.Context, read func(ctx context.Context, from *Vault) error) error {
-	if !v.mayFailOver(ctx) {
-		return read(ctx, v)
+// anywhere calls read with the primary. If the caller accepts stale answers and the primary is unavailable, it
+// calls read with the secondary.
+func (s *secondary) anywhere(ctx context.Context, primary *store, read func(ctx context.Context, from *store) error) error {
+	if !s.mayAnswer(ctx) {
+		return read(ctx, primary)
 	}
-	if v.second.primary(time.Now()) {
-		err := read(blob.WithPatience(ctx, patienceOf(ctx)), v)
+	if s.primary(time.Now()) {
+		err := read(blob.WithPatience(ctx, patienceOf(ctx)), primary)
 		if ctx.Err() != nil {
 			return err // it says nothing about the primary
 		}
-		v.second.judge(time.Now(), err)
+		s.judge(time.Now(), err)
 		if !unavailable(err) {
 			return err
 		}
 	}
-	return v.second.read(ctx, read)
+	return s.read(ctx, read)
 }
 
-// mayFailOver reports whether the vault has a secondary and the caller accepts its answers.
-func (v *Vault) mayFailOver(ctx context.Context) bool {
-	return v.second != nil && ctx.Value(staleKey{}) != nil
+// mayAnswer reports whether there is a secondary and the caller accepts its answers.
+func (s *secondary) mayAnswer(ctx context.Context) bool {
+	return s != nil && ctx.Value(staleKey{}) != nil
 }
 
 // unavailable reports whether err is a reason to read the secondary.
@@ -167,10 +166,10 @@ func (s *secondary) judge(now time.Time, err error) {
 	}
 }
 
-// read calls read with the vault at the secondary.
-func (s *secondary) read(ctx context.Context, read func(ctx context.Context, from *Vault) error) error {
+// read calls read with the secondary.
+func (s *secondary) read(ctx context.Context, read func(ctx context.Context, from *store) error) error {
 	ctx.Value(staleKey{}).(*Staleness).note(s.lastSync(ctx))
-	err := read(blob.WithPatience(ctx, patienceOf(ctx)), s.vault)
+	err := read(blob.WithPatience(ctx, patienceOf(ctx)), s.store)
 	switch ended := ctx.Err(); {
 	case err == nil, ended != nil && errors.Is(err, ended):
 		return err
@@ -209,5 +208,5 @@ func (s *secondary) lastSync(ctx context.Context) time.Time {
 
 // replication asks the secondary how far it is behind. It does not wait long for a secondary that is away.
 func (s *secondary) replication(ctx context.Context) (blob.Replication, error) {
-	return s.vault.client.Replication(blob.WithPatience(blob.Once(ctx), syncPatience))
+	return s.store.client.Replication(blob.WithPatience(blob.Once(ctx), syncPatience))
 }

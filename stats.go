@@ -11,7 +11,6 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -60,11 +59,11 @@ func (d DayStats) Total() (n int64) {
 // each range over it counts anew. Breaking out of the loop cancels the requests under way.
 func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
 	if err := checkDays("StatsOptions.After", o.After, o.Before); err != nil {
-		return nil, v.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
+		return nil, v.observer.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
 	}
 	end, err := v.begin()
 	if err != nil {
-		return nil, v.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
+		return nil, v.observer.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
 	}
 	end()
 	return func(yield func(storage.Stream[DayStats]) bool) {
@@ -88,42 +87,25 @@ func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Str
 	}, nil
 }
 
-// checkDays checks bounds that select days.
-func checkDays(name string, after, before time.Time) error {
-	if !after.IsZero() && !before.IsZero() && !after.Before(before) {
-		return driver.Invalid(name, "%v is not before Before, %v", after.Format(time.RFC3339Nano), before.Format(time.RFC3339Nano))
-	}
-	return nil
-}
-
-// selectDays returns the vault's days that have any time between two bounds, newest first.
-func (v *Vault) selectDays(ctx context.Context, after, before time.Time) ([]day, error) {
-	days, err := v.days(ctx)
-	return slices.DeleteFunc(days, func(d day) bool {
-		_, ok := stretch(d, storage.Filters{After: after, Before: before})
-		return !ok
-	}), err
-}
-
 // sizedAtOnce is how many days are sized at the same time. Each has a page of a listing in memory, about a megabyte.
 const sizedAtOnce = 16
 
 // stats yields the selected days. An error is the last element.
-func (v *Vault) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, error] {
+func (s *store) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, error] {
 	return func(yield func(DayStats, error) bool) {
-		days, err := v.selectDays(ctx, o.After, o.Before)
+		days, err := s.selectDays(ctx, o.After, o.Before)
 		if err != nil {
 			yield(DayStats{}, err)
 			return
 		}
-		next, stop := iter.Pull2(v.countDays(ctx, days))
+		next, stop := iter.Pull2(s.countDays(ctx, days))
 		defer stop()
 		left := len(days)
 		for some := range slices.Chunk(days, sizedAtOnce) {
 			sizes := make([]size, len(some))
 			if o.Bytes {
-				err = v.parallel(len(some), func(i int) (err error) {
-					sizes[i], err = v.sizeOf(ctx, some[i])
+				err = s.parallel(len(some), func(i int) (err error) {
+					sizes[i], err = s.sizeOf(ctx, some[i])
 					return err
 				})
 			}
@@ -145,9 +127,9 @@ func (v *Vault) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, e
 
 // countDays yields the numbers of plans in days, which are sorted newest first: one element for each day, or an error
 // as the last one.
-func (v *Vault) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, error] {
+func (s *store) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, error] {
 	return func(yield func(DayStats, error) bool) {
-		next, stop := iter.Pull2(v.newest(ctx, stretches(days, storage.Filters{}), v.plans(storage.Filters{}).of, &history{v: v}, v.pages(blob.MaxPage)))
+		next, stop := iter.Pull2(s.newest(ctx, stretches(days, storage.Filters{}), s.plans(storage.Filters{}).of, &history{store: s}, s.pages(blob.MaxPage)))
 		defer stop()
 		p, err, more := next()
 		for _, d := range days {
@@ -180,13 +162,13 @@ func (d *DayStats) add(p candidate) {
 type size struct{ blobs, bytes int64 }
 
 // sizeOf lists all blobs of a day.
-func (v *Vault) sizeOf(ctx context.Context, d day) (s size, err error) {
-	for item, err := range v.listPrefix(ctx, "list", blob.Ref{Container: d.container}, false) {
+func (s *store) sizeOf(ctx context.Context, d day) (sum size, err error) {
+	for item, err := range s.listPrefix(ctx, "list", blob.Ref{Container: d.container}, false) {
 		if err != nil {
 			return size{}, err
 		}
-		s.blobs++
-		s.bytes += item.Size
+		sum.blobs++
+		sum.bytes += item.Size
 	}
-	return s, nil
+	return sum, nil
 }

@@ -88,16 +88,16 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 			return err
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
-			return v.updatePlan(ctx, plan)
+			return planUpdate{v.plan(v.prefix.plan(plan.ID)), plan}.run(ctx)
 		}
 		return v.updatePart(ctx, o)
 	})
 }
 
 // updatePart writes the blob of a sub-object, and sets its new version.
-func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
+func (s *store) updatePart(ctx context.Context, o workflow.Object) error {
 	h := o.Header()
-	body, err := v.format.encodeOwn(o)
+	body, err := s.format.encodeOwn(o)
 	if err := checkBody(o, false, body, err); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 		etag, _, _ := driver.SplitVersion(h.State.ETag)
 		cond = blob.IfMatch(etag)
 	}
-	w, err := v.putOwn(ctx, o, body, cond)
+	w, err := s.putOwn(ctx, o, body, cond)
 	if err != nil {
 		return err
 	}
@@ -117,26 +117,32 @@ func (v *Vault) updatePart(ctx context.Context, o workflow.Object) error {
 // updateRounds bounds how often an update without a version looks again, because the entry was rewritten.
 const updateRounds = 4
 
-// updatePlan writes the entry of a plan. If the plan becomes final it does the rest, too.
-func (v *Vault) updatePlan(ctx context.Context, plan *workflow.Plan) error {
-	entry, err := v.format.encodeEntry(plan)
-	if err := checkBody(plan, false, entry, err); err != nil {
+// planUpdate is an UpdatePlan that is running.
+type planUpdate struct {
+	planStore
+	plan *workflow.Plan
+}
+
+// run writes the entry of a plan. If the plan becomes final it does the rest, too.
+func (u planUpdate) run(ctx context.Context) error {
+	entry, err := u.format.encodeEntry(u.plan)
+	if err := checkBody(u.plan, false, entry, err); err != nil {
 		return err
 	}
 	var object []byte
-	if plan.State.Status.Final() {
-		object, err = v.format.encodeObject(plan)
-		if err := checkBody(plan, true, object, err); err != nil {
+	if u.plan.State.Status.Final() {
+		object, err = u.format.encodeObject(u.plan)
+		if err := checkBody(u.plan, true, object, err); err != nil {
 			return err
 		}
 	}
-	unversioned := plan.State.ETag == ""
+	unversioned := u.plan.State.ETag == ""
 	for round := 1; ; round++ {
-		r, err := v.replaced(ctx, plan)
+		r, err := u.replaced(ctx)
 		if err != nil {
 			return err
 		}
-		err = v.replacePlan(ctx, plan, r, entry, object)
+		err = u.replacePlan(ctx, r, entry, object)
 		if !unversioned || round == updateRounds || !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
 			return err
 		}
@@ -152,43 +158,42 @@ type replaced struct {
 }
 
 // replaced returns the version that the caller knows.
-func (v *Vault) replaced(ctx context.Context, plan *workflow.Plan) (replaced, error) {
-	keys := v.prefix.plan(plan.ID)
-	if plan.State.ETag == "" {
-		return v.replacedUnversioned(ctx, plan, keys)
+func (u planUpdate) replaced(ctx context.Context) (replaced, error) {
+	if u.plan.State.ETag == "" {
+		return u.replacedUnversioned(ctx)
 	}
-	entryETag, objectETag := splitPlanVersion(plan.State.ETag)
-	_, was, _ := driver.SplitVersion(plan.State.ETag)
+	entryETag, objectETag := splitPlanVersion(u.plan.State.ETag)
+	_, was, _ := driver.SplitVersion(u.plan.State.ETag)
 	r := replaced{cond: blob.IfMatch(entryETag), objectETag: objectETag, changes: was.Final()}
 	if objectETag != "" {
 		return r, nil
 	}
-	p, err := v.client.Head(ctx, keys.object())
+	p, err := u.client.Head(ctx, u.keys.object())
 	if r.objectETag, r.looked = p.ETag, true; blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return r, v.goneIfAbsent(ctx, keys, err)
+		return r, u.goneIfAbsent(ctx, err)
 	}
-	return r, blobError("look for object", keys.object(), err)
+	return r, blobError("look for object", u.keys.object(), err)
 }
 
 // goneIfAbsent returns the error of a HEAD of the object if a second look agrees that it is absent.
-func (v *Vault) goneIfAbsent(ctx context.Context, keys keys, err error) error {
-	gone := v.confirmGone(ctx, keys, keys.object())
+func (s planStore) goneIfAbsent(ctx context.Context, err error) error {
+	gone := s.confirmGone(ctx, s.keys.object())
 	switch {
 	case errors.Is(gone, storage.ErrConflict):
 		return nil
 	case gone != nil:
 		return gone
 	}
-	return blobError("look for object", keys.object(), err)
+	return blobError("look for object", s.keys.object(), err)
 }
 
 // replacedUnversioned returns the stored version. Its status decides what the plan may become.
-func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, keys keys) (r replaced, err error) {
-	now, err := v.headPlan(ctx, "look for plan", keys)
+func (u planUpdate) replacedUnversioned(ctx context.Context) (r replaced, err error) {
+	now, err := u.headPlan(ctx, "look for plan")
 	if err == nil && !now.committed() {
 		missing := now.missing()
-		if err = v.confirmGone(ctx, keys, missing...); errors.Is(err, storage.ErrConflict) { // one of the answers was false
-			now, err = v.headPlan(ctx, "look for plan", keys)
+		if err = u.confirmGone(ctx, missing...); errors.Is(err, storage.ErrConflict) { // one of the answers was false
+			now, err = u.headPlan(ctx, "look for plan")
 		}
 		if err == nil && !now.committed() {
 			err = vaultError("look for plan", missing[0], "%w", storage.ErrNotFound)
@@ -201,10 +206,10 @@ func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, ke
 	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
 		stored, err := parseState(item.Metadata)
 		if err != nil {
-			return r, blobError("look for plan", keys.at(item.Name), err)
+			return r, blobError("look for plan", u.keys.at(item.Name), err)
 		}
-		if !driver.Follows(plan.State.Status, stored.Status) {
-			return r, vaultError("look for plan", keys.at(item.Name), "%w: the plan is %s and can't become %s: a plan only moves forward", storage.ErrConflict, stored.Status, plan.State.Status)
+		if !driver.Follows(u.plan.State.Status, stored.Status) {
+			return r, vaultError("look for plan", u.keys.at(item.Name), "%w: the plan is %s and can't become %s: a plan only moves forward", storage.ErrConflict, stored.Status, u.plan.State.Status)
 		}
 		r.changes = r.changes || stored.Status.Final()
 	}
@@ -212,35 +217,34 @@ func (v *Vault) replacedUnversioned(ctx context.Context, plan *workflow.Plan, ke
 }
 
 // replacePlan writes the entry of a plan, and for a final plan the rest.
-func (v *Vault) replacePlan(ctx context.Context, plan *workflow.Plan, r replaced, entry, object []byte) error {
+func (u planUpdate) replacePlan(ctx context.Context, r replaced, entry, object []byte) error {
 	if object == nil {
-		return v.putOpenEntry(ctx, plan, r, entry)
+		return u.putOpenEntry(ctx, r, entry)
 	}
-	w, c, err := v.putEntry(ctx, plan, entry, r.cond, r.changes)
+	w, c, err := u.putEntry(ctx, entry, r.cond, r.changes)
 	if err != nil {
 		return err
 	}
-	r.objectETag, err = v.finalize(ctx, plan, w, c, object, r.objectETag)
-	plan.State.ETag = planVersion(w.etag, r.objectETag, plan)
+	r.objectETag, err = u.finalize(ctx, w, c, object, r.objectETag)
+	u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.plan)
 	return err
 }
 
 // putOpenEntry writes the entry of a plan that stays open, and looks for the object at the same time. An entry without an
 // object is what a Delete has left that died behind its commit, and readers don't see it.
-func (v *Vault) putOpenEntry(ctx context.Context, plan *workflow.Plan, r replaced, body []byte) error {
-	keys := v.prefix.plan(plan.ID)
+func (u planUpdate) putOpenEntry(ctx context.Context, r replaced, body []byte) error {
 	var w written
 	var err, look error
-	_ = v.parallel(2, func(i int) error {
+	_ = u.parallel(2, func(i int) error {
 		if i == 0 {
-			w, _, err = v.putEntry(ctx, plan, body, r.cond, false)
+			w, _, err = u.putEntry(ctx, body, r.cond, false)
 			return nil // the look tells what its error means
 		}
 		if r.looked {
 			return nil
 		}
-		if _, look = v.client.Head(ctx, keys.object()); blob.Is(look, blob.Absent, blob.AbsentContainer) {
-			look = v.goneIfAbsent(ctx, keys, look)
+		if _, look = u.client.Head(ctx, u.keys.object()); blob.Is(look, blob.Absent, blob.AbsentContainer) {
+			look = u.goneIfAbsent(ctx, look)
 		}
 		return nil
 	})
@@ -250,28 +254,28 @@ func (v *Vault) putOpenEntry(ctx context.Context, plan *workflow.Plan, r replace
 	case err != nil:
 		return err
 	case look == nil:
-		plan.State.ETag = planVersion(w.etag, r.objectETag, plan)
+		u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.plan)
 		return nil
 	case errors.Is(look, storage.ErrNotFound): // a reader may have seen the entry before the plan was deleted
 		return fmt.Errorf("%w: %w", storage.ErrUnknown, look)
 	}
-	v.unknown.keep(w.write, w.id) // a repeated update recognises it
-	return vaultError("look for object", keys.object(), "%w: the entry is written, and whether the plan still exists is not known: call again: %w", storage.ErrUnknown, look)
+	u.unknown.keep(w.write, w.id) // a repeated update recognises it
+	return vaultError("look for object", u.keys.object(), "%w: the entry is written, and whether the plan still exists is not known: call again: %w", storage.ErrUnknown, look)
 }
 
 // putEntry writes the entry of a plan, which is the commit point of its update. If the update changes a final
 // plan it writes the marker of a change before, which stays until the caller ends the change: a plan that was
 // open has its own marker.
-func (v *Vault) putEntry(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition, changes bool) (w written, c *change, err error) {
+func (u planUpdate) putEntry(ctx context.Context, body []byte, cond blob.Condition, changes bool) (w written, c *change, err error) {
 	commit, cancel := ctx, context.CancelFunc(func() {})
 	if changes {
-		if c, err = v.beginChange(ctx, v.prefix.plan(plan.ID)); err != nil {
+		if c, err = u.beginChange(ctx); err != nil {
 			return w, nil, err
 		}
 		commit, cancel = c.within(ctx)
 	}
 	defer cancel()
-	w, err = v.putOwn(commit, plan, body, cond)
+	w, err = u.putOwn(commit, u.plan, body, cond)
 	if err != nil && !errors.Is(err, storage.ErrUnknown) {
 		_ = c.end(ctx) // what is left is Recovery's
 	}
@@ -292,21 +296,20 @@ func checkBody(o workflow.Object, whole bool, body []byte, err error) error {
 // finalize does the rest of an update to a final status, after the entry: it writes the object and removes
 // the marker. Until the object is final, too, readers take the plan from the entry and the sub-objects. It
 // returns the object's ETag.
-func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written, c *change, body []byte, etag string) (string, error) {
-	keys := v.prefix.plan(plan.ID)
-	objectETag, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)
+func (u planUpdate) finalize(ctx context.Context, entry written, c *change, body []byte, etag string) (string, error) {
+	objectETag, followed, err := u.finalizeObject(ctx, entry, body, etag)
 	switch {
 	case followed:
 		_ = c.end(ctx)
 		return objectETag, nil // the later update removes the marker
 	case errors.Is(err, storage.ErrNotFound):
-		if v.confirmGone(ctx, keys, keys.object()) == nil {
+		if u.confirmGone(ctx, u.keys.object()) == nil {
 			_ = c.end(ctx)
 			return objectETag, err // deleted meanwhile
 		}
 		err = clientError(err)
 	case err == nil:
-		err = v.deleteMarker(ctx, keys.marker(), "")
+		err = u.deleteMarker(ctx, u.keys.marker(), "")
 	}
 	if err == nil {
 		err = c.end(ctx)
@@ -316,8 +319,8 @@ func (v *Vault) finalize(ctx context.Context, plan *workflow.Plan, entry written
 	}
 	// Every reader sees the entry as final, so the update has had an effect. The same call again must
 	// recognise the entry.
-	v.unknown.keep(entry.write, entry.id)
-	return objectETag, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again does the rest: %w", storage.ErrUnknown, plan.State.Status, err)
+	u.unknown.keep(entry.write, entry.id)
+	return objectETag, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again does the rest: %w", storage.ErrUnknown, u.plan.State.Status, err)
 }
 
 // finalizeRounds bounds how often a final update tries to write an object that keeps being rewritten.
@@ -326,25 +329,24 @@ const finalizeRounds = 4
 // finalizeObject writes the object of a plan that has become final, over the version that its caller knows.
 // Recovery may have rewritten the object; then it tries again. A later final update may have written it, too,
 // and its object must stay: followed says that there is one, which does the rest.
-func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry written, body []byte, etag string) (newETag string, followed bool, err error) {
-	keys := v.prefix.plan(plan.ID)
+func (u planUpdate) finalizeObject(ctx context.Context, entry written, body []byte, etag string) (newETag string, followed bool, err error) {
 	for round := 1; ; round++ {
-		newETag, err := v.putObject(ctx, plan, body, blob.IfMatch(etag))
+		newETag, err := u.putObject(ctx, u.plan, body, blob.IfMatch(etag))
 		if err == nil {
 			return newETag, false, nil
 		}
-		if err = blobError("finalize object", keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == finalizeRounds {
+		if err = blobError("finalize object", u.keys.object(), err); !errors.Is(err, storage.ErrConflict) || round == finalizeRounds {
 			return etag, false, err
 		}
 		// Look at the object before the entry. A later update writes them in the opposite order, so if the
 		// entry does not show it, it has not written the object that was seen.
-		object, err := v.client.Head(ctx, keys.object())
+		object, err := u.client.Head(ctx, u.keys.object())
 		if err != nil {
-			return etag, false, blobError("look at object", keys.object(), err)
+			return etag, false, blobError("look at object", u.keys.object(), err)
 		}
-		now, err := v.client.Head(ctx, keys.entry())
+		now, err := u.client.Head(ctx, u.keys.entry())
 		if err != nil {
-			return etag, false, blobError("look at entry", keys.entry(), err)
+			return etag, false, blobError("look at entry", u.keys.entry(), err)
 		}
 		if etag = object.ETag; now.Metadata[blob.WriteID] == entry.id {
 			continue
@@ -352,6 +354,6 @@ func (v *Vault) finalizeObject(ctx context.Context, plan *workflow.Plan, entry w
 		if blobStatusOf(&blob.Item{Properties: now}) == final {
 			return etag, true, nil
 		}
-		return etag, false, vaultError("look at entry", keys.entry(), "%w: it was set back", storage.ErrConflict) // or restored
+		return etag, false, vaultError("look at entry", u.keys.entry(), "%w: it was set back", storage.ErrConflict) // or restored
 	}
 }

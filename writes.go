@@ -25,9 +25,9 @@ type written struct {
 // put writes a blob with a new writeid. If the outcome is unknown, the vault remembers the writeid until a write with
 // it has a certain outcome. The same write then uses this writeid again, and so recognises a blob that the first
 // attempt has written.
-func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
+func (s *store) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
 	w := written{write: write{ref, cond, sha256.Sum256(body)}}
-	w.id = v.unknown.take(w.write)
+	w.id = s.unknown.take(w.write)
 	again := w.id != ""
 	if !again {
 		w.id = uuid.NewString()
@@ -36,9 +36,9 @@ func (v *Vault) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Co
 	if err != nil {
 		return w, err
 	}
-	w.etag, err = v.client.Put(ctx, ref, body, m, cond)
+	w.etag, err = s.client.Put(ctx, ref, body, m, cond)
 	if blob.IsUnknown(err) || again && !settled(err) {
-		v.unknown.keep(w.write, w.id)
+		s.unknown.keep(w.write, w.id)
 	}
 	return w, err
 }
@@ -50,16 +50,16 @@ func settled(err error) bool {
 }
 
 // putOwn writes the blob with an object's own fields: the entry of a plan, or a sub-object.
-func (v *Vault) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
-	ref := v.prefix.plan(*o.Header().PlanID).of(o)
-	w, err := v.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return v.format.ownMetadata(o, writeID) })
+func (s *store) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
+	ref := s.prefix.plan(*o.Header().PlanID).of(o)
+	w, err := s.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return s.format.ownMetadata(o, writeID) })
 	return w, blobError("update "+o.Kind().String(), ref, err)
 }
 
 // putObject overwrites the object of a plan, and returns its ETag.
-func (v *Vault) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
-	w, err := v.put(ctx, v.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
-		return v.format.planMetadata(plan, typeObject, writeID)
+func (s *store) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
+	w, err := s.put(ctx, s.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
+		return s.format.planMetadata(plan, typeObject, writeID)
 	})
 	return w.etag, err
 }
@@ -72,20 +72,20 @@ func markerMetadata(writeID string, grace time.Duration) map[string]string {
 
 // putDeleteMarker writes the marker of a Delete. It needs no condition, because writing the marker twice does
 // no harm. It also returns the service's clock.
-func (v *Vault) putDeleteMarker(ctx context.Context, keys keys) (etag string, seen time.Time, err error) {
-	ref := keys.deleteMarker()
-	etag, seen, err = v.client.PutDated(ctx, ref, nil, markerMetadata(uuid.NewString(), v.grace), blob.Always)
+func (s planStore) putDeleteMarker(ctx context.Context) (etag string, seen time.Time, err error) {
+	ref := s.keys.deleteMarker()
+	etag, seen, err = s.client.PutDated(ctx, ref, nil, markerMetadata(uuid.NewString(), s.grace), blob.Always)
 	return etag, seen, blobError("write delete marker", ref, err)
 }
 
 // deleteMarker removes a marker. With an ETag it removes only that version. It is no error if the marker has
 // changed, because it then belongs to another process, or if it is gone.
-func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) error {
+func (s *store) deleteMarker(ctx context.Context, ref blob.Ref, etag string) error {
 	cond := blob.Always
 	if etag != "" {
 		cond = blob.IfMatch(etag)
 	}
-	err := v.client.Delete(ctx, ref, cond)
+	err := s.client.Delete(ctx, ref, cond)
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return nil
 	}
@@ -94,8 +94,8 @@ func (v *Vault) deleteMarker(ctx context.Context, ref blob.Ref, etag string) err
 
 // graceOf returns the grace period for a plan with these markers, which may be nil: the longest of this
 // vault's and those of the markers' writers.
-func (v *Vault) graceOf(markers ...*blob.Item) (time.Duration, error) {
-	longest := v.grace
+func (s *store) graceOf(markers ...*blob.Item) (time.Duration, error) {
+	longest := s.grace
 	for _, m := range markers {
 		if m == nil || m.Metadata[metaGrace] == "" {
 			continue
@@ -119,28 +119,11 @@ func recent(item *blob.Item, at time.Time, grace time.Duration) bool {
 	return item != nil && at.Sub(item.LastModified)-margin(grace) <= grace
 }
 
-// within returns a context that ends with the grace period of a Create or Delete that began at started, by
-// the monotonic clock. The request that commits has half the margin more.
-func (v *Vault) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
-	deadline := started.Add(v.grace)
-	if commits {
-		deadline = deadline.Add(margin(v.grace) / 2)
-	}
-	return blob.Within(ctx, deadline, cause)
-}
-
-// ensureContainer creates the container of a day unless this vault knows that it exists.
-func (v *Vault) ensureContainer(ctx context.Context, name string) error {
-	return v.containers.ensure(ctx, name, func() error {
-		return v.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
-	})
-}
-
 // inContainer creates a container unless this vault knows that it exists, and calls put, which writes to it.
 // An identity that may not create containers can write to those that were made beforehand.
-func (v *Vault) inContainer(ctx context.Context, name string, put func() error) error {
+func (s *store) inContainer(ctx context.Context, name string, put func() error) error {
 	for again := false; ; again = true {
-		denied := v.ensureContainer(ctx, name)
+		denied := s.ensureContainer(ctx, name)
 		if denied != nil && !blob.IsForbidden(denied) {
 			return denied
 		}
@@ -148,7 +131,7 @@ func (v *Vault) inContainer(ctx context.Context, name string, put func() error) 
 		switch {
 		case !blob.Is(err, blob.AbsentContainer):
 			if denied != nil && err == nil {
-				v.containers.learn(name)
+				s.containers.learn(name)
 			}
 			return err
 		case denied != nil:
@@ -156,6 +139,6 @@ func (v *Vault) inContainer(ctx context.Context, name string, put func() error) 
 		case again:
 			return err
 		}
-		v.containers.forget(name) // the day was dropped
+		s.containers.forget(name) // the day was dropped
 	}
 }

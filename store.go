@@ -1,0 +1,212 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+)
+
+// store is what all verbs share: the vault's containers at one endpoint, how blobs are encoded, what is remembered
+// between calls, and how many requests may be in flight.
+type store struct {
+	prefix      prefix
+	client      *blob.Client
+	format      format
+	observer    *Observer // nil if nobody observes
+	grace       time.Duration
+	concurrency int
+	probing     int  // days
+	unversioned bool // updates need no versions
+	lagging     bool // the store is a secondary
+
+	unknown      unknownWrites
+	containers   *containers
+	started      startedPlans
+	absent       absences // days that don't exist
+	uncatalogued absences // days without a catalogue
+}
+
+// newStore returns the store of a vault in an account.
+func newStore(name string, account blob.Account, o options) (*store, error) {
+	client, err := account.New(o.client())
+	if err != nil {
+		return nil, err
+	}
+	s := &store{
+		prefix: prefix(name), client: client, grace: o.grace, concurrency: o.concurrency, probing: o.probing, unversioned: o.unversioned,
+		containers: newContainers(),
+	}
+	if !o.observer.empty() {
+		s.observer = &o.observer
+	}
+	return s, nil
+}
+
+// parallel calls do for 0 to n-1, as many at a time as the vault may have requests in flight, and waits for
+// all calls. After a failure it starts no more calls, but lets those under way finish, so that their outcomes
+// are known.
+func (s *store) parallel(n int, do func(i int) error) error {
+	var (
+		wg     sync.WaitGroup
+		begun  atomic.Int64
+		failed atomic.Bool
+		errs   = make([]error, n)
+	)
+	for range min(n, s.concurrency) { // a goroutine for each item would grow a stack for each
+		wg.Go(func() {
+			for !failed.Load() {
+				i := int(begun.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if errs[i] = do(i); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return preferUnknown(errs)
+}
+
+// preferUnknown returns the first error of unknown outcome, or else the first error.
+func preferUnknown(errs []error) error {
+	var first error
+	for _, err := range errs {
+		if errors.Is(err, storage.ErrUnknown) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// within returns a context that ends with the grace period of a Create or Delete that began at started, by
+// the monotonic clock. The request that commits has half the margin more.
+func (s *store) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
+	deadline := started.Add(s.grace)
+	if commits {
+		deadline = deadline.Add(margin(s.grace) / 2)
+	}
+	return blob.Within(ctx, deadline, cause)
+}
+
+// ensureContainer creates the container of a day unless this vault knows that it exists.
+func (s *store) ensureContainer(ctx context.Context, name string) error {
+	return s.containers.ensure(ctx, name, func() error {
+		return s.client.CreateContainer(ctx, name, map[string]string{metaLayout: "1"})
+	})
+}
+
+// headAgain asks for a blob by name to which another one leads. If the service says that it is absent, headAgain asks once
+// more, so that a single answer makes no listing shorter.
+func (s *store) headAgain(ctx context.Context, ref blob.Ref) (blob.Properties, error) {
+	p, err := s.client.Head(ctx, ref)
+	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return s.client.Head(ctx, ref)
+	}
+	return p, err
+}
+
+// listPrefix is listPresent for a container that may have been dropped, which has no blobs.
+func (s *store) listPrefix(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
+	return func(yield func(blob.Item, error) bool) {
+		for item, err := range s.listPresent(ctx, doing, ref, metadata) {
+			if blob.Is(err, blob.AbsentContainer) {
+				if err = s.confirmDropped(ctx, ref.Container); err == nil {
+					return
+				}
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// unlessDropped calls list again as long as it fails because the container is absent, and others say that it is there. A
+// container that was dropped is no error.
+func (s *store) unlessDropped(ctx context.Context, ref blob.Ref, list func() error) (err error) {
+	for range confirmations {
+		if err = list(); !blob.Is(err, blob.AbsentContainer) {
+			return err
+		}
+		if err = s.confirmDropped(ctx, ref.Container); !errors.Is(err, storage.ErrUnavailable) {
+			return err
+		}
+	}
+	return err
+}
+
+// listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container
+// is absent, that is ErrUnavailable: a single response must not make a day look empty to whoever drops, holds or
+// catalogues it. An error is the last element.
+func (s *store) listPresent(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
+	return s.listPages(ctx, doing, ref, blob.ListOptions{Metadata: metadata})
+}
+
+// pageSizes returns the page sizes of two listings that have to agree before something is removed, or stored for ever,
+// because a blob is not listed. The second size makes another request, which whoever answered the first one wrongly
+// answers anew.
+func pageSizes() [2]int { return [...]int{blob.MaxPage, blob.MaxPage - 1} }
+
+// listPages is listPresent with other options.
+func (s *store) listPages(ctx context.Context, doing string, ref blob.Ref, o blob.ListOptions) iter.Seq2[blob.Item, error] {
+	o.Prefix = ref.Name
+	return func(yield func(blob.Item, error) bool) {
+		for page, err := range s.client.List(ctx, ref.Container, o) {
+			if blob.Is(err, blob.AbsentContainer) {
+				yield(blob.Item{}, vaultError(doing, ref, "%w: the day was dropped, or the service contradicts itself: call again: %w", storage.ErrUnavailable, err))
+				return
+			}
+			if err != nil {
+				yield(blob.Item{}, blobError(doing, ref, err))
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// confirmations bounds how often HEADs and a listing are compared before the service counts as contradicting
+// itself. They also differ if a blob is written or removed between the two.
+const confirmations = 3
+
+// confirmDropped returns nil only if a HEAD of a container and a list of the containers agree that it is absent, which one
+// response has said. If the identity may not list containers, the HEAD decides.
+func (s *store) confirmDropped(ctx context.Context, container string) error {
+	const doing = "confirm that the day was dropped"
+	ref := blob.Ref{Container: container}
+	_, err := s.client.HeadContainer(ctx, container)
+	there := err == nil
+	if err != nil && !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+		return blobError(doing, ref, err)
+	}
+	for page, err := range s.client.ListContainers(ctx, container) {
+		if blob.IsForbidden(err) {
+			break
+		}
+		if err != nil {
+			return blobError(doing, ref, err)
+		}
+		there = there || slices.ContainsFunc(page, func(c blob.ContainerItem) bool { return c.Name == container })
+	}
+	if there {
+		return vaultError(doing, ref, "%w: the service contradicts itself about whether the container exists: call again", storage.ErrUnavailable)
+	}
+	s.containers.forget(container)
+	return nil
+}
