@@ -16,7 +16,6 @@ import (
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
-	"github.com/planvault/azblob/workflow"
 )
 
 // CatalogueOptions are the options of [Vault.Catalogue].
@@ -93,12 +92,6 @@ func (v *Vault) Upkeep(ctx context.Context) error {
 	_, err := v.Catalogue(ctx, CatalogueOptions{})
 	return err
 }
-
-// The states of a catalogue's blob, in its metadata.
-const (
-	statePlaceholder = "placeholder" // it is being built, or its builder died
-	stateBuilt       = "built"
-)
 
 // cataloguing is a Catalogue that is running.
 type cataloguing struct {
@@ -291,17 +284,6 @@ func (s *store) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, sta
 	}, cond)
 }
 
-// isBuilt reports by its metadata whether a blob is a catalogue. One of an older schema counts as a placeholder.
-func isBuilt(p blob.Properties) bool {
-	schema, err := strconv.Atoi(p.Metadata[metaSchema])
-	return p.Metadata[metaState] == stateBuilt && err == nil && schema >= catalogue.Schema
-}
-
-// isBuiltOf is isBuilt for the catalogue of a container. A copy of another day's counts as a placeholder, too.
-func isBuiltOf(container string, p blob.Properties) bool {
-	return isBuilt(p) && p.Metadata[metaContainer] == container
-}
-
 // overtaken skips a day if err says that another process was faster.
 func (c *cataloguing) overtaken(d day, doing string, ref blob.Ref, err error) error {
 	if !blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) || blob.IsUnknown(err) {
@@ -424,30 +406,4 @@ func (c *cataloguing) unencoded(d day, err error) error {
 		return nil
 	}
 	return err
-}
-
-// cataloguePlan returns what a catalogue has of a plan, from its entry in a listing.
-func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, error) {
-	r, cut, err := f.parseMetadata(entry.Metadata, id, typeEntry)
-	r.State.ETag = entry.ETag
-	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
-}
-
-// matchCatalogued is match for a plan in a catalogue.
-func (p *candidate) matchCatalogued(f storage.Filters, c catalogue.Plan) bool {
-	var cut []string
-	if c.NameCut {
-		cut = append(cut, metaName)
-	}
-	if c.DescrCut {
-		cut = append(cut, metaDescr)
-	}
-	return p.match(f, c.ListResult, cut)
-}
-
-// listResult returns what a listing returns of a plan in a catalogue.
-func listResult(c catalogue.Plan) storage.ListResult {
-	r := c.ListResult
-	r.State.ETag = driver.Version(c.State.ETag, &workflow.Plan{State: r.State})
-	return r
 }

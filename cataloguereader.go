@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,9 +34,6 @@ const (
 	// maxGap is how many bytes that nobody needs may lie between two blocks that are read together. They take
 	// less time than a request.
 	maxGap = 1 << 20
-	// rememberAbsence is how long a vault does not ask again for a catalogue that it has not found or could not
-	// use. Lists are always right, so this costs no more than requests.
-	rememberAbsence = time.Hour
 )
 
 // mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The hint and the local clock
@@ -103,6 +101,14 @@ func (h history) query(w window) catalogue.Query {
 	return catalogue.Query{
 		From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
 	}
+}
+
+// opener returns a function that opens the catalogue of a day, or nil if it is not worthwhile to ask for one.
+func (h history) opener(w window, now time.Time) func(context.Context) (listing.Catalogue[candidate], error) {
+	if !h.mayBeCatalogued(w.day, now) {
+		return nil
+	}
+	return func(ctx context.Context) (listing.Catalogue[candidate], error) { return h.open(ctx, w) }
 }
 
 // open reads the directory of a day's catalogue, and the first of the blocks that are wanted. It returns nil if
@@ -323,7 +329,7 @@ func (c *catalogued) Rest(ctx context.Context, err error) (listing.Span, bool) {
 	c.listInstead(ctx, c.container, err)
 	rest := c.Span
 	if len(c.left) > 0 && !c.counts() {
-		if to := nextID(c.newest()); listing.Less(to, rest.To) {
+		if to := listing.Next(c.newest()); listing.Less(to, rest.To) {
 			rest.To = to
 		}
 	}
@@ -407,7 +413,7 @@ func (s *store) compareCatalogue(ctx context.Context, d day) (difference, etag s
 			return "", etag, err // built anew meanwhile
 		}
 		etag = c.etag
-		listed, stop := iter.Pull2(s.newest(ctx, []window{whole}, s.plans(storage.Filters{}).of, nil, s.pages(size)))
+		listed, stop := iter.Pull2(newest(ctx, []window{whole}, s.plans(storage.Filters{}).of, nil, s.pages(size)))
 		difference, err = compareListings(c.All(ctx), listed)
 		stop()
 		if difference == "" || err != nil {
@@ -449,4 +455,47 @@ func compareListings(catalogued iter.Seq2[candidate, error], listed func() (cand
 func inUTC(r storage.ListResult) storage.ListResult {
 	r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
 	return r
+}
+
+// The states of a catalogue's blob, in its metadata.
+const (
+	statePlaceholder = "placeholder" // it is being built, or its builder died
+	stateBuilt       = "built"
+)
+
+// isBuilt reports by its metadata whether a blob is a catalogue. One of an older schema counts as a placeholder.
+func isBuilt(p blob.Properties) bool {
+	schema, err := strconv.Atoi(p.Metadata[metaSchema])
+	return p.Metadata[metaState] == stateBuilt && err == nil && schema >= catalogue.Schema
+}
+
+// isBuiltOf is isBuilt for the catalogue of a container. A copy of another day's counts as a placeholder, too.
+func isBuiltOf(container string, p blob.Properties) bool {
+	return isBuilt(p) && p.Metadata[metaContainer] == container
+}
+
+// matchCatalogued is match for a plan in a catalogue.
+func (p *candidate) matchCatalogued(f storage.Filters, c catalogue.Plan) bool {
+	var cut []string
+	if c.NameCut {
+		cut = append(cut, metaName)
+	}
+	if c.DescrCut {
+		cut = append(cut, metaDescr)
+	}
+	return p.match(f, c.ListResult, cut)
+}
+
+// listResult returns what a listing returns of a plan in a catalogue.
+func listResult(c catalogue.Plan) storage.ListResult {
+	r := c.ListResult
+	r.State.ETag = driver.Version(c.State.ETag, &workflow.Plan{State: r.State})
+	return r
+}
+
+// cataloguePlan returns what a catalogue has of a plan, from its entry in a listing.
+func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, error) {
+	r, cut, err := f.parseMetadata(entry.Metadata, id, typeEntry)
+	r.State.ETag = entry.ETag
+	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
 }

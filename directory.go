@@ -171,17 +171,20 @@ func (s *store) pages(size int) listing.Options {
 	return listing.Options{Page: size, Ahead: min(s.concurrency, max(1, maxAhead/size)), Now: time.Now()}
 }
 
-// newest lists parts of days, newest first: those that may have a catalogue by that, unless h is nil.
-func (s *store) newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], h *history, o listing.Options) iter.Seq2[candidate, error] {
+// newest lists parts of days, newest first. open returns a function that opens the catalogue of a day, or nil if the
+// day is to be listed; it may itself be nil.
+func newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], open opener, o listing.Options) iter.Seq2[candidate, error] {
 	days := make([]listing.Day[candidate], len(windows))
 	for i, w := range windows {
 		days[i] = listing.Day[candidate]{Span: w.Span, Source: from(w.day)}
-		if h != nil && s.mayBeCatalogued(w.day, o.Now) {
-			days[i].Open = func(ctx context.Context) (listing.Catalogue[candidate], error) { return h.open(ctx, w) }
+		if open != nil {
+			days[i].Open = open(w, o.Now)
 		}
 	}
 	return listing.Newest(ctx, days, o)
 }
+
+type opener func(w window, now time.Time) func(context.Context) (listing.Catalogue[candidate], error)
 
 // pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
 func pageOfMarkers(days int) int {
@@ -234,3 +237,15 @@ func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecid
 
 // isMarked reports whether a candidate has a marker that leads to open plans. A change marker does not.
 func (p *candidate) isMarked() bool { return p.marker != nil || p.deleteMarker != nil }
+
+const (
+	// markersPage is how many markers a page holds at least. In a vault of many days, small pages of all days
+	// are read at once.
+	markersPage = 500
+	// maxAhead is about how many blobs are read ahead. A page of 5,000 takes a few MiB. Five of them keep the
+	// round trips of a large vault within their budget, and the memory, too.
+	maxAhead = 5 * blob.MaxPage
+	// burst is how many more blobs than are wanted fit on a page, because plans are often created many at a
+	// time.
+	burst = 50
+)

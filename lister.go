@@ -179,24 +179,12 @@ func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
-const (
-	// markersPage is how many markers a page holds at least. In a vault of many days, small pages of all days
-	// are read at once.
-	markersPage = 500
-	// maxAhead is about how many blobs are read ahead. A page of 5,000 takes a few MiB. Five of them keep the
-	// round trips of a large vault within their budget, and the memory, too.
-	maxAhead = 5 * blob.MaxPage
-	// burst is how many more blobs than are wanted fit on a page, because plans are often created many at a
-	// time.
-	burst = 50
-)
-
 // searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
 // day without planvaultlayout may have open plans without markers, so its plans are listed.
 func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
 	markers, plans := directory{store: q.store, dir: openDir, take: (*candidate).isMarked}, q.plans(q.f)
 	now := time.Now()
-	candidates := q.started.search(q.f, q.inDays(ctx, func(d day) listing.Source[candidate] {
+	candidates := q.notStarted(q.inDays(ctx, func(d day) listing.Source[candidate] {
 		if d.marked {
 			return unlessCatalogued{dayDirectory{markers, d}, now}
 		}
@@ -209,7 +197,7 @@ func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
 	candidates = q.listNeighbors(ctx, candidates, heads, q.f.Limit, isEntry)
 	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked }, func(p candidate) (candidate, bool) {
 		p, chosen := q.headOpen(ctx, p)
-		q.started.note(p)
+		q.noteStarted(p)
 		return p, chosen
 	})
 }
@@ -255,12 +243,12 @@ func (q search) inDays(ctx context.Context, from func(day) listing.Source[candid
 			yield(candidate{}, err)
 			return
 		}
-		windows, h := stretches(days, q.f), &history{q.store, q.f, q.results}
+		windows, open := stretches(days, q.f), history{q.store, q.f, q.results}.opener
 		if isOpen(q.f.ByStatus) {
-			h, o = nil, q.pages(pageOfMarkers(len(windows)))
+			open, o = nil, q.pages(pageOfMarkers(len(windows)))
 		}
 		o.Limit = q.f.Limit
-		for p, err := range q.newest(ctx, windows, from, h, o) {
+		for p, err := range newest(ctx, windows, from, open, o) {
 			if !yield(p, err) {
 				return
 			}
@@ -421,4 +409,35 @@ func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread e
 		}
 	}
 	return n, unread
+}
+
+// notStarted yields the candidates of a search for NotStarted plans without those that are known to have started.
+func (q search) notStarted(candidates iter.Seq2[candidate, error]) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		began := time.Now()
+		for p, err := range candidates {
+			if err == nil && p.marker != nil && q.started.relisted(p.keys.plan, p.marker.ETag, began) && onlyNotStarted(q.f) {
+				continue
+			}
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+		q.started.forget(q.f, began)
+	}
+}
+
+// noteStarted remembers a candidate that was looked at, if the plan has started. An entry that is older than the
+// marker belongs to an earlier plan of this ID, whose remains are being removed.
+func (q search) noteStarted(p candidate) {
+	if p.marker == nil || p.entry == nil || p.err != nil ||
+		p.result.State.Status == workflow.NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {
+		return
+	}
+	q.started.note(p.keys.plan, p.marker.ETag)
+}
+
+// onlyNotStarted reports whether the filters ask for no other status.
+func onlyNotStarted(f storage.Filters) bool {
+	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
 }

@@ -3,9 +3,7 @@ package azblob
 import (
 	"context"
 	"crypto/sha256"
-	"iter"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
-	"github.com/planvault/azblob/workflow"
 )
 
 // What a vault remembers between its calls, to save requests and to recognise its own writes. Other processes
@@ -164,54 +161,30 @@ const (
 	startedFor = 2 * time.Hour
 )
 
-// search yields the candidates of a search for open plans, without those that are known not to match.
-func (s *startedPlans) search(f storage.Filters, candidates iter.Seq2[candidate, error]) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
-		began := time.Now()
-		for p, err := range candidates {
-			if err == nil && s.relisted(p, began) && onlyNotStarted(f) {
-				continue
-			}
-			if !yield(p, err) || err != nil {
-				return
-			}
-		}
-		s.forget(f, began)
-	}
-}
-
-// relisted notes that a search has listed the marker of a candidate, and reports whether the plan is known to
+// relisted notes that a search which began at a time has listed a marker, and reports whether its plan is known to
 // have started.
-func (s *startedPlans) relisted(p candidate, began time.Time) bool {
-	if p.marker == nil {
-		return false
-	}
+func (s *startedPlans) relisted(plan uuid.UUID, etag string, began time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, ok := s.markers[p.keys.plan]
-	if !ok || m.etag != p.marker.ETag {
+	m, ok := s.markers[plan]
+	if !ok || m.etag != etag {
 		return false
 	}
 	if m.listed.Before(began) {
-		s.markers[p.keys.plan] = startedMarker{m.etag, began}
+		s.markers[plan] = startedMarker{etag, began}
 	}
 	return true
 }
 
-// note remembers a candidate that was looked at, if the plan has started. An entry that is older than the
-// marker belongs to an earlier plan of this ID, whose remains are being removed.
-func (s *startedPlans) note(p candidate) {
-	if p.marker == nil || p.entry == nil || p.err != nil ||
-		p.result.State.Status == workflow.NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {
-		return
-	}
+// note remembers the marker of a plan that has started.
+func (s *startedPlans) note(plan uuid.UUID, etag string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.markers == nil {
 		s.markers = map[uuid.UUID]startedMarker{}
 	}
-	if _, ok := s.markers[p.keys.plan]; ok || len(s.markers) < maxStarted {
-		s.markers[p.keys.plan] = startedMarker{p.marker.ETag, time.Now()}
+	if _, ok := s.markers[plan]; ok || len(s.markers) < maxStarted {
+		s.markers[plan] = startedMarker{etag, time.Now()}
 	}
 }
 
@@ -226,12 +199,11 @@ func (s *startedPlans) forget(f storage.Filters, began time.Time) {
 	})
 }
 
-// onlyNotStarted reports whether the filters ask for no other status.
-func onlyNotStarted(f storage.Filters) bool {
-	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
-}
+// rememberAbsence is how long a vault does not ask again for what it has not found or could not use. What it asks
+// for saves requests, and is never needed.
+const rememberAbsence = time.Hour
 
-// absences remembers the days in which something was looked for in vain.
+// absences are the days in which something was not found.
 type absences struct {
 	mu   sync.Mutex
 	seen map[string]time.Time // by container

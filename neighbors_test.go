@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/planvault/azblob/internal/listing"
 )
 
 // marked returns candidates of a day with markers at these times, newest first.
@@ -87,7 +88,7 @@ func TestNextID(t *testing.T) {
 		{"0199f0a1-7000-7000-8000-0000000000ff", "0199f0a1-7000-7000-8000-000000000100"},
 		{"0199f0a1-7000-7fff-ffff-ffffffffffff", "0199f0a1-7000-8000-0000-000000000000"},
 	} {
-		if got := nextID(uuid.MustParse(c[0])); got != uuid.MustParse(c[1]) {
+		if got := listing.Next(uuid.MustParse(c[0])); got != uuid.MustParse(c[1]) {
 			t.Errorf("after %s: got %s, want %s", c[0], got, c[1])
 		}
 	}

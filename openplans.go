@@ -123,7 +123,7 @@ func (s *store) listRun(ctx context.Context, run []candidate, page int, metadata
 		return wanted[p.keys.plan] != nil
 	}}
 	d := dayDirectory{plans, day{container: newest.container, marked: true}}
-	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: nextID(newest.plan)}, page)
+	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, page)
 	if err != nil {
 		return // the HEADs that follow have the error, or succeed
 	}
@@ -131,14 +131,4 @@ func (s *store) listRun(ctx context.Context, run []candidate, page int, metadata
 		was := wanted[p.keys.plan]
 		was.entry, was.object = p.entry, p.object
 	}
-}
-
-// nextID returns the first ID that sorts after another.
-func nextID(id uuid.UUID) uuid.UUID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
-		}
-	}
-	return id
 }

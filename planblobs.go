@@ -14,15 +14,6 @@ import (
 
 // What is stored of one plan: look at it, list it, read it, remove it.
 
-// planStore is a store narrowed to the blobs of one plan.
-type planStore struct {
-	*store
-	keys keys
-}
-
-// plan narrows the store to one plan.
-func (s *store) plan(k keys) planStore { return planStore{s, k} }
-
 // planBlobs are the blobs of one plan, as far as they were looked for. A blob that is absent, or was not
 // looked for, is nil.
 type planBlobs struct {

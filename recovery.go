@@ -227,7 +227,7 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 // listDays lists a directory of many days at once.
 func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
 	d := directory{store: r.store, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}
-	return r.newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.pages(page))
+	return newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.pages(page))
 }
 
 // anyName selects the metadata of all blobs: markers have grace periods, entries and objects have states.

@@ -90,16 +90,6 @@ func preferUnknown(errs []error) error {
 	return first
 }
 
-// within returns a context that ends with the grace period of a Create or Delete that began at started, by
-// the monotonic clock. The request that commits has half the margin more.
-func (s *store) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
-	deadline := started.Add(s.grace)
-	if commits {
-		deadline = deadline.Add(margin(s.grace) / 2)
-	}
-	return blob.Within(ctx, deadline, cause)
-}
-
 // ensureContainer creates the container of a day unless this vault knows that it exists.
 func (s *store) ensureContainer(ctx context.Context, name string) error {
 	return s.containers.ensure(ctx, name, func() error {
@@ -210,3 +200,12 @@ func (s *store) confirmDropped(ctx context.Context, container string) error {
 	s.containers.forget(container)
 	return nil
 }
+
+// planStore is a store narrowed to the blobs of one plan.
+type planStore struct {
+	*store
+	keys keys
+}
+
+// plan narrows the store to one plan.
+func (s *store) plan(k keys) planStore { return planStore{s, k} }

@@ -142,3 +142,13 @@ func (s *store) inContainer(ctx context.Context, name string, put func() error) 
 		s.containers.forget(name) // the day was dropped
 	}
 }
+
+// within returns a context that ends with the grace period of a Create or Delete that began at started, by
+// the monotonic clock. The request that commits has half the margin more.
+func (s *store) within(ctx context.Context, started time.Time, commits bool, cause error) (context.Context, context.CancelFunc) {
+	deadline := started.Add(s.grace)
+	if commits {
+		deadline = deadline.Add(margin(s.grace) / 2)
+	}
+	return blob.Within(ctx, deadline, cause)
+}

@@ -42,6 +42,16 @@ func FirstID(t time.Time) uuid.UUID {
 // Less reports whether an ID sorts before another.
 func Less(a, b uuid.UUID) bool { return bytes.Compare(a[:], b[:]) < 0 }
 
+// Next returns the first ID that sorts after another.
+func Next(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
 // Span is a range of IDs. It has From and not To.
 type Span struct{ From, To uuid.UUID }
 
