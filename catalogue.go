@@ -186,7 +186,7 @@ func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now
 	case errors.Is(err, catalogue.ErrSchema):
 		return p, false, nil
 	}
-	return p, false, blobError("verify catalogue", ref, certain(err))
+	return p, false, blobError("verify catalogue", ref, forgetUnknown(err))
 }
 
 // confirmNoCatalogue returns nil only if another look agrees that a catalogue is absent, which one response has said.
@@ -270,7 +270,7 @@ func (c *cataloguing) hint(ctx context.Context, d day) error {
 	case blob.Is(err, blob.AbsentContainer), blob.IsForbidden(err):
 		return nil
 	case err != nil:
-		return blobError("hint at catalogue", blob.Ref{Container: d.container}, certain(err))
+		return blobError("hint at catalogue", blob.Ref{Container: d.container}, forgetUnknown(err))
 	}
 	d.hinted, d.metadata = true, hinted
 	c.containers.remember(d)

@@ -359,7 +359,7 @@ func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) b
 		return
 	}
 	for _, status := range slices.Sorted(maps.Keys(n)) {
-		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.From}}, stands: n[status]}
+		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.From}}, weight: n[status]}
 		p.result.State.Status = status
 		if n[status] > 0 && !yield(p, nil) {
 			return

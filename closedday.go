@@ -17,9 +17,9 @@ import (
 // and only then the commit. The answer to the marker tells whether the day has passed, by the service's clock,
 // so the change of a young day takes no step more.
 
-// openDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
+// prepareDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
 // has passed it removes the catalogue, and calls look at the same time.
-func (s planStore) openDay(ctx context.Context, seen time.Time, look func() error) error {
+func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() error) error {
 	if !passed(s.keys.date(), seen) {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (s *store) removeCatalogue(ctx context.Context, container string) error {
 			if absent[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); absent[i] {
 				return nil
 			}
-			return blobError("remove catalogue", ref, certain(err))
+			return blobError("remove catalogue", ref, forgetUnknown(err))
 		})
 		if err != nil || !absent[0] || absent[1] {
 			return err
@@ -61,7 +61,7 @@ func noLook() error { return nil }
 
 // certain returns the error of a request that changes no plan. An unknown outcome of it leaves none of a plan's
 // change.
-func certain(err error) error {
+func forgetUnknown(err error) error {
 	var e *blob.Error
 	if !errors.As(err, &e) || !e.Unknown {
 		return err
@@ -143,7 +143,7 @@ func (s *store) clearDropping(ctx context.Context, container, etag string) (over
 	case blob.Is(err, blob.Absent, blob.AbsentContainer):
 		return true, nil
 	}
-	return err == nil, blobError("remove what an expiry left", droppingOf(container), certain(err))
+	return err == nil, blobError("remove what an expiry left", droppingOf(container), forgetUnknown(err))
 }
 
 // change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an
@@ -164,9 +164,9 @@ func (s planStore) beginChange(ctx context.Context) (*change, error) {
 	defer cancel()
 	_, seen, err := s.client.PutDated(ctx, c.marker, nil, markerMetadata(id.String(), s.grace), blob.IfNew)
 	if err != nil {
-		return nil, lateChange(blobError("write change marker", c.marker, certain(err)))
+		return nil, lateChange(blobError("write change marker", c.marker, forgetUnknown(err)))
 	}
-	if err := s.openDay(ctx, seen, noLook); err != nil {
+	if err := s.prepareDay(ctx, seen, nil); err != nil {
 		_ = s.deleteMarker(ctx, c.marker, "")
 		return nil, lateChange(err)
 	}
@@ -198,7 +198,7 @@ func (c *change) end(ctx context.Context) error {
 	}
 	err := c.client.Delete(ctx, c.marker, blob.Always)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return c.openDay(ctx, time.Time{}, noLook)
+		return c.prepareDay(ctx, time.Time{}, nil)
 	}
-	return blobError("remove change marker", c.marker, certain(err))
+	return blobError("remove change marker", c.marker, forgetUnknown(err))
 }

@@ -202,7 +202,7 @@ func (c *creation) run(caller context.Context) error {
 		return lateError(ctx, err)
 	}
 	// A failure leaves nothing, or the marker. In a young day, this sends nothing.
-	if err := c.openDay(ctx); err != nil {
+	if err := c.prepareDay(ctx); err != nil {
 		return lateError(ctx, c.takeBackMarker(ctx, err))
 	}
 	// A failure leaves the same. An entry that is in the way belongs to another Create.
@@ -279,11 +279,11 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 	})
 }
 
-// openDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
-// written, and another Create may have made it anew: so openDay looks last whether the marker is there. From
+// prepareDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
+// written, and another Create may have made it anew: so prepareDay looks last whether the marker is there. From
 // then on, an Expire meets the marker.
-func (c *creation) openDay(ctx context.Context) error {
-	err := c.planStore.openDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
+func (c *creation) prepareDay(ctx context.Context) error {
+	err := c.planStore.prepareDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
 	if err != nil || !passed(c.keys.date(), c.marker.seen) {
 		return err
 	}
@@ -415,7 +415,7 @@ func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	etag, seen, err := c.putDeleteMarker(ctx)
 	kept := false
 	if err == nil {
-		err = c.planStore.openDay(ctx, seen, noLook) // Recovery may have removed the marker
+		err = c.planStore.prepareDay(ctx, seen, nil) // Recovery may have removed the marker
 	}
 	if err == nil {
 		kept, err = c.keepRunning(ctx)

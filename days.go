@@ -21,9 +21,9 @@ import (
 // name.
 func (s *store) days(ctx context.Context) ([]day, error) {
 	var days []day
-	for page, err := range s.client.ListContainers(ctx, s.prefix.containers()) {
+	for page, err := range s.client.ListContainers(ctx, s.prefix.containerPrefix()) {
 		if err != nil {
-			denied := blobError("list containers", blob.Ref{Container: s.prefix.containers() + "*"}, err)
+			denied := blobError("list containers", blob.Ref{Container: s.prefix.containerPrefix() + "*"}, err)
 			switch {
 			case !blob.IsForbidden(err):
 				return nil, denied

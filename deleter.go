@@ -82,7 +82,7 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		// it, because whoever holds the day waits for those who did not see the hold.
 		look := func() error { return d.lookForHold(ctx, d.keys.container) }
 		if plan.etag == "" {
-			look = noLook
+			look = nil
 		} else if passed(d.keys.date(), plan.seen) {
 			if err = look(); err != nil {
 				return plan, err
@@ -95,7 +95,7 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		if markerErr != nil {
 			return plan, markerErr
 		}
-		if err = d.openDay(ctx, seen, look); err != nil {
+		if err = d.prepareDay(ctx, seen, look); err != nil {
 			return plan, d.takeBackDelete(ctx, marker, err)
 		}
 		if plan.etag == "" {

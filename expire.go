@@ -286,7 +286,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	case blob.Is(err, blob.AbsentContainer):
 		return x.gone(ctx)
 	case err != nil:
-		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, certain(err)))
+		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, forgetUnknown(err)))
 	}
 	// From here on, a failure leaves the lease and the mark for at most a minute.
 	etag, err := x.client.Put(ctx, mark, nil, markerMetadata(uuid.NewString(), x.grace), cond)
@@ -295,7 +295,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 		if blob.Is(err, blob.Mismatch) {
 			return DayBusy, nil // the lease was over, and another Expire has begun
 		}
-		return "", blobError("write mark of expiry", mark, certain(err))
+		return "", blobError("write mark of expiry", mark, forgetUnknown(err))
 	}
 	if found, err := x.content(ctx); err != nil || found != DayDropped {
 		x.giveUp(ctx, lease, etag)

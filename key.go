@@ -39,16 +39,15 @@ func (p prefix) check() string {
 	return ""
 }
 
-// containers is the start of the names of all containers of the prefix. Containers of other prefixes may
-// share it.
-func (p prefix) containers() string { return string(p) + "-" }
+// containerPrefix is the start of the names of all containers of the vault. Those of other vaults may share it.
+func (p prefix) containerPrefix() string { return string(p) + "-" }
 
 // day returns the name of the container for the UTC day of t.
-func (p prefix) day(t time.Time) string { return p.containers() + t.UTC().Format(time.DateOnly) }
+func (p prefix) day(t time.Time) string { return p.containerPrefix() + t.UTC().Format(time.DateOnly) }
 
 // parseDay returns the day of a container. It returns false for a container of another prefix.
 func (p prefix) parseDay(container string) (time.Time, bool) {
-	date, ok := strings.CutPrefix(container, p.containers())
+	date, ok := strings.CutPrefix(container, p.containerPrefix())
 	if !ok {
 		return time.Time{}, false
 	}
@@ -68,7 +67,7 @@ func droppingOf(container string) blob.Ref {
 }
 
 // control returns the name of the container of what concerns all days: members and stop requests.
-func (p prefix) control() string { return p.containers() + "control" }
+func (p prefix) control() string { return p.containerPrefix() + "control" }
 
 // member names the record of a member.
 func (p prefix) member(id uuid.UUID) blob.Ref {
@@ -138,12 +137,12 @@ func (k keys) changeMarker(id uuid.UUID) blob.Ref {
 	return k.at(openDir + k.plan.String() + changeInfix + id.String())
 }
 
-// parts is the start of the names of the plan's sub-objects of one kind.
-func (k keys) parts(kind kind) string { return kind.dir + k.plan.String() + "/" }
+// partsPrefix is the start of the names of the plan's sub-objects of one kind.
+func (k keys) partsPrefix(kind kind) string { return kind.dir + k.plan.String() + "/" }
 
 // part names the blob of a sub-object.
 func (k keys) part(o workflow.Object) blob.Ref {
-	return k.at(k.parts(kindOf(o)) + o.Header().ID.String() + jsonTail)
+	return k.at(k.partsPrefix(kindOf(o)) + o.Header().ID.String() + jsonTail)
 }
 
 // of names the blob with an object's own fields. For a plan it is the entry.

@@ -55,9 +55,9 @@ func Example_object() {
 	// Output: prod-2026-01-02/plans/019b7c5a-1c80-7000-8000-00000000000a-object.json
 }
 
-func Example_parts() {
+func Example_partsPrefix() {
 	for _, kind := range kinds {
-		fmt.Println(prefix("prod").plan(examplePlan).parts(kind))
+		fmt.Println(prefix("prod").plan(examplePlan).partsPrefix(kind))
 	}
 	// Output:
 	// blocks/019b7c5a-1c80-7000-8000-00000000000a/

@@ -403,7 +403,7 @@ func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread e
 			return 0, err
 		}
 		if p.err == nil {
-			n += max(1, p.stands)
+			n += max(1, p.weight)
 		} else {
 			unread = cmp.Or(unread, opError("Count", p.keys.plan, p.err))
 		}

@@ -128,7 +128,7 @@ func (s planStore) listParts(ctx context.Context, kinds []kind) ([]blob.Item, er
 func (s planStore) listPartsBy(ctx context.Context, kinds []kind, size int) ([]blob.Item, error) {
 	found := make([][]blob.Item, len(kinds))
 	err := s.parallel(len(kinds), func(i int) error {
-		ref := s.keys.at(s.keys.parts(kinds[i]))
+		ref := s.keys.at(s.keys.partsPrefix(kinds[i]))
 		return s.unlessDropped(ctx, ref, func() error {
 			found[i] = nil
 			for item, err := range s.listPages(ctx, "list sub-objects", ref, blob.ListOptions{MaxResults: size}) {

@@ -73,7 +73,7 @@ func TestFindParts(t *testing.T) {
 			listed = append(listed, item(keys.part(parts[1]).Name, "known", false))
 		}
 		if c.extra != "" {
-			listed = append(listed, item(keys.parts(kinds[0])+"unnamed.json", "", c.extra == "recent"))
+			listed = append(listed, item(keys.partsPrefix(kinds[0])+"unnamed.json", "", c.extra == "recent"))
 		}
 
 		f := findParts(d, plan, listed, c.thorough)

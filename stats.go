@@ -154,7 +154,7 @@ func (d *DayStats) add(p candidate) {
 	if p.err != nil {
 		d.Unreadable++
 	} else {
-		d.Plans[p.result.State.Status] += max(1, p.stands)
+		d.Plans[p.result.State.Status] += max(1, p.weight)
 	}
 }
 
