@@ -13,21 +13,25 @@ import (
 )
 
 // A day that has passed may have a catalogue, may be held, and may be dropped. A change of what listings show of
-// such a day takes more steps than others: a marker, the removal of the catalogue and a look at the container,
-// and only then the commit. The answer to the marker tells whether the day has passed, by the service's clock,
-// so the change of a young day takes no step more.
+// such a day first writes a marker, removes the catalogue and looks at the container, and only then commits. The
+// answer to the marker tells, by the service's clock, whether the day has passed. In a young day the other steps
+// are left out.
 
 // prepareDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
-// has passed it removes the catalogue, and calls look at the same time.
+// has passed it removes the catalogue, and calls look at the same time. Look is nil for a change that neither a
+// hold nor an expiry forbids.
 func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() error) error {
 	if !passed(s.keys.date(), seen) {
 		return nil
 	}
 	return s.parallel(2, func(i int) error {
-		if i == 1 {
+		switch {
+		case i == 0:
+			return s.removeCatalogue(ctx, s.keys.container)
+		case look != nil:
 			return look()
 		}
-		return s.removeCatalogue(ctx, s.keys.container)
+		return nil
 	})
 }
 
@@ -56,11 +60,8 @@ func (s *store) removeCatalogue(ctx context.Context, container string) error {
 	return vaultError("remove catalogue", ref, "%w: the service contradicts itself: the catalogue can be read, and can't be removed because it is absent", storage.ErrUnavailable)
 }
 
-// noLook is the look of a change that neither a hold nor an expiry forbids.
-func noLook() error { return nil }
-
-// certain returns the error of a request that changes no plan. An unknown outcome of it leaves none of a plan's
-// change.
+// forgetUnknown returns the error of a request without its unknown outcome. The request changes no plan, so it leaves
+// no doubt about the change of one.
 func forgetUnknown(err error) error {
 	var e *blob.Error
 	if !errors.As(err, &e) || !e.Unknown {
@@ -124,7 +125,7 @@ func (s *store) lookForExpiry(ctx context.Context, container string) error {
 }
 
 // clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen
-// before. It returns false if the Expire may still be at work: its finite lease is active. A hold is none.
+// before. It returns false if the Expire may still be at work, which has a finite lease. A hold has an infinite one.
 func (s *store) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
 	c, err := s.client.HeadContainer(ctx, container)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {

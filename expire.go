@@ -46,10 +46,10 @@ type ExpiredDay struct {
 	Day    time.Time
 	Result ExpireResult
 	// Open is the number of plans that are open, or that somebody is changing, and Plans has the first ten of
-	// them. Both are of [DayOpen] alone.
+	// them. Both are set for [DayOpen] only.
 	Open  int
 	Plans []uuid.UUID
-	// Err is why the day could not be dropped. It is of [DayFailed] alone.
+	// Err says why the day could not be dropped. It is set for [DayFailed] only.
 	Err error
 }
 

@@ -29,8 +29,8 @@ type Observer struct {
 	Request func(ctx context.Context, e RequestEvent)
 	// Retry is called when a try of a request has failed, before the wait for the next one.
 	Retry func(ctx context.Context, e RetryEvent)
-	// Conflict is called when a method returns storage.ErrConflict or storage.ErrExists: a write met a version
-	// that its caller does not know.
+	// Conflict is called when a method returns storage.ErrConflict or storage.ErrExists, because the stored version
+	// is not the one that the caller read.
 	Conflict func(ctx context.Context, e ConflictEvent)
 	// Repair is called for each plan that Recovery repaired, or could not repair.
 	Repair func(ctx context.Context, e RepairEvent)
@@ -122,7 +122,7 @@ type RetryEvent struct {
 	Err error
 }
 
-// ConflictEvent is a write that met a version that its caller does not know.
+// ConflictEvent is a write that was refused, because the stored version is not the one that the caller read.
 type ConflictEvent struct {
 	Operation Operation
 	// Blob is the container and name of the blob, if Err has them.

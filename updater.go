@@ -24,8 +24,8 @@ import (
 // The children must be those that the plan was created with, and at a final status must have their last
 // states. UpdatePlan encodes and checks everything before the first request.
 //
-// If two calls have final statuses, and the second one knows the version of the first, the second one's plan
-// stays.
+// If two calls have final statuses, and the second one has the version that the first one returned, the plan of the
+// second one stays.
 //
 // Errors: [storage.ErrInvalid] before anything is sent, also for a State.ETag that is empty or not a version
 // of the vault, for children that are not those of the version, and for a plan that goes back from its
