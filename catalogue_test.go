@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -327,7 +328,7 @@ func TestUnusableCatalogue(t *testing.T) {
 		_, err := a.open().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		sound, ok := a.server.Blob(day, catalogueName)
-		if !ok || len(sound.Body) <= 2*firstRead {
+		if !ok || len(sound.Body) <= 2*catalogue.FirstRead {
 			t.Fatalf("the catalogue has %d bytes", len(sound.Body))
 		}
 		want := gather(t, a.lister(), storage.Filters{})
@@ -345,9 +346,9 @@ func TestUnusableCatalogue(t *testing.T) {
 			"another":           store(sound.Body, sound.Metadata),
 			"damaged header":    store(damaged(3), sound.Metadata),
 			"damaged directory": store(damaged(100), sound.Metadata),
-			"damaged block":     store(damaged(firstRead/2), sound.Metadata),
+			"damaged block":     store(damaged(catalogue.FirstRead/2), sound.Metadata),
 			"damaged end":       store(damaged(len(sound.Body)-10), sound.Metadata),
-			"cut":               store(sound.Body[:firstRead+1000], sound.Metadata),
+			"cut":               store(sound.Body[:catalogue.FirstRead+1000], sound.Metadata),
 			"empty":             store(nil, sound.Metadata),
 			"newer schema":      store(append([]byte("planvcat\x00\x00\x00\x03"), sound.Body[12:]...), sound.Metadata),
 		} {

@@ -1,5 +1,5 @@
 // Package catalogue is the form of a day's catalogue: what a listing tells of each plan, so arranged that a
-// search reads little of it. It does no I/O.
+// search reads little of it. It reads through a [Source].
 //
 // A catalogue consists of a header, a directory, postings and blocks:
 //
