@@ -180,6 +180,19 @@ func (v *Vault) begin() (end func(), err error) {
 	}, nil
 }
 
+// refuse is the start of a call that returns a sequence. It returns err, or ErrClosed after Close, and tells the
+// observer.
+func (v *Vault) refuse(ctx context.Context, name string, err error) error {
+	if err == nil {
+		var end func()
+		if end, err = v.begin(); err == nil {
+			end()
+			return nil
+		}
+	}
+	return v.observer.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
+}
+
 // closeIfIdle closes idle when the last call of a closed vault has ended. The caller holds mu.
 func (v *Vault) closeIfIdle() {
 	if v.closed && v.calls == 0 {

@@ -178,7 +178,7 @@ func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err er
 		return w, err
 	}
 	if plan, ok := o.(*workflow.Plan); ok {
-		w.metadata, err = c.format.entryMetadata(plan, writeID, c.restored)
+		w.metadata, err = c.format.planMetadata(plan, typeEntry, writeID, c.restored)
 	} else {
 		w.metadata, err = c.format.partMetadata(o, writeID)
 	}
@@ -382,7 +382,7 @@ func (c *creation) object() ([]byte, map[string]string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode object: %w", err)
 	}
-	metadata, err := c.format.planMetadata(c.plan, typeObject, c.call)
+	metadata, err := c.format.planMetadata(c.plan, typeObject, c.call, false)
 	return body, metadata, err
 }
 
@@ -454,34 +454,25 @@ func (c *creation) keepRunning(ctx context.Context) (bool, error) {
 	}
 	if p.ETag == c.entryETag {
 		// The plan was restored like this. Nobody has updated the entry, so a Recovery may still remove it.
-		if there, err := c.rewriteEntry(ctx); !there {
+		gone, err := c.rewrite(ctx, c.plan, uuid.NewString(), &c.entryETag)
+		if gone {
+			err = c.confirmGone(ctx, ref)
+		}
+		if gone || err != nil {
 			return false, err
 		}
 	}
 	return c.rewriteParts(ctx)
 }
 
-// rewriteParts stores the sub-objects again, each over the version that this Create wrote. The removals of a
-// Recovery that found the plan before its object was there then fail. A sub-object that has changed belongs to
-// whoever runs the plan, and no Recovery has seen that version. rewriteParts returns false if one is gone.
+// rewriteParts rewrites the sub-objects. It returns false if one is gone.
 func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
 	call := uuid.NewString()
 	gone := make([]bool, len(c.parts))
-	err = c.parallel(len(c.parts), func(i int) error {
+	err = c.parallel(len(c.parts), func(i int) (err error) {
 		p := &c.parts[i]
-		w, err := c.write(p.object, call)
-		if err != nil {
-			return err
-		}
-		etag, err := c.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(p.etag))
-		switch gone[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); {
-		case err == nil:
-			p.etag = etag
-		case gone[i], blob.Is(err, blob.Mismatch):
-		default:
-			return blobError("rewrite "+p.object.Kind().String(), p.ref, err)
-		}
-		return nil
+		gone[i], err = c.rewrite(ctx, p.object, call, &p.etag)
+		return err
 	})
 	if err != nil {
 		return false, err
@@ -496,6 +487,31 @@ func (c *creation) rewriteParts(ctx context.Context) (whole bool, err error) {
 		return true, nil
 	}
 	return false, c.confirmGone(ctx, refs...)
+}
+
+// rewrite stores a blob again, over the version that this call wrote. The removal by a Recovery that found the plan
+// before its object was there then fails. A blob that has changed belongs to whoever runs the plan, and no Recovery
+// has seen that version.
+func (c *creation) rewrite(ctx context.Context, o workflow.Object, writeID string, etag *string) (gone bool, err error) {
+	w, err := c.write(o, writeID)
+	if err != nil {
+		return false, err
+	}
+	now, err := c.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(*etag))
+	switch {
+	case err == nil:
+		*etag = now
+		return false, nil
+	case blob.Is(err, blob.Mismatch):
+		return false, nil
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return true, nil
+	}
+	doing := "rewrite entry"
+	if o != workflow.Object(c.plan) {
+		doing = "rewrite " + o.Kind().String()
+	}
+	return false, blobError(doing, w.ref, err)
 }
 
 // remove removes everything but the object, in the order of a Delete, and only in the version that was
@@ -539,27 +555,6 @@ func (c *creation) finish(ctx context.Context) error {
 		return fmt.Errorf("%w: the plan is stored, and Recovery removes its marker: %w", storage.ErrUnknown, err)
 	}
 	return nil
-}
-
-// rewriteEntry stores the entry of a restored plan again, over the version that this call wrote. The removal by a
-// Recovery that found the plan before its object was there then fails. An entry that has changed belongs to
-// whoever runs the plan. rewriteEntry returns false if it is gone.
-func (c *creation) rewriteEntry(ctx context.Context) (there bool, err error) {
-	w, err := c.write(c.plan, uuid.NewString())
-	if err != nil {
-		return false, err
-	}
-	etag, err := c.client.Put(ctx, w.ref, w.body, w.metadata, blob.IfMatch(c.entryETag))
-	switch {
-	case err == nil:
-		c.entryETag = etag
-		return true, nil
-	case blob.Is(err, blob.Mismatch):
-		return true, nil
-	case blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return false, c.confirmGone(ctx, w.ref)
-	}
-	return false, blobError("rewrite entry", w.ref, err)
 }
 
 // Restore stores a plan of any status as it is, with its IDs, times, states, attempts, results, owner and

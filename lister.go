@@ -26,7 +26,7 @@ import (
 // that plan, and the others follow. No request is sent before the sequence is ranged over, and each range
 // over it lists anew. Breaking out of the loop cancels the requests under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)})
+	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, nil)
 }
 
 // Search yields the plans that match the filters, newest first, as [Vault.List] does. It finds plans by ID
@@ -38,19 +38,15 @@ func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[st
 // apart, they cost one listing for each day, and do not look again at plans that this vault has seen after
 // their start.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if err := driver.CheckFilters(filters); err != nil {
-		return nil, v.observer.observe(ctx, "Search", uuid.Nil, func(context.Context) error { return err })
-	}
-	return v.stream(ctx, "Search", filters)
+	return v.stream(ctx, "Search", filters, driver.CheckFilters(filters))
 }
 
-// stream returns the sequence of the plans that the filters choose. Each range over it is an operation.
-func (v *Vault) stream(ctx context.Context, name string, f storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	end, err := v.begin()
-	if err != nil {
-		return nil, v.observer.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
+// stream returns the sequence of the plans that the filters choose, unless the call is refused. Each range over it is
+// an operation.
+func (v *Vault) stream(ctx context.Context, name string, f storage.Filters, refusal error) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	if err := v.refuse(ctx, name, refusal); err != nil {
+		return nil, err
 	}
-	end()
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
 		v.observer.observe(ctx, name, uuid.Nil, func(ctx context.Context) error { return v.yieldPlans(ctx, name, f, yield) })
 	}, nil

@@ -145,21 +145,8 @@ func (s planStore) listPartsBy(ctx context.Context, kinds []kind, size int) ([]b
 
 // headPlan asks for a plan's entry and object by name.
 func (s planStore) headPlan(ctx context.Context, doing string) (planBlobs, error) {
-	b := planBlobs{keys: s.keys}
-	err := s.parallel(2, func(i int) error {
-		ref, into := s.keys.entry(), &b.entry
-		if i == 1 {
-			ref, into = s.keys.object(), &b.object
-		}
-		p, err := s.client.Head(ctx, ref)
-		if err == nil {
-			*into = &blob.Item{Name: ref.Name, Properties: p}
-		} else if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return blobError(doing, ref, err)
-		}
-		return nil
-	})
-	return b, err
+	found, err := s.headBlobs(ctx, doing, []blob.Ref{s.keys.entry(), s.keys.object()})
+	return planBlobs{keys: s.keys, entry: found[0], object: found[1]}, err
 }
 
 // readEntry reads the entry of a plan. join sets the version later, State.ETag is the blob's ETag.
@@ -200,20 +187,20 @@ func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Propert
 func (s planStore) confirmGone(ctx context.Context, refs ...blob.Ref) error {
 	var doubt error
 	for range confirmations {
-		heads, err := s.headBlobs(ctx, refs)
+		first, err := s.headBlobs(ctx, "confirm", refs)
 		if err != nil {
 			return err
 		}
-		listed, err := s.listNames(ctx, refs)
+		second, err := s.listBlobs(ctx, refs)
 		if blob.IsForbidden(err) {
-			listed, err = s.headBlobs(ctx, refs)
+			second, err = s.headBlobs(ctx, "confirm", refs)
 		}
 		if err != nil {
 			return err
 		}
 		doubt = nil
-		for _, ref := range refs {
-			switch there, again := heads[ref.Name], listed[ref.Name]; {
+		for i, ref := range refs {
+			switch there, again := first[i] != nil, second[i] != nil; {
 			case there && again:
 				return vaultError("confirm", ref, "%w: the blob exists after all", storage.ErrConflict)
 			case there != again:
@@ -227,26 +214,24 @@ func (s planStore) confirmGone(ctx context.Context, refs ...blob.Ref) error {
 	return doubt
 }
 
-// headBlobs asks for blobs by name, and returns the names of those that exist.
-func (s *store) headBlobs(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
-	found := make([]bool, len(refs))
+// headBlobs asks for blobs by name. The result has nil in the place of a blob that is absent.
+func (s *store) headBlobs(ctx context.Context, doing string, refs []blob.Ref) ([]*blob.Item, error) {
+	found := make([]*blob.Item, len(refs))
 	err := s.parallel(len(refs), func(i int) error {
-		_, err := s.client.Head(ctx, refs[i])
-		if found[i] = err == nil; found[i] || blob.Is(err, blob.Absent, blob.AbsentContainer) {
-			return nil
+		p, err := s.client.Head(ctx, refs[i])
+		if err == nil {
+			found[i] = &blob.Item{Name: refs[i].Name, Properties: p}
+		} else if !blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return blobError(doing, refs[i], err)
 		}
-		return blobError("confirm", refs[i], err)
+		return nil
 	})
-	there := make(map[string]bool, len(refs))
-	for i, ref := range refs {
-		there[ref.Name] = found[i]
-	}
-	return there, err
+	return found, err
 }
 
-// listNames lists the names of a plan in the directories of these blobs.
-func (s planStore) listNames(ctx context.Context, refs []blob.Ref) (map[string]bool, error) {
-	listed, asked := map[string]bool{}, map[string]bool{}
+// listBlobs is headBlobs by listings of the plan's names in the directories of these blobs.
+func (s planStore) listBlobs(ctx context.Context, refs []blob.Ref) ([]*blob.Item, error) {
+	found, asked := make([]*blob.Item, len(refs)), map[string]bool{}
 	for _, ref := range refs {
 		dir, _, _ := strings.Cut(ref.Name, "/")
 		if asked[dir] {
@@ -257,10 +242,12 @@ func (s planStore) listNames(ctx context.Context, refs []blob.Ref) (map[string]b
 			if err != nil {
 				return nil, err
 			}
-			listed[item.Name] = true
+			if i := slices.IndexFunc(refs, func(ref blob.Ref) bool { return ref.Name == item.Name }); i >= 0 {
+				found[i] = &item
+			}
 		}
 	}
-	return listed, nil
+	return found, nil
 }
 
 // remove removes one blob of a plan. If the service says that the blob is absent, a second look has to agree.

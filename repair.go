@@ -164,7 +164,7 @@ func (s planStore) rewriteEntry(ctx context.Context, d diagnosis) (did string, e
 	}
 	ref := keys.entry()
 	entry, err := s.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return s.format.planMetadata(plan, typeEntry, writeID)
+		return s.format.planMetadata(plan, typeEntry, writeID, false)
 	})
 	if err != nil {
 		return "", blobError("rewrite entry", ref, err)

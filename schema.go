@@ -302,26 +302,18 @@ func parseTTL(text string) (time.Duration, error) {
 	return ttl, nil
 }
 
-// planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject).
-func (f format) planMetadata(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
+// planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject). An entry that
+// Restore writes says so, because it may have any status before there is an object.
+func (f format) planMetadata(p *workflow.Plan, docType, writeID string, restored bool) (map[string]string, error) {
 	m, err := f.planFields(p, docType, writeID)
-	if err == nil {
-		addTexts(m, p)
+	if err != nil {
+		return nil, err
 	}
-	return m, err
-}
-
-// entryMetadata is that of an entry. An entry that Restore writes says so, because it may have any status before
-// there is an object.
-func (f format) entryMetadata(p *workflow.Plan, writeID string, restored bool) (map[string]string, error) {
-	m, err := f.planFields(p, typeEntry, writeID)
-	if err == nil {
-		if restored {
-			m[metaRestored] = "1"
-		}
-		addTexts(m, p)
+	if restored {
+		m[metaRestored] = "1"
 	}
-	return m, err
+	addTexts(m, p)
+	return m, nil
 }
 
 // planFields is the metadata of a plan without its name and description.
@@ -378,7 +370,7 @@ func addTexts(m map[string]string, p *workflow.Plan) {
 // ownMetadata is what a listing shows of the blob with an object's own fields.
 func (f format) ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
-		return f.planMetadata(plan, typeEntry, writeID)
+		return f.planMetadata(plan, typeEntry, writeID, false)
 	}
 	return f.partMetadata(o, writeID)
 }

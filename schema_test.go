@@ -162,9 +162,9 @@ func TestGoldenMetadata(t *testing.T) {
 		all[name] = m
 		err = errors.Join(err, e)
 	}
-	m, e := format(nil).planMetadata(plan, typeEntry, "write-1")
+	m, e := format(nil).planMetadata(plan, typeEntry, "write-1", false)
 	note("entry", m, e)
-	m, e = format(nil).planMetadata(plan, typeObject, "write-2")
+	m, e = format(nil).planMetadata(plan, typeObject, "write-2", false)
 	note("object", m, e)
 	for kind, o := range goldenParts(plan) {
 		m, e := format(nil).partMetadata(o, "write-3")
@@ -172,7 +172,7 @@ func TestGoldenMetadata(t *testing.T) {
 	}
 	plan.Owner, plan.Epoch = uuid.Nil, 0
 	plan.GroupID, plan.Name, plan.Descr = uuid.Nil, strings.Repeat("name ", 2000), strings.Repeat("описание ", 2000)
-	m, e = format(nil).planMetadata(plan, typeEntry, "write-4")
+	m, e = format(nil).planMetadata(plan, typeEntry, "write-4", false)
 	note("cut entry", m, e)
 	text, marshalErr := json.MarshalIndent(all, "", "  ")
 	golden(t, "metadata", append(text, '\n'), errors.Join(err, marshalErr))
@@ -766,7 +766,7 @@ func textOf(alphabet string, size int) string {
 // checkPlanMetadata checks a plan's metadata against the service's limit and the plan.
 func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	t.Helper()
-	m, err := format(nil).planMetadata(plan, typeObject, strings.Repeat("f", 36))
+	m, err := format(nil).planMetadata(plan, typeObject, strings.Repeat("f", 36), false)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -843,7 +843,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		{"bad name", metaName, "=?utf-8?b?YQ==", storage.ErrCorrupt},
 		{"bad descr", metaDescr, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 	} {
-		m, err := format(nil).planMetadata(plan, typeObject, "w")
+		m, err := format(nil).planMetadata(plan, typeObject, "w", false)
 		must(t, err)
 		m[test.name] = test.value
 		_, _, err = format(nil).parseMetadata(m, plan.ID, typeObject)
@@ -1052,7 +1052,7 @@ func FuzzDecodeText(f *testing.F) {
 func FuzzListed(f *testing.F) {
 	plan := goldenPlan()
 	for _, docType := range []string{typeEntry, typeObject} {
-		m, err := format(nil).planMetadata(plan, docType, "w")
+		m, err := format(nil).planMetadata(plan, docType, "w", false)
 		if err != nil {
 			f.Fatal(err)
 		}

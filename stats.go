@@ -58,14 +58,9 @@ func (d DayStats) Total() (n int64) {
 // service failed or ctx ended: a day is whole or absent. No request is sent before the sequence is ranged over, and
 // each range over it counts anew. Breaking out of the loop cancels the requests under way.
 func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
-	if err := checkDays("StatsOptions.After", o.After, o.Before); err != nil {
-		return nil, v.observer.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
+	if err := v.refuse(ctx, "Stats", checkDays("StatsOptions.After", o.After, o.Before)); err != nil {
+		return nil, err
 	}
-	end, err := v.begin()
-	if err != nil {
-		return nil, v.observer.observe(ctx, "Stats", uuid.Nil, func(context.Context) error { return err })
-	}
-	end()
 	return func(yield func(storage.Stream[DayStats]) bool) {
 		ended := false
 		err := v.call(ctx, "Stats", uuid.Nil, func(ctx context.Context) error {

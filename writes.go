@@ -59,7 +59,7 @@ func (s *store) putOwn(ctx context.Context, o workflow.Object, body []byte, cond
 // putObject overwrites the object of a plan, and returns its ETag.
 func (s *store) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
 	w, err := s.put(ctx, s.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
-		return s.format.planMetadata(plan, typeObject, writeID)
+		return s.format.planMetadata(plan, typeObject, writeID, false)
 	})
 	return w.etag, err
 }
