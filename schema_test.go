@@ -22,7 +22,6 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/plugins"
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -134,20 +133,53 @@ func TestGoldenPlanSetsEveryField(t *testing.T) {
 	}
 }
 
-func TestGoldenDocuments(t *testing.T) {
-	plan := goldenPlan()
-	before := goldenPlan()
-	parts := goldenParts(plan)
-	entry, err := format(nil).encodeEntry(plan)
-	golden(t, "entry", entry, err)
-	object, err := format(nil).encodeObject(plan)
-	golden(t, "object", object, err)
-	for kind, o := range parts {
-		body, err := format(nil).encodePart(o)
-		golden(t, strings.ToLower(kind.String()), body, err)
+// document is a document of a plan, as its golden file has it.
+type document struct {
+	name   string
+	object workflow.Object // what the document has
+	encode func(workflow.Object) ([]byte, error)
+	decode func(body []byte) (workflow.Object, error)
+}
+
+// documents returns the entry and the object of a plan, and one document of each kind of sub-object. They are made
+// from the plan itself.
+func documents(plan *workflow.Plan) []document {
+	var f format
+	whole := *plan
+	whole.State.ETag = "" // which the entry tells
+	list := []document{
+		{"entry", alone(plan), func(o workflow.Object) ([]byte, error) { return f.encodeEntry(o.(*workflow.Plan)) }, func(body []byte) (workflow.Object, error) {
+			return f.decodeEntry(body, plan.ID)
+		}},
+		{"object", &whole, func(o workflow.Object) ([]byte, error) { return f.encodeObject(o.(*workflow.Plan)) }, func(body []byte) (workflow.Object, error) {
+			return f.decodeObject(body, plan.ID)
+		}},
 	}
-	if len(parts) != len(kinds) {
-		t.Errorf("the plan has %d kinds of sub-objects, want %d", len(parts), len(kinds))
+	for kind, o := range goldenParts(plan) {
+		list = append(list, document{strings.ToLower(kind.String()), alone(o), f.encodePart, func(body []byte) (workflow.Object, error) {
+			return f.decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
+		}})
+	}
+	slices.SortFunc(list, func(a, b document) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// alone returns what the blob of an object has.
+func alone(o workflow.Object) workflow.Object {
+	a := kindOf(o).withoutChildren(o)
+	a.Header().State.ETag = ""
+	return a
+}
+
+func TestGoldenDocuments(t *testing.T) {
+	plan, before := goldenPlan(), goldenPlan()
+	list := documents(plan)
+	if len(list) != 2+len(kinds) {
+		t.Errorf("the plan has %d kinds of documents", len(list))
+	}
+	for _, d := range list {
+		body, err := d.encode(d.object)
+		golden(t, d.name, body, err)
 	}
 	if !reflect.DeepEqual(plan, before) {
 		t.Error("encoding has changed the plan")
@@ -197,72 +229,12 @@ func readGolden(t testing.TB, name string) []byte {
 	return body
 }
 
-// TestGoldenDocumentsAreRead reads the documents that programs with schema 1 have stored.
+// TestGoldenDocumentsAreRead reads the documents that programs with schema 1 have stored, also those that lack the
+// fields that were added later, which are then zero.
 func TestGoldenDocumentsAreRead(t *testing.T) {
-	plan := goldenPlan()
-	reg := plantest.Register()
-
-	object, err := format(nil).decodeObject(readGolden(t, "object"), plan.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := driver.Bind(object, reg); err != nil {
-		t.Fatal(err)
-	}
-	want := goldenPlan()
-	want.State.ETag = "" // which the entry tells
-	if !reflect.DeepEqual(object, want) {
-		t.Errorf("the object is read as\n%s\nnot\n%s", asJSON(t, object), asJSON(t, want))
-	}
-
-	entry, err := format(nil).decodeEntry(readGolden(t, "entry"), plan.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alone := planKind.withoutChildren(plan)
-	alone.Header().State.ETag = ""
-	if !reflect.DeepEqual(entry, alone) {
-		t.Errorf("the entry is read as\n%s\nnot\n%s", asJSON(t, entry), asJSON(t, alone))
-	}
-
-	for kind, o := range goldenParts(plan) {
-		part, err := format(nil).decodePart(readGolden(t, strings.ToLower(kind.String())), kindOf(o), plan.ID, *o.Header().ID)
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
-			continue
-		}
-		if a, ok := part.(*workflow.Action); ok {
-			if err := driver.Bind(planWith(a), reg); err != nil {
-				t.Fatal(err)
-			}
-		}
-		alone := kindOf(o).withoutChildren(o)
-		alone.Header().State.ETag = ""
-		if !reflect.DeepEqual(dropEmptyLists(part), dropEmptyLists(alone)) {
-			t.Errorf("%s is read as\n%s\nnot\n%s", kind, asJSON(t, part), asJSON(t, alone))
-		}
-	}
-
-	var all map[string]map[string]string
-	if err := json.Unmarshal(readGolden(t, "metadata"), &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, docType := range []string{typeEntry, typeObject} {
-		r, cut, err := format(nil).parseMetadata(all[docType], plan.ID, docType)
-		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
-		want.State.ETag = ""
-		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
-			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)
-		}
-	}
-}
-
-// TestOlderDocumentsAreRead reads documents that lack the fields added to schema 1 later. Those fields are
-// zero.
-func TestOlderDocumentsAreRead(t *testing.T) {
-	want := goldenPlan()
-	want.State.ETag, want.RuntimeUpdate, want.Owner, want.Epoch, want.ForkedFrom = "", time.Time{}, uuid.Nil, 0, uuid.Nil
-	for o := range workflow.Walk(want) {
+	older := goldenPlan()
+	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
+	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
 			o.Attempts[0].Err.Wrapped = nil
@@ -270,27 +242,31 @@ func TestOlderDocumentsAreRead(t *testing.T) {
 			o.Key = uuid.Nil
 		}
 	}
-	same := func(what string, got, want workflow.Object, err error) {
-		t.Helper()
-		if a, ok := got.(*workflow.Action); ok && err == nil {
-			err = driver.Bind(planWith(a), plantest.Register())
-		}
-		if err != nil || !reflect.DeepEqual(dropEmptyLists(got), dropEmptyLists(want)) {
-			t.Errorf("%s is read with the error %v as\n%s\nnot\n%s", what, err, asJSON(t, got), asJSON(t, want))
+	for dir, plan := range map[string]*workflow.Plan{"": goldenPlan(), "older/": older} {
+		for _, d := range documents(plan) {
+			got, err := d.decode(readGolden(t, dir+d.name))
+			switch o := got.(type) {
+			case *workflow.Plan:
+				err = errors.Join(err, driver.Bind(o, plantest.Register()))
+			case *workflow.Action:
+				err = errors.Join(err, driver.Bind(planWith(o), plantest.Register()))
+			}
+			if err != nil || !reflect.DeepEqual(dropEmptyLists(got), dropEmptyLists(d.object)) {
+				t.Errorf("%s%s is read with the error %v as\n%s\nnot\n%s", dir, d.name, err, asJSON(t, got), asJSON(t, d.object))
+			}
 		}
 	}
-	object, err := format(nil).decodeObject(readGolden(t, "older/object"), want.ID)
-	if err == nil {
-		err = driver.Bind(object, plantest.Register())
-	}
-	same("the object", object, want, err)
-	entry, err := format(nil).decodeEntry(readGolden(t, "older/entry"), want.ID)
-	same("the entry", entry, planKind.withoutChildren(want), err)
-	for kind, o := range goldenParts(want) {
-		part, err := format(nil).decodePart(readGolden(t, "older/"+strings.ToLower(kind.String())), kindOf(o), want.ID, *o.Header().ID)
-		alone := kindOf(o).withoutChildren(o)
-		alone.Header().State.ETag = ""
-		same(kind.String(), part, alone, err)
+
+	plan := goldenPlan()
+	var all map[string]map[string]string
+	must(t, json.Unmarshal(readGolden(t, "metadata"), &all))
+	for _, docType := range []string{typeEntry, typeObject} {
+		r, cut, err := format(nil).parseMetadata(all[docType], plan.ID, docType)
+		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
+		want.State.ETag = ""
+		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
+			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)
+		}
 	}
 }
 
@@ -324,16 +300,6 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	plan := goldenPlan()
 	other := idAt(time.UnixMilli(1), 1)
-	readers := map[string]func(body []byte) error{
-		"entry":  func(body []byte) error { _, err := format(nil).decodeEntry(body, plan.ID); return err },
-		"object": func(body []byte) error { _, err := format(nil).decodeObject(body, plan.ID); return err },
-	}
-	for kind, o := range goldenParts(plan) {
-		readers[strings.ToLower(kind.String())] = func(body []byte) error {
-			_, err := format(nil).decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
-			return err
-		}
-	}
 	edit := func(change func(doc, data map[string]json.RawMessage)) func([]byte) []byte {
 		return func(body []byte) []byte {
 			var doc, data map[string]json.RawMessage
@@ -400,61 +366,45 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 		{"something behind", func(b []byte) []byte { return append(slices.Clone(b), '{') }, storage.ErrCorrupt},
 		{"twice", func(b []byte) []byte { return append(slices.Clone(b), b...) }, storage.ErrCorrupt},
 	}
-	for name, read := range readers {
-		for _, test := range tests {
-			checkError(t, name+", "+test.what, read(test.change(slices.Clone(readGolden(t, name)))), test.want)
+	all := documents(plan)
+	for _, d := range all {
+		check := func(what string, body []byte, want error) {
+			_, err := d.decode(body)
+			checkError(t, d.name+", "+what, err, want)
 		}
-		for kindName := range readers {
-			if kindName != name {
-				checkError(t, kindName+" in place of "+name, read(readGolden(t, kindName)), storage.ErrCorrupt)
+		for _, test := range tests {
+			check(test.what, test.change(slices.Clone(readGolden(t, d.name))), test.want)
+		}
+		for _, other := range all {
+			if other.name != d.name {
+				check(other.name+" in its place", readGolden(t, other.name), storage.ErrCorrupt)
 			}
 		}
-		if name != "entry" && name != "object" {
-			checkError(t, name+" of another plan", read(setData("planID", `"`+other.String()+`"`)(readGolden(t, name))), storage.ErrCorrupt)
-			checkError(t, name+" of no plan", read(edit(func(_, data map[string]json.RawMessage) { delete(data, "planID") })(readGolden(t, name))), storage.ErrCorrupt)
+		if d.object.Kind() != workflow.KindPlan {
+			check("of another plan", setData("planID", `"`+other.String()+`"`)(readGolden(t, d.name)), storage.ErrCorrupt)
+			check("of no plan", edit(func(_, data map[string]json.RawMessage) { delete(data, "planID") })(readGolden(t, d.name)), storage.ErrCorrupt)
 		}
 	}
-}
-
-// TestNewerSchemasMayHaveAnyForm checks that the decoders read only the schema of a document that newer code
-// wrote.
-func TestNewerSchemasMayHaveAnyForm(t *testing.T) {
-	id := goldenPlan().ID
+	// The decoders read only the schema of a document that newer code wrote.
 	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":3}`, `{"schema":2,"data":null}`} {
-		_, err := format(nil).decodeEntry([]byte(body), id)
+		_, err := format(nil).decodeEntry([]byte(body), plan.ID)
 		checkError(t, body, err, storage.ErrSchema)
 	}
 }
 
-// TestObjectsThatMakeNoSense decodes well-formed documents that can't be plans.
+// TestObjectsThatMakeNoSense decodes well-formed documents that can't be plans, which workflow.Validate finds.
 func TestObjectsThatMakeNoSense(t *testing.T) {
-	other := idAt(time.UnixMilli(1), 1)
-	for _, test := range []struct {
-		what   string
-		change func(p *workflow.Plan)
-	}{
-		{"null block", func(p *workflow.Plan) { p.Blocks = append(p.Blocks, nil) }},
-		{"null sequence", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }},
-		{"null action of a sequence", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0] = nil }},
-		{"null action of checks", func(p *workflow.Plan) { p.BypassChecks.Actions[0] = nil }},
-		{"null action of a block's checks", func(p *workflow.Plan) { p.Blocks[0].BypassChecks.Actions[0] = nil }},
-		{"null batch", func(p *workflow.Plan) { p.DeferredActions.Batches = append(p.DeferredActions.Batches, nil) }},
-		{"null action of a batch", func(p *workflow.Plan) { p.DeferredActions.Batches[0].Actions[0] = nil }},
-		{"block without ID", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.Nil }},
-		{"block without plan", func(p *workflow.Plan) { p.Blocks[0].PlanID = uuid.Nil }},
-		{"block of another plan", func(p *workflow.Plan) { p.Blocks[0].PlanID = other }},
-		{"repeated ID", func(p *workflow.Plan) { p.Blocks[0].ID = p.BypassChecks.ID }},
-		{"the plan's ID again", func(p *workflow.Plan) { p.Blocks[0].ID = p.ID }},
-		{"ID that is no UUIDv7", func(p *workflow.Plan) { p.Blocks[0].ID = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8") }},
-		{"action without plugin", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Plugin = "" }},
-		{"negative delay", func(p *workflow.Plan) { p.BypassChecks.Delay = -1 }},
+	for what, change := range map[string]func(p *workflow.Plan){
+		"null block":            func(p *workflow.Plan) { p.Blocks = append(p.Blocks, nil) },
+		"repeated ID":           func(p *workflow.Plan) { p.Blocks[0].ID = p.BypassChecks.ID },
+		"action without plugin": func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[0].Plugin = "" },
 	} {
 		p := goldenPlan()
-		test.change(p)
+		change(p)
 		body, err := format(nil).encodeObject(p)
 		must(t, err)
 		_, err = format(nil).decodeObject(body, p.ID)
-		checkError(t, test.what, err, storage.ErrCorrupt)
+		checkError(t, what, err, storage.ErrCorrupt)
 	}
 }
 
@@ -514,160 +464,6 @@ func TestEveryKindHasOneRow(t *testing.T) {
 	for _, dir := range []string{"", "plans/", "open/", "blocks", "x/"} {
 		if got, ok := kindIn(dir); ok {
 			t.Errorf("directory %q is for %v", dir, got.of)
-		}
-	}
-}
-
-var objectType = reflect.TypeFor[workflow.Object]()
-
-// fillIn sets every field below v, children included, to a different value. A type that contains its own kind
-// is filled in once.
-func fillIn(v reflect.Value, n *int, within ...reflect.Type) {
-	*n++
-	switch v.Kind() {
-	case reflect.Pointer:
-		if slices.Contains(within[:max(len(within)-1, 0)], v.Type()) {
-			return
-		}
-		v.Set(reflect.New(v.Type().Elem()))
-		fillIn(v.Elem(), n, append(within, v.Type())...)
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() {
-			v.Set(reflect.ValueOf(time.Unix(int64(*n), 0).UTC()))
-			return
-		}
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fillIn(v.Field(i), n, within...)
-			}
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			fillIn(v.Index(i), n, within...)
-		}
-	case reflect.Array:
-		v.Index(0).SetUint(uint64(*n % 255))
-		v.Index(v.Len() - 1).SetUint(uint64(*n/255 + 1))
-	case reflect.String:
-		v.SetString(fmt.Sprint("text ", *n))
-	case reflect.Int, reflect.Int64:
-		v.SetInt(int64(*n))
-	case reflect.Uint8:
-		v.SetUint(uint64(*n % 256))
-	case reflect.Bool:
-		v.SetBool(*n < 10_000) // so that two fillings differ in it
-	case reflect.Interface:
-		v.Set(reflect.ValueOf(json.RawMessage(fmt.Sprint(*n))))
-	default:
-		panic("fillIn does not know " + v.Type().String())
-	}
-}
-
-// filled returns an object with every field set. Two calls with different seeds have no value in common.
-func filled(row kind, seed int) workflow.Object {
-	o := row.empty()
-	if err := workflow.Unmarshal(fmt.Appendf(nil, `{"new":%d,"state":{"new":%d}}`, seed, seed), o); err != nil {
-		panic(err)
-	}
-	fillIn(reflect.ValueOf(o).Elem(), &seed)
-	return o
-}
-
-// sameValue compares two values of a field. The unexported ones are strings.
-func sameValue(a, b reflect.Value) bool {
-	if !a.CanInterface() {
-		return a.String() == b.String()
-	}
-	return reflect.DeepEqual(a.Interface(), b.Interface())
-}
-
-func isChild(t reflect.Type) bool { return t.Implements(objectType) }
-
-func isChildren(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Implements(objectType)
-}
-
-// onlyID reports whether a child has only an ID.
-func onlyID(child, of reflect.Value) bool {
-	want := reflect.New(of.Type().Elem())
-	*want.Interface().(workflow.Object).Header().ID = *of.Interface().(workflow.Object).Header().ID
-	return reflect.DeepEqual(child.Interface(), want.Interface())
-}
-
-func allRows() []kind { return append(kinds[:], planKind) }
-
-func TestAloneKeepsOwnFieldsAndIDsOfChildren(t *testing.T) {
-	for _, row := range allRows() {
-		o, before := filled(row, 1), filled(row, 1)
-		alone := row.withoutChildren(o)
-		if !reflect.DeepEqual(o, before) {
-			t.Errorf("%s: alone has changed the object it copies", row.of)
-		}
-		was, is := reflect.ValueOf(o).Elem(), reflect.ValueOf(alone).Elem()
-		for i := range was.NumField() {
-			a, b := was.Field(i), is.Field(i)
-			name := fmt.Sprintf("%s.%s", row.of, was.Type().Field(i).Name)
-			switch {
-			case isChild(a.Type()):
-				if !onlyID(b, a) {
-					t.Errorf("%s: of the child is left %+v", name, b.Interface())
-				}
-			case isChildren(a.Type()):
-				if b.Len() != a.Len() {
-					t.Errorf("%s: %d children are left of %d", name, b.Len(), a.Len())
-				}
-				for j := range b.Len() {
-					if !onlyID(b.Index(j), a.Index(j)) {
-						t.Errorf("%s[%d]: of the child is left %+v", name, j, b.Index(j).Interface())
-					}
-				}
-			case !sameValue(a, b):
-				t.Errorf("%s was %v, is %v", name, a, b)
-			}
-		}
-		for _, o := range []workflow.Object{row.empty(), withNilChildren(row)} {
-			if alone := row.withoutChildren(o); !reflect.DeepEqual(dropEmptyLists(alone), dropEmptyLists(o)) {
-				t.Errorf("%s: of %+v alone makes %+v", row.of, o, alone)
-			}
-		}
-	}
-}
-
-// withNilChildren returns an object whose lists of children have a nil element.
-func withNilChildren(row kind) workflow.Object {
-	o := row.empty()
-	v := reflect.ValueOf(o).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); isChildren(f.Type()) {
-			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
-		}
-	}
-	return o
-}
-
-func TestAdoptTakesOwnFieldsAndKeepsChildren(t *testing.T) {
-	for _, row := range allRows() {
-		dst, src := filled(row, 1), filled(row, 10_000)
-		was := reflect.New(reflect.TypeOf(dst).Elem()).Elem()
-		was.Set(reflect.ValueOf(dst).Elem()) // children by reference: the very same must be kept
-		before := filled(row, 10_000)
-		row.copyOwnFields(dst, src)
-		if !reflect.DeepEqual(src, before) {
-			t.Errorf("%s: adopt has changed what it takes from", row.of)
-		}
-		is, from := reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem()
-		for i := range is.NumField() {
-			name := fmt.Sprintf("%s.%s", row.of, is.Type().Field(i).Name)
-			kept := sameValue(is.Field(i), was.Field(i))
-			taken := sameValue(is.Field(i), from.Field(i))
-			child := isChild(is.Field(i).Type()) || isChildren(is.Field(i).Type())
-			if child && (!kept || is.Field(i).Pointer() != was.Field(i).Pointer()) {
-				t.Errorf("%s: the children were not kept", name)
-			}
-			if !child && (!taken || kept) {
-				t.Errorf("%s is %v, not %v", name, is.Field(i), from.Field(i))
-			}
 		}
 	}
 }
@@ -868,94 +664,6 @@ func TestPartMetadataCountsAttempts(t *testing.T) {
 	}
 }
 
-// types is a plugin with given types of request and response.
-type types struct {
-	name      string
-	req, resp any
-}
-
-func (p types) Name() string  { return p.name }
-func (p types) Request() any  { return p.req }
-func (p types) Response() any { return p.resp }
-
-func TestBindGivesPluginsTheirTypes(t *testing.T) {
-	type value struct{ N int }
-	reg := registry.New()
-	for _, p := range []types{
-		{"value", value{}, value{}},
-		{"pointer", &value{}, &value{}},
-		{"number", 0, ""},
-		{"map", map[string]int{}, []int{}},
-		{"raw", json.RawMessage{}, json.RawMessage{}},
-		{"nothing", nil, nil},
-	} {
-		must(t, reg.Register(p))
-	}
-	raw := func(s string) any { return json.RawMessage(s) }
-	for _, test := range []struct {
-		what, plugin        string
-		req, resp           any
-		wantReq, wantResp   any
-		wantErr             bool
-		fragment            string
-		attemptsAfterThisOf int
-	}{
-		{what: "values", plugin: "value", req: raw(`{"N":1}`), resp: raw(`{"N":2}`), wantReq: value{1}, wantResp: value{2}},
-		{what: "pointers", plugin: "pointer", req: raw(`{"N":1}`), resp: raw(`{"N":2}`), wantReq: &value{1}, wantResp: &value{2}},
-		{what: "no structs", plugin: "number", req: raw(`7`), resp: raw(`"x"`), wantReq: 7, wantResp: "x"},
-		{what: "maps and lists", plugin: "map", req: raw(`{"a":1}`), resp: raw(`[1]`), wantReq: map[string]int{"a": 1}, wantResp: []int{1}},
-		{what: "raw JSON", plugin: "raw", req: raw(`{"N": 1}`), resp: raw(`2`), wantReq: raw(`{"N": 1}`), wantResp: raw(`2`)},
-		{what: "plugin without types", plugin: "nothing", req: raw(`1`), resp: raw(`2`), wantReq: raw(`1`), wantResp: raw(`2`)},
-		{what: "nil", plugin: "value"},
-		{what: "null", plugin: "pointer", req: raw(`null`), resp: raw(`null`), wantReq: (*value)(nil), wantResp: (*value)(nil)},
-		{what: "decoded already", plugin: "value", req: value{1}, resp: &value{2}, wantReq: value{1}, wantResp: &value{2}},
-		{what: "unknown plugin", plugin: "other", req: raw(`1`), wantErr: true, fragment: `"other"`},
-		{what: "unknown plugin without request", plugin: "other", wantErr: true, fragment: `"other"`},
-		{what: "request of another form", plugin: "value", req: raw(`{"N":"one"}`), wantErr: true, fragment: "request"},
-		{what: "response of another form", plugin: "value", req: raw(`{"N":1}`), resp: raw(`[]`), wantErr: true, fragment: "response 0"},
-	} {
-		a := &workflow.Action{ID: examplePart, Plugin: test.plugin, Req: test.req, Attempts: []workflow.Attempt{{Resp: test.resp}}}
-		err := driver.Bind(planWith(a), reg)
-		if test.wantErr {
-			if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), test.fragment) || !strings.Contains(err.Error(), examplePart.String()) {
-				t.Errorf("%s: %v", test.what, err)
-			}
-			continue
-		}
-		if err != nil || !reflect.DeepEqual(a.Req, test.wantReq) || !reflect.DeepEqual(a.Attempts[0].Resp, test.wantResp) {
-			t.Errorf("%s: request %#v, response %#v, %v", test.what, a.Req, a.Attempts[0].Resp, err)
-		}
-		a = &workflow.Action{Plugin: "other", Req: test.req}
-		if err := driver.Bind(planWith(a), nil); err != nil || !reflect.DeepEqual(a.Req, test.req) {
-			t.Errorf("%s: with a nil register the request is %#v, %v", test.what, a.Req, err)
-		}
-	}
-}
-
-// TestBindFindsEveryAction binds actions in every place of a plan.
-func TestBindFindsEveryAction(t *testing.T) {
-	object, err := format(nil).decodeObject(readGolden(t, "object"), goldenPlan().ID)
-	must(t, err)
-	must(t, driver.Bind(object, plantest.Register()))
-	n := 0
-	for o := range workflow.Walk(object) {
-		if a, ok := o.(*workflow.Action); ok {
-			n++
-			if _, ok := a.Req.(plantest.Request); !ok {
-				t.Errorf("the request of action %s is a %T", a.Name, a.Req)
-			}
-			for _, attempt := range a.Attempts {
-				if _, ok := attempt.Resp.(*plantest.Response); !ok && attempt.Resp != nil {
-					t.Errorf("a response of action %s is a %T", a.Name, attempt.Resp)
-				}
-			}
-		}
-	}
-	if n != 5 {
-		t.Errorf("the plan has %d actions", n)
-	}
-}
-
 // TestRandomPlansRoundTrip encodes plans as they are stored and decodes them.
 func TestRandomPlansRoundTrip(t *testing.T) {
 	efforttest.NotShort(t, "there is nothing concurrent in it")
@@ -995,42 +703,12 @@ func TestRandomPlansRoundTrip(t *testing.T) {
 	}
 }
 
-func TestVersionsKnowTheirStatus(t *testing.T) {
-	for s := workflow.NotStarted; s.Valid(); s++ {
-		for _, o := range []workflow.Object{&workflow.Action{State: workflow.State{Status: s}}, planWith(&workflow.Action{})} {
-			o.Header().State.Status = s
-			etag, status, ok := driver.SplitVersion(driver.Version("0x8DE", o))
-			if etag != "0x8DE" || status != s || !ok {
-				t.Errorf("the version of %s is read as %q, %s, %v", s, etag, status, ok)
-			}
-		}
-	}
-	for _, test := range []struct{ version, etag string }{{"", ""}, {"0x8DE", "0x8DE"}, {"0x8DE@", "0x8DE"}, {"0x8DE@Gone", "0x8DE"}, {"0x8DE@running", "0x8DE"}, {"0x8DE@x@Running", "0x8DE"}} {
-		if etag, status, ok := driver.SplitVersion(test.version); etag != test.etag || ok {
-			t.Errorf("%q is read as %q, %s, %v", test.version, etag, status, ok)
-		}
-	}
+func TestPlanVersions(t *testing.T) {
 	for _, test := range []struct{ version, entry, object string }{{"", "", ""}, {"0x1@Running", "0x1", ""}, {planVersion("0x1", "0x2", goldenPlan()), "0x1", "0x2"}} {
 		if entry, object := splitPlanVersion(test.version); entry != test.entry || object != test.object {
 			t.Errorf("%q is read as %q and %q", test.version, entry, object)
 		}
 	}
-}
-
-func FuzzParseVersion(f *testing.F) {
-	for _, s := range []string{"", "@", "0x8DE", "0x8DE@Running", "0x8DE@Gone", "a@b@Running", "0x8DE@Running@children"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, v string) {
-		etag, status, ok := driver.SplitVersion(v)
-		again := driver.Version(etag, &workflow.Action{State: workflow.State{Status: status}})
-		if ok && (!status.Valid() || v != again && !strings.HasPrefix(v, again+"@")) {
-			t.Errorf("%q is read as %q, %s", v, etag, status)
-		}
-		if !strings.HasPrefix(v, etag) || strings.Contains(etag, "@") {
-			t.Errorf("%q has the ETag %q", v, etag)
-		}
-	})
 }
 
 func FuzzDecodeText(f *testing.F) {
@@ -1095,102 +773,47 @@ func fuzzDocument(f *testing.F, names ...string) {
 	f.Add(byte(0), []byte(`{"schema":1,"type":"entry","data":null}`))
 }
 
-// checkDecoded checks the error of a decoder. A document that was read must encode to one that reads the
-// same.
-func checkDecoded(t *testing.T, o workflow.Object, err error, again func() (workflow.Object, error)) {
-	t.Helper()
-	if err != nil {
-		if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
-			t.Errorf("%v", err)
-		}
-		return
-	}
-	if !o.Header().State.Status.Valid() {
-		t.Errorf("%s has the status %s", o.Kind(), o.Header().State.Status)
-	}
-	if workflow.Validate(o, workflow.Encodable) != nil {
-		return // requests that this code would not have stored
-	}
-	second, err := again()
-	if err != nil {
-		t.Errorf("what was read can't be stored and read again: %v", err)
-		return
-	}
-	if d := asJSON(t, second); d != asJSON(t, o) {
-		t.Errorf("what was read is\n%s\nand stored and read again\n%s", asJSON(t, o), d)
-	}
-}
-
-func FuzzDecodeEntry(f *testing.F) {
-	fuzzDocument(f, "entry")
-	id := goldenPlan().ID
-	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
-		p, err := format(nil).decodeEntry(body, id)
-		if err == nil && p.ID != id {
-			t.Errorf("the entry is of %s", p.ID)
-		}
-		// Versions of the object itself are not stored with it.
-		p.State.ETag = ""
-		checkDecoded(t, p, err, func() (workflow.Object, error) {
-			body, err := format(nil).encodeEntry(p)
-			if err != nil {
-				return nil, err
-			}
-			stripped := planKind.withoutChildren(p).(*workflow.Plan)
-			*p = *stripped
-			return format(nil).decodeEntry(body, id)
-		})
-	})
-}
-
-func FuzzDecodeObject(f *testing.F) {
-	fuzzDocument(f, "object")
-	id := goldenPlan().ID
-	f.Fuzz(func(t *testing.T, _ byte, body []byte) {
-		p, err := format(nil).decodeObject(body, id)
-		if err == nil {
-			if err := workflow.Validate(p, driver.HasIDs); err != nil || p.ID != id {
-				t.Errorf("a plan that makes no sense was read: %v", err)
-			}
-		}
-		p.State.ETag = ""
-		checkDecoded(t, p, err, func() (workflow.Object, error) {
-			body, err := format(nil).encodeObject(p)
-			if err != nil {
-				return nil, err
-			}
-			return format(nil).decodeObject(body, id)
-		})
-	})
-}
-
-func FuzzDecodePart(f *testing.F) {
+// FuzzDecode decodes the documents of a plan. A document that was read must encode to one that reads the same.
+func FuzzDecode(f *testing.F) {
 	plan := goldenPlan()
-	parts := goldenParts(plan)
+	all := documents(plan)
 	var names []string
-	for _, row := range kinds {
-		names = append(names, strings.ToLower(row.of.String()))
+	for _, d := range all {
+		names = append(names, d.name)
 	}
 	fuzzDocument(f, names...)
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
-		row := kinds[int(which)%len(kinds)]
-		id := *parts[row.of].Header().ID
-		o, err := format(nil).decodePart(body, row, plan.ID, id)
-		if err == nil {
-			if h := o.Header(); *h.ID != id || *h.PlanID != plan.ID || o.Kind() != row.of {
-				t.Errorf("%s %s of plan %s was read", o.Kind(), *h.ID, *h.PlanID)
+		d := all[int(which)%len(all)]
+		o, err := d.decode(body)
+		if err != nil {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		h, want := o.Header(), d.object.Header()
+		if *h.ID != *want.ID || *h.PlanID != *want.PlanID || o.Kind() != d.object.Kind() || !h.State.Status.Valid() {
+			t.Errorf("%s %s of plan %s with status %s was read", o.Kind(), *h.ID, *h.PlanID, h.State.Status)
+		}
+		if d.name == "object" {
+			if err := workflow.Validate(o, driver.HasIDs); err != nil {
+				t.Errorf("a plan that makes no sense was read: %v", err)
 			}
 		}
-		o.Header().State.ETag = ""
-		checkDecoded(t, o, err, func() (workflow.Object, error) {
-			body, err := format(nil).encodePart(o)
-			if err != nil {
-				return nil, err
-			}
-			row.copyOwnFields(o, row.withoutChildren(o)) // keeps the children: compare them as they are stored
-			o2 := row.withoutChildren(o)
-			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(o2).Elem())
-			return format(nil).decodePart(body, row, plan.ID, id)
-		})
+		if workflow.Validate(o, workflow.Encodable) != nil {
+			return // requests that this code would not have stored
+		}
+		if h.State.ETag = ""; d.name != "object" {
+			o = alone(o)
+		}
+		again, err := d.encode(o)
+		must(t, err)
+		second, err := d.decode(again)
+		if err != nil {
+			t.Fatalf("what was read can't be stored and read again: %v", err)
+		}
+		if got := asJSON(t, second); got != asJSON(t, o) {
+			t.Errorf("what was read is\n%s\nand stored and read again\n%s", asJSON(t, o), got)
+		}
 	})
 }
