@@ -468,6 +468,22 @@ func TestEveryKindHasOneRow(t *testing.T) {
 	}
 }
 
+// TestCopyOwnFields gives every object of a plan the fields of its own blob, which has only the IDs of its children.
+func TestCopyOwnFields(t *testing.T) {
+	plan, want := goldenPlan(), goldenPlan()
+	for _, o := range append(workflow.Parts(plan), plan) {
+		own := alone(o)
+		own.Header().State.Status = workflow.NotStarted
+		kindOf(o).copyOwnFields(o, own)
+	}
+	for o := range workflow.Walk(want) {
+		o.Header().State.Status, o.Header().State.ETag = workflow.NotStarted, ""
+	}
+	if !reflect.DeepEqual(plan, want) {
+		t.Errorf("the plan is\n%s\nnot\n%s", asJSON(t, plan), asJSON(t, want))
+	}
+}
+
 func TestEncodedTextSurvives(t *testing.T) {
 	texts := slices.Collect(plantest.Strange())
 	for _, a := range slices.Collect(plantest.Strange()) {
