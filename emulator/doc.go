@@ -29,6 +29,7 @@
 //   - [Server.Requests] is a log of all requests.
 //   - [Server.Forbid] refuses requests that a protocol does not allow.
 //   - [Gate] and the package emulator/schedule decide the order of requests.
+//   - [Proxy] puts rules, log, gates and bans in front of another service.
 //   - [Server.Clone] copies everything stored.
 //   - [Server.Blobs], [Server.Put], [Server.Corrupt] and others access what is stored without a request.
 //

@@ -213,6 +213,10 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 		s.late = append(s.late, lateCall{call: c.again(), wait: int(e.n), why: "late"})
 	}
 	out := outcome{answer: own, cut: -1}
+	if own != nil && own.err != nil { // the fault of a real network comes first
+		out.err = own.err
+		return out
+	}
 	switch e.kind {
 	case kindAnswer:
 		out.answer = e.answer()

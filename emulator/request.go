@@ -73,6 +73,7 @@ func (c *call) again() *call {
 		d.items[i] = item.again()
 	}
 	d.fault, d.list.emptyPage = nil, false
+	d.http = detached(c.http)
 	return &d
 }
 
@@ -195,6 +196,9 @@ func (s *Server) understand(c *call) *answer {
 // blob.
 func (s *Server) locate(c *call) (rest string, ok bool) {
 	r := c.http
+	if s.upstream != nil {
+		return locateElsewhere(r), true
+	}
 	scheme := "http"
 	if r.TLS != nil || r.URL.Scheme == "https" {
 		scheme = "https"
@@ -320,6 +324,10 @@ type answer struct {
 	// which has not parsed the request.
 	foreign, identified bool
 
+	// complete means that a proxy passes the answer on as it is, and err is why it has none.
+	complete bool
+	err      error
+
 	// chunked means that the answer does not announce the length of its body.
 	chunked bool
 }
@@ -337,6 +345,9 @@ func (a *answer) copy() *answer {
 
 // finish completes the answer. It must be called once.
 func (a *answer) finish(c *call) {
+	if a.complete {
+		return
+	}
 	if a.foreign {
 		a.header.Set("Date", c.date())
 	} else {

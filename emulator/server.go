@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
 // Server is one account of the service. It is an [http.Handler]. [Server.Transport] and [Server.Listen]
@@ -26,6 +28,7 @@ type Server struct {
 	logging   bool
 	table     []operation
 	handler   *client
+	upstream  policy.Transporter // see Proxy
 
 	hierarchical bool // see WithHierarchicalNamespace
 	versioning   bool
@@ -211,6 +214,9 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 		c.list = asked
 	}
 	out := outcome{answer: own, cut: -1}
+	if own != nil {
+		out.err = own.err
+	}
 	fault := ""
 	if e != nil {
 		fault = e.String()
@@ -229,7 +235,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 		entry.Out = int64(len(own.body))
 		s.amend(entry.N, entry.Out)
 	}
-	if out.answer != nil {
+	if out.answer != nil && out.err == nil {
 		out.answer.finish(c)
 		if e != nil {
 			e.damage(out.answer)
@@ -240,6 +246,9 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 
 // verify runs the checks that don't depend on what is stored.
 func (s *Server) verify(c *call, now time.Time) {
+	if s.upstream != nil {
+		return
+	}
 	if !c.stray {
 		c.verdict = s.authorize(c, now)
 	}
@@ -253,6 +262,9 @@ func (s *Server) verify(c *call, now time.Time) {
 
 // execute executes a verified request. The server's lock is held.
 func (s *Server) execute(c *call) *answer {
+	if s.upstream != nil {
+		return s.forward(c)
+	}
 	if c.verdict != nil {
 		return c.verdict.copy()
 	}

@@ -159,7 +159,7 @@ func onWire(req *http.Request) (*http.Request, error) {
 	if r.Method == "" {
 		r.Method = http.MethodGet
 	}
-	return r, nil
+	return r.WithContext(req.Context()), nil
 }
 
 // wireHeader returns the header as it arrives, or the error of net/http for a header that it does not send.

@@ -1,0 +1,90 @@
+package emulator_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/planvault/azblob/emulator"
+)
+
+// TestProxy puts faults in front of another service, which is an emulator that knows nothing of them.
+func TestProxy(t *testing.T) {
+	behind := emulator.New()
+	t.Run("transport", func(t *testing.T) { testProxy(t, behind, behind.Transport(), behind.ConnectionString()) })
+	behind = emulator.New()
+	l, err := behind.Listen("127.0.0.1:0")
+	must(t, err)
+	defer func() { must(t, l.Close()) }()
+	client := l.HTTPClient()
+	t.Run("socket", func(t *testing.T) { testProxy(t, behind, client, l.ConnectionString()) })
+	client.CloseIdleConnections()
+}
+
+func testProxy(t *testing.T, behind *emulator.Server, over policy.Transporter, connectionString string) {
+	proxy := emulator.Proxy(over)
+	open := func(tr *emulator.Transport) *container.Client {
+		client, err := azblob.NewClientFromConnectionString(connectionString, noRetries(tr))
+		must(t, err)
+		return client.ServiceClient().NewContainerClient("plans")
+	}
+	c := plans(t, behind.Transport())
+	tr := proxy.NamedTransport("client")
+	p := open(tr)
+	tr.Inject(
+		emulator.On(emulator.PutBlob).Path("plans/lost").Do(emulator.LostAnswer()),
+		emulator.On(emulator.PutBlob).Path("plans/busy").Do(emulator.Answer(503, "ServerBusy")),
+		emulator.On(emulator.PutBlob).Path("plans/late").Do(emulator.Reset().Late(0)),
+		emulator.On(emulator.PutBlob).Path("plans/twice").Do(emulator.Duplicate(9)),
+		emulator.On(emulator.GetBlob).Nth(2).Do(emulator.FlipBit(0)),
+		emulator.On(emulator.DeleteBlob).Do(emulator.Crash()),
+	)
+	if _, err := upload(t.Context(), p, "lost", "body", nil); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
+	}
+	want(t, errOf(upload(t.Context(), p, "busy", "body", nil)), http.StatusServiceUnavailable, "ServerBusy")
+	if _, err := upload(t.Context(), p, "late", "body", nil); err == nil {
+		t.Error("the request was not late")
+	}
+	mustUpload(t, p, "twice", "body", nil)
+	first, _ := behind.Blob("plans", "twice")
+	for _, want := range []string{"body", "cody", "body"} {
+		if got, _, err := download(t.Context(), p, "twice", nil); err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	if n := proxy.DeliverLate(); n != 1 {
+		t.Errorf("%d requests were late", n)
+	}
+	if again, _ := behind.Blob("plans", "twice"); again.ETag == first.ETag {
+		t.Error("the copy did not arrive")
+	}
+	// What is no fault is as without the proxy: conditions, errors, HEAD, pages.
+	_, err := p.NewBlobClient("none").GetProperties(t.Context(), nil)
+	want(t, err, http.StatusNotFound, "BlobNotFound")
+	got, pages := names(t, p, &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(2))})
+	if wanted, _ := names(t, c, nil); !slices.Equal(got, wanted) || len(got) != 3 || pages != 2 {
+		t.Errorf("got %v in %d pages, want %v", got, pages, wanted)
+	}
+	if _, err := p.NewBlobClient("lost").Delete(t.Context(), nil); !errors.Is(err, emulator.ErrCrashed) || !tr.Crashed() {
+		t.Errorf("got %v", err)
+	}
+	if log := strings.Join(trace(proxy), "\n"); !strings.Contains(log, "PutBlob plans/lost -> 201 [lost answer]\nPutBlob plans/busy -> [answer 503 ServerBusy]") {
+		t.Errorf("the log is\n%s", log)
+	}
+
+	// Failures of the network behind the proxy are passed on.
+	behind.Inject(emulator.On().Do(emulator.LostRequest()))
+	p = open(proxy.Transport())
+	if _, err := upload(t.Context(), p, "a", "", nil); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
+	}
+}
