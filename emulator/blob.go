@@ -33,7 +33,7 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if bad := s.checkPath(ct, b.name); bad != nil {
+	if bad := s.checkPath(ct, b.Name); bad != nil {
 		return bad
 	}
 	if bad := c.cond.forWrite(old, "BlobAlreadyExists"); bad != nil {
@@ -42,9 +42,9 @@ func (s *Server) putBlob(c *call) *answer {
 	if bad := cmp.Or(ct.checkPut(old), checkOnline(old)); bad != nil {
 		return bad
 	}
-	b.version = s.state.nextVersion(c.now)
-	b.modified = second(c.now)
-	b.created = b.modified
+	b.Version = s.state.nextVersion(c.now)
+	b.Modified = second(c.now)
+	b.Created = b.Modified
 	if err := s.store(ct, b); err != nil {
 		return notDurable(err)
 	}
@@ -53,7 +53,7 @@ func (s *Server) putBlob(c *call) *answer {
 	a := newAnswer(http.StatusCreated)
 	b.describe(a.header)
 	s.describeVersion(b, a.header)
-	a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.md5[:]))
+	a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.MD5[:]))
 	if crc := c.http.Header.Get("x-ms-content-crc64"); crc != "" {
 		a.header.Set("X-Ms-Content-Crc64", crc)
 	}
@@ -73,7 +73,7 @@ func (c *call) newBlob() (*blob, *answer) {
 	default:
 		return nil, failWith("InvalidHeaderValue", "Header: x-ms-blob-type.")
 	}
-	b := &blob{name: c.blob, body: c.body, metadata: packMetadata(c.metadata), md5: md5.Sum(c.body)}
+	b := &blob{Name: c.blob, Body: c.body, Metadata: packMetadata(c.metadata), MD5: md5.Sum(c.body)}
 	// x-ms-blob-content-md5 wins over Content-MD5.
 	sum := "x-ms-blob-content-md5"
 	if h.Get(sum) == "" {
@@ -82,7 +82,7 @@ func (c *call) newBlob() (*blob, *answer) {
 	if h.Get(sum) != "" && h.Get("x-ms-content-crc64") != "" {
 		return nil, fail("BothCrc64AndMd5HeaderPresent")
 	}
-	if bad := checkDigest(h, sum, b.md5[:], "InvalidMd5", "Md5Mismatch"); bad != nil {
+	if bad := checkDigest(h, sum, b.MD5[:], "InvalidMd5", "Md5Mismatch"); bad != nil {
 		return nil, bad
 	}
 	crc := binary.LittleEndian.AppendUint64(nil, crc64.Checksum(c.body, crcTable))
@@ -104,18 +104,18 @@ func (c *call) newBlob() (*blob, *answer) {
 		return h.Get(name)
 	}
 	given := content{
-		mediaType:    either("content-type"),
-		encoding:     either("content-encoding"),
-		language:     either("content-language"),
-		disposition:  h.Get("x-ms-blob-content-disposition"),
-		cacheControl: either("cache-control"),
-		tier:         tier,
+		MediaType:    either("content-type"),
+		Encoding:     either("content-encoding"),
+		Language:     either("content-language"),
+		Disposition:  h.Get("x-ms-blob-content-disposition"),
+		CacheControl: either("cache-control"),
+		Tier:         tier,
 	}
-	if given.mediaType == "" {
-		given.mediaType = defaultMediaType
+	if given.MediaType == "" {
+		given.MediaType = defaultMediaType
 	}
-	if given != (content{mediaType: defaultMediaType}) {
-		b.content = &given
+	if given != (content{MediaType: defaultMediaType}) {
+		b.Content = &given
 	}
 	return b, nil
 }
@@ -162,7 +162,7 @@ func (s *Server) getBlob(c *call) *answer {
 	if bad := checkOnline(b); bad != nil {
 		return bad
 	}
-	size := int64(len(b.body))
+	size := int64(len(b.Body))
 	header := rangeHeader(c.http.Header)
 	from, to, ok := parseRange(header)
 	if !ok {
@@ -173,7 +173,7 @@ func (s *Server) getBlob(c *call) *answer {
 		a := newAnswer(http.StatusOK)
 		b.describeAll(a.header)
 		s.describeVersion(b, a.header)
-		a.body = b.body
+		a.body = b.Body
 		return a
 	}
 	if from >= size {
@@ -185,7 +185,7 @@ func (s *Server) getBlob(c *call) *answer {
 	a := newAnswer(http.StatusPartialContent)
 	b.describeAll(a.header)
 	s.describeVersion(b, a.header)
-	a.body = b.body[from : to+1]
+	a.body = b.Body[from : to+1]
 	a.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
 	// The stored digest is that of the whole body.
 	a.header.Set("X-Ms-Blob-Content-Md5", a.header.Get("Content-Md5"))
@@ -209,11 +209,11 @@ func (s *Server) headBlob(c *call) *answer {
 	s.describeVersion(b, a.header)
 	if c.operation.op == GetBlobMetadata {
 		b.describe(a.header)
-		b.metadata.set(a.header)
+		b.Metadata.set(a.header)
 		return a
 	}
 	b.describeAll(a.header)
-	a.header.Set("Content-Length", strconv.Itoa(len(b.body)))
+	a.header.Set("Content-Length", strconv.Itoa(len(b.Body)))
 	// Only HEAD returns the tier; GET does not.
 	a.header.Set("X-Ms-Access-Tier", b.tier())
 	if b.tierInferred() {
@@ -237,9 +237,9 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 		return bad
 	}
 	b := *old
-	b.metadata = packMetadata(c.metadata)
-	b.version = s.state.nextVersion(c.now)
-	b.modified = second(c.now)
+	b.Metadata = packMetadata(c.metadata)
+	b.Version = s.state.nextVersion(c.now)
+	b.Modified = second(c.now)
 	if err := s.state.putBlob(ct, &b); err != nil {
 		return notDurable(err)
 	}
@@ -286,8 +286,8 @@ func (s *Server) deleteBlob(c *call) *answer {
 
 // describe sets the headers of every answer about a blob.
 func (b *blob) describe(h http.Header) {
-	h.Set("Etag", b.version.quoted())
-	h.Set("Last-Modified", stamp(b.modified))
+	h.Set("Etag", b.Version.quoted())
+	h.Set("Last-Modified", stamp(b.Modified))
 }
 
 // describeAll sets all properties of a blob except its length.
@@ -299,19 +299,19 @@ func (b *blob) describeAll(h http.Header) {
 			h.Set(name, value)
 		}
 	}
-	set("Content-Type", given.mediaType)
-	set("Content-Encoding", given.encoding)
-	set("Content-Language", given.language)
-	set("Content-Disposition", given.disposition)
-	set("Cache-Control", given.cacheControl)
+	set("Content-Type", given.MediaType)
+	set("Content-Encoding", given.Encoding)
+	set("Content-Language", given.Language)
+	set("Content-Disposition", given.Disposition)
+	set("Cache-Control", given.CacheControl)
 	h.Set("Accept-Ranges", "bytes")
-	h.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.md5[:]))
+	h.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.MD5[:]))
 	h.Set("X-Ms-Blob-Type", "BlockBlob")
-	h.Set("X-Ms-Creation-Time", stamp(b.created))
+	h.Set("X-Ms-Creation-Time", stamp(b.Created))
 	h.Set("X-Ms-Lease-State", "available")
 	h.Set("X-Ms-Lease-Status", "unlocked")
 	h.Set("X-Ms-Server-Encrypted", "true")
-	b.metadata.set(h)
+	b.Metadata.set(h)
 }
 
 // rangeHeader returns the requested range, or "".

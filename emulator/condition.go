@@ -74,14 +74,14 @@ func (c *conditions) forRead(b *blob) *answer {
 	if b == nil {
 		return nil
 	}
-	if c.match != nil && !matches(c.match, b.version) {
+	if c.match != nil && !matches(c.match, b.Version) {
 		return fail("ConditionNotMet")
 	}
-	if c.hasUnmodifSince && b.modified.After(c.unmodifiedSince) {
+	if c.hasUnmodifSince && b.Modified.After(c.unmodifiedSince) {
 		return fail("ConditionNotMet")
 	}
-	differs := c.noneMatch != nil && !matches(c.noneMatch, b.version)
-	newer := c.hasModifiedSince && b.modified.After(c.modifiedSince)
+	differs := c.noneMatch != nil && !matches(c.noneMatch, b.Version)
+	newer := c.hasModifiedSince && b.Modified.After(c.modifiedSince)
 	if (c.noneMatch != nil || c.hasModifiedSince) && !differs && !newer {
 		return notModified()
 	}
@@ -127,11 +127,11 @@ func (c *conditions) forWrite(b *blob, exists string) *answer {
 	case isAny(c.noneMatch):
 		return fail(exists)
 	case c.noneMatch != nil:
-		met = !matches(c.noneMatch, b.version)
+		met = !matches(c.noneMatch, b.Version)
 	case c.match != nil:
-		met = matches(c.match, b.version)
+		met = matches(c.match, b.Version)
 	default:
-		return c.onTime(b.modified)
+		return c.onTime(b.Modified)
 	}
 	if !met {
 		return fail("ConditionNotMet")

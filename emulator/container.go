@@ -20,7 +20,7 @@ func (s *Server) createContainer(c *call) *answer {
 		return fail("ContainerBeingDeleted")
 	}
 	ct := newContainer(c.container)
-	ct.metadata = packMetadata(c.metadata)
+	ct.Metadata = packMetadata(c.metadata)
 	ct.touch(s, c.now)
 	if err := s.state.putContainer(ct); err != nil {
 		return notDurable(err)
@@ -43,7 +43,7 @@ func (s *Server) conditionally(c *call, onlyModified bool) (*container, *answer)
 	if c.cond.match != nil || c.cond.noneMatch != nil || onlyModified && c.cond.hasUnmodifSince {
 		return nil, fail("ConditionHeadersNotSupported")
 	}
-	return ct, c.cond.onTime(ct.modified)
+	return ct, c.cond.onTime(ct.Modified)
 }
 
 func (s *Server) deleteContainer(c *call) *answer {
@@ -51,7 +51,7 @@ func (s *Server) deleteContainer(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), true, c.now); bad != nil {
+	if bad := ct.Lease.check(c.http.Header.Get("x-ms-lease-id"), true, c.now); bad != nil {
 		return bad
 	}
 	s.keepContainer(ct)
@@ -70,14 +70,14 @@ func (s *Server) containerProperties(c *call) *answer {
 	if ct == nil {
 		return fail("ContainerNotFound")
 	}
-	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
+	if bad := ct.Lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
 		return bad
 	}
 	a := newAnswer(http.StatusOK)
 	ct.describe(a)
-	ct.metadata.set(a.header)
+	ct.Metadata.set(a.header)
 	if c.query.Get("comp") == "" {
-		status, state, duration := ct.lease.status(c.now)
+		status, state, duration := ct.Lease.status(c.now)
 		a.header.Set("X-Ms-Lease-Status", status)
 		a.header.Set("X-Ms-Lease-State", string(state))
 		if duration != "" {
@@ -94,11 +94,11 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	if bad := ct.lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
+	if bad := ct.Lease.check(c.http.Header.Get("x-ms-lease-id"), false, c.now); bad != nil {
 		return bad
 	}
 	changed := *ct
-	changed.metadata = packMetadata(c.metadata)
+	changed.Metadata = packMetadata(c.metadata)
 	changed.touch(s, c.now)
 	if err := s.state.putContainer(&changed); err != nil {
 		return notDurable(err)
@@ -110,13 +110,13 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 
 // touch assigns a new version to the container.
 func (ct *container) touch(s *Server, now time.Time) {
-	ct.version = s.state.nextVersion(now)
-	ct.modified = second(now)
+	ct.Version = s.state.nextVersion(now)
+	ct.Modified = second(now)
 }
 
 func (ct *container) describe(a *answer) {
-	a.header.Set("Etag", ct.version.quoted())
-	a.header.Set("Last-Modified", stamp(ct.modified))
+	a.header.Set("Etag", ct.Version.quoted())
+	a.header.Set("Last-Modified", stamp(ct.Modified))
 }
 
 // accountInfo answers as an account of the current kind does. With a secondary, it is one with read access to that.

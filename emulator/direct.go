@@ -26,7 +26,7 @@ func (s *Server) Containers() iter.Seq[string] {
 		s.mu.Lock()
 		names := make([]string, 0, s.state.containers.Len())
 		s.state.containers.Ascend(func(ct *container) bool {
-			names = append(names, ct.name)
+			names = append(names, ct.Name)
 			return true
 		})
 		s.mu.Unlock()
@@ -83,28 +83,28 @@ func (s *Server) Len(container string) int {
 
 func (b *blob) public() Blob {
 	return Blob{
-		Name:         b.name,
-		Body:         b.body,
-		Metadata:     b.metadata.unpack(),
-		ETag:         b.version.bare(),
-		Created:      b.created,
-		LastModified: b.modified,
-		MD5:          b.md5[:],
-		ContentType:  b.headers().mediaType,
+		Name:         b.Name,
+		Body:         b.Body,
+		Metadata:     b.Metadata.unpack(),
+		ETag:         b.Version.bare(),
+		Created:      b.Created,
+		LastModified: b.Modified,
+		MD5:          b.MD5[:],
+		ContentType:  b.headers().MediaType,
 	}
 }
 
 // Put stores a blob without a request: no rule, log, gate or limit applies. It creates the container if
 // needed. Put keeps the body without copying it, so the body must not be changed afterwards.
 func (s *Server) Put(container, name string, body []byte, metadata map[string]string) {
-	b := &blob{name: name, body: body, metadata: packMetadata(metadata), md5: md5.Sum(body)}
+	b := &blob{Name: name, Body: body, Metadata: packMetadata(metadata), MD5: md5.Sum(body)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
 	ct := s.makeContainer(container, now)
-	b.version = s.state.nextVersion(now)
-	b.modified = second(now)
-	b.created = b.modified
+	b.Version = s.state.nextVersion(now)
+	b.Modified = second(now)
+	b.Created = b.Modified
 	mustBeDurable(s.store(ct, b))
 }
 
@@ -112,17 +112,17 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 // version, or a blob of another server. It creates the container if needed.
 func (s *Server) Restore(container string, old Blob) {
 	b := &blob{
-		name: old.Name, body: old.Body, metadata: packMetadata(old.Metadata),
-		version: parseETag(old.ETag), created: old.Created, modified: second(old.LastModified),
+		Name: old.Name, Body: old.Body, Metadata: packMetadata(old.Metadata),
+		Version: parseETag(old.ETag), Created: old.Created, Modified: second(old.LastModified),
 	}
-	copy(b.md5[:], old.MD5)
+	copy(b.MD5[:], old.MD5)
 	if old.ContentType != "" && old.ContentType != defaultMediaType {
-		b.content = &content{mediaType: old.ContentType}
+		b.Content = &content{MediaType: old.ContentType}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// No later write may get this version again.
-	s.state.versions = max(s.state.versions, b.version)
+	s.state.versions = max(s.state.versions, b.Version)
 	mustBeDurable(s.store(s.makeContainer(container, s.clock()), b))
 }
 
@@ -150,7 +150,7 @@ func (s *Server) PutContainer(name string, metadata map[string]string) {
 	defer s.mu.Unlock()
 	now := s.clock()
 	changed := *s.makeContainer(name, now)
-	changed.metadata = packMetadata(metadata)
+	changed.Metadata = packMetadata(metadata)
 	changed.touch(s, now)
 	mustBeDurable(s.state.putContainer(&changed))
 }
@@ -199,11 +199,11 @@ func (s *Server) Corrupt(container, name string, damage func([]byte) []byte) boo
 		return false
 	}
 	b := ct.blob(name)
-	if b == nil || !bytes.Equal(b.body, old.Body) {
+	if b == nil || !bytes.Equal(b.Body, old.Body) {
 		return false
 	}
 	damaged := *b
-	damaged.body = body
+	damaged.Body = body
 	mustBeDurable(s.state.putBlob(ct, &damaged))
 	return true
 }

@@ -18,9 +18,9 @@ func WithHierarchicalNamespace() Option { return func(s *Server) { s.hierarchica
 const folder = "hdi_isfolder"
 
 func (b *blob) directory() bool {
-	for name, value := range b.metadata.all() {
+	for name, value := range b.Metadata.all() {
 		if name == folder {
-			return value == "true" && len(b.body) == 0
+			return value == "true" && len(b.Body) == 0
 		}
 	}
 	return false
@@ -61,12 +61,12 @@ func (s *Server) checkPath(ct *container, name string) *answer {
 // https://github.com/Azure/azure-sdk-for-python/issues/40061
 func (s *Server) store(ct *container, b *blob) error {
 	if s.hierarchical {
-		for _, name := range ancestors(b.name) {
+		for _, name := range ancestors(b.Name) {
 			if ct.blob(name) != nil {
 				continue
 			}
-			d := &blob{name: name, metadata: packMetadata(map[string]string{folder: "true"}), created: b.modified, modified: b.modified}
-			d.version = s.state.nextVersion(b.modified)
+			d := &blob{Name: name, Metadata: packMetadata(map[string]string{folder: "true"}), Created: b.Modified, Modified: b.Modified}
+			d.Version = s.state.nextVersion(b.Modified)
 			if err := s.state.putBlob(ct, d); err != nil {
 				return err
 			}

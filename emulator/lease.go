@@ -13,13 +13,13 @@ import (
 // broken, until it is released or another one is acquired.
 // https://learn.microsoft.com/rest/api/storageservices/lease-container
 type lease struct {
-	id string
+	ID string
 	// duration is that of a fixed lease. An infinite one has 0.
-	duration time.Duration
+	Duration time.Duration
 	// until is the end of a fixed lease, or of the break period if the lease was broken. An infinite lease has
 	// none.
-	until  time.Time
-	broken bool
+	Until  time.Time
+	Broken bool
 }
 
 // leaseState is a state of a lease in the words of the service.
@@ -42,15 +42,15 @@ const (
 
 // state returns the state at a time.
 func (l lease) state(now time.Time) leaseState {
-	over := !now.Before(l.until)
+	over := !now.Before(l.Until)
 	switch {
-	case l.id == "":
+	case l.ID == "":
 		return leaseAvailable
-	case l.broken && over:
+	case l.Broken && over:
 		return leaseBroken
-	case l.broken:
+	case l.Broken:
 		return leaseBreaking
-	case l.duration > 0 && over:
+	case l.Duration > 0 && over:
 		return leaseExpired
 	}
 	return leaseLeased
@@ -63,7 +63,7 @@ func (l lease) locked(now time.Time) bool {
 }
 
 // has reports whether an ID is that of the lease. Their case does not matter.
-func (l lease) has(id string) bool { return strings.EqualFold(l.id, id) }
+func (l lease) has(id string) bool { return strings.EqualFold(l.ID, id) }
 
 // status returns the status, the state and the type of the duration. Only an active lease has a type.
 func (l lease) status(now time.Time) (status string, state leaseState, duration string) {
@@ -73,7 +73,7 @@ func (l lease) status(now time.Time) (status string, state leaseState, duration 
 	}
 	switch {
 	case state != leaseLeased:
-	case l.duration > 0:
+	case l.Duration > 0:
 		duration = "fixed"
 	default:
 		duration = "infinite"
@@ -103,9 +103,9 @@ func (l lease) acquired(id string, duration time.Duration, now time.Time) (lease
 	case l.locked(now) && !l.has(id):
 		return l, fail("LeaseAlreadyPresent")
 	}
-	l = lease{id: id, duration: duration}
+	l = lease{ID: id, Duration: duration}
 	if duration > 0 {
-		l.until = now.Add(duration)
+		l.Until = now.Add(duration)
 	}
 	return l, nil
 }
@@ -115,17 +115,17 @@ func (l lease) renewed(id string, now time.Time) (lease, *answer) {
 	switch {
 	case !l.has(id):
 		return l, fail("LeaseIdMismatchWithLeaseOperation")
-	case l.broken:
+	case l.Broken:
 		return l, fail("LeaseIsBrokenAndCannotBeRenewed")
-	case l.duration > 0:
-		l.until = now.Add(l.duration)
+	case l.Duration > 0:
+		l.Until = now.Add(l.Duration)
 	}
 	return l, nil
 }
 
 // released returns no lease.
 func (l lease) released(id string) (lease, *answer) {
-	if l.id == "" || !l.has(id) {
+	if l.ID == "" || !l.has(id) {
 		return l, fail("LeaseIdMismatchWithLeaseOperation")
 	}
 	return lease{}, nil
@@ -139,14 +139,14 @@ func (l lease) brokenAfter(period time.Duration, given bool, now time.Time) (lea
 		return l, fail("LeaseNotPresentWithLeaseOperation")
 	}
 	end := now.Add(period)
-	bounded := l.broken || l.duration > 0
-	if bounded && (!given || l.until.Before(end)) {
-		end = l.until
+	bounded := l.Broken || l.Duration > 0
+	if bounded && (!given || l.Until.Before(end)) {
+		end = l.Until
 	}
 	if state == leaseExpired || state == leaseBroken {
 		end = now
 	}
-	return lease{id: l.id, until: end, broken: true}, nil
+	return lease{ID: l.ID, Until: end, Broken: true}, nil
 }
 
 // leaseContainer executes the actions on the lease of a container.
@@ -155,12 +155,12 @@ func (s *Server) leaseContainer(c *call) *answer {
 	if bad != nil {
 		return bad
 	}
-	after, status, bad := ct.lease.act(c.http.Header, c.now)
+	after, status, bad := ct.Lease.act(c.http.Header, c.now)
 	if bad != nil {
 		return bad
 	}
 	changed := *ct
-	changed.lease = after
+	changed.Lease = after
 	if err := s.state.putContainer(&changed); err != nil {
 		return notDurable(err)
 	}
@@ -168,11 +168,11 @@ func (s *Server) leaseContainer(c *call) *answer {
 	changed.describe(a)
 	switch status {
 	case http.StatusAccepted:
-		left := max(0, after.until.Sub(c.now))
+		left := max(0, after.Until.Sub(c.now))
 		a.header.Set("X-Ms-Lease-Time", strconv.Itoa(int((left+time.Second-1)/time.Second)))
 	default:
-		if after.id != "" {
-			a.header.Set("X-Ms-Lease-Id", after.id)
+		if after.ID != "" {
+			a.header.Set("X-Ms-Lease-Id", after.ID)
 		}
 	}
 	return a

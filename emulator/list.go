@@ -103,12 +103,12 @@ type page[T any] struct {
 func (s *Server) listContainers(c *call) *answer {
 	l := c.list
 	var p page[*container]
-	s.state.containers.AscendGreaterOrEqual(&container{name: max(l.prefix, l.after)}, func(ct *container) bool {
-		if !strings.HasPrefix(ct.name, l.prefix) {
+	s.state.containers.AscendGreaterOrEqual(&container{Name: max(l.prefix, l.after)}, func(ct *container) bool {
+		if !strings.HasPrefix(ct.Name, l.prefix) {
 			return false
 		}
 		if len(p.items) == l.limit || l.emptyPage {
-			p.next = ct.name
+			p.next = ct.Name
 			return false
 		}
 		// This is a copy, because a container's properties change and the page is rendered later.
@@ -127,11 +127,11 @@ func (s *Server) listContainers(c *call) *answer {
 		w.WriteString("<Containers>")
 		for _, ct := range p.items {
 			w.WriteString("<Container>")
-			writeElement(&w, "Name", ct.name)
+			writeElement(&w, "Name", ct.Name)
 			w.WriteString("<Properties>")
-			writeElement(&w, "Last-Modified", stamp(ct.modified))
-			writeElement(&w, "Etag", ct.version.quoted())
-			status, state, duration := ct.lease.status(c.now)
+			writeElement(&w, "Last-Modified", stamp(ct.Modified))
+			writeElement(&w, "Etag", ct.Version.quoted())
+			status, state, duration := ct.Lease.status(c.now)
 			writeElement(&w, "LeaseStatus", status)
 			writeElement(&w, "LeaseState", string(state))
 			if duration != "" {
@@ -139,7 +139,7 @@ func (s *Server) listContainers(c *call) *answer {
 			}
 			w.WriteString("<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
 			if l.metadata {
-				ct.metadata.write(&w)
+				ct.Metadata.write(&w)
 			}
 			w.WriteString("</Container>")
 		}
@@ -208,24 +208,24 @@ func (l *listing) walk(ct *container, hierarchical bool) page[listed] {
 	from := max(l.prefix, l.startFrom, l.after)
 	for again := true; again; {
 		again = false
-		ct.blobs.AscendGreaterOrEqual(&blob{name: from}, func(b *blob) bool {
-			if !strings.HasPrefix(b.name, l.prefix) {
+		ct.blobs.AscendGreaterOrEqual(&blob{Name: from}, func(b *blob) bool {
+			if !strings.HasPrefix(b.Name, l.prefix) {
 				return false
 			}
 			if len(p.items) == l.limit || l.emptyPage {
-				p.next = b.name
+				p.next = b.Name
 				return false
 			}
 			if l.delimiter != "" {
-				if i := strings.Index(b.name[len(l.prefix):], l.delimiter); i >= 0 {
-					group := b.name[:len(l.prefix)+i+len(l.delimiter)]
+				if i := strings.Index(b.Name[len(l.prefix):], l.delimiter); i >= 0 {
+					group := b.Name[:len(l.prefix)+i+len(l.delimiter)]
 					p.items = append(p.items, listed{prefix: group})
 					from, again = successor(group)
 					return false
 				}
 			}
 			if hierarchical && l.delimiter != "" && b.directory() {
-				if empty := b.name + l.delimiter; !ct.has(empty) {
+				if empty := b.Name + l.delimiter; !ct.has(empty) {
 					p.items = append(p.items, listed{prefix: empty})
 				}
 				return true
@@ -292,18 +292,18 @@ func writeName(w *bytes.Buffer, name string) {
 func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 	given := b.headers()
 	w.WriteString("<Blob>")
-	writeName(w, b.name)
+	writeName(w, b.Name)
 	w.WriteString("<Properties>")
-	writeElement(w, "Creation-Time", stamp(b.created))
-	writeElement(w, "Last-Modified", stamp(b.modified))
-	writeElement(w, "Etag", b.version.bare())
-	writeElement(w, "Content-Length", strconv.Itoa(len(b.body)))
-	writeElement(w, "Content-Type", given.mediaType)
-	writeElement(w, "Content-Encoding", given.encoding)
-	writeElement(w, "Content-Language", given.language)
-	writeElement(w, "Content-MD5", base64.StdEncoding.EncodeToString(b.md5[:]))
-	writeElement(w, "Cache-Control", given.cacheControl)
-	writeElement(w, "Content-Disposition", given.disposition)
+	writeElement(w, "Creation-Time", stamp(b.Created))
+	writeElement(w, "Last-Modified", stamp(b.Modified))
+	writeElement(w, "Etag", b.Version.bare())
+	writeElement(w, "Content-Length", strconv.Itoa(len(b.Body)))
+	writeElement(w, "Content-Type", given.MediaType)
+	writeElement(w, "Content-Encoding", given.Encoding)
+	writeElement(w, "Content-Language", given.Language)
+	writeElement(w, "Content-MD5", base64.StdEncoding.EncodeToString(b.MD5[:]))
+	writeElement(w, "Cache-Control", given.CacheControl)
+	writeElement(w, "Content-Disposition", given.Disposition)
 	w.WriteString("<BlobType>BlockBlob</BlobType>")
 	writeElement(w, "AccessTier", b.tier())
 	if b.tierInferred() {
@@ -315,7 +315,7 @@ func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 	}
 	w.WriteString("</Properties>")
 	if metadata {
-		b.metadata.write(w)
+		b.Metadata.write(w)
 	}
 	w.WriteString("</Blob>")
 }

@@ -52,52 +52,14 @@ func (s *Server) Close() error {
 // a record at the end, whose write was not answered.
 const fileHead = "azblob emulator 2\n"
 
-// change is what a write does to one container or blob, or to neither.
+// change is what a write does to a container or a blob, or to neither.
 type change struct {
 	Versions  etag // the last one in use
 	Container string
-	Self      *containerRecord // nil unless the container itself changes
-	Blob      *blobRecord
-}
-
-type containerRecord struct {
-	Removed bool
-	Until   time.Time // when the name of a removed container is free; zero means at once
-
-	Version       etag
-	Modified      time.Time
-	Metadata      metadata
-	LeaseID       string
-	LeaseDuration time.Duration
-	LeaseUntil    time.Time
-	LeaseBroken   bool
-}
-
-type blobRecord struct {
-	Name    string
-	Removed bool
-
-	Version           etag
-	Created, Modified time.Time
-	MD5               [16]byte
-	Content           [6]string
-	Metadata          metadata
-	Body              []byte
-}
-
-func (ct *container) record() *containerRecord {
-	return &containerRecord{
-		Version: ct.version, Modified: ct.modified, Metadata: ct.metadata,
-		LeaseID: ct.lease.id, LeaseDuration: ct.lease.duration, LeaseUntil: ct.lease.until, LeaseBroken: ct.lease.broken,
-	}
-}
-
-func (b *blob) record() *blobRecord {
-	c := b.headers()
-	return &blobRecord{
-		Name: b.name, Version: b.version, Created: b.created, Modified: b.modified, MD5: b.md5, Metadata: b.metadata, Body: b.body,
-		Content: [6]string{c.mediaType, c.encoding, c.language, c.disposition, c.cacheControl, c.tier},
-	}
+	Self      *container // nil unless the container itself changes
+	Blob      *blob
+	Removed   bool      // instead of stored
+	Until     time.Time // when the name of a removed container is free; zero means at once
 }
 
 // redo repeats a stored change.
@@ -105,30 +67,22 @@ func (s *state) redo(c change) error {
 	s.versions = max(s.versions, c.Versions)
 	ct := s.container(c.Container)
 	switch {
-	case c.Self != nil && c.Self.Removed:
-		return s.removeContainer(&container{name: c.Container}, c.Self.Until)
+	case c.Self != nil && c.Removed:
+		return s.removeContainer(c.Self, c.Until)
 	case c.Self != nil:
 		if ct == nil {
 			ct = newContainer(c.Container)
 		}
-		changed, r := *ct, c.Self
-		changed.version, changed.modified, changed.metadata = r.Version, r.Modified, r.Metadata
-		changed.lease = lease{id: r.LeaseID, duration: r.LeaseDuration, until: r.LeaseUntil, broken: r.LeaseBroken}
-		return s.putContainer(&changed)
+		c.Self.blobs = ct.blobs
+		return s.putContainer(c.Self)
 	case c.Blob == nil:
 		return nil
 	case ct == nil:
 		return fmt.Errorf("a blob in no container %q", c.Container)
-	case c.Blob.Removed:
-		return s.removeBlob(ct, &blob{name: c.Blob.Name})
+	case c.Removed:
+		return s.removeBlob(ct, c.Blob)
 	}
-	r := c.Blob
-	b := &blob{name: r.Name, version: r.Version, created: r.Created, modified: r.Modified, md5: r.MD5, metadata: r.Metadata, body: r.Body}
-	given := content{r.Content[0], r.Content[1], r.Content[2], r.Content[3], r.Content[4], r.Content[5]}
-	if given != b.headers() {
-		b.content = &given
-	}
-	return s.putBlob(ct, b)
+	return s.putBlob(ct, c.Blob)
 }
 
 // changes yields what makes an empty state this one.
@@ -136,11 +90,11 @@ func (s *state) changes(yield func(change) error) error {
 	err := yield(change{Versions: s.versions})
 	s.containers.Ascend(func(ct *container) bool {
 		if err == nil {
-			err = yield(change{s.versions, ct.name, ct.record(), nil})
+			err = yield(change{Container: ct.Name, Self: ct})
 		}
 		ct.blobs.Ascend(func(b *blob) bool {
 			if err == nil {
-				err = yield(change{s.versions, ct.name, nil, b.record()})
+				err = yield(change{Container: ct.Name, Blob: b})
 			}
 			return err == nil
 		})
@@ -148,7 +102,7 @@ func (s *state) changes(yield func(change) error) error {
 	})
 	for name, until := range s.deleted {
 		if err == nil {
-			err = yield(change{s.versions, name, &containerRecord{Removed: true, Until: until}, nil})
+			err = yield(change{Container: name, Self: &container{Name: name}, Removed: true, Until: until})
 		}
 	}
 	return err

@@ -36,7 +36,7 @@ func (s *Server) Kept() (blobs int, bytes int64) {
 // keep counts a blob that a request replaces or deletes.
 func (s *Server) keep(old *blob) {
 	s.kept++
-	s.keptBytes += int64(len(old.body))
+	s.keptBytes += int64(len(old.Body))
 }
 
 // keepReplaced counts the blob that a put replaces. Soft delete does not protect archived blobs.
@@ -67,7 +67,7 @@ func (s *Server) keepContainer(ct *container) {
 // describeVersion names the version of a blob, a time with seven digits of a second.
 func (s *Server) describeVersion(b *blob, h http.Header) {
 	if s.versioning {
-		h.Set("X-Ms-Version-Id", time.UnixMicro(int64(b.version)).UTC().Format("2006-01-02T15:04:05.0000000Z"))
+		h.Set("X-Ms-Version-Id", time.UnixMicro(int64(b.Version)).UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	}
 }
 
@@ -88,8 +88,8 @@ func (s *Server) Archive(container, prefix string) {
 		return
 	}
 	var found []*blob
-	ct.blobs.AscendGreaterOrEqual(&blob{name: prefix}, func(b *blob) bool {
-		if !strings.HasPrefix(b.name, prefix) {
+	ct.blobs.AscendGreaterOrEqual(&blob{Name: prefix}, func(b *blob) bool {
+		if !strings.HasPrefix(b.Name, prefix) {
 			return false
 		}
 		found = append(found, b)
@@ -97,8 +97,8 @@ func (s *Server) Archive(container, prefix string) {
 	})
 	for _, b := range found {
 		archived, given := *b, b.headers()
-		given.tier = archive
-		archived.content = &given
+		given.Tier = archive
+		archived.Content = &given
 		mustBeDurable(s.state.putBlob(ct, &archived))
 	}
 }

@@ -54,4 +54,6 @@ func locateElsewhere(r *http.Request) string {
 }
 
 // detached returns a copy of the request whose context does not end with the client's.
-func detached(r *http.Request) *http.Request { return r.WithContext(context.WithoutCancel(r.Context())) }
+func detached(r *http.Request) *http.Request {
+	return r.WithContext(context.WithoutCancel(r.Context()))
+}

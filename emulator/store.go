@@ -26,7 +26,7 @@ type state struct {
 
 func newState() state {
 	return state{
-		containers: btree.NewG(degree, func(a, b *container) bool { return a.name < b.name }),
+		containers: btree.NewG(degree, func(a, b *container) bool { return a.Name < b.Name }),
 		deleted:    make(map[string]time.Time),
 	}
 }
@@ -56,7 +56,7 @@ func (s *state) nextVersion(now time.Time) etag {
 
 // container returns a container, or nil.
 func (s *state) container(name string) *container {
-	ct, _ := s.containers.Get(&container{name: name})
+	ct, _ := s.containers.Get(&container{Name: name})
 	return ct
 }
 
@@ -68,30 +68,30 @@ func (s *state) has(container, blob string) bool {
 
 // putContainer stores a new container, or a new version of a container with the same blobs.
 func (s *state) putContainer(ct *container) error {
-	if err := s.file.append(change{s.versions, ct.name, ct.record(), nil}); err != nil {
+	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Self: ct}); err != nil {
 		return err
 	}
 	s.containers.ReplaceOrInsert(ct)
-	delete(s.deleted, ct.name)
+	delete(s.deleted, ct.Name)
 	return nil
 }
 
 // removeContainer removes a container and holds its name until a point in time. The zero time does not hold
 // it.
 func (s *state) removeContainer(ct *container, until time.Time) error {
-	if err := s.file.append(change{s.versions, ct.name, &containerRecord{Removed: true, Until: until}, nil}); err != nil {
+	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Self: ct, Removed: true, Until: until}); err != nil {
 		return err
 	}
 	s.containers.Delete(ct)
 	if !until.IsZero() {
-		s.deleted[ct.name] = until
+		s.deleted[ct.Name] = until
 	}
 	return nil
 }
 
 // putBlob stores a version of a blob.
 func (s *state) putBlob(ct *container, b *blob) error {
-	if err := s.file.append(change{s.versions, ct.name, nil, b.record()}); err != nil {
+	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Blob: b}); err != nil {
 		return err
 	}
 	ct.blobs.ReplaceOrInsert(b)
@@ -100,28 +100,29 @@ func (s *state) putBlob(ct *container, b *blob) error {
 
 // removeBlob removes an existing blob.
 func (s *state) removeBlob(ct *container, b *blob) error {
-	if err := s.file.append(change{s.versions, ct.name, nil, &blobRecord{Name: b.name, Removed: true}}); err != nil {
+	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Blob: &blob{Name: b.Name}, Removed: true}); err != nil {
 		return err
 	}
 	ct.blobs.Delete(b)
 	return nil
 }
 
-// container is a container with its blobs. Once it is stored, only its blobs change.
+// container is a container with its blobs. Once it is stored, only its blobs change. The exported fields are
+// those that [Open] keeps in the file.
 type container struct {
-	name     string
-	metadata metadata
-	version  etag
-	modified time.Time
+	Name     string
+	Metadata metadata
+	Version  etag
+	Modified time.Time
 	policy   Policy
-	lease    lease
+	Lease    lease
 	blobs    *btree.BTreeG[*blob]
 }
 
 func newContainer(name string) *container {
 	return &container{
-		name:  name,
-		blobs: btree.NewG(degree, func(a, b *blob) bool { return a.name < b.name }),
+		Name:  name,
+		blobs: btree.NewG(degree, func(a, b *blob) bool { return a.Name < b.Name }),
 	}
 }
 
@@ -133,44 +134,44 @@ func (ct *container) clone() *container {
 
 // blob returns a blob, or nil.
 func (ct *container) blob(name string) *blob {
-	b, _ := ct.blobs.Get(&blob{name: name})
+	b, _ := ct.blobs.Get(&blob{Name: name})
 	return b
 }
 
 // has reports whether the name of a blob has a prefix.
 func (ct *container) has(prefix string) (found bool) {
-	ct.blobs.AscendGreaterOrEqual(&blob{name: prefix}, func(b *blob) bool {
-		found = strings.HasPrefix(b.name, prefix)
+	ct.blobs.AscendGreaterOrEqual(&blob{Name: prefix}, func(b *blob) bool {
+		found = strings.HasPrefix(b.Name, prefix)
 		return false
 	})
 	return found
 }
 
-// blob is one version of a blob. It is never changed once it is stored.
+// blob is one version of a blob. It is never changed once it is stored. All of it is kept in the file of [Open].
 type blob struct {
-	name     string
-	body     []byte
-	metadata metadata
-	version  etag
-	created  time.Time
-	modified time.Time
-	md5      [16]byte
-	content  *content // nil is the default
+	Name     string
+	Body     []byte
+	Metadata metadata
+	Version  etag
+	Created  time.Time
+	Modified time.Time
+	MD5      [16]byte
+	Content  *content // nil is the default
 }
 
 // content are the headers that a client may give a blob.
 type content struct {
-	mediaType, encoding, language, disposition, cacheControl, tier string
+	MediaType, Encoding, Language, Disposition, CacheControl, Tier string
 }
 
 const defaultMediaType = "application/octet-stream"
 
 // headers returns the content headers; nil is the default.
 func (b *blob) headers() content {
-	if b.content == nil {
-		return content{mediaType: defaultMediaType}
+	if b.Content == nil {
+		return content{MediaType: defaultMediaType}
 	}
-	return *b.content
+	return *b.Content
 }
 
 // tier returns the access tier: what the client said, or the account's default.
@@ -178,11 +179,11 @@ func (b *blob) tier() string {
 	if b.tierInferred() {
 		return "Hot"
 	}
-	return b.content.tier
+	return b.Content.Tier
 }
 
 // tierInferred tells whether the client did not say the tier.
-func (b *blob) tierInferred() bool { return b.content == nil || b.content.tier == "" }
+func (b *blob) tierInferred() bool { return b.Content == nil || b.Content.Tier == "" }
 
 // etag is a version of a blob or a container.
 type etag uint64
