@@ -37,29 +37,17 @@ var deviations = []*deviation{
 	{
 		what:   "access tier change time: Azurite tells when the tier was changed, though nobody changed it; the service does not tell before somebody does",
 		source: "https://github.com/Azure/Azurite/issues/820",
-		single: func(_ *exchange, d difference) bool {
-			return (d.fact == "header X-Ms-Access-Tier-Change-Time" || strings.HasSuffix(d.fact, " Properties/AccessTierChangeTime")) && d.emulator == ""
-		},
+		single: onlyAzurite("", "X-Ms-Access-Tier-Change-Time", "AccessTierChangeTime"),
 	},
 	{
 		what:   "empty properties in listings: Azurite leaves out the content properties that a blob does not have; the service has an empty element for each",
 		source: docs + "list-blobs#response-body",
-		single: func(_ *exchange, d difference) bool {
-			_, property, _ := strings.Cut(d.fact, " Properties/")
-			switch property {
-			case "Content-Encoding", "Content-Language", "Content-Disposition", "Cache-Control":
-				return d.azurite == "" && d.emulator == `""`
-			default:
-				return false
-			}
-		},
+		single: emptyInEmulator("Content-Encoding", "Content-Language", "Content-Disposition", "Cache-Control"),
 	},
 	{
 		what:   "no metadata in listings: Azurite leaves out the element of what has none; the service has an empty one if metadata is included",
 		source: docs + "list-blobs#response-body",
-		single: func(_ *exchange, d difference) bool {
-			return strings.HasSuffix(d.fact, " Metadata") && d.azurite == "" && d.emulator == `""`
-		},
+		single: emptyInEmulator("Metadata"),
 	},
 	{
 		what:   "Marker and MaxResults of the client: Azurite says them in every listing; the service repeats them if the client said them",
@@ -121,50 +109,28 @@ var deviations = []*deviation{
 	{
 		what:   "a container that was just deleted: Azurite can be made again at once; the service 409 ContainerBeingDeleted for 30 s at least",
 		source: docs + "delete-container#remarks",
-		whole: func(x *exchange) bool {
-			return x.ask.op == emulator.CreateContainer && x.are("201", "409 ContainerBeingDeleted")
-		},
+		whole:  answers("201", "409 ContainerBeingDeleted", emulator.CreateContainer),
 	},
 	{
 		what:   "GET of a blob's metadata: Azurite knows only HEAD; GET reads the blob, with its body; the service has the same answer to both, without a body",
 		source: docs + "get-blob-metadata#request",
 		single: func(x *exchange, d difference) bool {
-			if x.ask.op != emulator.GetBlobMetadata || x.ask.method != http.MethodGet || !x.are("200", "200") {
-				return false
-			}
-			switch strings.TrimPrefix(d.fact, "header ") {
-			case "body", "Content-Length":
-				return true
-			case "Accept-Ranges", "Cache-Control", "Content-Encoding", "Content-Language", "Content-Md5", "Content-Type", "X-Ms-Blob-Content-Md5", "X-Ms-Blob-Type",
-				"X-Ms-Creation-Time", "X-Ms-Lease-State", "X-Ms-Lease-Status", "X-Ms-Server-Encrypted":
-				return d.emulator == ""
-			default:
-				return false
-			}
+			bodyOf := strings.HasPrefix(d.fact, "header ") && d.emulator == "" && !strings.Contains(d.fact, "X-Ms-Meta-")
+			return (bodyOf || d.fact == "body" || d.fact == "header Content-Length") && x.ask.op == emulator.GetBlobMetadata && x.ask.method == http.MethodGet && x.are("200", "200")
 		},
 	},
 	{
 		what:   "length in a blob's metadata: Azurite sends the blob's Content-Length with its metadata; the service sends metadata, ETag and time",
 		source: docs + "get-blob-metadata#response-headers",
-		single: func(x *exchange, d difference) bool {
-			return x.ask.op == emulator.GetBlobMetadata && d.fact == "header Content-Length" && d.emulator == ""
-		},
+		single: onlyAzurite(emulator.GetBlobMetadata, "Content-Length"),
 	},
 	{
 		what:   "properties in a container's metadata: Azurite sends the lease and the policies with a container's metadata; the service sends metadata, ETag and time",
 		source: docs + "get-container-metadata#response-headers",
 		single: func(x *exchange, d difference) bool {
 			comp, _ := x.ask.param("comp")
-			if x.ask.op != emulator.GetContainerProperties || comp != "metadata" || d.emulator != "" {
-				return false
-			}
-			switch d.fact {
-			case "header X-Ms-Has-Immutability-Policy", "header X-Ms-Has-Legal-Hold",
-				"header X-Ms-Lease-State", "header X-Ms-Lease-Status", "header X-Ms-Lease-Duration":
-				return true
-			default:
-				return false
-			}
+			return comp == "metadata" && onlyAzurite(emulator.GetContainerProperties, "X-Ms-Has-Immutability-Policy", "X-Ms-Has-Legal-Hold",
+				"X-Ms-Lease-State", "X-Ms-Lease-Status", "X-Ms-Lease-Duration")(x, d)
 		},
 	},
 	{
@@ -204,9 +170,7 @@ var deviations = []*deviation{
 	{
 		what:   "names that XML can't carry: Azurite fails the listing with 500; the service encodes them",
 		source: docs + "list-blobs#remarks (version 2021-02-12)",
-		whole: func(x *exchange) bool {
-			return x.ask.op == emulator.ListBlobs && x.are("500", "200") && strings.Contains(string(x.reply[inEmulator].body), `Encoded="true"`)
-		},
+		whole:  answers("500", "200", emulator.ListBlobs),
 	},
 	{
 		what:   "date of a signed request: Azurite does not look at it, nor miss it; the service 403 AuthenticationFailed if it is missing, or 15 minutes off",
@@ -285,9 +249,7 @@ var deviations = []*deviation{
 	{
 		what:   "a range that begins at the end: Azurite 206 without a byte, with an impossible Content-Range; the service 416 InvalidRange",
 		source: docs + "specifying-the-range-header-for-blob-service-operations",
-		whole: func(x *exchange) bool {
-			return x.ask.op == emulator.GetBlob && x.are("206", "416 InvalidRange") && len(x.reply[inAzurite].body) == 0
-		},
+		whole:  answers("206", "416 InvalidRange", emulator.GetBlob),
 	},
 	{
 		what:   "a range that is none: Azurite reckons with what is no number, up to sending NaN as the length, and takes any unit for bytes; the service knows two forms of ranges; the emulator ignores all others, as Azurite does where it notices",
@@ -344,7 +306,7 @@ var deviations = []*deviation{
 		what:   "CRC64 of Put Blob: Azurite checks x-ms-content-crc64, and does not send it back; the service sends it back",
 		source: docs + "put-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
-			return x.ask.op == emulator.PutBlob && d.fact == "header X-Ms-Content-Crc64" && d.azurite == "" && d.emulator == x.ask.has("x-ms-content-crc64")
+			return d.fact == "header X-Ms-Content-Crc64" && d.azurite == "" && d.emulator == x.ask.has("x-ms-content-crc64")
 		},
 	},
 	{
@@ -423,16 +385,12 @@ var deviations = []*deviation{
 	{
 		what:   "case of lease IDs: Azurite compares the texts in actions on the lease, and the GUIDs in other requests; the service compares the GUIDs",
 		source: docs + "lease-container#request-headers",
-		whole: func(x *exchange) bool {
-			return x.ask.op == emulator.LeaseContainer && x.are("409 LeaseIdMismatchWithLeaseOperation", "200")
-		},
+		whole:  answers("409 LeaseIdMismatchWithLeaseOperation", "200", emulator.LeaseContainer),
 	},
 	{
 		what:   "renewal of another's lease that has run out: Azurite renews it; the service 409 LeaseIdMismatchWithLeaseOperation",
 		source: docs + "lease-container#remarks",
-		whole: func(x *exchange) bool {
-			return x.ask.has("x-ms-lease-action") == "renew" && x.are("200", "409 LeaseIdMismatchWithLeaseOperation")
-		},
+		whole:  answers("200", "409 LeaseIdMismatchWithLeaseOperation", emulator.LeaseContainer),
 	},
 	{
 		what:   "lease requests that lack something: Azurite takes them for the creation of a container; the service 400 MissingRequiredHeader or InvalidHeaderValue",
@@ -458,6 +416,26 @@ var deviations = []*deviation{
 			}
 		},
 	},
+}
+
+// answers explains these outcomes of an operation.
+func answers(azurite, emulated string, op emulator.Op) func(*exchange) bool {
+	return func(x *exchange) bool { return x.ask.op == op && x.are(azurite, emulated) }
+}
+
+// onlyAzurite explains headers, and properties in listings, that the emulator does not send in answers to an
+// operation, or to any.
+func onlyAzurite(op emulator.Op, names ...string) func(*exchange, difference) bool {
+	return func(x *exchange, d difference) bool {
+		return (op == "" || x.ask.op == op) && d.emulator == "" && slices.Contains(names, d.fact[strings.LastIndexAny(d.fact, " /")+1:])
+	}
+}
+
+// emptyInEmulator explains elements of a listing that Azurite leaves out.
+func emptyInEmulator(names ...string) func(*exchange, difference) bool {
+	return func(_ *exchange, d difference) bool {
+		return d.azurite == "" && d.emulator == `""` && slices.Contains(names, d.fact[strings.LastIndexAny(d.fact, " /")+1:])
+	}
 }
 
 // ascii removes everything that is not ASCII.
