@@ -211,12 +211,17 @@ func TestFidelity(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // the bubble begins at the time of past
-		s := inProcess(emulator.New(emulator.WithoutLog()))
-		f := &fidelity{comparison: &comparison{services: [2]*endpoint{s, s}}, wait: time.Sleep, prefix: "x"}
+		f := alone(emulator.New(emulator.WithoutLog()))
 		f.everything(t)
 		goldentest.Equal(t, "testdata/answers.txt", []byte(f.answers.String()))
 		goldentest.Equal(t, requestsFile, []byte(f.requests.String()))
 	})
+}
+
+// alone compares an emulator with itself, in virtual time.
+func alone(s *emulator.Server) *fidelity {
+	e := inProcess(s)
+	return &fidelity{comparison: &comparison{services: [2]*endpoint{e, e}}, wait: time.Sleep, prefix: "x"}
 }
 
 func (f *fidelity) everything(t *testing.T) {
