@@ -25,7 +25,6 @@ type Effect struct {
 
 	mediaType, text string // of Foreign
 	location        string
-	identified      bool   // of FrontEnd
 	header          string // of Strip
 }
 
@@ -57,15 +56,6 @@ func Answer(status int, code string) Effect {
 // replaced.
 func Foreign(status int, contentType, body string) Effect {
 	return Effect{kind: kindForeign, status: status, mediaType: contentType, text: body}
-}
-
-// FrontEnd answers as a front end of the service does before it has parsed the request: with
-// x-ms-request-id, but without x-ms-version and x-ms-error-code. An overloaded one may leave out even that:
-// see [Foreign].
-func FrontEnd(status int, contentType, body string) Effect {
-	e := Foreign(status, contentType, body)
-	e.identified = true
-	return e
 }
 
 // Redirect is [Foreign] with a Location.
@@ -118,7 +108,7 @@ func Duplicate(k int) Effect { return Effect{kind: kindDuplicate, n: int64(max(k
 func EmptyPage() Effect { return Effect{kind: kindEmptyPage} }
 
 // Applied executes the request before the fault occurs, so the client does not learn that it took effect.
-// Applied is for [Answer], [Foreign], [FrontEnd], [Redirect], [LostRequest], [Reset], [Silence] and [Crash]. It panics
+// Applied is for [Answer], [Foreign], [Redirect], [LostRequest], [Reset], [Silence] and [Crash]. It panics
 // for other effects.
 func (e Effect) Applied() Effect {
 	e.mustHide()
@@ -158,9 +148,6 @@ func (e Effect) String() string {
 		}
 	case kindForeign:
 		s = fmt.Sprintf("foreign %d", e.status)
-		if e.identified {
-			s = fmt.Sprintf("front end %d", e.status)
-		}
 		if e.mediaType != "" {
 			s += " " + e.mediaType
 		}
@@ -257,7 +244,7 @@ func (e *Effect) answer() *answer {
 // foreign returns the answer of a [Foreign] effect.
 func (e *Effect) foreign() *answer {
 	a := newAnswer(e.status)
-	a.foreign, a.identified = true, e.identified
+	a.foreign = true
 	a.body = []byte(e.text)
 	if e.mediaType != "" {
 		a.header.Set("Content-Type", e.mediaType)

@@ -23,7 +23,6 @@ func TestForeignAnswers(t *testing.T) {
 	}{
 		{emulator.Foreign(200, "text/html", "<html>"), "foreign 200 text/html", false, 200, "Content-Type", []string{"X-Ms-Request-Id", "X-Ms-Version", "Etag"}},
 		{emulator.Foreign(404, "", "").Applied(), "foreign 404, applied", true, 404, "Date", []string{"X-Ms-Request-Id", "X-Ms-Version", "X-Ms-Error-Code"}},
-		{emulator.FrontEnd(400, "", "").Applied(), "front end 400, applied", true, 400, "X-Ms-Request-Id", []string{"X-Ms-Version", "X-Ms-Error-Code", "Etag"}},
 		{emulator.Redirect(302, "http://portal.invalid/"), "foreign 302 to http://portal.invalid/", false, 302, "Location", []string{"X-Ms-Request-Id"}},
 		{emulator.Strip("ETag"), "without ETag", true, 201, "X-Ms-Request-Id", []string{"Etag"}},
 		{emulator.Strip("X-Ms-Version"), "without X-Ms-Version", true, 201, "Etag", []string{"X-Ms-Version"}},

@@ -67,8 +67,7 @@ func WithoutLog() Option { return func(s *Server) { s.logging = false } }
 //   - Every other 401 and 403 lacks x-ms-version, and every other 404 of Get Blob lacks x-ms-error-code (one
 //     of two).
 //
-// Answers of front ends that depend on no request are faults: [FrontEnd], and [Foreign] for a 503 in HTML. By
-// default all answers are plain.
+// Answers of front ends that depend on no request are faults: see [Foreign]. By default all answers are plain.
 func WithRealAnswers(seed uint64) Option {
 	return func(s *Server) { s.real, s.listings = &seed, map[uint64]int{} }
 }

@@ -320,9 +320,8 @@ type answer struct {
 	// failure is why a batch was refused as a whole.
 	failure *answer
 
-	// foreign means that the answer does not come from the service, or with identified from its front end,
-	// which has not parsed the request.
-	foreign, identified bool
+	// foreign means that the answer does not come from the service.
+	foreign bool
 
 	// complete means that a proxy passes the answer on as it is, and err is why it has none.
 	complete bool
@@ -352,9 +351,6 @@ func (a *answer) finish(c *call) {
 		a.header.Set("Date", c.date())
 	} else {
 		stampAnswer(a.header, c)
-	}
-	if a.identified {
-		a.header.Set("X-Ms-Request-Id", requestID(c.n))
 	}
 	a.behave(c)
 	if a.failure != nil {
