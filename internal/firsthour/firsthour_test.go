@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,29 +251,23 @@ func TestKindsOfAccounts(t *testing.T) {
 
 // TestInterrupt ends the context at each request, with its answer or without one. Nothing is left.
 func TestInterrupt(t *testing.T) {
-	for nth, more := 1, true; more; nth += efforttest.Pick(61, 23, 1) {
+	for nth, more := int64(1), true; more; nth += efforttest.Pick[int64](61, 23, 1) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			sent := 0
-			config := firsthour.Config{ConnectionString: server.ConnectionString()}
-			turn := make(chan struct{}, 1)
-			config.Transport = network{to: server.Transport(), request: func(*http.Request) {
-				turn <- struct{}{}
-				if sent++; sent == nth && nth%2 == 0 {
+			var sent atomic.Int64
+			config := firsthour.Config{ConnectionString: server.ConnectionString(), Transport: network{server.Transport(), func(*http.Request) {
+				if sent.Add(1) == nth && nth%2 == 0 {
 					cancel()
 				}
-				<-turn
-			}, answer: func(*http.Request, *http.Response) {
-				turn <- struct{}{}
-				if sent == nth {
+			}, func(*http.Request, *http.Response) {
+				if sent.Load() == nth {
 					cancel()
 				}
-				<-turn
-			}}
+			}}}
 			_, err := probed(ctx, config)
-			if more = ctx.Err() != nil; more && err == nil && sent > nth+10 {
+			if more = ctx.Err() != nil; more && err == nil && sent.Load() > nth+10 {
 				t.Errorf("request %d: it goes on", nth)
 			}
 			if left := slices.Collect(server.Containers()); len(left) > 0 {
