@@ -304,9 +304,7 @@ func newForeignError(req *http.Request, resp *http.Response, why string) *foreig
 func (e *foreignError) Error() string { return "the answer is " + e.text }
 
 // decoder reads the body of a successful answer in place of the SDK.
-type decoder interface {
-	decode(resp *http.Response) error
-}
+type decoder func(*http.Response) error
 
 // decoderKey is the context key of the decoder of a request.
 type decoderKey struct{}
@@ -325,7 +323,7 @@ func (decode) Do(req *policy.Request) (*http.Response, error) {
 		return resp, err
 	}
 	defer resp.Body.Close()
-	err = d.decode(resp)
+	err = d(resp)
 	resp.Body = http.NoBody
 	return resp, err
 }

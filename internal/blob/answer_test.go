@@ -405,32 +405,24 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 // 400 and x-ms-request-id, and nothing else of its marks. That is final, and the error says what to do.
 func TestRefusalsOfVersions(t *testing.T) {
 	for op, do := range operations() {
-		for _, lost := range []int{0, 1} {
-			inFilledWorld(t, func(t *testing.T, w *world) {
-				n := -lost
-				w.Client = w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
-					if n++; n <= 0 {
-						_, _ = next(req)
-						return nil, io.EOF
-					}
-					return &http.Response{
-						StatusCode: 400, Header: http.Header{"X-Ms-Request-Id": {"1"}, "Content-Type": {"text/html"}}, ContentLength: -1,
-						Body: io.NopCloser(strings.NewReader("<html><body>Bad Request - Invalid Header</body></html>")), // a HEAD has none
-					}, nil
-				})
-				what := fmt.Sprintf("%s, answers lost: %d", op, lost)
-				err := do(t.Context(), w)
-				wantError(t, what, err, Refused, lost > 0 && writes(op))
-				for _, want := range []string{"400 to version " + Version + " (request 1)", "WithServiceVersion", "--service-version"} {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("%s: %v, want %q", what, err, want)
-					}
-				}
-				if n != 1 && (op != "list groups" || n != 2) {
-					t.Errorf("%s: %d requests were refused", what, n)
-				}
+		inFilledWorld(t, func(t *testing.T, w *world) {
+			w.Client = w.over(t, func(*http.Request, sender) (*http.Response, error) {
+				return &http.Response{
+					StatusCode: 400, Header: http.Header{"X-Ms-Request-Id": {"1"}, "Content-Type": {"text/html"}}, ContentLength: -1,
+					Body: io.NopCloser(strings.NewReader("<html><body>Bad Request - Invalid Header</body></html>")), // a HEAD has none
+				}, nil
 			})
-		}
+			err := do(t.Context(), w)
+			wantError(t, op, err, Refused, false)
+			for _, want := range []string{"400 to version " + Version + " (request 1)", "WithServiceVersion", "--service-version"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", op, err, want)
+				}
+			}
+			if n := len(w.requests); n != 1 && (op != "list groups" || n != 2) {
+				t.Errorf("%s: %d requests", op, n)
+			}
+		})
 	}
 }
 
@@ -469,61 +461,54 @@ func TestHeadersOfRequests(t *testing.T) {
 	_, _ = c.Head(Once(t.Context()), ref)
 }
 
-// TestErrorsTellNoSecret uses a transport and pages that quote the URL or the headers of the request.
+// TestErrorsTellNoSecret uses transports that quote the URL or the headers of the request, in errors and in pages.
 func TestErrorsTellNoSecret(t *testing.T) {
 	const sig = "Zm9v+YmFy/cXV4SECRET=="
 	escaped := url.QueryEscape(sig)
-	quote := func(req *http.Request) error {
-		return &url.Error{Op: "Put", URL: req.URL.String(), Err: io.ErrClosedPipe}
+	query := "sv=2024-01-01&sig=" + escaped + "&sp=rwdlc"
+	refusal := func(header http.Header, body string) (*http.Response, error) {
+		return &http.Response{StatusCode: 403, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
 	}
-	page := func(text func(*http.Request) string) sender {
-		return func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(text(req)))}, nil
-		}
-	}
-	fails := func(err func(*http.Request) error) sender {
-		return func(req *http.Request) (*http.Response, error) { return nil, err(req) }
-	}
-	for what, send := range map[string]sender{
-		"plain":  fails(quote),
-		"joined": fails(func(req *http.Request) error { return errors.Join(quote(req), errors.New("second")) }),
-		"escaped twice": fails(func(req *http.Request) error {
-			return fmt.Errorf("%w: at /?to=%s", io.ErrClosedPipe, url.QueryEscape(req.URL.String()))
-		}),
-		"the value": fails(func(*http.Request) error { return fmt.Errorf("%w: %s and %s", io.ErrClosedPipe, sig, escaped) }),
-		"upper case": fails(func(*http.Request) error {
-			return fmt.Errorf("%w: &SIG=%s", io.ErrClosedPipe, strings.ToLower(escaped))
-		}),
-		"a body that breaks off": func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 403, Header: http.Header{}, Body: brokenBody{Reader: http.NoBody, err: quote(req)}}, nil
+	for what, send := range map[string]func(text string) (*http.Response, error){
+		"an error":      func(text string) (*http.Response, error) { return nil, fmt.Errorf("%w: %s", io.ErrClosedPipe, text) },
+		"joined errors": func(text string) (*http.Response, error) { return nil, errors.Join(io.ErrClosedPipe, errors.New(text)) },
+		"an error of net/http": func(text string) (*http.Response, error) {
+			return nil, fmt.Errorf("my transport: %w", &url.Error{Op: "Put", URL: text, Err: io.ErrClosedPipe})
 		},
-		"a page":            page(func(req *http.Request) string { return req.URL.RawQuery }),
-		"a page, unescaped": page(func(req *http.Request) string { return "sig=" + req.URL.Query().Get("sig") }),
-		"a page, cut":       page(func(*http.Request) string { return strings.Repeat(".", 48) + sig }),
-		"a page in HTML":    page(func(req *http.Request) string { return "sig=" + strings.ReplaceAll(sig, "+", "&#43;") }),
-		"a page with an error code": func(req *http.Request) (*http.Response, error) {
-			h := http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Error-Code": {"at " + req.URL.RawQuery}}
-			return &http.Response{StatusCode: 403, Header: h, Body: http.NoBody}, nil
+		"a body that breaks off": func(text string) (*http.Response, error) {
+			return &http.Response{StatusCode: 403, Header: http.Header{}, Body: brokenBody{http.NoBody, fmt.Errorf("%w: %s", io.ErrClosedPipe, text)}}, nil
+		},
+		"a page": func(text string) (*http.Response, error) {
+			return refusal(http.Header{"Content-Type": {"text/html"}}, text)
+		},
+		"a page with an error code": func(text string) (*http.Response, error) {
+			return refusal(http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Error-Code": {text}}, "")
 		},
 	} {
-		var events []error
-		c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature=sv=2024-01-01&sig="+escaped+"&sp=rwdlc", Options{
-			Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond}, Transport: send,
-			OnRequest: func(_ context.Context, e RequestEvent) { events = append(events, e.Err) },
-			OnRetry:   func(_ context.Context, e RetryEvent) { events = append(events, e.Err) },
-		})
-		must(t, err)
-		_, err = c.Head(t.Context(), ref)
-		wantError(t, what, err, Unreachable, false)
-		for _, err := range append(events, err) {
-			for ; err != nil; err = errors.Unwrap(err) {
-				if text := strings.ToLower(err.Error()); strings.Contains(text, "zm9v") || strings.Contains(text, "secret") || strings.Contains(text, "ymfy") {
-					t.Errorf("%s: %v", what, err)
+		for _, text := range []string{
+			"https://a.invalid/box?" + query, "/?to=" + url.QueryEscape("https://a.invalid/box?"+query), sig + " and " + escaped, "&SIG=" + strings.ToLower(escaped),
+			"sig=" + sig, strings.Repeat(".", 48) + sig, "sig=" + strings.ReplaceAll(sig, "+", "&#43;"),
+		} {
+			var events []error
+			c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature="+query, Options{
+				Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond},
+				Transport: sender(func(*http.Request) (*http.Response, error) { return send(text) }),
+				OnRequest: func(_ context.Context, e RequestEvent) { events = append(events, e.Err) },
+				OnRetry:   func(_ context.Context, e RetryEvent) { events = append(events, e.Err) },
+			})
+			must(t, err)
+			_, err = c.Head(t.Context(), ref)
+			wantError(t, what, err, Unreachable, false)
+			for _, err := range append(events, err) {
+				for ; err != nil; err = errors.Unwrap(err) {
+					if text := strings.ToLower(err.Error()); strings.Contains(text, "zm9v") || strings.Contains(text, "secret") || strings.Contains(text, "ymfy") {
+						t.Errorf("%s: %v", what, err)
+					}
 				}
 			}
-		}
-		if !strings.Contains(what, "page") && !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("%s: %v is not the transport's error", what, err)
+			if !strings.Contains(what, "page") && !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("%s: %v is not the transport's error", what, err)
+			}
 		}
 	}
 	inFilledWorld(t, func(t *testing.T, w *world) { // an account key signs each request

@@ -44,28 +44,10 @@ var errUnanswered = errors.New("the answer to a batch lacks an item")
 
 // batchAnswer is the decoded answer to a batch.
 type batchAnswer struct {
-	decoded bool
-	whole   error         // why the batch was refused as a whole
-	items   map[int]error // outcomes by item; unanswered items are missing
-}
-
-// of returns the outcome of an item.
-func (b *batchAnswer) of(i int) error {
-	err, answered := b.items[i]
-	if !answered {
-		return errUnanswered
-	}
-	return err
-}
-
-// tells reports whether there is an outcome of any of the first n items.
-func (b *batchAnswer) tells(n int) bool {
-	for i := range b.items {
-		if i >= 0 && i < n {
-			return true
-		}
-	}
-	return false
+	decoded  bool
+	whole    error   // why the batch was refused as a whole
+	told     bool    // whether there is an outcome of any item
+	outcomes []error // by item; errUnanswered for the others
 }
 
 // submit sends a batch of deletes that builder makes.
@@ -79,8 +61,8 @@ func submit(ctx context.Context, client, builder *container.Client, targets []Ta
 			return nil, err
 		}
 	}
-	answer := &batchAnswer{items: map[int]error{}}
-	_, err = client.SubmitBatch(context.WithValue(ctx, decoderKey{}, decoder(answer)), batch, nil)
+	answer := &batchAnswer{outcomes: slices.Repeat([]error{errUnanswered}, len(targets))}
+	_, err = client.SubmitBatch(context.WithValue(ctx, decoderKey{}, decoder(answer.decode)), batch, nil)
 	if answer.decoded {
 		return answer, answer.whole // the SDK's error says that the body is empty
 	}
@@ -105,11 +87,11 @@ func (b *batchAnswer) decode(resp *http.Response) error {
 		}
 		if id := strings.TrimSpace(part.Header.Get("Content-ID")); id == "" {
 			b.whole = outcome // the batch as a whole
-		} else if i, err := strconv.Atoi(id); err == nil {
-			b.items[i] = outcome
+		} else if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(b.outcomes) {
+			b.told, b.outcomes[i] = true, outcome
 		}
 	}
-	if len(b.items) > 0 {
+	if b.told {
 		b.whole = nil
 	}
 	_, _ = io.Copy(io.Discard, resp.Body) // only a connection that was read to the end is reused
@@ -188,7 +170,7 @@ func (d *deletion) settle(t Target, err error) bool {
 // try sends what is left as a batch.
 func (d *deletion) try(ctx context.Context) error {
 	answer, err := submit(ctx, d.client, d.builder, d.left)
-	if err == nil && !answer.tells(len(d.left)) {
+	if err == nil && !answer.told {
 		err = errUndecided
 	}
 	if err != nil {
@@ -198,7 +180,7 @@ func (d *deletion) try(ctx context.Context) error {
 	var unsettled []Target
 	var worst error
 	for i, t := range d.left {
-		err := answer.of(i)
+		err := answer.outcomes[i]
 		if d.settle(t, err) {
 			d.served = true
 			continue

@@ -205,16 +205,6 @@ func IfMatch(etag string) Condition {
 	return Condition{ifMatch: `"` + etag + `"`}
 }
 
-func (c Condition) String() string {
-	switch {
-	case c.ifMatch != "":
-		return "If-Match: " + c.ifMatch
-	case c.ifNoneMatch != "":
-		return "If-None-Match: " + c.ifNoneMatch
-	}
-	return "no condition"
-}
-
 func (c Condition) sdk() *sdk.AccessConditions {
 	var m sdk.ModifiedAccessConditions
 	if c.ifMatch != "" {

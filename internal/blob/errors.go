@@ -103,37 +103,31 @@ type verdict struct {
 
 // judge is the only function that interprets errors of the service, the SDK and the network.
 func judge(err error) verdict {
-	if errors.Is(err, errVanished) {
-		return verdict{reason: Mismatch, again: true}
-	}
-	if look := (*lookError)(nil); errors.As(err, &look) {
-		v := judge(look.error)
-		v.applied = false
-		return v
-	}
-	if errors.Is(err, errNoBatches) {
-		return verdict{reason: Refused, applied: true}
-	}
-	if errors.Is(err, errDelimiter) {
-		return verdict{reason: Refused}
-	}
-	if errors.Is(err, errUndecided) {
-		return passing.verdict
-	}
-	var foreign *foreignError
-	if errors.As(err, &foreign) {
-		return verdict{reason: Unreachable, again: true, applied: true, after: foreign.after}
-	}
-	var answer *azcore.ResponseError
-	if errors.As(err, &answer) {
-		return judgeAnswer(answer)
-	}
 	var (
+		look        *lookError
+		foreign     *foreignError
+		answer      *azcore.ResponseError
 		final       interface{ NonRetriable() } // azcore's mark for errors that must not be retried, mostly of credentials
 		certificate *tls.CertificateVerificationError
 		dial        *net.OpError
 	)
 	switch {
+	case errors.Is(err, errVanished):
+		return verdict{reason: Mismatch, again: true}
+	case errors.As(err, &look):
+		v := judge(look.error)
+		v.applied = false
+		return v
+	case errors.Is(err, errNoBatches):
+		return verdict{reason: Refused, applied: true}
+	case errors.Is(err, errDelimiter):
+		return verdict{reason: Refused}
+	case errors.Is(err, errUndecided):
+		return passing.verdict
+	case errors.As(err, &foreign):
+		return verdict{reason: Unreachable, again: true, applied: true, after: foreign.after}
+	case errors.As(err, &answer):
+		return judgeAnswer(answer)
 	case errors.Is(err, errTooLarge):
 		return verdict{reason: Damaged}
 	case errors.Is(err, errDamaged):
@@ -142,9 +136,8 @@ func judge(err error) verdict {
 		return verdict{reason: Refused}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return verdict{reason: Unreachable, again: true} // never sent
-	default:
-		return verdict{reason: Unreachable, again: true, applied: true}
 	}
+	return verdict{reason: Unreachable, again: true, applied: true}
 }
 
 // judgeAnswer interprets a refusal of the service. A documented code decides. The service has been seen to
@@ -263,17 +256,15 @@ func explain(err error) error {
 // contextError returns the error of a call whose context has ended: the error of the context, joined with the
 // error of the last attempt.
 func contextError(ctx context.Context, last error) error {
-	cause := context.Cause(ctx)
-	switch {
-	case last == nil && cause == ctx.Err():
-		return cause
-	case last == nil:
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	case errors.Is(last, cause):
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(last, cause) {
 		return last
 	}
-	if cause != ctx.Err() {
-		return fmt.Errorf("%w: %w; last try: %w", ctx.Err(), cause, last)
+	if cause != err {
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return fmt.Errorf("%w; last try: %w", cause, last)
+	if last != nil {
+		err = fmt.Errorf("%w; last try: %w", err, last)
+	}
+	return err
 }

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +74,8 @@ func TestJudge(t *testing.T) {
 		{errors.New("anything else"), open},
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, open},
 		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, again},
+		{fmt.Errorf("a look: %w", &lookError{answer(503, "ServerBusy")}), again},
+		{fmt.Errorf("%w: %w", errUndecided, io.EOF), open},
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, again},
 		{&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, verdict{reason: Refused}},
 	} {
@@ -126,6 +131,25 @@ func TestWrongClockIsExplained(t *testing.T) {
 	}
 }
 
+// TestNetworkRemedies explains failures below HTTP. Others stay as they are.
+func TestNetworkRemedies(t *testing.T) {
+	for want, err := range map[string]error{
+		"unknown":                   &net.DNSError{IsNotFound: true},
+		"DNS does not answer":       &net.DNSError{},
+		"nothing listens there":     &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		"no route":                  &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH},
+		"root certificates":         &tls.CertificateVerificationError{Err: io.EOF},
+		"does not speak TLS":        tls.RecordHeaderError{},
+		"firewall may drop":         &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded},
+		io.ErrUnexpectedEOF.Error(): io.ErrUnexpectedEOF,
+	} {
+		got := explain(&url.Error{Op: "Get", URL: "https://a.invalid?sig=secret", Err: err})
+		if !strings.Contains(got.Error(), want) || !errors.Is(got, err) || strings.Contains(got.Error(), "secret") {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
 func TestForbidden(t *testing.T) {
 	for code, want := range map[string]bool{"AuthorizationPermissionMismatch": true, "AuthorizationFailure": true, "AuthenticationFailed": false} {
 		if err := fmt.Errorf("wrapped: %w", answer(403, code)); IsForbidden(err) != want {
@@ -139,37 +163,28 @@ func TestReasonsAreTold(t *testing.T) {
 	if !Is(err, Mismatch) || !Is(err, Absent, Mismatch) || Is(err, Absent) || Is(err) || Is(io.EOF, Mismatch) || Is(nil, Mismatch) {
 		t.Error("Is does not tell")
 	}
-	if !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "EOF") {
+	if !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "EOF") || !IsUnknown(err) || IsUnknown(io.EOF) {
 		t.Errorf("%v", err)
+	}
+	if got := (Ref{"box", ""}).String() + " " + ref.String(); got != "box box/b" {
+		t.Error(got)
 	}
 }
 
-// TestConditions checks how conditions are printed, and the headers that the service gets.
+// TestConditions checks the headers that the service gets.
 func TestConditions(t *testing.T) {
 	for _, test := range []struct {
-		cond                   Condition
-		match, noneMatch, text string
-	}{
-		{Always, "", "", "no condition"},
-		{IfNew, "", "*", "If-None-Match: *"},
-		{IfThere, "*", "", "If-Match: *"},
-		{IfMatch("0x1"), `"0x1"`, "", `If-Match: "0x1"`},
-		{IfMatch("*"), `"0x0"`, "", `If-Match: "0x0"`},
-	} {
-		if test.cond.String() != test.text {
-			t.Errorf("%q, not %q", test.cond, test.text)
-		}
+		cond             Condition
+		match, noneMatch string
+	}{{Always, "", ""}, {IfNew, "", "*"}, {IfThere, "*", ""}, {IfMatch("0x1"), `"0x1"`, ""}, {IfMatch("*"), `"0x0"`, ""}} {
 		inWorld(t, func(t *testing.T, w *world) {
 			_, _ = w.Put(t.Context(), ref, nil, mine(), test.cond)
 			_ = w.Delete(t.Context(), ref, test.cond)
 			for _, r := range w.server.Requests() {
 				if r.Op != emulator.HeadBlob && (r.IfMatch != test.match || r.IfNoneMatch != test.noneMatch) {
-					t.Errorf("%s: %s with If-Match %q, If-None-Match %q was sent", test.cond, r.Op, r.IfMatch, r.IfNoneMatch)
+					t.Errorf("%+v: %s with If-Match %q, If-None-Match %q was sent", test.cond, r.Op, r.IfMatch, r.IfNoneMatch)
 				}
 			}
 		})
-	}
-	if got := (Ref{"box", ""}).String() + " " + ref.String(); got != "box box/b" {
-		t.Error(got)
 	}
 }

@@ -2,8 +2,8 @@ package blob
 
 import (
 	"context"
+	"io"
 	"math"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,76 +166,36 @@ func TestSlotsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestLimitRisesByAnswers lets a busy service recover while all that is asked of it is absent or has changed. These
-// answers say that it keeps up.
-func TestLimitRisesByAnswers(t *testing.T) {
-	for what, ask := range map[string]func(ctx context.Context, c *Client) error{
-		"absent": func(ctx context.Context, c *Client) error { _, err := c.Head(ctx, ref); return err },
-		"absent container": func(ctx context.Context, c *Client) error {
-			_, _, err := c.Get(ctx, Ref{Container: "none", Name: "b"})
-			return err
-		},
-		"changed": func(ctx context.Context, c *Client) error {
-			_, err := c.Put(ctx, Ref{Container: "box", Name: "theirs"}, nil, mine(), IfNew)
-			return err
-		},
+// TestResults checks what answers say about the limit. Absent and changed blobs say that the service keeps up. A front
+// end may be busy, and answer without the marks of the service.
+func TestResults(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want result
+	}{
+		{nil, succeeded},
+		{answer(404, "BlobNotFound"), succeeded},
+		{answer(404, "ContainerNotFound"), succeeded},
+		{answer(412, "ConditionNotMet"), succeeded},
+		{answer(409, "LeaseAlreadyPresent"), succeeded},
+		{answer(503, "ServerBusy"), overload},
+		{answer(429, "TooManyRequests"), overload},
+		{&foreignError{status: 503}, overload},
+		{&foreignError{status: 429}, overload},
+		{&foreignError{status: 502}, unclear},
+		{answer(500, "InternalError"), unclear},
+		{answer(403, "AuthorizationFailure"), unclear},
+		{io.EOF, unclear},
 	} {
-		inWorld(t, func(t *testing.T, w *world) {
-			w.server.Put("box", "theirs", nil, others())
-			w.slots.limiter = newLimiter(64)
-			w.slots.limit = fewest
-			var wg sync.WaitGroup
-			for range 300 {
-				wg.Go(func() {
-					if err := ask(t.Context(), w.Client); !Is(err, Absent, AbsentContainer, Mismatch) {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			if w.slots.limit < 3*fewest {
-				t.Errorf("%s: the limit is %.1f after 300 answers", what, w.slots.limit)
-			}
-		}, emulator.WithLatency(time.Millisecond))
-	}
-}
-
-// TestFrontEndsMayBeBusy sends 1,000 calls at once to a service that serves 8 at a time, and refuses the others: with its
-// marks, or without any as a front end does. As many calls succeed before the deadline.
-func TestFrontEndsMayBeBusy(t *testing.T) {
-	const took = 50 * time.Millisecond
-	succeeded := func(refuse func(http.Header) (status int)) (n int) {
-		synctest.Test(t, func(t *testing.T) {
-			var inFlight atomic.Int32
-			c, err := NewFromConnectionString(emulator.New().ConnectionString(), Options{
-				Concurrency: 256, Retry: retry,
-				Transport: sender(func(*http.Request) (*http.Response, error) {
-					defer inFlight.Add(-1)
-					resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {Version}, "Etag": {`"0x1"`}, "Last-Modified": {modified}}}
-					if inFlight.Add(1) > 8 {
-						resp.StatusCode = refuse(resp.Header)
-						time.Sleep(took / 2) // a refusal costs it time, too
-						return resp, nil
-					}
-					time.Sleep(took)
-					return resp, nil
-				}),
-			})
-			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			for _, err := range each(make([]Target, 1000), func(Target) error { _, err := c.Head(ctx, ref); return err }) {
-				if err == nil {
-					n++
-				}
-			}
-		})
-		return n
-	}
-	want := succeeded(func(h http.Header) int { h.Set("x-ms-error-code", "ServerBusy"); return 503 })
-	for _, status := range []int{503, 429} {
-		if n := succeeded(func(h http.Header) int { clear(h); return status }); n < want*9/10 {
-			t.Errorf("%d of a front end: %d calls succeed; if the service itself refuses: %d", status, n, want)
+		if got := resultOf(test.err); got != test.want {
+			t.Errorf("%v: %d, want %d", test.err, got, test.want)
 		}
 	}
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		w.slots.limiter = newLimiter(64)
+		w.server.Inject(emulator.On().Times(1).Do(emulator.Answer(503, "ServerBusy")))
+		if _, err := w.Head(t.Context(), ref); err != nil || w.slots.limit != fewest {
+			t.Errorf("after a refusal the limit is %.1f, %v", w.slots.limit, err)
+		}
+	})
 }

@@ -142,7 +142,7 @@ func wantError(t *testing.T, what string, err error, reason Reason, unknown bool
 	var e *Error
 	switch {
 	case !errors.As(err, &e):
-		t.Errorf("%s: the error is %v", what, err)
+		t.Fatalf("%s: the error is %v", what, err)
 	case e.Reason != reason:
 		t.Errorf("%s: the reason is %d, not %d: %v", what, e.Reason, reason, err)
 	case e.Unknown != unknown:

@@ -25,36 +25,28 @@ type listing struct {
 	seen       time.Time // the service's clock when it sent the page; zero if the answer has none
 }
 
-// receiver is the decoder of a page.
-type receiver struct {
-	metadataOf func(name string) bool // selects the blobs whose metadata is kept; nil selects all
-	page       listing
-}
-
 // page asks for a page of a listing. ask sends a request of the SDK, of which the page is the decoded answer. If it
-// fails for good, the page is empty.
+// fails for good, the page is empty. metadataOf selects the blobs whose metadata is kept; nil selects all.
 func (c *Client) page(ctx context.Context, call call, metadataOf func(name string) bool, ask func(context.Context, *listing) error) (page listing, err error) {
-	err = c.do(ctx, call, func(ctx context.Context) error {
-		r := &receiver{metadataOf: metadataOf}
-		if err := ask(context.WithValue(ctx, decoderKey{}, decoder(r)), &r.page); err != nil {
-			return err
+	decode := decoder(func(resp *http.Response) (err error) {
+		page, err = readPage(resp.Body, metadataOf)
+		page.seen, _ = http.ParseTime(resp.Header.Get("Date"))
+		for i := range page.blobs {
+			page.blobs[i].Seen = page.seen
 		}
-		page = r.page
-		return nil
+		for i := range page.containers {
+			page.containers[i].Seen = page.seen
+		}
+		return err
 	})
-	return page, err
-}
-
-func (r *receiver) decode(resp *http.Response) (err error) {
-	r.page, err = readPage(resp.Body, r.metadataOf)
-	r.page.seen, _ = http.ParseTime(resp.Header.Get("Date"))
-	for i := range r.page.blobs {
-		r.page.blobs[i].Seen = r.page.seen
+	err = c.do(ctx, call, func(ctx context.Context) error {
+		page = listing{}
+		return ask(context.WithValue(ctx, decoderKey{}, decode), &page)
+	})
+	if err != nil {
+		return listing{}, err
 	}
-	for i := range r.page.containers {
-		r.page.containers[i].Seen = r.page.seen
-	}
-	return err
+	return page, nil
 }
 
 // readPage decodes a page and skips unknown elements. A page without its last tag and a page without a list

@@ -97,11 +97,7 @@ func (l *Login) DeleteBatch(ctx context.Context, version, containerName string, 
 	if err != nil {
 		return nil, explain(err)
 	}
-	outcomes := make([]error, len(targets))
-	for i := range outcomes {
-		outcomes[i] = answer.of(i)
-	}
-	return outcomes, nil
+	return answer.outcomes, nil
 }
 
 // Signed returns a login with a shared access signature in the place of the account's key. It is for one container, or

@@ -172,13 +172,19 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)
 	defer cancel()
 	err := try(ctx)
+	r = resultOf(err)
+	return err
+}
+
+// resultOf returns what the error of an attempt says about the limit.
+func resultOf(err error) result {
 	switch {
 	case err == nil:
-		r = succeeded
+		return succeeded
 	case throttled(err):
-		r = overload
+		return overload
 	case slices.Contains([]Reason{Absent, AbsentContainer, Mismatch, Leased}, judge(err).reason): // as good an answer
-		r = succeeded
+		return succeeded
 	}
-	return err
+	return unclear
 }
