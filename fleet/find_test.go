@@ -59,8 +59,7 @@ func TestResumption(t *testing.T) {
 	var times []time.Duration
 	for seed := range efforttest.Pick(3, 20, 400) {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
-			dying := open(store)
-			victim := join(t, dying, fleet.Options{})
+			dying, victim := start(t, store, fleet.Options{})
 			const owned = 20
 			for range owned {
 				must(t, victim.Claim(t.Context(), create(t, dying, 1)))
@@ -70,8 +69,7 @@ func TestResumption(t *testing.T) {
 			resumed := make(chan *processtest.Process, owned)
 			for i := range 3 {
 				time.Sleep(time.Duration(seed*733+i*3100) * time.Millisecond % (10 * time.Second))
-				p := open(store)
-				n := join(t, p, fleet.Options{})
+				p, n := start(t, store, fleet.Options{})
 				go func() {
 					for plan, err := range n.Plans(t.Context()) {
 						must(t, err)
@@ -130,8 +128,7 @@ func TestShortLife(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
 		time.Sleep(61 * time.Second)
-		p := open(store)
-		short := join(t, p, fleet.Options{})
+		p, short := start(t, store, fleet.Options{})
 		plan := claimed(t, p, short, 1)
 		time.Sleep(5 * time.Second)
 		leave(t, short)
@@ -195,8 +192,7 @@ func TestClaimRace(t *testing.T) {
 		id := create(t, open(store), 1).ID
 		var won atomic.Int64
 		for range 16 {
-			p := open(store)
-			n := join(t, p, fleet.Options{})
+			p, n := start(t, store, fleet.Options{})
 			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
 				time.Sleep(time.Millisecond)
 				return do()
@@ -223,8 +219,7 @@ func TestClaimRace(t *testing.T) {
 
 func TestClaimOfAPlanThatBegan(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n := join(t, p, fleet.Options{})
+		p, n := start(t, store, fleet.Options{})
 		for _, plan := range []*workflow.Plan{nil, orphan(t, p, plantest.Small())} {
 			if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrInvalid) {
 				t.Errorf("Claim returned %v", err)
@@ -332,8 +327,7 @@ func TestSearchFails(t *testing.T) {
 		want int
 	}{{storage.ErrUnavailable, 0}, {context.DeadlineExceeded, 0}, {storage.ErrDenied, 2}} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p := open(store)
-			n := join(t, p, fleet.Options{})
+			p, n := start(t, store, fleet.Options{})
 			fail := func(op string) error { return &storage.Error{Op: op, Err: test.err} }
 			p.Fail("Search", fail)
 			found, errs := results(t.Context(), n)
@@ -355,8 +349,7 @@ func TestSearchFails(t *testing.T) {
 func TestSearchIsCut(t *testing.T) {
 	for _, cut := range []string{"left", "ended"} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p := open(store)
-			n := join(t, p, fleet.Options{})
+			p, n := start(t, store, fleet.Options{})
 			p.OnOp("Search", func(ctx context.Context, c processtest.Call, do func() error) error {
 				<-ctx.Done()
 				return &storage.Error{Op: c.Op, Err: context.Cause(ctx)}
@@ -380,8 +373,7 @@ func TestSearchIsCut(t *testing.T) {
 // TestPlansThatWereNotYielded: what a loop took and did not yield, the next loop yields.
 func TestPlansThatWereNotYielded(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n := join(t, p, fleet.Options{Capacity: 6})
+		p, n := start(t, store, fleet.Options{Capacity: 6})
 		want := map[uuid.UUID]bool{}
 		for range 6 {
 			want[create(t, p, 1).ID] = true
@@ -422,8 +414,7 @@ func TestFailedTakeIsTakenAgain(t *testing.T) {
 // TestLetGo: a plan that its node let go before it was final comes again.
 func TestLetGo(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n := join(t, p, fleet.Options{})
+		p, n := start(t, store, fleet.Options{})
 		found := plans(t.Context(), t, n)
 		id := create(t, p, 1).ID
 		for epoch := range int64(3) {

@@ -38,8 +38,7 @@ func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
 func TestHandOver(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p := open(store)
-			n := join(t, p, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
+			p, n := start(t, store, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
 			found := plans(t.Context(), t, n)
 			time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
 			plan := orphan(t, p, plantest.Full())
@@ -227,8 +226,7 @@ func TestHandOverIsCut(t *testing.T) {
 // store refuses what it writes.
 func TestEvict(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		hung := join(t, p, fleet.Options{})
+		p, hung := start(t, store, fleet.Options{})
 		var owned []*workflow.Plan
 		for range 2 {
 			plan := claimed(t, p, hung, 2)

@@ -118,8 +118,7 @@ func TestInspect(t *testing.T) {
 // action that hangs.
 func TestInspectProgress(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n := join(t, p, fleet.Options{})
+		p, n := start(t, store, fleet.Options{})
 		plan := plantest.Full()
 		plan.Blocks[0].Name, plan.Blocks[0].Sequences[0].Name, plan.Blocks[0].Sequences[0].Actions[0].Name = "eu", "", strings.Repeat("x", 100_000)
 		must(t, p.Create(t.Context(), plan))

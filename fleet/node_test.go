@@ -198,8 +198,7 @@ func TestFencedNode(t *testing.T) {
 // TestLeaveDuringAHeartbeat leaves while a heartbeat is under way, which takes effect without an answer.
 func TestLeaveDuringAHeartbeat(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		n := join(t, p, fleet.Options{})
+		p, n := start(t, store, fleet.Options{})
 		p.OnOp("RenewMember", func(ctx context.Context, c processtest.Call, do func() error) error {
 			must(t, do())
 			<-ctx.Done()

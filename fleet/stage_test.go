@@ -48,6 +48,13 @@ func join(t testing.TB, p fleet.Store, o fleet.Options) *fleet.Node {
 	return n
 }
 
+// start joins as a new process.
+func start(t testing.TB, store *memvault.Store, o fleet.Options) (*processtest.Process, *fleet.Node) {
+	t.Helper()
+	p := open(store)
+	return p, join(t, p, o)
+}
+
 func leave(t testing.TB, n *fleet.Node) {
 	t.Helper()
 	must(t, n.Leave(context.WithoutCancel(t.Context())))
