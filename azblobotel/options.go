@@ -32,7 +32,7 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) 
 func WithNamespace(name string) Option { return func(o *options) { o.namespace = name } }
 
 // WithoutRequestSpans leaves out the spans of requests. A Create of a plan with a thousand sub-objects has more
-// than a thousand of them. Default: a request has a span if the call has one that is sampled.
+// than a thousand of them. Default: a request has a span if the span of its call is sampled.
 func WithoutRequestSpans() Option { return func(o *options) { o.requests = false } }
 
 func applyOptions(opts []Option) options {

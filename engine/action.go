@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error) {
 	if err != nil {
 		return nil, &plugins.Error{Message: err.Error(), Permanent: true}
 	}
-	timeout := a.Timeout
-	if timeout == 0 {
-		timeout = r.engine.opts.Timeout
-	}
+	timeout := cmp.Or(a.Timeout, r.engine.opts.Timeout)
 	ctx, cancel := context.WithTimeout(r.owned, timeout)
 	defer cancel()
 	defer func() {
@@ -114,9 +112,9 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error) {
 	if err == nil {
 		return resp, nil
 	}
-	var own *plugins.Error
+	own, ok := errors.AsType[*plugins.Error](err)
 	switch {
-	case errors.As(err, &own):
+	case ok:
 		failure = new(*own)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		failure = &plugins.Error{Message: fmt.Sprintf("timed out after %v", timeout)}

@@ -157,11 +157,7 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 		if verdict(c.Actions) == workflow.Failed {
 			continue
 		}
-		delay := c.Delay
-		if delay == 0 {
-			delay = r.engine.opts.ContDelay
-		}
-		timer := time.NewTimer(delay)
+		timer := time.NewTimer(cmp.Or(c.Delay, r.engine.opts.ContDelay))
 		select {
 		case <-timer.C:
 		case <-scope.Done():

@@ -49,9 +49,9 @@
 //
 // # Forks
 //
-// A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan that does what is left
-// of it: give it to Submit. What is Completed in it is not run, at any depth. What belongs to each run of a plan
-// or block runs again: continuous and deferred checks, deferred actions, and post checks if some work is left.
+// A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan with the work that is
+// left: give it to Submit. Completed objects are not rerun, at any depth. These belong to each run of a plan or
+// block and run again: continuous and deferred checks, deferred actions, and post checks if some work is left.
 //
 // # Stop and shutdown
 //
@@ -63,8 +63,8 @@
 //
 // An engine is alone on its vault, or it is a member of a fleet.
 //
-// Alone, it owns all plans without an owner, also those that are Running at its start. No other engine may
-// work on them. If one does, the vault reports a conflict at the next write, and the engine leaves the plan.
+// Alone, it owns all plans without an owner, also plans that are Running at its start. No other engine may
+// work on them. If another engine does, the vault reports a conflict at the next write, and the engine leaves the plan.
 //
 // With [Options.Fleet], any number of engines share a vault. Each plan has one owner, a node, and an epoch
 // that grows with each takeover. When a node dies or freezes, the others take its plans over and continue
@@ -297,7 +297,7 @@ func (e *Engine) giveUp(id uuid.UUID) bool {
 	return !was
 }
 
-// enter makes a run the one that Stop finds.
+// enter lets Stop find a run.
 func (e *Engine) enter(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

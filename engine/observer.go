@@ -10,7 +10,7 @@ import (
 
 // Observer holds functions that an engine calls. Each may be nil. They are called by the goroutine that does
 // the work, which waits for them; calls may be concurrent. They must neither change their arguments nor panic.
-// The context is that of the work, and may already have ended.
+// The context is the context of the work, and may already have ended.
 type Observer struct {
 	// Joined is called when the engine has become a member of a fleet, with its node's ID.
 	Joined func(ctx context.Context, node uuid.UUID)

@@ -195,8 +195,7 @@ func (f *finder) searchNew(ctx context.Context, at time.Time, members map[uuid.U
 
 const day = 24 * time.Hour
 
-// recheck looks at the plans whose first node has had its time. What is still without an owner is this node's
-// to take.
+// recheck looks at the plans whose first node has had its time. This node takes the plans that still have no owner.
 func (f *finder) recheck(ctx context.Context, at time.Time, members map[uuid.UUID]struct{}) (more bool) {
 	var ids []uuid.UUID
 	for id, c := range f.open {

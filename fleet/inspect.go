@@ -149,7 +149,7 @@ type RunningAction struct {
 	Since time.Time
 	// Attempts is the number of attempts, including the present one.
 	Attempts int
-	// Timeout is that of an attempt, 0 if the engine's default applies.
+	// Timeout limits an attempt. It is 0 if the engine's default applies.
 	Timeout time.Duration
 }
 

@@ -54,7 +54,7 @@ func (j *judge) next(r storage.Roster) time.Duration {
 	return next
 }
 
-// resolution is that of a store's clock.
+// resolution is the resolution of a store's clock.
 const resolution = time.Second
 
 // silent reports whether a record of this age shows a death to a judge that has watched for this long.

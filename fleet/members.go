@@ -23,8 +23,8 @@ func (n *Node) look(ctx context.Context) (next time.Duration, err error) {
 	return n.see(ctx, r), nil
 }
 
-// see removes the records of dead members, and notes who is left and what is to stop. What fails here is tried
-// again after the next look. It returns the time until then.
+// see removes the records of dead members, and notes the members and the stop requests that are left. It tries
+// again after the next look if that fails, and returns the time until then.
 func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
 	defer cancel()

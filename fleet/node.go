@@ -170,8 +170,9 @@ func (n *Node) version() string {
 // within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
 // with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. Give ctx a
 // deadline: in an outage Leave goes on trying until ctx ends. Others then remove the record after the TTL.
-// They also do if the node has claimed or taken plans and leaves within an Interval: as long as nobody has seen
-// it, nobody would notice its departure and take its plans. Calling Leave again is allowed.
+//
+// A node that has claimed or taken plans and leaves within an Interval also leaves its record: the others have not
+// seen the node, would not notice its departure, and would not take its plans. Calling Leave again is allowed.
 func (n *Node) Leave(ctx context.Context) error {
 	n.end(ErrLeft)
 	n.loops.Wait() // their requests have ended with the node's context

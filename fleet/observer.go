@@ -12,9 +12,9 @@ import (
 
 // Observer has functions that a node calls when something happens. Each may be nil. A function is called from
 // the goroutine that does the work, and delays it while it runs, so it must not call [Node.Leave]; many calls
-// may run at a time. The context is that of the work. A function must not panic: the node does not recover.
+// may run at a time. The context is the context of the work. A function must not panic: the node does not recover.
 //
-// What the node asks of its vault is seen by the vault's own observer.
+// The vault's own observer sees the node's requests.
 type Observer struct {
 	// Heartbeat is called after each try to renew the node's record.
 	Heartbeat func(ctx context.Context, e HeartbeatEvent)
