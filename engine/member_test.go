@@ -60,6 +60,12 @@ func (p *process) fails(err error) {
 	p.On(func(context.Context, processtest.Call, func() error) error { return err })
 }
 
+// stop shuts the engine down.
+func (p *process) stop() {
+	p.end()
+	<-p.ended
+}
+
 // wait waits for the end of Run and checks that there was no problem but the expected ones.
 func (p *process) wait(t *testing.T, problems int) {
 	t.Helper()
@@ -172,8 +178,7 @@ func TestKilledMember(t *testing.T) {
 				return errKilled
 			})
 			s.join("other", engine.Options{}).wait(t, 0)
-			dying.end()
-			<-dying.ended
+			dying.stop()
 			if got := s.verdict(p.ID); got != want {
 				t.Errorf("killed at call %d it ends as\n%s\nand otherwise as\n%s", n, got, want)
 			}
@@ -296,8 +301,7 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, other.Stop(t.Context(), p.ID))
 		other.wait(t, 0)
-		dying.end()
-		<-dying.ended
+		dying.stop()
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
 			t.Errorf("ran %v\n%s", s.ran, outline(got))
 		}
@@ -380,8 +384,7 @@ func TestPlansOfOthers(t *testing.T) {
 			if a, b := s.read(began.ID), s.read(fresh.ID); a.State.Status != workflow.Completed || a.Epoch != 2 || b.State.Status != workflow.Completed || b.Epoch != 1 {
 				t.Errorf("epochs %d and %d\n%s%s", a.Epoch, b.Epoch, outline(a), outline(b))
 			}
-			dying.end()
-			<-dying.ended
+			dying.stop()
 		})
 	}
 }

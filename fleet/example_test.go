@@ -115,16 +115,21 @@ func ExampleObserver() {
 	// Output: claimed in epoch 1
 }
 
-// An operator asks what is stuck, before and after the plan's owner is removed. No other node is alive.
-func ExampleInspect() {
-	ctx := context.Background()
+// owned returns a vault with a plan that a node has claimed.
+func owned(ctx context.Context) (*memvault.Vault, *workflow.Plan, *fleet.Node) {
 	vault := memvault.New(nil) // or an azblob.Vault
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	check(vault.Create(ctx, plan))
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
 	check(err)
 	check(node.Claim(ctx, plan))
+	return vault, plan, node
+}
 
+// An operator asks what is stuck, before and after the plan's owner is removed. No other node is alive.
+func ExampleInspect() {
+	ctx := context.Background()
+	vault, _, node := owned(ctx)
 	inspect := func() {
 		i, err := fleet.Inspect(ctx, vault, fleet.InspectOptions{})
 		check(err)
@@ -144,13 +149,7 @@ func ExampleInspect() {
 // takes its plan.
 func ExampleEvict() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
-	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	check(vault.Create(ctx, plan))
-	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
-	check(err)
-	check(hangs.Claim(ctx, plan))
-
+	vault, plan, hangs := owned(ctx)
 	check(fleet.Evict(ctx, vault, hangs.ID()))
 	next, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-2"})
 	check(err)
@@ -169,14 +168,8 @@ func ExampleEvict() {
 // Nobody else is alive, so the plan waits for the next node.
 func ExampleHandOver() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
-	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
-	check(vault.Create(ctx, plan))
-	hangs, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})
-	check(err)
-	check(hangs.Claim(ctx, plan))
-
-	_, err = fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
+	vault, plan, hangs := owned(ctx)
+	_, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
 	fmt.Println("the owner is alive:", errors.Is(err, fleet.ErrOwned))
 	check(fleet.Evict(ctx, vault, hangs.ID()))
 	h, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})

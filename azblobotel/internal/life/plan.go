@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -33,11 +31,7 @@ func live(ctx context.Context, provider trace.TracerProvider) error {
 			return err
 		}
 	}
-	return both(ctx, processes[0], processes[1])
-}
-
-// both lets the first process run a plan, which the second one tries to begin, too.
-func both(ctx context.Context, first, second *azblob.Vault) error {
+	first, second := processes[0], processes[1]
 	plan := &workflow.Plan{Name: "release", Blocks: []*workflow.Block{{
 		Name: "deploy", Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{{Name: "copy", Plugin: "copy"}}}},
 	}}}
@@ -48,37 +42,25 @@ func both(ctx context.Context, first, second *azblob.Vault) error {
 	if err != nil {
 		return err
 	}
-	if err := set(ctx, first, plan, workflow.Running); err != nil {
-		return err
-	}
-	if err := set(ctx, second, stale, workflow.Running); !errors.Is(err, storage.ErrConflict) {
-		return fmt.Errorf("the second process got %w, want a conflict", err)
-	}
-	parts := workflow.Parts(plan)
+	steps := []step{{first, plan, workflow.Running}, {second, stale, workflow.Running}}
 	for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
-		for _, part := range parts {
-			if err := set(ctx, first, part, status); err != nil {
-				return err
-			}
+		for _, part := range workflow.Parts(plan) {
+			steps = append(steps, step{first, part, status})
 		}
 	}
-	if err := set(ctx, first, plan, workflow.Completed); err != nil {
-		return err
+	for _, s := range append(steps, step{first, plan, workflow.Completed}) {
+		s.object.Header().State.Status = s.status
+		if err := storage.Update(ctx, s.vault, s.object); err != nil && (s.vault != second || !errors.Is(err, storage.ErrConflict)) {
+			return err
+		}
 	}
-	if _, err := first.Read(ctx, plan.ID); err != nil {
-		return err
-	}
-	return errors.Join(first.Close(ctx), second.Close(ctx))
+	_, err = first.Read(ctx, plan.ID)
+	return errors.Join(err, first.Close(ctx), second.Close(ctx))
 }
 
-// set stores an object with a new status.
-func set(ctx context.Context, vault storage.Vault, o workflow.Object, status workflow.Status) error {
-	state := o.Header().State
-	state.Status = status
-	if status == workflow.Running {
-		state.Start = time.Now().UTC()
-	} else {
-		state.End = time.Now().UTC()
-	}
-	return storage.Update(ctx, vault, o)
+// step is an update of an object by a process.
+type step struct {
+	vault  storage.Vault
+	object workflow.Object
+	status workflow.Status
 }
