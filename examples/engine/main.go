@@ -81,7 +81,7 @@ func run(ctx context.Context, c config) error {
 		like = plan.Name
 	}
 	return withVault(ctx, c, reg, func(vault *azblob.Vault) error {
-		p := newProgress(os.Stdout)
+		p := newProgress()
 		opts := engine.Options{UntilIdle: true, Observer: p.observer()}
 		if c.node != "" {
 			// So short that a takeover can be watched. The defaults cost less.

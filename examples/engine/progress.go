@@ -4,27 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
 
 // progress prints a line for each transition of a plan and of an action. It is safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
-	w     io.Writer
 	names map[uuid.UUID]string // of the plans that were picked up, and of their actions
 	last  map[uuid.UUID]string // what was printed of each
 	open  map[uuid.UUID]bool   // plans that are not Completed
 }
 
-func newProgress(w io.Writer) *progress {
-	return &progress{w: w, names: map[uuid.UUID]string{}, last: map[uuid.UUID]string{}, open: map[uuid.UUID]bool{}}
+func newProgress() *progress {
+	return &progress{names: map[uuid.UUID]string{}, last: map[uuid.UUID]string{}, open: map[uuid.UUID]bool{}}
 }
 
 func (p *progress) observer() engine.Observer {
@@ -35,6 +34,9 @@ func (p *progress) observer() engine.Observer {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.say("%s is left as it is stored: %v", p.names[plan], err)
+			if errors.Is(err, fleet.ErrFenced) {
+				delete(p.open, plan) // another node has it
+			}
 		},
 		Problem: func(_ context.Context, err error) { p.say("problem: %v", err) },
 		Draining: func(context.Context) {
@@ -44,29 +46,25 @@ func (p *progress) observer() engine.Observer {
 }
 
 func (p *progress) say(format string, args ...any) {
-	fmt.Fprintf(p.w, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
+	fmt.Printf(time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
 func (p *progress) pickedUp(_ context.Context, plan *workflow.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open[plan.ID] = true
+	p.open[plan.ID], p.names[plan.ID] = true, plan.Name
 	var all, done, running int
 	for o, path := range workflow.Paths(plan) {
-		switch o.Kind() {
-		case workflow.KindPlan:
-			p.names[plan.ID] = plan.Name
-			continue
-		case workflow.KindAction:
-		default:
+		a, ok := o.(*workflow.Action)
+		if !ok {
 			continue
 		}
 		all++
-		p.names[*o.Header().ID] = plan.Name + ": " + path
-		switch status := o.Header().State.Status; {
-		case status.Final():
+		p.names[a.ID] = plan.Name + ": " + path
+		switch {
+		case a.State.Status.Final():
 			done++
-		case status == workflow.Running:
+		case a.State.Status == workflow.Running:
 			running++
 		}
 	}
