@@ -549,6 +549,7 @@ func TestOwnedPlansAreLeftAlone(t *testing.T) {
 			must(t, s.open().UpdatePlan(t.Context(), p))
 		}
 		s.create(early)
+		s.create(late)
 		begin(early.ID, workflow.NewV7())
 		v := s.process()
 		v.On(func(_ context.Context, c processtest.Call, do func() error) error {
@@ -560,10 +561,7 @@ func TestOwnedPlansAreLeftAlone(t *testing.T) {
 			}
 			return do()
 		})
-		time.AfterFunc(2500*time.Millisecond, func() {
-			s.create(late)
-			s.create(begun)
-		})
+		time.AfterFunc(2500*time.Millisecond, func() { s.create(begun) }) // from now on a Running plan is another's
 		s.run(t.Context(), v)
 		s.wantNames("mine")
 		for _, p := range []*workflow.Plan{early, late, begun} {
