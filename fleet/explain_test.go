@@ -57,6 +57,7 @@ func TestExplain(t *testing.T) {
 			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu is running.",
 		},
 		{"works, not read", plan(workflow.Running, young), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
+		{"works, between two actions", plan(workflow.Running, young, runs(0)), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
 		{
 			"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false,
 			"Its owner, " + node + ", is alive (heartbeat 4s ago). Its engine's clock is 5m ahead of the store's, so ages are not exact.",
