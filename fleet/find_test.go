@@ -144,13 +144,12 @@ func TestShortLife(t *testing.T) {
 // TestNewPlans: each new plan is claimed once, by one of the nodes, most of them at the first node's next poll.
 func TestNewPlans(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		claimed := map[uuid.UUID]int64{}
-		shares := map[uuid.UUID]int{}
+		claimed, shares := map[uuid.UUID]int{}, map[uuid.UUID]int{}
 		found := make(chan *workflow.Plan, 1000)
 		for range 3 {
-			n := join(t, open(store), fleet.Options{})
+			own := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
 			go func() {
-				for plan := range n.Plans(t.Context()) {
+				for plan := range own {
 					found <- plan
 				}
 			}()

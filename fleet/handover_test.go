@@ -144,14 +144,11 @@ func TestHandOverFails(t *testing.T) {
 		text string
 	}{
 		{"of a live node", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			plan := create(t, p, 1)
-			must(t, join(t, p, fleet.Options{Name: "other"}).Claim(t.Context(), plan))
-			return plan.ID
+			return claimed(t, p, join(t, p, fleet.Options{Name: "other"}), 1).ID
 		}, fleet.ErrOwned, "node other ("},
 		{"of an engine without claims", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			join(t, p, fleet.Options{})
-			plan := ownerless(t, p, 1)
-			return plan.ID
+			return ownerless(t, p, 1).ID
 		}, fleet.ErrOwned, "an engine without a fleet began it"},
 		{"of an engine without claims, for nobody", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			return ownerless(t, p, 1).ID
@@ -172,8 +169,7 @@ func TestHandOverFails(t *testing.T) {
 		}, fleet.ErrOwned, "another member works on the plan"},
 		{"of a silent node that wakes up", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			sleeper := another()
-			plan := create(t, p, 1)
-			must(t, join(t, sleeper, fleet.Options{}).Claim(t.Context(), plan))
+			plan := claimed(t, p, join(t, sleeper, fleet.Options{}), 1)
 			sleeper.Freeze()
 			time.Sleep(time.Minute)
 			beforeFirst(p, "AddMember", sleeper.Thaw)

@@ -32,35 +32,36 @@ func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
 // It is removed once the plan is final or gone.
 func TestStop(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		own  func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID
+		name  string
+		begin func(t *testing.T, p *processtest.Process, n *fleet.Node) *workflow.Plan
+		get   func(t *testing.T, n *fleet.Node, id uuid.UUID) // makes the node the owner
 	}{
-		{"the owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
-			plan := claimed(t, p, n, 1)
-			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
-			time.Sleep(10*time.Second + 1)
-			return plan.ID
-		}},
-		{"a dead owner's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
-			plan := orphan(t, p, plantest.Small())
-			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
-			time.Sleep(10*time.Second + 1)
-			must(t, second(n.Take(t.Context(), plan.ID)))
-			return plan.ID
-		}},
-		{"nobody's", func(t *testing.T, store *memvault.Store, n *fleet.Node, p *processtest.Process) uuid.UUID {
-			plan := create(t, p, 1)
-			must(t, fleet.Stop(t.Context(), store.Open(nil), plan.ID))
-			time.Sleep(10*time.Second + 1)
-			return within(t, plans(t.Context(), t, n), time.Minute).ID
-		}},
+		{
+			"the owner's",
+			func(t *testing.T, p *processtest.Process, n *fleet.Node) *workflow.Plan { return claimed(t, p, n, 1) },
+			func(*testing.T, *fleet.Node, uuid.UUID) {},
+		},
+		{
+			"a dead owner's",
+			func(t *testing.T, p *processtest.Process, _ *fleet.Node) *workflow.Plan {
+				return orphan(t, p, plantest.Small())
+			},
+			func(t *testing.T, n *fleet.Node, id uuid.UUID) { must(t, second(n.Take(t.Context(), id))) },
+		},
+		{
+			"nobody's",
+			func(t *testing.T, p *processtest.Process, _ *fleet.Node) *workflow.Plan { return create(t, p, 1) },
+			func(t *testing.T, n *fleet.Node, _ uuid.UUID) { within(t, plans(t.Context(), t, n), time.Minute) },
+		},
 	} {
 		for _, end := range []string{"final", "deleted"} {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p := open(store)
-				n, other := join(t, p, fleet.Options{}), create(t, p, 1)
-				must(t, n.Claim(t.Context(), other))
-				id := test.own(t, store, n, p)
+				p, n := start(t, store, fleet.Options{})
+				other := claimed(t, p, n, 1)
+				id := test.begin(t, p, n).ID
+				must(t, fleet.Stop(t.Context(), store.Open(nil), id))
+				time.Sleep(10*time.Second + 1)
+				test.get(t, n, id)
 				work, done := n.Work(id)
 				if !errors.Is(context.Cause(work), fleet.ErrStopRequested) {
 					t.Errorf("the work on %s plan ended with %v", test.name, context.Cause(work))

@@ -24,7 +24,7 @@ type Store interface {
 // Call is a call of a process.
 type Call struct {
 	Op     string          // the name of the method
-	Plan   uuid.UUID       // the plan that is read or deleted, or asked to stop
+	Plan   uuid.UUID       // the plan that is read, or asked to stop
 	Object workflow.Object // the object that is created or updated
 }
 
@@ -187,10 +187,6 @@ func (p *Process) UpdateDeferredActions(ctx context.Context, o *workflow.Deferre
 
 func (p *Process) UpdateDeferBatch(ctx context.Context, o *workflow.DeferBatch) error {
 	return p.call(ctx, Call{Op: "UpdateDeferBatch", Object: o}, func() error { return p.Store.UpdateDeferBatch(ctx, o) })
-}
-
-func (p *Process) Delete(ctx context.Context, id uuid.UUID) error {
-	return p.call(ctx, Call{Op: "Delete", Plan: id}, func() error { return p.Store.Delete(ctx, id) })
 }
 
 func (p *Process) Recovery(ctx context.Context) error {
