@@ -21,8 +21,8 @@ func deletePromises() []promise {
 		{"two nodes at once remove the plan, and fail only with ErrNotFound", deleteRace},
 		{"readers see the plan whole until it is gone", deleteReaders},
 		{"a Delete during updates removes the plan for good", deleteDuringUpdates},
-		{"a death at any request leaves the plan whole or gone, and another Delete finishes", deleteDeathAgain},
-		{"a death at any request leaves the plan whole or gone, and Recovery finishes", deleteDeathRecovery},
+		{"a death at any request leaves the plan whole or gone, and another Delete finishes", func(s *stage) { deleteDeath(s, true) }},
+		{"a death at any request leaves the plan whole or gone, and Recovery finishes", func(s *stage) { deleteDeath(s, false) }},
 	}, purgePromises(), contextPromises("delete"))
 }
 
@@ -146,29 +146,26 @@ func deleteDuringUpdates(s *stage) {
 	}
 }
 
-func deleteDeathAgain(s *stage) {
-	for d := range s.deaths() {
-		plan := s.inState(d.n)
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Delete(ctx, plan.ID) })
-		s.wholeOrGone(plan, err)
-		if err := s.vault.Delete(s.ctx, plan.ID); err != nil {
-			s.want(storage.ErrNotFound, "Delete", plan.ID, err)
-		}
-		s.lacks(s.vault, plan.ID)
-	}
-}
-
-func deleteDeathRecovery(s *stage) {
+func deleteDeath(s *stage, again bool) {
 	var whole []*workflow.Plan
 	var gone []uuid.UUID
 	for d := range s.deaths() {
 		plan := s.inState(d.n)
 		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Delete(ctx, plan.ID) })
-		if s.wholeOrGone(plan, err) {
+		switch there := s.wholeOrGone(plan, err); {
+		case again:
+			if err := s.vault.Delete(s.ctx, plan.ID); err != nil {
+				s.want(storage.ErrNotFound, "Delete", plan.ID, err)
+			}
+			s.lacks(s.vault, plan.ID)
+		case there:
 			whole = append(whole, plan)
-		} else {
+		default:
 			gone = append(gone, plan.ID)
 		}
+	}
+	if again {
+		return // sound says that nothing is left
 	}
 	s.recoverAll()
 	for _, plan := range whole {
