@@ -184,33 +184,6 @@ func objectsOf(p *workflow.Plan) []workflow.Object {
 	return append([]workflow.Object{p}, workflow.Parts(p)...)
 }
 
-// TestForkAgain checks that a fork that failed before anything ran is forked to the same.
-func TestForkAgain(t *testing.T) {
-	for seed := range uint64(30) {
-		first, err := workflow.Fork(failedAtRandom(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := plantest.Clone(first)
-		failed.State.Status = workflow.Stopped
-		second, err := workflow.Fork(failed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second.ForkedFrom != first.ID {
-			t.Errorf("seed %d: forked from %s, want %s", seed, second.ForkedFrom, first.ID)
-		}
-		a, b := workflow.Parts(first), workflow.Parts(second)
-		second.ID, second.ForkedFrom = first.ID, first.ForkedFrom
-		for i := range a {
-			*b[i].Header().ID, *b[i].Header().PlanID = *a[i].Header().ID, first.ID
-		}
-		if diff := plantest.Diff(first, second); diff != "" {
-			t.Errorf("seed %d: %s", seed, diff)
-		}
-	}
-}
-
 // scribble changes all that a plan does not share with the plan that it was forked from.
 func scribble(p *workflow.Plan) {
 	for i := range p.Meta {

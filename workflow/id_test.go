@@ -72,13 +72,8 @@ func TestTime(t *testing.T) {
 		{"the first", "00000000-0000-7000-8000-000000000000", "1970-01-01T00:00:00Z"},
 		{"the last", "ffffffff-ffff-7fff-bfff-ffffffffffff", "10889-08-02T05:31:50.655Z"},
 		{"another variant", "017F22E2-79B0-7CC3-58C4-DC0C0C07398F", ""},
-		{"a third variant", "017F22E2-79B0-7CC3-D8C4-DC0C0C07398F", ""},
 		{"the RFC's v1", "C232AB00-9414-11EC-B3C8-9F6BDECED846", ""},
-		{"the RFC's v3", "5df41881-3aed-3515-88a7-2f4a814cf09e", ""},
 		{"the RFC's v4", "919108f7-52d1-4320-9bac-f847db4148a8", ""},
-		{"the RFC's v5", "2ed6657d-e927-568b-95e1-2665a8aea6a2", ""},
-		{"the RFC's v6", "1EC9414C-232A-6B00-B3C8-9F6BDECED846", ""},
-		{"the RFC's v8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", ""},
 		{"nil", uuid.Nil.String(), ""},
 		{"max", uuid.Max.String(), ""},
 	} {

@@ -72,7 +72,7 @@ func TestJSONRoundTrip(t *testing.T) {
 func TestJSONKeepsEveryField(t *testing.T) {
 	p := raw(t, stored())
 	set := map[string]bool{}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+	plantest.EachField(p, func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		set[field] = set[field] || !v.IsZero()
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -81,32 +80,6 @@ func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
 		}
 	}
 	return p
-}
-
-// eachField calls do for every field of the model below v and every element of its lists, with the path that
-// Validate would give it.
-func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
-	switch {
-	case v.Kind() == reflect.Pointer:
-		if !v.IsNil() {
-			eachField(v.Elem(), path, do)
-		}
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
-		for i := range v.Len() {
-			at := fmt.Sprintf("%s[%d]", path, i)
-			do(at, v.Index(i))
-			eachField(v.Index(i), at, do)
-		}
-	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
-		for i := range v.NumField() {
-			if !v.Type().Field(i).IsExported() {
-				continue // unknown members: TestUnknownMembersAreKept
-			}
-			at := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
-			do(at, v.Field(i))
-			eachField(v.Field(i), at, do)
-		}
-	}
 }
 
 // problems takes the error of Validate apart.

@@ -63,7 +63,7 @@ func TestValidateFields(t *testing.T) {
 
 	p := stored()
 	done := map[reflect.Type]int{}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+	plantest.EachField(p, func(path string, v reflect.Value) {
 		list := damages[v.Type()]
 		switch {
 		case strings.HasSuffix(path, ".ETag"): // the vault's own

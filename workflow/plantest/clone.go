@@ -1,7 +1,9 @@
 package plantest
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/planvault/azblob/workflow"
@@ -52,4 +54,34 @@ func isShallow(v reflect.Value) bool {
 		return v.IsNil()
 	}
 	return true
+}
+
+// EachField calls do for every exported field of the model below an object, and for every element of its lists, with
+// the path that [workflow.FieldError] gives it. do may change the field.
+func EachField(o workflow.Object, do func(path string, v reflect.Value)) {
+	eachField(reflect.ValueOf(o), "", do)
+}
+
+func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
+	switch {
+	case v.Kind() == reflect.Pointer:
+		if !v.IsNil() {
+			eachField(v.Elem(), path, do)
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		for i := range v.Len() {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			do(at, v.Index(i))
+			eachField(v.Index(i), at, do)
+		}
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
+			at := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
+			do(at, v.Field(i))
+			eachField(v.Field(i), at, do)
+		}
+	}
 }

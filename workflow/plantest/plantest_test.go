@@ -15,31 +15,6 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// eachField calls do for every field of the model below v and every element of its lists, with its path.
-func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
-	switch {
-	case v.Kind() == reflect.Pointer:
-		if !v.IsNil() {
-			eachField(v.Elem(), path, do)
-		}
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
-		for i := range v.Len() {
-			at := fmt.Sprintf("%s[%d]", path, i)
-			do(at, v.Index(i))
-			eachField(v.Index(i), at, do)
-		}
-	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
-		for i := range v.NumField() {
-			if !v.Type().Field(i).IsExported() {
-				continue
-			}
-			at := strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
-			do(at, v.Field(i))
-			eachField(v.Field(i), at, do)
-		}
-	}
-}
-
 // TestRandom checks that a seed determines a valid plan, and that seeds make different ones.
 func TestRandom(t *testing.T) {
 	different := map[string]bool{}
@@ -51,7 +26,7 @@ func TestRandom(t *testing.T) {
 				t.Errorf("seed %d: %v", seed, err)
 			}
 			p.GroupID = uuid.Nil // IDs and Keys are new each time
-			eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+			plantest.EachField(p, func(path string, v reflect.Value) {
 				if strings.HasSuffix(path, ".Key") {
 					v.SetZero()
 				}
@@ -79,7 +54,7 @@ func TestFull(t *testing.T) {
 		t.Error(err)
 	}
 	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Reason", "RuntimeUpdate", "Owner", "Epoch", "ForkedFrom", "Attempts", "Status", "Start", "End", "ETag"}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+	plantest.EachField(p, func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		switch {
 		case slices.Contains(notAuthored, field):
@@ -128,7 +103,7 @@ func finished() *workflow.Plan {
 		*h.ID, *h.PlanID = newID(), p.ID
 		h.State.ETag = newID().String()
 	}
-	eachField(reflect.ValueOf(p), "", func(path string, v reflect.Value) {
+	plantest.EachField(p, func(path string, v reflect.Value) {
 		if strings.HasSuffix(path, ".Key") || path == "GroupID" {
 			v.Set(reflect.ValueOf(newID()))
 		}
@@ -145,7 +120,7 @@ func TestDiffFields(t *testing.T) {
 		t.Fatalf("the same plan twice: %s", d)
 	}
 	changes := 0
-	eachField(reflect.ValueOf(got), "", func(path string, v reflect.Value) {
+	plantest.EachField(got, func(path string, v reflect.Value) {
 		good := reflect.New(v.Type()).Elem()
 		good.Set(v)
 		try := func(how string, value reflect.Value) {
