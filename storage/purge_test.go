@@ -303,32 +303,6 @@ func (t tardy) AfterFunc(f func()) func() bool {
 // Value hides the context within, whose children would end with it.
 func (tardy) Value(any) any { return nil }
 
-// TestPurgesAtOnce runs several purges at once. Each plan is removed once.
-func TestPurgesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := stock(t)
-		var all storage.PurgeReport
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() {
-				report, err := storage.Purge(t.Context(), v, storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}, Concurrency: 5})
-				if err != nil || report.Failed > 0 || report.More {
-					t.Errorf("%+v, %v", report, err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				all.Deleted += report.Deleted
-				all.Gone += report.Gone
-			})
-		}
-		wg.Wait()
-		if all.Deleted != 45 || all.Gone == 0 || v.left(t) != 105 {
-			t.Errorf("all together: %+v; %d plans are left", all, v.left(t))
-		}
-	})
-}
-
 func TestPurgeRefuses(t *testing.T) {
 	v := stock(t)
 	old := storage.Filters{Before: purged}
