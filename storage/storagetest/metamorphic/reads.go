@@ -15,20 +15,19 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-func (r *modelRun) read() {
+// sees makes a call about a plan, and removes the worlds that disagree with its result. agrees says of a world what is
+// wrong, and returns the one after the call. A call that was cut tells nothing.
+func (r *modelRun) sees(op string, do func(ctx context.Context, v storage.Vault) error, agrees func(w world, err error) (world, string)) {
 	plan := r.now.plan
-	var got *workflow.Plan
-	err := r.with(func(ctx context.Context, v storage.Vault) (err error) {
-		got, err = v.Read(ctx, r.id(plan))
-		return err
-	})
-	r.note("Read plan %d: %s", plan, outcome(err))
+	err := r.with(do)
+	what := fmt.Sprintf("%s plan %d: %s", op, plan, outcome(err))
+	r.note("%s", what)
 	if r.now.cut() && err != nil && wasCut(err) {
 		return
 	}
 	before, why := r.describe(plan), ""
 	r.keep(plan, func(w world) []world {
-		next, problem := w.reads(got, err)
+		next, problem := agrees(w, err)
 		if problem != "" {
 			why = problem
 			return nil
@@ -36,34 +35,35 @@ func (r *modelRun) read() {
 		return []world{next}
 	})
 	if len(r.worlds[plan]) == 0 {
-		r.fail("Read plan %d: got error %v: %s; %s", plan, err, why, before)
-	}
-	if delete(r.known[r.now.client], plan); err == nil {
-		r.known[r.now.client][plan] = got
+		r.fail("%s (%v): %s; %s", what, err, why, before)
 	}
 }
 
-func (r *modelRun) exists() {
-	plan := r.now.plan
-	var found bool
-	err := r.with(func(ctx context.Context, v storage.Vault) (err error) {
-		found, err = v.Exists(ctx, r.id(plan))
+func (r *modelRun) read() {
+	plan, held := r.now.plan, r.known[r.now.client]
+	var got *workflow.Plan
+	r.sees("Read", func(ctx context.Context, v storage.Vault) (err error) {
+		got, err = v.Read(ctx, r.id(plan))
 		return err
-	})
-	r.note("Exists plan %d: %v, %s", plan, found, outcome(err))
-	if r.now.cut() && err != nil && wasCut(err) {
-		return
-	}
-	before := r.describe(plan)
-	r.keep(plan, func(w world) []world {
-		if err != nil || found != (w.plan != nil) {
-			return nil
+	}, func(w world, err error) (world, string) {
+		if delete(held, plan); err == nil {
+			held[plan] = got
 		}
-		return []world{w}
+		return w.reads(got, err)
 	})
-	if len(r.worlds[plan]) == 0 {
-		r.fail("Exists plan %d: got %v, %v; %s", plan, found, err, before)
-	}
+}
+
+func (r *modelRun) exists() {
+	var found bool
+	r.sees("Exists", func(ctx context.Context, v storage.Vault) (err error) {
+		found, err = v.Exists(ctx, r.id(r.now.plan))
+		return err
+	}, func(w world, err error) (world, string) {
+		if err != nil || found != (w.plan != nil) {
+			return w, fmt.Sprint("it returned ", found)
+		}
+		return w, ""
+	})
 }
 
 type listing = iter.Seq[storage.Stream[storage.ListResult]]
