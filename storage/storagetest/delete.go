@@ -97,17 +97,8 @@ func deleteRace(s *stage) {
 
 func deleteReaders(s *stage) {
 	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(plantest.Full()), s.completed(plantest.Full())} {
-		gone := make(chan error, 1)
-		other := s.open()
-		go func() { gone <- other.Delete(s.ctx, plan.ID) }()
-		seenGone := false
-		for deleted := false; !deleted; {
-			select {
-			case err := <-gone:
-				s.must(err)
-				deleted = true
-			default:
-			}
+		other, seenGone := s.open(), false
+		s.during(func() error { return other.Delete(s.ctx, plan.ID) }, func(deleted bool) {
 			got, err := s.vault.Read(s.ctx, plan.ID)
 			switch {
 			case err != nil:
@@ -118,7 +109,7 @@ func deleteReaders(s *stage) {
 			default:
 				s.same(plan, got)
 			}
-		}
+		})
 	}
 }
 

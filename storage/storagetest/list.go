@@ -221,9 +221,9 @@ func (s *stage) deadListing(name string, want []uuid.UUID, list func(ctx context
 func listDuringWrites(s *stage) {
 	stay := s.ages(15)
 	after := storage.Filters{After: workflow.Time(stay[14].ID).Add(-time.Second)}
-	done, stop := s.disturb()
-	for rounds := 0; rounds < 5 || !done() && rounds < 50; rounds++ {
-		s.onceEach("List", ids(stay), keep(stay, s.list(s.vault)))
+	v := s.open()
+	s.during(s.disturb, func(bool) {
+		s.onceEach("List", ids(stay), keep(stay, s.list(v)))
 		all := s.pages(storage.Filters{Limit: 4})
 		s.onceEach("all pages", ids(stay), keep(stay, slices.Clone(all)))
 		pages := resultIDs(all)
@@ -232,12 +232,11 @@ func listDuringWrites(s *stage) {
 			s.Errorf("a plan is on two pages")
 		}
 		for _, f := range []storage.Filters{{}, after} {
-			if n, err := s.vault.Count(s.ctx, f); err != nil || n < int64(len(stay)) {
+			if n, err := v.Count(s.ctx, f); err != nil || n < int64(len(stay)) {
 				s.Errorf("Count %+v: %d plans, %v, and at least %d exist", f, n, err, len(stay))
 			}
 		}
-	}
-	stop()
+	})
 }
 
 // ages creates n plans over several days and returns them newest first.
@@ -315,37 +314,21 @@ func keep(plans []*workflow.Plan, results []storage.ListResult) []storage.ListRe
 	return slices.DeleteFunc(results, func(r storage.ListResult) bool { return !slices.Contains(own, r.ID) })
 }
 
-// disturb creates, updates and deletes other plans, new and old ones. done reports whether it has finished;
-// stop ends it early.
-func (s *stage) disturb() (done func() bool, stop func()) {
-	v := s.open()
-	ctx, cancel := context.WithCancel(s.ctx)
-	result := make(chan error, 1)
-	go func() {
-		var left []*workflow.Plan
-		for i := range 40 {
-			plan := bareAt("disturbs", time.Now().Add(-time.Duration(i*5%70)*time.Hour))
-			left = append(left, plan)
-			if err := start(s.ctx, v, plan); err != nil {
-				result <- err
-				return
-			}
-			if i%3 > 0 {
-				if err := v.Delete(s.ctx, left[0].ID); err != nil {
-					result <- err
-					return
-				}
-				left = left[1:]
-			}
-			if ctx.Err() != nil {
-				break
-			}
+// disturb creates, updates and deletes other plans, new and old ones.
+func (s *stage) disturb() error {
+	var left []*workflow.Plan
+	for i := range 40 {
+		plan := bareAt("disturbs", time.Now().Add(-time.Duration(i*5%70)*time.Hour))
+		left = append(left, plan)
+		if err := start(s.ctx, s.vault, plan); err != nil {
+			return err
 		}
-		result <- nil
-	}()
-	return func() bool { return len(result) > 0 }, func() {
-		s.Helper()
-		cancel()
-		s.must(<-result)
+		if i%3 > 0 {
+			if err := s.vault.Delete(s.ctx, left[0].ID); err != nil {
+				return err
+			}
+			left = left[1:]
+		}
 	}
+	return nil
 }

@@ -106,10 +106,8 @@ func readSharesNothing(s *stage) {
 
 func readMonotonic(s *stage) {
 	plan := s.create(allKinds())
-	done := make(chan error, 1)
-	worker := s.open()
-	go func() {
-		working := plantest.Clone(plan)
+	worker, working, last := s.open(), plantest.Clone(plan), plan
+	s.during(func() error {
 		working.State.Status = workflow.Running
 		err := worker.UpdatePlan(s.ctx, working)
 		if err == nil {
@@ -118,16 +116,8 @@ func readMonotonic(s *stage) {
 		if err == nil {
 			err = complete(s.ctx, worker, working)
 		}
-		done <- err
-	}()
-	last := plan
-	for working := true; working; {
-		select {
-		case err := <-done:
-			s.must(err)
-			working = false
-		default:
-		}
+		return err
+	}, func(bool) {
 		now := s.read(s.vault, plan.ID)
 		for o := range workflow.Walk(now) {
 			was := objectOf(last, *o.Header().ID).Header().State.Status
@@ -140,7 +130,7 @@ func readMonotonic(s *stage) {
 			}
 		}
 		last = now
-	}
+	})
 	if last.State.Status != workflow.Completed {
 		s.Errorf("after its last update the plan is %s", last.State.Status)
 	}

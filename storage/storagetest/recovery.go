@@ -97,20 +97,15 @@ func recoveryDeath(s *stage) {
 
 func recoveryDuringWrites(s *stage) {
 	worker, recoverer := s.open(), s.open()
-	worked := make(chan error, 1)
-	go func() {
-		worked <- atOnce(12, func(i int) error {
+	s.during(func() error {
+		return atOnce(12, func(i int) error {
 			plan := allKinds()
 			if err := live(s.ctx, worker, plan); err != nil || i%2 == 0 {
 				return err
 			}
 			return worker.Delete(s.ctx, plan.ID)
 		})
-	}()
-	for len(worked) == 0 {
-		s.must(recoverer.Recovery(s.ctx))
-	}
-	s.must(<-worked)
+	}, func(bool) { s.must(recoverer.Recovery(s.ctx)) })
 	if n := len(s.list(s.vault)); n != 6 {
 		s.Errorf("there are %d plans, want 6", n)
 	}

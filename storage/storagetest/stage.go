@@ -337,6 +337,22 @@ func (s *stage) deaths() iter.Seq[*death] {
 	}
 }
 
+// during calls look again and again while work goes on in another goroutine, and once after it.
+func (s *stage) during(work func() error, look func(done bool)) {
+	s.Helper()
+	result := make(chan error, 1)
+	go func() { result <- work() }()
+	for done := false; !done; {
+		select {
+		case err := <-result:
+			s.must(err)
+			done = true
+		default:
+		}
+		look(done)
+	}
+}
+
 // needs skips the case if the harness does not offer something.
 func (s *stage) needs(offered bool, what string) {
 	s.Helper()

@@ -79,17 +79,9 @@ func (m storing) notSeenEarly(s *stage) {
 	for n := range 3 {
 		plan := m.ready(plantest.Sized(2, 3, 4), n)
 		id, status := plan.ID, plan.State.Status
-		stored := make(chan error, 1)
 		other := s.open()
-		go func() { stored <- m.store(s.ctx, other, plan) }()
 		var early *workflow.Plan
-		for done := false; !done; {
-			select {
-			case err := <-stored:
-				s.must(err)
-				done = true
-			default:
-			}
+		s.during(func() error { return m.store(s.ctx, other, plan) }, func(done bool) {
 			got, err := s.vault.Read(s.ctx, id)
 			switch {
 			case err == nil:
@@ -104,7 +96,7 @@ func (m storing) notSeenEarly(s *stage) {
 					s.Errorf("Read of a plan that a listing yields: %v", err)
 				}
 			}
-		}
+		})
 		s.same(plan, early)
 	}
 }
