@@ -123,6 +123,7 @@ func TestJSONForm(t *testing.T) {
 		{"empty attempt", workflow.Attempt{}, `{}`},
 		{"empty deferred actions", workflow.DeferredActions{}, `{}`},
 		{"empty batch", workflow.DeferBatch{}, `{}`},
+		{"a nil block", workflow.Plan{Blocks: []*workflow.Block{nil}}, `{"blocks":[null]}`},
 		{"empty state", workflow.State{}, `{"status":"NotStarted"}`},
 
 		{"IDs", workflow.Sequence{ID: id(1), PlanID: id(1), Key: uuid.Max}, `{"id":"` + idText + `","planID":"` + idText + `","key":"ffffffff-ffff-ffff-ffff-ffffffffffff"}`},
@@ -362,6 +363,10 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"status of a part", `{"preChecks":{"state":{"status":"running"}}}`, `there is no status "running"`},
 		{"reason", `{"reason":"Fate"}`, `there is no failure reason "Fate"`},
 		{"when", `{"deferredActions":{"batches":[{"when":"Never"}]}}`, `there is no when "Never"`},
+		{"a list as object", `{"blocks":{}}`, "cannot unmarshal object into Go value of type []*workflow.Block"},
+		{"a bool as number", `{"deferredActions":{"batches":[{"failElement":1}]}}`, "cannot unmarshal number into Go value of type bool"},
+		{"a number as string", `{"epoch":"1"}`, "cannot unmarshal string into Go value of type int"},
+		{"a fraction", `{"epoch":1.5}`, "cannot unmarshal number 1.5"},
 		{"delay", `{"preChecks":{"delay":"a while"}}`, `workflow: time: invalid duration "a while"`},
 		{"a delay as number", `{"preChecks":{"delay":1000}}`, "cannot unmarshal number"},
 		{"entrance delay", `{"blocks":[{"entranceDelay":"1"}]}`, "missing unit in duration"},

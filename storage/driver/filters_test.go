@@ -102,6 +102,9 @@ func TestEveryFilterSelects(t *testing.T) {
 	for field := range missing {
 		t.Errorf("%s is not tested", field)
 	}
+	if chosen.ID = uuid.New(); driver.Choose(storage.Filters{}, chosen) {
+		t.Error("an ID that is not a UUIDv7 is chosen")
+	}
 }
 
 // TestListedIsWhole fails if Listed or SameListed overlooks a field of a result.
