@@ -25,6 +25,7 @@
 package bundle
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -54,7 +55,9 @@ const (
 	maxSize = 512 << 20
 
 	defaultConcurrency = 16
-	defaultInFlight    = 16 << 20
+
+	// maxHeld is how many bytes of plans are in memory before no more are read.
+	maxHeld = 16 << 20
 )
 
 // Manifest is the first record of a bundle. It says what the bundle is.
@@ -208,22 +211,15 @@ func newDecoder(concurrency int) (*zstd.Decoder, error) {
 // limits are how much is done at a time.
 type limits struct {
 	concurrency int
-	inFlight    int64
 	held        *atomic.Int64 // bytes
 }
 
-// limitsOf returns limits with the defaults in place of zeros.
-func limitsOf(concurrency int, inFlight int64) (limits, error) {
-	if concurrency < 0 || inFlight < 0 {
-		return limits{}, fmt.Errorf("bundle: %w: Concurrency is %d and InFlight %d: neither may be negative", storage.ErrInvalid, concurrency, inFlight)
+// limitsOf returns limits with the default in place of 0.
+func limitsOf(concurrency int) (limits, error) {
+	if concurrency < 0 {
+		return limits{}, fmt.Errorf("bundle: %w: Concurrency is %d: it may not be negative", storage.ErrInvalid, concurrency)
 	}
-	if concurrency == 0 {
-		concurrency = defaultConcurrency
-	}
-	if inFlight == 0 {
-		inFlight = defaultInFlight
-	}
-	return limits{concurrency, inFlight, new(atomic.Int64)}, nil
+	return limits{cmp.Or(concurrency, defaultConcurrency), new(atomic.Int64)}, nil
 }
 
 // ordered calls work for each item, as many at a time as the limits allow, and done with the results, in the
@@ -248,7 +244,7 @@ func ordered[I, O any](l limits, items iter.Seq2[I, error], work func(I) O, done
 			}
 			return first
 		}
-		for first == nil && (len(queue) == l.concurrency || len(queue) > 0 && l.held.Load() >= l.inFlight) {
+		for first == nil && (len(queue) == l.concurrency || len(queue) > 0 && l.held.Load() >= maxHeld) {
 			next()
 		}
 		if first != nil {

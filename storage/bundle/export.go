@@ -26,9 +26,6 @@ type ExportOptions struct {
 	Source string
 	// Concurrency is how many plans are read at a time. Default: 16.
 	Concurrency int
-	// InFlight is how many bytes of plans that were read may wait for earlier ones before no more are read.
-	// Default: 16 MiB.
-	InFlight int64
 	// Progress, if set, is called after each plan, by one goroutine at a time.
 	Progress func(Progress)
 }
@@ -51,7 +48,7 @@ type ExportReport struct {
 // error names each, up to 100. Every other error stops it: what was written is no bundle, and [Import] refuses
 // it as truncated. An error of w is returned as it is.
 func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptions) (report ExportReport, err error) {
-	l, err := limitsOf(o.Concurrency, o.InFlight)
+	l, err := limitsOf(o.Concurrency)
 	if err != nil {
 		return report, err
 	}

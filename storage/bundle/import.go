@@ -31,8 +31,6 @@ type Target interface {
 type ImportOptions struct {
 	// Concurrency is how many plans are restored at a time. Default: 16.
 	Concurrency int
-	// InFlight is how many bytes of plans may be in memory before no more are read. Default: 16 MiB.
-	InFlight int64
 	// DryRun restores nothing. The report says what would be restored.
 	DryRun bool
 	// Budget is the time after which no other plan is restored, counted from the first one. The verification of
@@ -110,7 +108,7 @@ func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (repor
 	}
 	if file, ok := r.(io.Seeker); ok {
 		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
-			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency, InFlight: o.InFlight})
+			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency})
 			report.Manifest = found.Manifest
 			if err == nil {
 				_, err = file.Seek(start, io.SeekStart)
@@ -242,7 +240,7 @@ type handler struct {
 
 // each reads a bundle, and lets a handler handle its plans.
 func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyReport, h handler) error {
-	l, err := limitsOf(o.Concurrency, o.InFlight)
+	l, err := limitsOf(o.Concurrency)
 	if err != nil {
 		return err
 	}
