@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -30,11 +31,16 @@ type form struct {
 // formMember is a field of a struct.
 type formMember struct {
 	code
-	name  string
-	field int
-	keep  bool // zero values are written
-	child bool // objects of the model
+	name   string
+	begin  string // the name as it is written
+	offset uintptr
+	keep   bool // zero values are written
+	child  bool // objects of the model
 }
+
+// of returns a pointer to the field of the struct at v. Reflection would take a quarter of the time to write or read a
+// plan.
+func (m *formMember) of(v unsafe.Pointer) unsafe.Pointer { return unsafe.Add(v, m.offset) }
 
 // forms has the form of each struct.
 var forms = map[reflect.Type]*form{}
@@ -54,10 +60,10 @@ func formOf(t reflect.Type) *form {
 		if name == "" {
 			continue
 		}
-		m := formMember{codeFor(field.Type), name, i, option == "", isChild(field.Type)}
+		m := formMember{codeFor(field.Type), name, `"` + name + `":`, field.Offset, option == "", isChild(field.Type)}
 		f.members = append(f.members, m)
 		if name == "meta" {
-			m.name, m.code = "metaBase64", binaryCode
+			m.name, m.begin, m.code = "metaBase64", `"metaBase64":`, binaryCode
 			f.members = append(f.members, m)
 		}
 	}
@@ -69,22 +75,28 @@ func isChild(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[Object]()) || t.Kind() == reflect.Slice && t.Elem().Implements(reflect.TypeFor[Object]())
 }
 
-// find returns the member with a name, or nil. Most members come in order, so it looks at the nth first.
-func (f *form) find(name []byte, nth int) *formMember {
-	for i := range f.members {
-		if m := &f.members[(nth+i)%len(f.members)]; m.name == string(name) {
-			return m
+// find returns the index of the member with a name, or -1. Most members come in order, so it begins with the one after
+// the last.
+func (f *form) find(name []byte, last int) int {
+	for i := last + 1; i < len(f.members); i++ {
+		if f.members[i].name == string(name) {
+			return i
 		}
 	}
-	return nil
+	for i := range last + 1 {
+		if f.members[i].name == string(name) {
+			return i
+		}
+	}
+	return -1
 }
 
 // code is the JSON of a type. Its functions get pointers to values.
 type code struct {
-	empty func(v any) bool
-	write func(w *writer, v any)
-	read  func(r *reader, v any)
-	reset func(v any) // before the object is read; nil to leave the field alone
+	empty func(v unsafe.Pointer) bool
+	write func(w *writer, v unsafe.Pointer)
+	read  func(r *reader, v unsafe.Pointer)
+	reset func(v unsafe.Pointer) // before the object is read; nil to leave the field alone
 }
 
 // codeFor returns the code of a field's type.
@@ -139,9 +151,9 @@ func codeFor(t reflect.Type) code {
 // codeOf makes a code of functions that know the type.
 func codeOf[T any](empty func(v *T) bool, write func(w *writer, v *T), read func(r *reader, v *T)) code {
 	return code{
-		empty: func(v any) bool { return empty(v.(*T)) },
-		write: func(w *writer, v any) { write(w, v.(*T)) },
-		read:  func(r *reader, v any) { read(r, v.(*T)) },
+		empty: func(v unsafe.Pointer) bool { return empty((*T)(v)) },
+		write: func(w *writer, v unsafe.Pointer) { write(w, (*T)(v)) },
+		read:  func(r *reader, v unsafe.Pointer) { read(r, (*T)(v)) },
 	}
 }
 
@@ -215,34 +227,34 @@ func stateCode() code {
 
 // anyCode is the code of requests and responses.
 var anyCode = code{
-	empty: func(v any) bool { return *v.(*any) == nil }, // which differs from a value that is written as null
-	write: func(w *writer, v any) {
-		if err := w.any(*v.(*any)); err != nil {
+	empty: func(v unsafe.Pointer) bool { return *(*any)(v) == nil }, // which differs from a value that is written as null
+	write: func(w *writer, v unsafe.Pointer) {
+		if err := w.any(*(*any)(v)); err != nil {
 			w.fail(err)
 		}
 	},
-	read:  func(r *reader, v any) { *v.(*any) = json.RawMessage(bytes.Clone(r.value())) },
-	reset: func(v any) { *v.(*any) = nil },
+	read:  func(r *reader, v unsafe.Pointer) { *(*any)(v) = json.RawMessage(bytes.Clone(r.value())) },
+	reset: func(v unsafe.Pointer) { *(*any)(v) = nil },
 }
 
 // textCode and binaryCode are the codes of Meta: one is for text, the other one for what is not UTF-8. If there are both
 // in a JSON, the text counts. An empty Meta differs from a nil one.
 var (
 	textCode = code{
-		empty: func(v any) bool { meta := *v.(*[]byte); return meta == nil || !utf8.Valid(meta) },
-		write: func(w *writer, v any) { w.quote(string(*v.(*[]byte))) },
-		read: func(r *reader, v any) {
+		empty: func(v unsafe.Pointer) bool { meta := *(*[]byte)(v); return meta == nil || !utf8.Valid(meta) },
+		write: func(w *writer, v unsafe.Pointer) { w.quote(string(*(*[]byte)(v))) },
+		read: func(r *reader, v unsafe.Pointer) {
 			if text, ok := r.quoted("string"); ok {
-				*v.(*[]byte) = append([]byte{}, text...)
+				*(*[]byte)(v) = append([]byte{}, text...)
 			}
 		},
-		reset: func(v any) { *v.(*[]byte) = nil },
+		reset: func(v unsafe.Pointer) { *(*[]byte)(v) = nil },
 	}
 	binaryCode = code{
-		empty: func(v any) bool { return utf8.Valid(*v.(*[]byte)) },
-		write: func(w *writer, v any) { w.plain(base64.StdEncoding.EncodeToString(*v.(*[]byte)), nil) },
-		read: func(r *reader, v any) {
-			if data, meta := r.bytes(), v.(*[]byte); *meta == nil {
+		empty: func(v unsafe.Pointer) bool { return utf8.Valid(*(*[]byte)(v)) },
+		write: func(w *writer, v unsafe.Pointer) { w.plain(base64.StdEncoding.EncodeToString(*(*[]byte)(v)), nil) },
+		read: func(r *reader, v unsafe.Pointer) {
+			if data, meta := r.bytes(), (*[]byte)(v); *meta == nil {
 				*meta = data
 			}
 		},

@@ -124,21 +124,22 @@ func (r *reader) object(v any) { r.fields(forms[reflect.TypeOf(v).Elem()], v) }
 
 // fields reads an object into the fields of a form. v is a pointer to the struct.
 func (r *reader) fields(f *form, v any) {
-	s := reflect.ValueOf(v).Elem()
+	base := reflect.ValueOf(v).UnsafePointer()
 	for i := range f.members {
 		if m := &f.members[i]; m.reset != nil {
-			m.reset(s.Field(m.field).Addr().Interface())
+			m.reset(m.of(base))
 		}
 	}
 	if r.depth++; r.depth > MaxDepth {
 		r.fail("more than %d errors are wrapped in each other", MaxDepth)
 	}
 	var others []byte
-	nth := 0
+	last := -1
 	r.members(f.name, func(name []byte, start int) {
-		if m := f.find(name, nth); m != nil {
-			m.read(r, s.Field(m.field).Addr().Interface())
-			nth++
+		if i := f.find(name, last); i >= 0 {
+			m := &f.members[i]
+			m.read(r, m.of(base))
+			last = i
 			return
 		}
 		r.value()

@@ -64,17 +64,15 @@ func (w *writer) fields(f *form, v any) {
 	}
 	w.objects++
 	w.text = append(w.text, '{')
-	s := reflect.ValueOf(v).Elem()
+	base := reflect.ValueOf(v).UnsafePointer()
 	for i := range f.members {
 		m := &f.members[i]
-		field := s.Field(m.field).Addr().Interface()
-		if w.own && (m.child || m.name == "etag" || m.name == "state" && field.(*State).onlyVersion()) || !m.keep && m.empty(field) {
+		field := m.of(base)
+		if w.own && (m.child || m.name == "etag" || m.name == "state" && (*State)(field).onlyVersion()) || !m.keep && m.empty(field) {
 			continue
 		}
 		w.comma()
-		w.text = append(w.text, '"') // names need no escapes
-		w.text = append(w.text, m.name...)
-		w.text = append(w.text, `":`...)
+		w.text = append(w.text, m.begin...)
 		w.member = m.name
 		m.write(w, field)
 	}
