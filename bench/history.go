@@ -93,14 +93,6 @@ func (h history) catalogue(midnight time.Time, day int) ([]byte, error) {
 	return e.Finish()
 }
 
-// recalled is what an operation took.
-type recalled struct {
-	name  string
-	found int64
-	azblob.OperationEnd
-	lists int // what listings would take at least
-}
-
 // watched opens the vault of a server, and returns what its last operation took.
 func watched(ctx context.Context, server *emulator.Server, transport policy.Transporter) (*azblob.Vault, *azblob.OperationEnd, error) {
 	last := &azblob.OperationEnd{}
@@ -111,130 +103,109 @@ func watched(ctx context.Context, server *emulator.Server, transport policy.Tran
 	return v, last, err
 }
 
-// measure fills an emulator, and measures searches in it. Each may take two requests a day, one for the containers, and
-// twelve round trips.
-func (h history) measure(ctx context.Context, progress io.Writer) (rows []recalled, err error) {
-	server := emulator.New(emulator.WithLatency(distance))
-	newest := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
-	size, most := 0, 0
-	for d := range h.days {
-		midnight := newest.AddDate(0, 0, -d)
-		body, err := h.catalogue(midnight, d)
-		if err != nil {
-			return nil, err
-		}
-		size, most = size+len(body), max(most, len(body))
-		container := containerOf(midnight)
-		server.PutContainer(container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
-		server.Put(container, "catalogue", body, map[string]string{"state": "built", "schema": strconv.Itoa(catalogue.Schema), "container": container})
-	}
-	fmt.Fprintf(progress, "%d days: %d of %d plans and one of %d; catalogues of %.1f MB, the largest %.1f MB\n",
-		h.days, h.days-1, h.plans, h.newest, float64(size)/1e6, float64(most)/1e6)
-	v, last, err := watched(ctx, server, server.Transport())
-	if err != nil {
-		return nil, err
-	}
-	defer v.Close(ctx)
-	groups := []uuid.UUID{h.group(newest, 0, h.newest/2), h.group(newest.AddDate(0, 0, -h.days/2), h.days/2, h.plans/2)}
-	failed := []workflow.Status{workflow.Failed}
-	search := func(f storage.Filters) func() (int64, error) {
-		return func() (int64, error) {
-			found, err := storage.Collect(v.Search(ctx, f))
-			return int64(len(found)), err
-		}
-	}
-	count := func(f storage.Filters) func() (int64, error) {
-		return func() (int64, error) { return v.Count(ctx, f) }
-	}
-	for _, op := range []struct {
-		name string
-		do   func() (int64, error)
-		want int64
-	}{
-		{"Search by two groups", search(storage.Filters{ByGroupIDs: groups}), 2 * groupOf},
-		{"Search for failed plans", search(storage.Filters{ByStatus: failed}), int64((h.newest+999)/1000 + (h.days-1)*((h.plans+999)/1000))},
-		{"Count of all", count(storage.Filters{}), int64(h.newest + (h.days-1)*h.plans)},
-		{"Count by group", count(storage.Filters{ByGroupIDs: groups}), 2 * groupOf},
-		{"List(10)", search(storage.Filters{Limit: 10}), 10},
-	} {
-		n, err := op.do()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", op.name, err)
-		}
-		if n != op.want {
-			return nil, fmt.Errorf("%s: %d plans, want %d", op.name, n, op.want)
-		}
-		if most := 1 + 2*h.days; last.Requests > most || last.RoundTrips > 12 {
-			return nil, fmt.Errorf("over budget: %s: %d requests and %d round trips; %d and 12 are the budget", op.name, last.Requests, last.RoundTrips, most)
-		}
-		rows = append(rows, recalled{op.name, n, *last, h.lists()})
-	}
-	rows[len(rows)-1].lists = 1
-	return rows, nil
-}
-
-// building is what the catalogue of a day takes.
-type building struct {
-	azblob.OperationEnd
-	azblob.CataloguedDay
-	heap int64 // bytes at the peak, above those before
-}
-
-// build stores the entries and objects of the newest day in an emulator, and builds the catalogue.
-func (h history) build(ctx context.Context) (b building, err error) {
-	midnight := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
-	f := fill.Filling{Plans: h.newest, Days: 1, End: midnight.Add(24*time.Hour - time.Millisecond), Ended: true}
-	server := emulator.New(emulator.WithoutLog())
-	if err := f.FillServer(ctx, server, vaultName); err != nil {
-		return b, err
-	}
-	m := newMeter(server.Transport())
-	m.heap = newHeapPeak(heapEvery)
-	v, last, err := watched(ctx, server, m)
-	if err != nil {
-		return b, err
-	}
-	defer v.Close(ctx)
-	report, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
-	if err != nil {
-		return b, err
-	}
-	if len(report.Built) != 1 || report.Built[0].Plans != int64(h.newest) {
-		return b, fmt.Errorf("a day of %d plans: %+v", h.newest, report)
-	}
-	b.OperationEnd, b.CataloguedDay, b.heap = *last, report.Built[0], m.heap.above()
-	if most := 40 + h.newest/2500; b.Requests > most {
-		return b, fmt.Errorf("over budget: a catalogue of %d plans takes %d requests; %d are the budget", h.newest, b.Requests, most)
-	}
-	return b, nil
-}
-
-// recall measures searches in closed days.
+// recall measures searches in closed days, and the building of the catalogue of the newest.
 func recall(ctx context.Context, cfg config, stdout io.Writer) error {
 	h := history{days: 365, plans: 5_000, newest: 1_000_000}
 	if cfg.short {
 		h = history{days: 365, plans: 100, newest: 20_000}
 	}
 	fmt.Fprintln(stdout, "The days are simulated: the emulator has their catalogues alone. Listings are computed: a page for 2,500 plans.")
-	rows, err := h.measure(ctx, stdout)
+	newest := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
+	if err := h.search(ctx, newest, stdout); err != nil {
+		return err
+	}
+	return h.build(ctx, newest, stdout)
+}
+
+// search fills an emulator, and measures searches in it. Each may take two requests a day, one for the containers, and
+// twelve round trips.
+func (h history) search(ctx context.Context, newest time.Time, stdout io.Writer) error {
+	server := emulator.New(emulator.WithLatency(distance))
+	size, largest := 0, 0
+	for d := range h.days {
+		midnight := newest.AddDate(0, 0, -d)
+		body, err := h.catalogue(midnight, d)
+		if err != nil {
+			return err
+		}
+		size, largest = size+len(body), max(largest, len(body))
+		container := containerOf(midnight)
+		server.PutContainer(container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
+		server.Put(container, "catalogue", body, map[string]string{"state": "built", "schema": strconv.Itoa(catalogue.Schema), "container": container})
+	}
+	fmt.Fprintf(stdout, "%d days: %d of %d plans and one of %d; catalogues of %.1f MB, the largest %.1f MB\n",
+		h.days, h.days-1, h.plans, h.newest, float64(size)/1e6, float64(largest)/1e6)
+	v, took, err := watched(ctx, server, server.Transport())
 	if err != nil {
 		return err
 	}
+	defer v.Close(ctx)
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "operation\tplans\trequests\tround trips\tMB\t$\tlistings\t$ of listings\t")
-	for _, r := range rows {
-		reads := price.Tally{azblob.ClassRead: r.Requests - 1, azblob.ClassList: 1}
-		lists := price.Tally{azblob.ClassList: r.lists + 1}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.5f\t%d\t%.5f\t\n", r.name, r.found, r.Requests, r.RoundTrips, float64(r.BytesReceived)/1e6, reads.Dollars(), r.lists, lists.Dollars())
+	groups := storage.Filters{ByGroupIDs: []uuid.UUID{h.group(newest, 0, h.newest/2), h.group(newest.AddDate(0, 0, -h.days/2), h.days/2, h.plans/2)}}
+	failed := storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}
+	for _, op := range []struct {
+		name   string
+		counts bool
+		filter storage.Filters
+		want   int
+		lists  int // what listings would take at least
+	}{
+		{"Search by two groups", false, groups, 2 * groupOf, h.lists()},
+		{"Search for failed plans", false, failed, (h.newest+999)/1000 + (h.days-1)*((h.plans+999)/1000), h.lists()},
+		{"Count of all", true, storage.Filters{}, h.newest + (h.days-1)*h.plans, h.lists()},
+		{"Count by group", true, groups, 2 * groupOf, h.lists()},
+		{"List(10)", false, storage.Filters{Limit: 10}, 10, 1},
+	} {
+		var err error
+		var n int64
+		if op.counts {
+			n, err = v.Count(ctx, op.filter)
+		} else {
+			var found []storage.ListResult
+			found, err = storage.Collect(v.Search(ctx, op.filter))
+			n = int64(len(found))
+		}
+		switch most := 1 + 2*h.days; {
+		case err != nil:
+			return fmt.Errorf("%s: %w", op.name, err)
+		case n != int64(op.want):
+			return fmt.Errorf("%s: %d plans, want %d", op.name, n, op.want)
+		case took.Requests > most || took.RoundTrips > 12:
+			return fmt.Errorf("over budget: %s: %d requests and %d round trips; %d and 12 are the budget", op.name, took.Requests, took.RoundTrips, most)
+		}
+		reads := price.Tally{azblob.ClassRead: took.Requests - 1, azblob.ClassList: 1}
+		lists := price.Tally{azblob.ClassList: op.lists + 1}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.5f\t%d\t%.5f\t\n",
+			op.name, n, took.Requests, took.RoundTrips, float64(took.BytesReceived)/1e6, reads.Dollars(), op.lists, lists.Dollars())
 	}
-	if err := w.Flush(); err != nil {
+	return w.Flush()
+}
+
+// build stores the entries and objects of the newest day in an emulator, and measures the building of its catalogue.
+func (h history) build(ctx context.Context, newest time.Time, stdout io.Writer) error {
+	f := fill.Filling{Plans: h.newest, Days: 1, End: newest.Add(24*time.Hour - time.Millisecond), Ended: true}
+	server := emulator.New(emulator.WithoutLog())
+	if err := f.FillServer(ctx, server, vaultName); err != nil {
 		return err
 	}
-	b, err := h.build(ctx)
+	m := newMeter(server.Transport())
+	m.heap = newHeapPeak(heapEvery)
+	v, took, err := watched(ctx, server, m)
 	if err != nil {
 		return err
 	}
+	defer v.Close(ctx)
+	report, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
+	switch most := 40 + h.newest/2500; {
+	case err != nil:
+		return err
+	case len(report.Built) != 1 || report.Built[0].Plans != int64(h.newest):
+		return fmt.Errorf("a day of %d plans: %+v", h.newest, report)
+	case took.Requests > most:
+		return fmt.Errorf("over budget: a catalogue of %d plans takes %d requests; %d are the budget", h.newest, took.Requests, most)
+	}
 	_, err = fmt.Fprintf(stdout, "Catalogue of a day of %d plans, which the emulator has whole: %d requests, %d round trips, %.1f MB received; the catalogue has %.1f MB; the heap grew by %.0f MB at most\n",
-		b.Plans, b.Requests, b.RoundTrips, float64(b.BytesReceived)/1e6, float64(b.Bytes)/1e6, float64(b.heap)/1e6)
+		h.newest, took.Requests, took.RoundTrips, float64(took.BytesReceived)/1e6, float64(report.Built[0].Bytes)/1e6, float64(m.heap.above())/1e6)
 	return err
 }

@@ -207,12 +207,10 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
-// TestHistoryKeepsItsBudgets measures a year of small days, and a day that takes several reads.
+// TestHistoryKeepsItsBudgets measures a year of small days.
 func TestHistoryKeepsItsBudgets(t *testing.T) {
-	if rows, err := (history{days: 365, plans: 100, newest: 20_000}).measure(t.Context(), t.Output()); err != nil {
-		t.Errorf("%v, %v", rows, err)
-	}
-	if b, err := (history{newest: 5_000}).build(t.Context()); err != nil || b.Bytes == 0 || b.heap > 64<<20 {
-		t.Errorf("%+v, %v", b, err)
+	out, _ := output(t, exitPass, nil, "-history", "-short")
+	if !strings.Contains(out, " Count of all  56400 ") || !strings.Contains(out, "\nCatalogue of a day of 20000 plans") {
+		t.Error(out)
 	}
 }
