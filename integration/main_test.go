@@ -205,10 +205,11 @@ func TestInterrupt(t *testing.T) {
 			}
 			return false // the rule only looks
 		}))
-		code := conduct(ctx, s, []storagetest.Case{
-			creates("one", func(storagetest.T) { interrupt() }), creates("two", func(storagetest.T) {}), creates("three", func(storagetest.T) {}),
-			creates("four", func(storagetest.T) {}), creates("five", func(storagetest.T) {}), creates("six", func(storagetest.T) {}),
-		})
+		cases := []storagetest.Case{creates("one", func(storagetest.T) { interrupt() })}
+		for i := range casesAtOnce { // the last one can't begin before the interrupt
+			cases = append(cases, creates(fmt.Sprint(i), func(t storagetest.T) { <-t.Context().Done() }))
+		}
+		code := conduct(ctx, s, cases)
 		if last := lastLine(out.String()); code != exitFail || !strings.HasPrefix(last, "FAIL: interrupted: "+name[:4]) {
 			t.Errorf("%s: exit code %d:\n%s", name, code, out.String())
 		}
