@@ -1,5 +1,5 @@
-// Command bench counts what each operation of the vault costs: requests by billing class, round trips, bytes,
-// allocations and the price. It compares them with the operation's budget.
+// Command bench counts what each operation of the vault costs: requests by billing class, round trips, bytes
+// and the price. It compares them with the operation's budget.
 //
 //	go run ./bench                       plans of all sizes, vaults of up to a million plans
 //	go run ./bench -short                without the largest vaults, in seconds
@@ -58,7 +58,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{run: regexp.MustCompile("")}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&c.short, "short", false, "leave out the largest vaults, a node's long times and the allocations for the largest plan and in large vaults")
+	f.BoolVar(&c.short, "short", false, "leave out the largest vaults and a node's long times")
 	f.BoolVar(&c.list, "list", false, "print the names of the rows and stop")
 	f.Func("run", "measure the rows whose name matches this `regexp`", func(s string) (err error) {
 		c.run, err = regexp.Compile(s)
@@ -126,7 +126,7 @@ func eachRow[R fmt.Stringer](ctx context.Context, cfg config, rows []R, stdout i
 
 // count measures the rows and compares each with its budget.
 func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) error {
-	t := &emulators{short: cfg.short}
+	t := &emulators{}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return cfg.short && r.long })
 	if !cfg.list {
 		printHead(stdout)

@@ -15,8 +15,6 @@ import (
 
 // emulators measures rows on emulators in virtual time.
 type emulators struct {
-	// short leaves out the second run of rows of the largest plan and of large vaults, which has no budget.
-	short bool
 	// filled holds the vault of one shape. Only one is kept: the largest takes gigabytes.
 	filled *emulator.Server
 	shape  shape
@@ -63,56 +61,19 @@ func (t *emulators) fill(ctx context.Context, s shape) error {
 	return nil
 }
 
-// measure runs a row's operation and returns what it took. A second run counts allocations, one request at a time, so
-// that the emulator's can be subtracted.
+// heapEvery is how many requests and answers pass between two measurements of the heap, each of which takes a
+// collection.
+const heapEvery = 20
+
+// measure runs a row's operation on a new vault in a copy of the filled server, and returns what it took.
 func (t *emulators) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
 	if err := t.fill(ctx, r.vault); err != nil {
 		return res, err
 	}
-	large := r.vault.plans >= largestVault
-	err := t.perform(ctx, r, concurrency, func(m *meter, do func() error) error {
-		m.latency = latency
-		if large {
-			m.heap = newHeapPeak(heapEvery)
-		}
-		started := time.Now()
-		if err := do(); err != nil {
-			return err
-		}
-		trips := int(time.Since(started) / latency)
-		synctest.Wait() // requests that were sent ahead count too
-		if res.measured = m.counts(); r.period == 0 {
-			res.trips = &trips
-		}
-		if large {
-			res.heap = new(m.heap.above())
-		}
-		return nil
-	})
-	if err != nil || large || r.period > 0 || t.short && (r.size.name == largestPlan || r.vault.plans > smallestVault) {
-		return res, err
-	}
-	err = t.perform(ctx, r, 1, func(m *meter, do func() error) error {
-		before := allocations()
-		err := do()
-		res.allocations = allocations() - before - m.mallocs
-		return err
-	})
-	return res, err
-}
-
-// heapEvery is how many requests and answers pass between two measurements of the heap, each of which takes a
-// collection.
-const heapEvery = 20
-
-// perform prepares a row's operation on a new vault in a copy of the filled server, and calls run with it. With a
-// concurrency of 1 the meter counts allocations.
-func (t *emulators) perform(ctx context.Context, r row, concurrency int, run func(m *meter, do func() error) error) error {
-	return bubble(ctx, func(ctx context.Context, now time.Time) (err error) {
+	return res, bubble(ctx, func(ctx context.Context, now time.Time) (err error) {
 		server := t.filled.Clone()
 		m := newMeter(server.Transport())
-		m.apart = concurrency == 1
 		v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(),
 			azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
 		if err != nil {
@@ -130,6 +91,22 @@ func (t *emulators) perform(ctx context.Context, r row, concurrency int, run fun
 			return err
 		}
 		m.reset()
-		return run(m, func() error { return do(ctx) })
+		m.latency = latency
+		if r.vault.plans >= largestVault {
+			m.heap = newHeapPeak(heapEvery)
+		}
+		started := time.Now()
+		if err := do(ctx); err != nil {
+			return err
+		}
+		trips := int(time.Since(started) / latency)
+		synctest.Wait() // requests that were sent ahead count too
+		if res.measured = m.counts(); r.period == 0 {
+			res.trips = &trips
+		}
+		if m.heap != nil {
+			res.heap = new(m.heap.above())
+		}
+		return nil
 	})
 }

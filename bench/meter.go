@@ -22,15 +22,11 @@ type meter struct {
 	next policy.Transporter
 	// latency is how long each request takes. It changes only between operations.
 	latency time.Duration
-	// apart counts the allocations of the next transport in mallocs. Requests must then come one at a time.
-	apart bool
-
 	// heap is measured when a request begins and when its answer has been read; nil if it is not measured.
 	heap *heapPeak
 
-	mu      sync.Mutex
-	n       measured
-	mallocs uint64 // by the next transport
+	mu sync.Mutex
+	n  measured
 }
 
 // measured is what was sent and received.
@@ -45,12 +41,8 @@ func newMeter(next policy.Transporter) *meter {
 	return m
 }
 
-// observer returns the observer of the vault that is measured. It would itself allocate, so there is none while
-// allocations are counted.
+// observer returns the observer of the vault that is measured.
 func (m *meter) observer() azblob.Observer {
-	if m.apart {
-		return azblob.Observer{}
-	}
 	return azblob.Observer{Request: func(_ context.Context, e azblob.RequestEvent) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -69,7 +61,7 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 	if err := pause(req.Context(), m.latency/2); err != nil {
 		return nil, err
 	}
-	resp, err := m.send(req)
+	resp, err := m.next.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -86,23 +78,11 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (m *meter) send(req *http.Request) (*http.Response, error) {
-	if !m.apart {
-		return m.next.Do(req)
-	}
-	before := allocations()
-	resp, err := m.next.Do(req)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mallocs += allocations() - before
-	return resp, err
-}
-
 // reset sets all counts to zero.
 func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.n, m.mallocs = measured{requests: price.Tally{}}, 0
+	m.n = measured{requests: price.Tally{}}
 }
 
 // counts returns the counts since reset.
@@ -171,13 +151,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// allocations returns how many objects the process has allocated.
-func allocations() uint64 {
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.Mallocs
 }
 
 // heapPeak is the largest measured size of the live heap. Garbage does not count, so each measurement takes a

@@ -15,8 +15,6 @@ type result struct {
 	measured
 	// trips are the round trips; nil if the operation was measured over a period.
 	trips *int
-	// allocations are those of vault and SDK; 0 if they were not counted.
-	allocations uint64
 	// heap is how much the live heap grew, in bytes; nil if it was not measured.
 	heap *int64
 }
@@ -54,7 +52,7 @@ func printHead(w io.Writer) {
 	for _, c := range price.Classes {
 		fmt.Fprintf(w, " %6s", c)
 	}
-	fmt.Fprintf(w, " %15s %13s %9s %9s %9s %9s\n", "requests/budget", "trips/budget", "sent", "received", "allocs", "$/10,000")
+	fmt.Fprintf(w, " %15s %13s %9s %9s %9s\n", "requests/budget", "trips/budget", "sent", "received", "$/10,000")
 }
 
 func (r result) print(w io.Writer) {
@@ -66,8 +64,8 @@ func (r result) print(w io.Writer) {
 	if r.trips != nil {
 		trips = fmt.Sprintf("%d/%d", *r.trips, most.trips)
 	}
-	fmt.Fprintf(w, " %15s %13s %9s %9s %9s %9.4f", fmt.Sprintf("%d/%d", r.requests.Total(), most.requests), trips,
-		bytesOf(r.sent), bytesOf(r.received), dash(int(r.allocations)), 10_000*dollars)
+	fmt.Fprintf(w, " %15s %13s %9s %9s %9.4f", fmt.Sprintf("%d/%d", r.requests.Total(), most.requests), trips,
+		bytesOf(r.sent), bytesOf(r.received), 10_000*dollars)
 	if r.heap != nil {
 		fmt.Fprintf(w, "  heap +%s", bytesOf(*r.heap))
 	}

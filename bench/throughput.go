@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +126,9 @@ func (l load) driveHere(ctx context.Context, connectionString string, workers in
 	}
 	m.reset()
 	var done atomic.Int64
-	before, started := allocations(), time.Now()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	started := time.Now()
 	g, working := errgroup.WithContext(ctx)
 	for _, do := range steps {
 		g.Go(func() error {
@@ -141,7 +144,8 @@ func (l load) driveHere(ctx context.Context, connectionString string, workers in
 		})
 	}
 	err = g.Wait()
+	runtime.ReadMemStats(&after)
 	return throughput{
-		Operations: done.Load(), Requests: m.counts().requests.Total(), Took: time.Since(started), Allocations: allocations() - before,
+		Operations: done.Load(), Requests: m.counts().requests.Total(), Took: time.Since(started), Allocations: after.Mallocs - before.Mallocs,
 	}, err
 }
