@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,18 +120,13 @@ func (c clocked) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// lastModified matches the time of a blob or a container in a listing.
+var lastModified = regexp.MustCompile(`<Last-Modified>[^<]+`)
+
 // movedList returns a listing with the times of the last changes as the clock shows them.
 func (c *clock) movedList(list []byte) []byte {
-	const element = "<Last-Modified>"
-	moved := make([]byte, 0, len(list))
-	for {
-		before, after, found := bytes.Cut(list, []byte(element))
-		moved = append(moved, before...)
-		if !found {
-			return moved
-		}
-		end := max(bytes.IndexByte(after, '<'), 0)
-		moved = append(append(moved, element...), c.moved(string(after[:end]), c.changed)...)
-		list = after[end:]
-	}
+	return lastModified.ReplaceAllFunc(list, func(element []byte) []byte {
+		name, text, _ := strings.Cut(string(element), ">")
+		return []byte(name + ">" + c.moved(text, c.changed))
+	})
 }
