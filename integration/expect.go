@@ -130,7 +130,7 @@ func (s *stage) gone(ctx context.Context, id uuid.UUID) error {
 func (s *stage) seen(ctx context.Context, id uuid.UUID, want ...*workflow.Plan) error {
 	there, err := s.vault.Exists(ctx, id)
 	if err := reported(err, there == (len(want) > 0), there); err != nil {
-		return fmt.Errorf("Exists: %w", err)
+		return fmt.Errorf("what Exists returns: %w", err)
 	}
 	return shows(want)(s.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 }

@@ -155,7 +155,7 @@ func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
 				Removal: func(_ context.Context, e fleet.RemovalEvent) { n.report(message{What: removed, Node: e.Member.ID}) },
 				Claim:   func(_ context.Context, e fleet.ClaimEvent) { n.report(message{What: claimed, Plan: e.Plan}) },
 				Takeover: func(_ context.Context, t fleet.TakeoverEvent) {
-					n.report(message{What: taken, Plan: t.Plan, Former: t.From, Epoch: t.Epoch, Rounds: t.Rounds})
+					n.report(message{What: taken, Plan: t.Plan, Former: t.From, Epoch: t.Epoch})
 				},
 			},
 		},
