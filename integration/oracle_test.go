@@ -226,6 +226,12 @@ func TestCalls(t *testing.T) {
 			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
 			t.ends(workflow.Completed, t.r2)
 		}, []string{forged, lost}},
+		{"an outcome that was lost for an epoch", "stored call2 end2", func(t *tale) {
+			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
+			t.add(t.picks(3, t.a, workflow.Running))
+			t.plan.Epoch = 3
+			t.ends(workflow.Completed, t.r1)
+		}, []string{lost}},
 		{"a result that nobody returned", "end2", func(*tale) {}, []string{forged}},
 		{"a result of another node", "stored", func(t *tale) { t.ends(workflow.Completed, result{2, t.a, 2}) }, []string{forged}},
 		{"two owners of an epoch", "", func(t *tale) { t.add(t.picks(2, t.a, workflow.Running)) }, []string{forged}},
