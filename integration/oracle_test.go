@@ -228,7 +228,7 @@ func TestCalls(t *testing.T) {
 		}, []string{forged, lost}},
 		{"an outcome that was lost for an epoch", "stored call2 end2", func(t *tale) {
 			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
-			t.add(t.picks(3, t.a, workflow.Running))
+			t.add(t.picks(3, t.a, workflow.Running, t.r1))
 			t.plan.Epoch = 3
 			t.ends(workflow.Completed, t.r1)
 		}, []string{lost}},
