@@ -789,12 +789,22 @@ func (c *call) deleteOnce() result {
 	case c.without(ruleMarkersLast):
 		steps[1], steps[2] = steps[2], steps[1]
 	}
-	for _, step := range steps {
-		if !step() {
-			return unknown
-		}
+	if !each(steps) {
+		return unknown
 	}
 	return done
+}
+
+// inOrder takes steps until one fails, the last one first if a rule is lacking.
+func (c *call) inOrder(order rule, steps ...func() bool) bool {
+	if c.without(order) {
+		slices.Reverse(steps)
+	}
+	return each(steps)
+}
+
+func each(steps []func() bool) bool {
+	return !slices.ContainsFunc(steps, func(step func() bool) bool { return !step() })
 }
 
 // partList is a listing of the sub-objects.
@@ -926,17 +936,9 @@ func (c *call) recover() result {
 		if c.recent(&open, open[deleteMarker]) && !c.without(ruleRecoveryDeleteMarker) {
 			return left
 		}
-		steps := []func() bool{
-			func() bool { return c.without(ruleRewrite) || c.rewrite(&o) },
-			func() bool { removeMarker(deleteMarker); return true },
-		}
-		if c.without(ruleRewriteFirst) {
-			slices.Reverse(steps)
-		}
-		for _, step := range steps {
-			if !step() {
-				return left
-			}
+		rewrite := func() bool { return c.without(ruleRewrite) || c.rewrite(&o) }
+		if !c.inOrder(ruleRewriteFirst, rewrite, func() bool { removeMarker(deleteMarker); return true }) {
+			return left
 		}
 	}
 	switch {
@@ -1044,13 +1046,8 @@ func (c *call) clear(open *store, e, o version) result {
 			return !open[b].there() || c.takeMarker(removal("remove marker", b, c.unless(ruleRecoveryMarkerMatch, ifMatch), open[b]))
 		})
 	}
-	if c.without(ruleRecoveryMarkerLast) {
-		slices.Reverse(steps)
-	}
-	for _, step := range steps {
-		if !step() {
-			return left
-		}
+	if !c.inOrder(ruleRecoveryMarkerLast, steps...) {
+		return left
 	}
 	return done
 }

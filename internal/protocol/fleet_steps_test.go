@@ -64,13 +64,18 @@ func (f *fleet) putPart(st *fleetState, k int, to status, e epoch, by int, knows
 	}
 	p.status = to
 	for j := range st.nodes[:f.nodes] {
-		n := &st.nodes[j]
-		h := &n.held[k]
-		if j != by && h.is == current {
-			h.is = outdated
+		if n := &st.nodes[j]; j != by && n.at == works && e < n.epoch && to == final {
+			n.held[k].overtaken = true
 		}
-		if j != by && n.at == works && e < n.epoch && to == final {
-			h.overtaken = true
+	}
+	st.moves(k, by)
+}
+
+// moves makes all versions of a sub-object outdated but the writer's, and drops the requests for it, which would be refused.
+func (st *fleetState) moves(k, by int) {
+	for j := range st.nodes {
+		if h := &st.nodes[j].held[k]; j != by && h.is == current {
+			h.is = outdated
 		}
 	}
 	if st.stranger.is == current && k == 0 {
@@ -94,17 +99,15 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again boo
 		e.owner = noOwner // nobody asks for it
 	}
 	st.entry = e
-	for j := range st.nodes[:f.nodes] {
-		if j != by {
-			st.nodes[j].match = false
-		}
-	}
-	st.late.dropEntry()
+	st.movesEntry(by)
 }
 
-// dropEntry drops the requests for the entry, which would be refused.
-func (l *lateRequests) dropEntry() {
-	l.takes, l.end, l.again = [firstNode + mostNodes]epoch{}, 0, false
+// movesEntry does the same for the entry.
+func (st *fleetState) movesEntry(by int) {
+	for j := range st.nodes {
+		st.nodes[j].match = st.nodes[j].match && j == by
+	}
+	st.late.takes, st.late.end, st.late.again = [firstNode + mostNodes]epoch{}, 0, false
 }
 
 // putObject stores the final object.
@@ -118,63 +121,48 @@ func (f *fleet) putObject(st *fleetState) {
 
 // arrive lets late requests take effect.
 func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
+	late := func(what string, k int, put func(*fleetState)) {
+		next := st
+		put(&next)
+		yield(move{-1, k, "a late " + what + " takes effect", false}, next)
+	}
+	putEntry := func(what string, e sharedEntry, again bool) {
+		late(what, -1, func(st *fleetState) { f.putEntry(st, e, nowhere, true, again) })
+	}
 	for k := range f.parts {
 		for to, e := range st.late.parts[k] {
 			if e > 0 {
-				next := st
-				f.putPart(&next, k, status(to), e-1, nowhere, true, false)
-				yield(move{-1, k, "a late " + status(to).String() + " takes effect", false}, next)
+				late(status(to).String(), k, func(st *fleetState) { f.putPart(st, k, status(to), e-1, nowhere, true, false) })
 			}
 		}
 	}
 	for o, e := range st.late.takes {
 		if e > 0 {
-			next := st
-			f.putEntry(&next, sharedEntry{status: running, owner: owner(o), epoch: e - 1}, nowhere, true, false)
-			yield(move{-1, -1, "a late claim or take takes effect", false}, next)
+			putEntry("claim or take", sharedEntry{status: running, owner: owner(o), epoch: e - 1}, false)
 		}
 	}
 	if e := st.late.end; e > 0 {
-		next := st
-		f.putEntry(&next, sharedEntry{status: final, epoch: e - 1}, nowhere, true, false)
-		yield(move{-1, -1, "a late final entry takes effect", false}, next)
+		putEntry("final entry", sharedEntry{status: final, epoch: e - 1}, false)
 	}
 	if st.late.again {
-		next := st
-		f.putEntry(&next, st.entry, nowhere, true, true)
-		yield(move{-1, -1, "a late update of the plan takes effect", false}, next)
+		putEntry("update of the plan", st.entry, true)
 	}
 	if st.late.object {
-		next := st
-		next.late.object = false
-		f.putObject(&next)
-		yield(move{-1, -1, "a late final object takes effect", false}, next)
+		late("final object", -1, func(st *fleetState) { st.late.object = false; f.putObject(st) })
 	}
 }
 
 // delete takes the next step of a Delete: object, sub-objects, entry, marker.
 func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
-	n := int(st.deleted)
-	switch {
+	switch n := int(st.deleted); {
 	case n == 0:
 		st.object, st.late.object = noObject, false
 	case n <= f.parts:
-		k := n - 1
-		st.parts[k], st.late.parts[k] = sharedPart{}, [final + 1]epoch{}
-		for i := range st.nodes {
-			if h := &st.nodes[i].held[k]; h.is == current {
-				h.is = outdated
-			}
-		}
-		if k == 0 && st.stranger.is == current {
-			st.stranger.is = outdated
-		}
+		st.parts[n-1] = sharedPart{}
+		st.moves(n-1, nowhere)
 	case n == f.parts+1:
 		st.entry = sharedEntry{}
-		st.late.dropEntry()
-		for i := range st.nodes {
-			st.nodes[i].match = false
-		}
+		st.movesEntry(nowhere)
 	case n == f.parts+2:
 		st.marker = false
 	default:
