@@ -94,8 +94,8 @@ var mutants = []mutant{
 	{"poll: the first day is left out", "first := f.After.Add(time.Millisecond)", "first := f.After.Add(24 * time.Hour)", "TestNearDaysAreThose"},
 
 	// Orders.
-	{"order: the object before the sub-objects", "if err := c.putParts(ctx); err != nil { return c.undo(caller, err) }", "if body, metadata, err := c.object(); err == nil { _, _ = c.v.client.Put(ctx, c.keys.object(), body, metadata, blob.IfNew) }; if err := c.putParts(ctx); err != nil { return c.undo(caller, err) }", "TestCrashInCreate|TestTraces"},
-	{"order: Create without a marker", "if err := c.putMarker(ctx); err != nil {", "if err := c.v.ensureContainer(ctx, c.keys.container); err != nil {", "TestCrashInCreate|TestTraces"},
+	{"order: the object before the sub-objects", "if err := c.putParts(ctx); err != nil { return c.undo(caller, err) }", "defer func() { _ = c.putParts(ctx) }()", "TestCrashInCreate|TestTraces"},
+	{"order: Create without a marker", "c.v.within(caller, started, true, errGrace); defer cancelCommit(); if err := c.putMarker(ctx); err != nil {", "c.v.within(caller, started, true, errGrace); defer cancelCommit(); if err := c.v.ensureContainer(ctx, c.keys.container); err != nil {", "TestCrashInCreate|TestTraces"},
 	{"order: Delete without a delete marker", "marker, seen, markerErr := v.putDeleteMarker(ctx, keys); if markerErr != nil { return plan, markerErr }", `marker, seen := "", time.Now()`, "TestCrashInDelete|TestTraces"},
 	{"order: the entry before the sub-objects in Delete", "if err := v.removeParts(ctx, keys, plan.parts); err != nil { return err }", `if err := v.remove(ctx, "remove entry", keys, keys.entry(), blob.Always); err != nil { return err }; if err := v.removeParts(ctx, keys, plan.parts); err != nil { return err }`, "TestDeleteOrder"},
 	{"order: the marker goes before the object is final", "objectETag, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)", `if err := v.deleteMarker(ctx, keys.marker(), ""); err != nil { return etag, err }; objectETag, followed, err := v.finalizeObject(ctx, plan, entry, body, etag)`, "TestCompletion|TestCrashInCompletion"},
@@ -286,7 +286,7 @@ var mutants = []mutant{
 	{"diagnosis: a concurrent Delete is a loss", "if err == nil && !(sameBlob(again.entry", "if false && !(sameBlob(again.entry", "TestRecoveryBesideADelete"},
 	{"create: each retry makes remains recent", "if there.entryOrObject() != nil {", "if false && there.entryOrObject() != nil {", "TestCreateUntil"},
 	{"create: its own marker makes remains recent", `if c.markerETag != "" { if err := c.v.deleteMarker`, "if false { if err := c.v.deleteMarker", "TestCreateLeavesNoMarker"},
-	{"create: shortens the grace period of a marker it takes over", "markerMetadata(c.call, grace)", "markerMetadata(c.call, min(grace, c.v.grace))", "TestGracePeriods"},
+	{"create: shortens the grace period of a marker it takes over", "c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, grace)", "c.v.client.PutDated(ctx, ref, nil, markerMetadata(c.call, min(grace, c.v.grace))", "TestGracePeriods"},
 	{"create: a refused object leaves all other blobs", `return c.undo(caller, blobError("write object", ref, err))`, `return blobError("write object", ref, err)`, "TestCreateRefused"},
 	{"create: undone without a delete marker", "etag, seen, err := c.v.putDeleteMarker(ctx, c.keys); kept := false", `etag, seen, err := "", time.Now(), error(nil); kept := false`, "TestLateCreate"},
 	{"undo: removes an entry of any version", "c.entry.ref, blob.IfMatch(c.entryETag))", "c.entry.ref, blob.Always)", "TestUndoMeets"},
