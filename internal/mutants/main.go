@@ -172,7 +172,7 @@ type mutant struct {
 
 // listedTrials returns the mutants of the list, and an error that names those that don't fit the code.
 func listedTrials(ctx context.Context, root string) ([]trial, error) {
-	programs, err := load(ctx, root, "./...")
+	all, err := load(ctx, root, "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +181,9 @@ func listedTrials(ctx context.Context, root string) ([]trial, error) {
 		patterns[i] = lex(m.old)
 	}
 	var errs []error
-	for _, p := range programs {
+	for _, p := range all {
 		for _, name := range p.names {
-			if harness.MatchString(name) {
+			if p.harness || aside.MatchString(name) {
 				continue
 			}
 			code := lex(string(p.files[name].text))
@@ -212,12 +212,12 @@ var mutated = []string{".", "./internal/blob", "./internal/listing", "./storage/
 
 // randomTrials chooses n changes that compile and are not known to be equivalent.
 func randomTrials(ctx context.Context, root string, packages []string, n int, seed uint64) ([]trial, error) {
-	programs, err := load(ctx, root, packages...)
+	loaded, err := load(ctx, root, packages...)
 	if err != nil {
 		return nil, err
 	}
 	var all []change
-	for _, p := range programs {
+	for _, p := range loaded {
 		all = append(all, p.changes()...)
 	}
 	var trials []trial

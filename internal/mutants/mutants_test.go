@@ -40,12 +40,12 @@ func TestMutantsFit(t *testing.T) {
 
 // TestEquivalentChangesFit checks that each equivalent change has its place in the code and a reason.
 func TestEquivalentChangesFit(t *testing.T) {
-	programs, err := load(t.Context(), root(t), mutated...)
+	loaded, err := load(t.Context(), root(t), mutated...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys, times := map[string]bool{}, map[string]int{}
-	for _, p := range programs {
+	for _, p := range loaded {
 		for _, c := range p.changes() {
 			if keys[c.key()] {
 				t.Errorf("two changes have the key %q", c.key())

@@ -107,12 +107,12 @@ failures: error dropped: return n, errors.New("always") -> _ = errors.New("alway
 
 // TestChanges checks that each kind of change is found.
 func TestChanges(t *testing.T) {
-	programs, err := load(t.Context(), small(t, map[string]string{"code.go": changesSource}), ".")
+	loaded, err := load(t.Context(), small(t, map[string]string{"code.go": changesSource}), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range programs[0].changes() {
+	for _, c := range loaded[0].changes() {
 		if _, ok := c.trial(); ok {
 			got = append(got, fmt.Sprintf("%s -> %s", strings.TrimPrefix(c.key(), "code.go "), c.text))
 		}
