@@ -21,8 +21,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Read everything that is stored, and say what is broken",
 		Args:  cobra.NoArgs,
 		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			now := time.Now()
-			return a.check(ctx, v, azblob.CheckOptions{After: p.after.from(now), Before: p.before.from(now)})
+			after, before := p.from(time.Now())
+			return a.check(ctx, v, azblob.CheckOptions{After: after, Before: before})
 		}),
 	}
 	p.addFlags(c.Flags(), "created", "days that have any time")

@@ -25,7 +25,7 @@ func (a *app) addCompletion(c *cobra.Command) {
 	byFlag := map[string]cobra.CompletionFunc{
 		"status":     words("notstarted", "running", "completed", "failed", "stopped", "open", "final"),
 		"output":     words(string(outputTable), string(outputJSON)),
-		"by":         words(string(byStatus), string(byGroup), string(byDay)),
+		"by":         words("status", "group", "day"),
 		"profile":    a.completeProfiles,
 		"to-profile": a.completeProfiles,
 		"page":       a.completePlans,

@@ -16,63 +16,43 @@ import (
 
 // selection is the flags that select plans.
 type selection struct {
-	statuses       statusList
-	groups         groupList
-	name, contains string
+	storage.Filters
 	created, ended period
 }
 
 // addFlags adds the flags that select plans.
 func (s *selection) addFlags(flags *pflag.FlagSet) {
-	flags.Var(&s.statuses, "status", "plans of these `STATUSES`: notstarted, running (both are open), completed, failed, stopped (all are final)")
-	flags.Var(&s.groups, "group", "plans of the groups with these `IDS`")
-	flags.StringVar(&s.name, "name", "", "plans whose name begins with `TEXT`")
-	flags.StringVar(&s.contains, "contains", "", "plans whose name contains `TEXT`")
+	addList(flags, "status", "plans of these `STATUSES`: notstarted, running (both are open), completed, failed, stopped (all are final)", &s.ByStatus, parseStatuses)
+	addList(flags, "group", "plans of the groups with these `IDS`", &s.ByGroupIDs, func(text string) ([]uuid.UUID, error) {
+		id, err := parseID("group", text)
+		return []uuid.UUID{id}, err
+	})
+	flags.StringVar(&s.NamePrefix, "name", "", "plans whose name begins with `TEXT`")
+	flags.StringVar(&s.NameContains, "contains", "", "plans whose name contains `TEXT`")
 	s.created.addFlags(flags, "created", "plans created")
 	s.ended.addFlags(flags, "ended", "final plans that ended")
 }
 
+// addList adds a flag of values with commas between them, which may be given several times.
+func addList[T any](flags *pflag.FlagSet, name, usage string, list *[]T, parse func(string) ([]T, error)) {
+	flags.Func(name, usage, func(text string) error {
+		for word := range strings.SplitSeq(text, ",") {
+			values, err := parse(word)
+			if err != nil {
+				return err
+			}
+			*list = append(*list, values...)
+		}
+		return nil
+	})
+}
+
 // filters returns the filters of the flags. Ages count from now.
 func (s *selection) filters(now time.Time) storage.Filters {
-	return storage.Filters{
-		ByStatus: s.statuses, ByGroupIDs: s.groups, NamePrefix: s.name, NameContains: s.contains,
-		After: s.created.after.from(now), Before: s.created.before.from(now),
-		EndedAfter: s.ended.after.from(now), EndedBefore: s.ended.before.from(now),
-	}
-}
-
-// statusList is statuses in a flag, with commas between them.
-type statusList []workflow.Status
-
-func (l *statusList) String() string { return "" }
-func (l *statusList) Type() string   { return "statuses" }
-
-func (l *statusList) Set(text string) error {
-	for word := range strings.SplitSeq(text, ",") {
-		statuses, err := parseStatuses(word)
-		if err != nil {
-			return err
-		}
-		*l = append(*l, statuses...)
-	}
-	return nil
-}
-
-// groupList is IDs of groups in a flag, with commas between them.
-type groupList []uuid.UUID
-
-func (l *groupList) String() string { return "" }
-func (l *groupList) Type() string   { return "ids" }
-
-func (l *groupList) Set(text string) error {
-	for word := range strings.SplitSeq(text, ",") {
-		id, err := parseID("group", word)
-		if err != nil {
-			return err
-		}
-		*l = append(*l, id)
-	}
-	return nil
+	f := s.Filters
+	f.After, f.Before = s.created.from(now)
+	f.EndedAfter, f.EndedBefore = s.ended.from(now)
+	return f
 }
 
 // parsePlanIDs parses the IDs of plans in arguments.
@@ -97,59 +77,51 @@ func parseID(of, text string) (uuid.UUID, error) {
 }
 
 // parseStatuses parses a status, or a word for several.
-func parseStatuses(text string) ([]workflow.Status, error) {
-	switch strings.ToLower(text) {
-	case "notstarted":
-		return []workflow.Status{workflow.NotStarted}, nil
-	case "running":
-		return []workflow.Status{workflow.Running}, nil
-	case "completed":
-		return []workflow.Status{workflow.Completed}, nil
-	case "failed":
-		return []workflow.Status{workflow.Failed}, nil
-	case "stopped":
-		return []workflow.Status{workflow.Stopped}, nil
-	case "open":
-		return []workflow.Status{workflow.NotStarted, workflow.Running}, nil
-	case "final":
-		return []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}, nil
+func parseStatuses(text string) (statuses []workflow.Status, err error) {
+	word := strings.ToLower(text)
+	for _, s := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped} {
+		if word == strings.ToLower(s.String()) || word == "open" && !s.Final() || word == "final" && s.Final() {
+			statuses = append(statuses, s)
+		}
 	}
-	return nil, usageError("%q is not a status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
+	if len(statuses) == 0 {
+		return nil, usageError("%q is not a status: notstarted, running, completed, failed, stopped, open or final", printable(text, 50))
+	}
+	return statuses, nil
 }
 
 // period is the two flags of a period of time.
 type period struct{ after, before moment }
 
+// moment is a time, or an age if the time is zero. The zero moment is not set.
+type moment struct {
+	at  time.Time
+	age time.Duration
+}
+
 // addFlags adds the flags, such as --created-after and --created-before. what says what they select.
 func (p *period) addFlags(flags *pflag.FlagSet, event, what string) {
-	flags.Var(&p.after, event+"-after", what+" after `TIME`: 2026-11-21, 2026-11-21T03:00Z, or an age: 36h, 7d")
-	flags.Var(&p.before, event+"-before", what+" before `TIME`")
+	flags.Func(event+"-after", what+" after `TIME`: 2026-11-21, 2026-11-21T03:00Z, or an age: 36h, 7d", p.after.set)
+	flags.Func(event+"-before", what+" before `TIME`", p.before.set)
 }
 
-// moment is a time in a flag, or an age. The zero moment is not set.
-type moment struct {
-	text string
-	at   time.Time
-	age  time.Duration
+// from returns the times if now is now. A flag that is not set is the zero time.
+func (p *period) from(now time.Time) (after, before time.Time) {
+	return p.after.from(now), p.before.from(now)
 }
 
-func (m *moment) String() string { return m.text }
-func (m *moment) Type() string   { return "time" }
-
-func (m *moment) Set(text string) error {
-	if at, ok := human.ParseTime(text); ok {
-		*m = moment{text: text, at: at}
+func (m *moment) set(text string) (err error) {
+	var ok bool
+	*m = moment{}
+	if m.at, ok = human.ParseTime(text); ok {
 		return nil
 	}
-	age, err := parseAge(text)
-	if err != nil {
+	if m.age, err = parseAge(text); err != nil {
 		return fmt.Errorf("%q is not a time: give 2026-11-21, 2026-11-21T03:00:00Z (UTC), or an age such as 36h or 7d", text)
 	}
-	*m = moment{text: text, age: age}
 	return nil
 }
 
-// from returns the time if now is now, or the zero time if the flag is not set.
 func (m *moment) from(now time.Time) time.Time {
 	if m.age > 0 {
 		return now.Add(-m.age)

@@ -28,8 +28,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 		Short: "Bring a copy of the vault in another account up to date",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			now := time.Now()
-			o.After, o.Before = p.after.from(now), p.before.from(now)
+			o.After, o.Before = p.from(time.Now())
 			o.DryRun, o.Budget = b.dryRun, b.timeLeft()
 			return a.mirror(c.Context(), to, o)
 		},

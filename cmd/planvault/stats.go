@@ -23,8 +23,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Count plans by day and status, and what storing them costs",
 		Args:  cobra.NoArgs,
 		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			now := time.Now()
-			return a.stats(ctx, v, azblob.StatsOptions{After: p.after.from(now), Before: p.before.from(now), Bytes: bytes})
+			after, before := p.from(time.Now())
+			return a.stats(ctx, v, azblob.StatsOptions{After: after, Before: before, Bytes: bytes})
 		}),
 	}
 	p.addFlags(c.Flags(), "created", "days that have any time")
