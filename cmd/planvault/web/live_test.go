@@ -3,8 +3,6 @@ package web_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -112,23 +110,6 @@ func TestViewersShareLooks(t *testing.T) {
 		if got := st.rosters.Load(); got != intervals+1 {
 			t.Errorf("an hour without viewers costs %d looks", got-intervals-1)
 		}
-	})
-}
-
-// TestNobodyWaits lets the only viewer leave during a look: the look ends soon, and counts for nothing.
-func TestNobodyWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
-		s := web.New(st, web.Options{})
-		ctx, leave := context.WithTimeout(t.Context(), time.Second)
-		defer leave()
-		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		left := time.Now()
-		if err := <-st.ended; !errors.Is(err, context.Canceled) || time.Since(left) > 10*time.Second {
-			t.Errorf("the look ends %v after its viewer has left: %v", time.Since(left), err)
-		}
-		st.quick.Store(true)
-		contains(t, s, "/", nil, []string{"could not be looked at"})
 	})
 }
 

@@ -199,8 +199,7 @@ const maxWait = 5 * time.Second
 
 // now returns the state of a look that is fresh, or the latest if the store takes its time. It fails when ctx ends.
 func (s *Server) now(ctx context.Context) (*state, error) {
-	look, leave := s.looks.join(ctx, struct{}{})
-	defer leave()
+	look := s.looks.ask(ctx, struct{}{})
 	late := time.NewTimer(maxWait)
 	defer late.Stop()
 	select {
@@ -218,7 +217,7 @@ func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
 	started := time.Now()
 	i, err := fleet.Inspect(ctx, s.store, fleet.InspectOptions{Older: s.o.Older})
 	if ctx.Err() == context.Canceled {
-		return nil, ctx.Err() // nobody waits for it
+		return nil, ctx.Err() // the server ends
 	}
 	if i.Now.IsZero() {
 		i.Now = started
