@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 func TestTable(t *testing.T) {
@@ -62,46 +60,6 @@ func TestLongTable(t *testing.T) {
 	if err := table.end(); err != nil || strings.Count(b.String(), "N\n") != 1 || !strings.HasSuffix(b.String(), "\n1,000\n") {
 		t.Errorf("%v: it ends with %q", err, b.String()[b.Len()-20:])
 	}
-}
-
-func TestPrintable(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"nightly report", 0, "nightly report"},
-		{"a\x1b[31mred\n\ttab", 0, `a\x1b[31mred\n\ttab`},
-		{"abc\u202edef", 0, `abc\u202edef`},
-		{"bad \xff byte", 0, `bad \xff byte`},
-		{"zero\u200bwidth\ufeff", 0, `zero\u200bwidth\ufeff`},
-		{"日本語", 4, "日本…"},
-		{"日本語", 5, "日本…"},
-		{"日本語", 6, "日本語"},
-		{"abcdef", 3, "abc…"},
-		{"a" + strings.Repeat("\u0301", 1000), 3, "a\u0301\u0301…"},
-		{"quote ' and \\", 0, "quote ' and \\"},
-	} {
-		if got := printable(c.text, c.most); got != c.want {
-			t.Errorf("%q, %d: %q, not %q", c.text, c.most, got, c.want)
-		}
-	}
-}
-
-func FuzzPrintable(f *testing.F) {
-	f.Add("a\x1b[31m\u202e\xff日e\u0301", 5)
-	f.Fuzz(func(t *testing.T, text string, most int) {
-		got := printable(text, most)
-		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q became %q", text, got)
-		}
-		if most > 0 && textWidth(got) > most+1 {
-			t.Errorf("%q takes %d columns, not %d", got, textWidth(got), most)
-		}
-		if most <= 0 && printable(got, 0) != got {
-			t.Errorf("%q changes again", got)
-		}
-	})
 }
 
 func TestNumbers(t *testing.T) {

@@ -5,10 +5,35 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/planvault/azblob/cmd/planvault/human"
 )
+
+func TestPrintable(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"nightly report", 0, "nightly report"},
+		{"a\x1b[31mred\n\ttab", 0, `a\x1b[31mred\n\ttab`},
+		{"abc\u202edef", 0, `abc\u202edef`},
+		{"bad \xff byte", 0, `bad \xff byte`},
+		{"zero\u200bwidth\ufeff", 0, `zero\u200bwidth\ufeff`},
+		{"日本語", 4, "日本…"},
+		{"日本語", 5, "日本…"},
+		{"日本語", 6, "日本語"},
+		{"abcdef", 3, "abc…"},
+		{"a" + strings.Repeat("\u0301", 1000), 3, "a\u0301\u0301…"},
+		{"quote ' and \\", 0, "quote ' and \\"},
+	} {
+		if got := human.Line(c.text, c.most); got != c.want {
+			t.Errorf("%q, %d: %q, not %q", c.text, c.most, got, c.want)
+		}
+	}
+}
 
 func TestLines(t *testing.T) {
 	for text, want := range map[string]string{
@@ -49,8 +74,12 @@ func FuzzText(f *testing.F) {
 				t.Errorf("%q is %q", text, got)
 			}
 		}
-		if human.Lines(human.Lines(text)) != human.Lines(text) {
+		if human.Lines(human.Lines(text)) != human.Lines(text) || human.Line(human.Line(text, 0), 0) != human.Line(text, 0) {
 			t.Errorf("%q is escaped twice", text)
+		}
+		line := human.Line(text, most)
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || most > 0 && human.Width(line) > most+1 {
+			t.Errorf("%q has %d columns, or what is invisible: %q", line, human.Width(line), text)
 		}
 	})
 }

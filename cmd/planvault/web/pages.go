@@ -99,7 +99,7 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 		v.Set("contains", find)
 	}
 	q := parseQuery(v)
-	found, _, err := s.searches.get(r.Context(), q.values().Encode())
+	found, _, err := s.searches.get(r.Context(), q.Encode())
 	if r.Context().Err() != nil {
 		return
 	}
@@ -113,14 +113,10 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 		data.Errors = append(data.Errors[:maxFailures], fmt.Sprintf("and %d more", n-maxFailures))
 	}
 	if found.more {
-		next := q
-		next.Page = found.plans[len(found.plans)-1].ID.String()
-		data.Older = "/history?" + next.values().Encode()
+		data.Older = q.after(found.plans[len(found.plans)-1].ID.String())
 	}
-	if q.Page != "" {
-		first := q
-		first.Page = ""
-		data.Newest = "/history?" + first.values().Encode()
+	if q.Has("page") {
+		data.Newest = q.after("")
 	}
 	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: "History", Find: find, Data: data})
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,25 +23,21 @@ const pageSize = 50
 // maxQuery is how long a text in a search may be.
 const maxQuery = 1000
 
-// query is what the form of the history page says.
-type query struct {
-	Status                  map[string]bool // by the names of statuses
-	Group, Prefix, Contains string
-	After, Before           string
-	EndedAfter, EndedBefore string
-	Page                    string // the plan with which the page before ended
-}
+// query is what the form of the history page says, without what is empty and what means nothing.
+type query struct{ url.Values }
 
 // parseQuery reads a form. Its texts may be anything.
-func parseQuery(v url.Values) query {
-	get := func(name string) string { return clean(v.Get(name)) }
-	q := query{
-		Status: map[string]bool{}, Group: get("group"), Prefix: get("prefix"), Contains: get("contains"),
-		After: get("after"), Before: get("before"), EndedAfter: get("ended-after"), EndedBefore: get("ended-before"),
-		Page: get("page"),
+func parseQuery(form url.Values) query {
+	q := query{url.Values{}}
+	for _, name := range []string{"contains", "prefix", "group", "after", "before", "ended-after", "ended-before", "page"} {
+		if text := clean(form.Get(name)); text != "" {
+			q.Set(name, text)
+		}
 	}
-	for _, name := range v["status"] {
-		q.Status[name] = true
+	for _, s := range statuses {
+		if slices.Contains(form["status"], s.String()) {
+			q.Add("status", s.String())
+		}
 	}
 	return q
 }
@@ -50,28 +48,21 @@ func clean(text string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), maxQuery)], ""))
 }
 
-// values returns the form again, without what is empty and what means nothing.
-func (q query) values() url.Values {
-	v := url.Values{}
-	for name, text := range map[string]string{
-		"group": q.Group, "prefix": q.Prefix, "contains": q.Contains, "after": q.After, "before": q.Before,
-		"ended-after": q.EndedAfter, "ended-before": q.EndedBefore, "page": q.Page,
-	} {
-		if text != "" {
-			v.Set(name, text)
-		}
+// after returns the address of the page that follows a plan, or of the first one if the ID is empty.
+func (q query) after(id string) string {
+	v := maps.Clone(q.Values)
+	if v.Del("page"); id != "" {
+		v.Set("page", id)
 	}
-	for _, s := range statuses {
-		if q.Status[s.String()] {
-			v.Add("status", s.String())
-		}
-	}
-	return v
+	return "/history?" + v.Encode()
 }
+
+// Asks reports whether the form asks for a status.
+func (q query) Asks(s workflow.Status) bool { return slices.Contains(q.Values["status"], s.String()) }
 
 // More reports whether any of the fields is used that the page hides until they are asked for.
 func (q query) More() bool {
-	return q.Prefix+q.Group+q.After+q.Before+q.EndedAfter+q.EndedBefore != ""
+	return slices.ContainsFunc([]string{"prefix", "group", "after", "before", "ended-after", "ended-before"}, q.Has)
 }
 
 var statuses = []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped}
@@ -79,33 +70,31 @@ var statuses = []workflow.Status{workflow.NotStarted, workflow.Running, workflow
 // filters returns the filters of a page. The error names the fields that are wrong.
 func (q query) filters() (storage.Filters, error) {
 	var errs []error
-	moment := func(label, text string) time.Time {
+	moment := func(label, name string) time.Time {
+		text := q.Get(name)
 		at, ok := human.ParseTime(text)
 		if !ok && text != "" {
 			errs = append(errs, fmt.Errorf("%s: %q is not a time: use 2026-11-22 or 2026-11-22T03:00 (UTC)", label, text))
 		}
 		return at
 	}
-	id := func(label, text string) uuid.UUID {
-		if text == "" {
-			return uuid.Nil
-		}
-		id, err := uuid.Parse(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q is not an ID", label, text))
+	id := func(label, name string) uuid.UUID {
+		id, err := uuid.Parse(q.Get(name))
+		if err != nil && q.Has(name) {
+			errs = append(errs, fmt.Errorf("%s: %q is not an ID", label, q.Get(name)))
 		}
 		return id
 	}
 	f := storage.Filters{
-		NamePrefix: q.Prefix, NameContains: q.Contains, Limit: pageSize + 1, BeforeID: id("Page", q.Page),
-		After: moment("Created after", q.After), Before: moment("Created before", q.Before),
-		EndedAfter: moment("Ended after", q.EndedAfter), EndedBefore: moment("Ended before", q.EndedBefore),
+		NamePrefix: q.Get("prefix"), NameContains: q.Get("contains"), Limit: pageSize + 1, BeforeID: id("Page", "page"),
+		After: moment("Created after", "after"), Before: moment("Created before", "before"),
+		EndedAfter: moment("Ended after", "ended-after"), EndedBefore: moment("Ended before", "ended-before"),
 	}
-	if group := id("Group", q.Group); group != uuid.Nil {
+	if group := id("Group", "group"); group != uuid.Nil {
 		f.ByGroupIDs = []uuid.UUID{group}
 	}
 	for _, s := range statuses {
-		if q.Status[s.String()] {
+		if q.Asks(s) {
 			f.ByStatus = append(f.ByStatus, s)
 		}
 	}
