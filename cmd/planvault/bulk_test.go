@@ -80,32 +80,6 @@ func TestNothingIsDue(t *testing.T) {
 	}
 }
 
-// TestBudgetOfPurge runs purges within a budget until nothing is left. Exit code 3 says that more is.
-func TestBudgetOfPurge(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		s.fill(t, 2, 20)
-		slow := s.through(delayed{s.server.Transport(), 10 * time.Millisecond})
-		for n := 0; ; n++ {
-			r := slow.run(t.Context(), "purge", "--name", "plan", "--budget", "150ms", "--yes")
-			more := strings.Contains(r.stdout, "more is left: run the same command again")
-			if r.code != exitDone && r.code != exitMore || more != (r.code == exitMore) || n > 20 {
-				t.Fatalf("%d: %+v", n, r)
-			}
-			if r.code == exitDone {
-				if n == 0 {
-					t.Error("the budget ended nothing")
-				}
-				break
-			}
-		}
-		if left := s.must(t, "list"); left.stdout != "" {
-			t.Errorf("left:\n%s", left.stdout)
-		}
-	})
-}
-
 // TestProgressOfBulkCommands looks at what a terminal shows, and that a pipe gets none of it.
 func TestProgressOfBulkCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -249,65 +249,71 @@ func (x *doctor) account(ctx context.Context) (goOn bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	fact := func(check string, known bool, why error, judge func() (result, found, advice string)) {
+	for _, fact := range []struct {
+		check  string
+		known  bool
+		why    error // it is not known
+		judged finding
+	}{
+		{"kind", r.Kind.Known, r.Kind.Why, kindFinding(r.Kind.Value)},
+		{"namespace", r.Hierarchical.Known, r.Hierarchical.Why, namespaceFinding(r.Hierarchical.Value)},
+		{"soft delete", r.SoftDelete.Known, r.SoftDelete.Why, softDeleteFinding(r.SoftDelete.Value)},
+		{"soft delete of containers", r.ContainerSoftDelete.Known, r.ContainerSoftDelete.Why, softDeleteFinding(r.ContainerSoftDelete.Value)},
+		{"versioning", r.Versioning.Known, r.Versioning.Why, versioningFinding(r.Versioning.Value)},
+		{"redundancy", r.SKU.Known, r.SKU.Why, judged(resultOK, redundancy(r.SKU.Value), "")},
+		{"last sync", r.Replication.Known, r.Replication.Why, syncFinding(r.Replication.Value, time.Now())},
+	} {
 		switch {
-		case known:
-			result, found, advice := judge()
-			x.say(check, result, found, advice)
-		case why != nil:
-			x.say(check, resultUnknown, why.Error(), "")
+		case fact.known:
+			x.say(fact.check, fact.judged.Result, fact.judged.Finding, fact.judged.Advice)
+		case fact.check == "last sync" && r.SKU.Known && errors.Is(fact.why, storage.ErrUnavailable):
+			x.say(fact.check, resultProblem, fact.why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
+		case fact.why != nil:
+			x.say(fact.check, resultUnknown, fact.why.Error(), "")
 		default:
-			x.say(check, resultUnknown, fmt.Sprint("it was not asked for: ", err), "")
+			x.say(fact.check, resultUnknown, fmt.Sprint("it was not asked for: ", err), "")
 		}
 	}
-	fact("kind", r.Kind.Known, r.Kind.Why, func() (string, string, string) { return kindFinding(r.Kind.Value) })
-	fact("namespace", r.Hierarchical.Known, r.Hierarchical.Why, func() (string, string, string) { return namespaceFinding(r.Hierarchical.Value) })
-	fact("soft delete", r.SoftDelete.Known, r.SoftDelete.Why, func() (string, string, string) { return softDeleteFinding(r.SoftDelete.Value) })
-	fact("soft delete of containers", r.ContainerSoftDelete.Known, r.ContainerSoftDelete.Why, func() (string, string, string) {
-		return softDeleteFinding(r.ContainerSoftDelete.Value)
-	})
-	fact("versioning", r.Versioning.Known, r.Versioning.Why, func() (string, string, string) { return versioningFinding(r.Versioning.Value) })
-	fact("redundancy", r.SKU.Known, r.SKU.Why, func() (string, string, string) { return resultOK, redundancy(r.SKU.Value), "" })
-	if !r.Replication.Known && r.SKU.Known && errors.Is(r.Replication.Why, storage.ErrUnavailable) {
-		x.say("last sync", resultProblem, r.Replication.Why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
-		return true
-	}
-	fact("last sync", r.Replication.Known, r.Replication.Why, func() (string, string, string) { return syncFinding(r.Replication.Value, time.Now()) })
 	return true
 }
 
-func kindFinding(kind string) (result, found, advice string) {
+// judged returns what a check of a fact found.
+func judged(result, found, advice string) finding {
+	return finding{Result: result, Finding: found, Advice: advice}
+}
+
+func kindFinding(kind string) finding {
 	switch kind {
 	case "StorageV2":
-		return resultOK, kind + ": general-purpose v2", ""
+		return judged(resultOK, kind+": general-purpose v2", "")
 	case "BlockBlobStorage":
-		return resultOK, kind + ": premium block blobs, with other prices", ""
+		return judged(resultOK, kind+": premium block blobs, with other prices", "")
 	}
-	return resultWarning, kind, "vaults are made for general-purpose v2 accounts: upgrade the account"
+	return judged(resultWarning, kind, "vaults are made for general-purpose v2 accounts: upgrade the account")
 }
 
-func namespaceFinding(hierarchical bool) (result, found, advice string) {
+func namespaceFinding(hierarchical bool) finding {
 	if hierarchical {
-		return resultWarning, "hierarchical (Data Lake Storage)", "it works; listings of large days cost more, and a flat account is better for a new vault"
+		return judged(resultWarning, "hierarchical (Data Lake Storage)", "it works; listings of large days cost more, and a flat account is better for a new vault")
 	}
-	return resultOK, "flat", ""
+	return judged(resultOK, "flat", "")
 }
 
-func softDeleteFinding(days int) (result, found, advice string) {
+func softDeleteFinding(days int) finding {
 	switch {
 	case days == 0:
-		return resultOK, "off: what is deleted is gone", ""
+		return judged(resultOK, "off: what is deleted is gone", "")
 	case days > 7:
-		return resultWarning, fmt.Sprintf("on, for %d days", days), "each update and delete keeps a copy that is billed: a week is enough to notice a wrong deletion"
+		return judged(resultWarning, fmt.Sprintf("on, for %d days", days), "each update and delete keeps a copy that is billed: a week is enough to notice a wrong deletion")
 	}
-	return resultOK, fmt.Sprintf("on, for %s; each update and delete keeps a copy that is billed", plural(days, "day")), ""
+	return judged(resultOK, fmt.Sprintf("on, for %s; each update and delete keeps a copy that is billed", plural(days, "day")), "")
 }
 
-func versioningFinding(on bool) (result, found, advice string) {
+func versioningFinding(on bool) finding {
 	if on {
-		return resultWarning, "on: each update keeps a copy that is billed, and each node of a fleet 8,640 a day", "add a lifecycle rule that deletes previous versions after a day, or switch versioning off"
+		return judged(resultWarning, "on: each update keeps a copy that is billed, and each node of a fleet 8,640 a day", "add a lifecycle rule that deletes previous versions after a day, or switch versioning off")
 	}
-	return resultOK, "off when the vault's newest blobs were written", ""
+	return judged(resultOK, "off when the vault's newest blobs were written", "")
 }
 
 // redundancy explains a SKU.
@@ -327,17 +333,17 @@ func redundancy(sku string) string {
 }
 
 // syncFinding judges how far the secondary is behind.
-func syncFinding(r azblob.Replication, now time.Time) (result, found, advice string) {
+func syncFinding(r azblob.Replication, now time.Time) finding {
 	lag := now.Sub(r.Synced)
 	switch {
 	case r.Status == azblob.NoSecondary:
-		return resultOK, "the account has no secondary that can be read", ""
+		return judged(resultOK, "the account has no secondary that can be read", "")
 	case r.Status != "live":
-		return resultWarning, fmt.Sprintf("the secondary is %s, last sync %s", r.Status, stamp(r.Synced)), "it can't be read now: wait, or look at the account's page in the portal"
+		return judged(resultWarning, fmt.Sprintf("the secondary is %s, last sync %s", r.Status, stamp(r.Synced)), "it can't be read now: wait, or look at the account's page in the portal")
 	case r.Synced.IsZero():
-		return resultWarning, "the secondary is live, and does not say when it was last synchronized", ""
+		return judged(resultWarning, "the secondary is live, and does not say when it was last synchronized", "")
 	case lag > time.Hour:
-		return resultWarning, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(lag)), "usually it is less than 15 minutes: a failover now would lose what was written since"
+		return judged(resultWarning, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(lag)), "usually it is less than 15 minutes: a failover now would lose what was written since")
 	}
-	return resultOK, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(max(0, lag))), ""
+	return judged(resultOK, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(max(0, lag))), "")
 }

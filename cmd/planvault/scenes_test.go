@@ -45,13 +45,6 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"denied-reads": sceneDenied(emulator.GetBlob),
 	"denied-lists": sceneDenied(emulator.ListBlobs),
 	"lost":         sceneLost,
-	"few": func(t *testing.T, s *stage) { // of TestPageMachinery
-		for n, status := range []workflow.Status{workflow.Running, workflow.Failed} {
-			if _, err := s.store(t.Context(), planID(n*60), status, "plan"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	},
 }
 
 // bare opens the vault of a stage as the tool does, without plugins.
