@@ -128,22 +128,31 @@ func TestWatchOnATerminal(t *testing.T) {
 }
 
 // TestWatchThroughAnOutage checks that show goes on when the store can be reached again, and that it says why it waits.
+// On a terminal, the plan stays on the first screen in the end.
 func TestWatchThroughAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := stored(t, workflow.Running, "nightly")
-		go func() {
-			time.Sleep(90 * time.Second)
-			s.server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
-			time.Sleep(time.Hour)
-			s.server.ClearFaults()
-			end(workflow.Failed, p)
-			update(t, s, p)
-		}()
-		r := s.run(t.Context(), "show", planID(0).String(), "--watch", "--interval", "1m", "--exit-status")
-		if r.code != exitFound || !strings.Contains(r.stderr, "unavailable") || !strings.Contains(r.stdout, "failed       nightly") {
-			t.Errorf("exit code %d, %s%s", r.code, r.stderr, r.stdout)
-		}
-	})
+	for _, terminal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, p := stored(t, workflow.Running, "nightly")
+			go func() {
+				time.Sleep(90 * time.Second)
+				s.server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
+				time.Sleep(time.Hour)
+				s.server.ClearFaults()
+				end(workflow.Failed, p)
+				update(t, s, p)
+			}()
+			r := s.runAs(t.Context(), func(p *process) { p.stdoutIsTerm, p.terminalSize = terminal, func() (int, int) { return 200, 50 } },
+				"show", planID(0).String(), "--watch", "--interval", "1m", "--exit-status")
+			_, last, restored := strings.Cut(r.stdout, firstScreen)
+			if !terminal {
+				last = r.stdout
+			}
+			if r.code != exitFound || restored != terminal || strings.Contains(last, firstScreen) ||
+				!strings.Contains(r.stdout+r.stderr, "unavailable") || !strings.Contains(last, "failed") {
+				t.Errorf("on a terminal %t: %+v", terminal, r)
+			}
+		})
+	}
 }
 
 // TestShowOfALargePlan checks that what needs no look is folded, and that --all shows everything.

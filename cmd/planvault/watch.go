@@ -23,18 +23,23 @@ type watch struct {
 	id                      uuid.UUID
 	all, follow, exitStatus bool
 	every                   age
+
+	second bool // the plan is on the second screen of a terminal, where it is drawn again and again
 }
 
 // run shows the plan and returns it as it was last seen.
-func (w watch) run(ctx context.Context) (*workflow.Plan, error) {
+func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 	p, err := w.vault.Read(ctx, w.id)
 	if err != nil {
 		return nil, err
 	}
-	d := w.display()
-	defer d.end()
+	if w.follow && !p.State.Status.Final() && w.app.stdoutIsTerm && w.app.output == outputTable {
+		w.second = true
+		fmt.Fprint(w.app.stdout, secondScreen)
+		defer w.leave()
+	}
 	root := report.NewOutline(p, time.Now())
-	if err := d.first(p, root); err != nil {
+	if err := w.show(p, root); err != nil {
 		return p, err
 	}
 	for w.follow && !p.State.Status.Final() {
@@ -46,65 +51,63 @@ func (w watch) run(ctx context.Context) (*workflow.Plan, error) {
 		case ctx.Err() != nil:
 			continue // the wait says so
 		case errors.Is(err, storage.ErrUnavailable):
-			d.trouble(err)
+			w.trouble(err)
 			continue
 		case err != nil:
 			return p, err
 		}
 		before := root
 		p, root = next, report.NewOutline(next, time.Now())
-		if err := d.next(p, before, root); err != nil {
+		if err := w.showNext(p, before, root); err != nil {
 			return p, err
 		}
 	}
-	return p, d.last(p, root)
+	return p, nil
 }
 
-// display shows the states of a plan one after the other.
-type display interface {
-	first(p *workflow.Plan, root *report.Node) error
-	next(p *workflow.Plan, before, root *report.Node) error
-	trouble(err error)
-	last(p *workflow.Plan, root *report.Node) error
-	// end is called in any case, after everything else.
-	end()
-}
-
-func (w watch) display() display {
-	if w.follow && w.app.stdoutIsTerm && w.app.output == outputTable {
-		return &fullScreen{watch: w}
+// show shows all of the plan. As JSON, it is an object.
+func (w *watch) show(p *workflow.Plan, root *report.Node) error {
+	if w.second {
+		return w.draw(p, root)
 	}
-	return &log{w}
+	return w.app.printNext(summaryOf(p, root), func(out io.Writer) { w.app.newTree(root, w.all).write(out, p, root) })
 }
 
-// log prints the tree, and then each change on a line. As JSON, it prints an object for each change.
-type log struct{ watch }
-
-func (l *log) first(p *workflow.Plan, root *report.Node) error {
-	return l.app.printNext(summaryOf(p, root), func(w io.Writer) { l.app.newTree(root, l.all).write(w, p, root) })
-}
-
-func (l *log) next(p *workflow.Plan, before, root *report.Node) error {
+// showNext shows what has changed, each change on a line. As JSON, it is the object again.
+func (w *watch) showNext(p *workflow.Plan, before, root *report.Node) error {
 	list := changes(before, root)
-	if len(list) == 0 {
+	switch {
+	case w.second && p.State.Status.Final():
+		w.leave()
+		return w.show(p, root)
+	case w.second:
+		return w.draw(p, root)
+	case len(list) == 0:
 		return nil
 	}
-	return l.app.printNext(summaryOf(p, root), func(w io.Writer) {
-		t := tree{color: l.app.colors(), all: l.all}
+	return w.app.printNext(summaryOf(p, root), func(out io.Writer) {
+		t := tree{color: w.app.colors(), all: w.all}
 		for _, c := range list {
-			fmt.Fprintln(w, t.change(c))
+			fmt.Fprintln(out, t.change(c))
 		}
 	})
 }
 
-func (l *log) trouble(err error)                       { l.app.complain(err) }
-func (l *log) last(*workflow.Plan, *report.Node) error { return nil }
-func (l *log) end()                                    {}
+// leave goes back to the first screen, on which the plan stays in the end.
+func (w *watch) leave() {
+	if w.second {
+		fmt.Fprint(w.app.stdout, firstScreen)
+	}
+	w.second = false
+}
 
-// fullScreen draws the plan again and again on the second screen of a terminal, and at the end on the first one.
-type fullScreen struct {
-	watch
-	open bool
+// trouble says why there is no news.
+func (w *watch) trouble(err error) {
+	if w.second {
+		fmt.Fprint(w.app.stdout, topLeft, restOfLine, printable(err.Error(), 200))
+		return
+	}
+	w.app.complain(err)
 }
 
 // The sequences of terminals that a screen uses.
@@ -116,24 +119,10 @@ const (
 	restOfScreen = "\x1b[J"
 )
 
-func (s *fullScreen) first(p *workflow.Plan, root *report.Node) error {
-	if p.State.Status.Final() {
-		return nil
-	}
-	s.open = true
-	fmt.Fprint(s.app.stdout, secondScreen)
-	return s.draw(p, root)
-}
-
-func (s *fullScreen) next(p *workflow.Plan, _, root *report.Node) error { return s.draw(p, root) }
-
-func (s *fullScreen) trouble(err error) {
-	fmt.Fprint(s.app.stdout, topLeft, restOfLine, printable(err.Error(), 200))
-}
-
-func (s *fullScreen) draw(p *workflow.Plan, root *report.Node) error {
-	t := s.app.newTree(root, s.all)
-	width, height := s.app.terminalSize()
+// draw draws the plan on the second screen.
+func (w *watch) draw(p *workflow.Plan, root *report.Node) error {
+	t := w.app.newTree(root, w.all)
+	width, height := w.app.terminalSize()
 	var b strings.Builder
 	b.WriteString(topLeft)
 	head, lines := t.head(p, root), t.lines(root)
@@ -145,20 +134,8 @@ func (s *fullScreen) draw(p *workflow.Plan, root *report.Node) error {
 		b.WriteString(cutStyled(line, width-1) + restOfLine + "\n")
 	}
 	b.WriteString(restOfScreen)
-	_, err := io.WriteString(s.app.stdout, b.String())
+	_, err := io.WriteString(w.app.stdout, b.String())
 	return err
-}
-
-func (s *fullScreen) last(p *workflow.Plan, root *report.Node) error {
-	s.end()
-	return s.app.printNext(nil, func(w io.Writer) { s.app.newTree(root, s.all).write(w, p, root) })
-}
-
-func (s *fullScreen) end() {
-	if s.open {
-		fmt.Fprint(s.app.stdout, firstScreen)
-	}
-	s.open = false
 }
 
 // fit returns the lines of a plan that fit a height: the head, and of the tree the lines around the first live one.
