@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,35 +10,8 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
-
-// TestCutBundles cuts a bundle at many bytes. No part of it passes for a bundle, and none is restored.
-func TestCutBundles(t *testing.T) {
-	s := newStage(t)
-	s.fill(t, 1, 2)
-	file, cut := filepath.Join(t.TempDir(), "all.bundle"), filepath.Join(t.TempDir(), "cut.bundle")
-	s.must(t, "export", "-o", file)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.server.ResetRequests()
-	for n := 0; n < len(text); n += efforttest.Pick(97, 31, 1) {
-		if err := os.WriteFile(cut, text[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		verified := s.run(t.Context(), "import", "--verify-only", cut)
-		restored := s.run(t.Context(), "import", cut, "--prefix", "copy", "--yes")
-		if verified.code != exitFound || restored.code != exitFailed || verified.stdout+restored.stdout != "" {
-			t.Errorf("%d of %d bytes: %+v, %+v", n, len(text), verified, restored)
-		}
-	}
-	if sent := s.server.Requests(); len(sent) > 0 {
-		t.Errorf("%d requests were sent", len(sent))
-	}
-}
 
 // TestClocksOfExpire expires days on a machine whose clock is off by most of what the service allows. The service's clock
 // decides.

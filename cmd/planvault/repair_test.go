@@ -54,10 +54,13 @@ func sceneLost(t *testing.T, s *stage) {
 	time.Sleep(time.Hour)
 }
 
-// contents describes all that is stored.
+// contents describes all that is stored in the vault of a stage.
 func contents(s *stage) string {
 	var b strings.Builder
 	for container := range s.server.Containers() {
+		if !strings.HasPrefix(container, prefix+"-") {
+			continue
+		}
 		for blob := range s.server.Blobs(container) {
 			b.WriteString(container + "/" + blob.Name + " " + blob.ETag + "\n")
 		}
