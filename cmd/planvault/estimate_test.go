@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,14 +99,16 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// saidRequests returns the number in "about 1,234 requests".
+// saidRequests returns the number in "about 1,234 requests" or "cost: 1,234 requests".
 func saidRequests(t *testing.T, text string) int {
 	t.Helper()
-	_, rest, found := strings.Cut(text, "about ")
-	number, _, _ := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
-	if !found || err != nil {
+	said := regexp.MustCompile(`(?:about|cost:) ([0-9,]+) requests?`).FindStringSubmatch(text)
+	if said == nil {
 		t.Fatalf("no number of requests in %q", text)
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(said[1], ",", ""))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return n
 }

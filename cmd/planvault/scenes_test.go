@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -102,12 +103,8 @@ func takesItsTime(ctx context.Context, s task) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	sleep.For(ctx, d)
+	return ctx.Err()
 }
 
 // engine starts a node that runs up to n plans. It lives until kill is called, or the scene ends.

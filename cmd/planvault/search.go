@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -47,10 +46,15 @@ func (a *app) searchCommand() *cobra.Command {
 // for twice is missed once.
 func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters) error {
 	missing, some := slices.Clone(f.ByIDs), false
-	found := seen(search(ctx, v, f), func(r storage.Stream[storage.ListResult]) {
-		some = true
-		missing = slices.DeleteFunc(missing, func(id uuid.UUID) bool { return id == r.Result.ID || id == planOfError(r.Err) })
-	})
+	found := func(yield func(storage.Stream[storage.ListResult]) bool) {
+		for r := range search(ctx, v, f) {
+			some = true
+			missing = slices.DeleteFunc(missing, func(id uuid.UUID) bool { return id == r.Result.ID || id == planOfError(r.Err) })
+			if !yield(r) {
+				return
+			}
+		}
+	}
 	if err := a.printPlans(found, f.Limit); err != nil {
 		return err
 	}
@@ -65,15 +69,4 @@ func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters) e
 		return &exitError{exitFound, fmt.Errorf("search: no plan matches")}
 	}
 	return nil
-}
-
-// seen calls a function for each element before it is yielded.
-func seen[T any](list iter.Seq[T], look func(T)) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for e := range list {
-			if look(e); !yield(e) {
-				return
-			}
-		}
-	}
 }

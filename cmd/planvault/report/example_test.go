@@ -1,9 +1,7 @@
 package report_test
 
 import (
-	"bytes"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/planvault/azblob/cmd/planvault/report"
@@ -17,15 +15,6 @@ var plan = &workflow.Plan{
 		{Name: "collect", State: workflow.State{Status: workflow.Completed}},
 		{Name: "render", State: workflow.State{Status: workflow.Running}},
 	}}}}},
-}
-
-func ExampleWrite() {
-	var page bytes.Buffer
-	if err := report.Write(&page, plan, report.Options{}); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(strings.Contains(page.String(), "<h1>nightly report</h1>"))
-	// Output: true
 }
 
 func ExampleNewOutline() {

@@ -84,16 +84,11 @@ func TestOutlineOfAFork(t *testing.T) {
 		}
 	}
 	var ran []string
-	var visit func(n *report.Node)
-	visit = func(n *report.Node) {
+	for n := range report.NewOutline(p, time.Now()).All() {
 		if len(n.Children) == 0 && !n.CarriedOver {
 			ran = append(ran, n.Name)
 		}
-		for _, c := range n.Children {
-			visit(c)
-		}
 	}
-	visit(report.NewOutline(p, time.Now()))
 	if want := []string{"released already?", "errors stay below 0.1%", "probe", "undrain", "tell everybody", "page the operator"}; !slices.Equal(ran, want) {
 		t.Errorf("the fork ran %q, want %q", ran, want)
 	}
