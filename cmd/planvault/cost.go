@@ -15,16 +15,21 @@ import (
 
 // meter counts what vaults send and receive.
 type meter struct {
-	mu            sync.Mutex
+	mu    sync.Mutex
+	sums  traffic
+	waits bool // retries was called, and nothing was answered since
+	// retries is called once in an outage, when a request has been tried for some seconds. It may be nil.
+	retries func(err error)
+}
+
+// traffic is what was sent and received up to some time.
+type traffic struct {
 	requests      price.Tally
 	roundTrips    int
 	sentBytes     int64
 	receivedBytes int64
 	askedToSlow   int   // answers with which the service asked for fewer requests
 	unanswered    error // why the latest request had no answer; nil if it had one
-	waits         bool  // retries was called, and nothing was answered since
-	// retries is called once in an outage, when a request has been tried for some seconds. It may be nil.
-	retries func(err error)
 }
 
 // patientTries is how many tries of a request take some seconds.
@@ -37,20 +42,20 @@ func (m *meter) observer() azblob.Observer {
 			return ctx, func(e azblob.OperationEnd) {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				m.roundTrips += e.RoundTrips
+				m.sums.roundTrips += e.RoundTrips
 			}
 		},
 		Request: func(_ context.Context, e azblob.RequestEvent) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.requests[e.Class]++
-			m.sentBytes += e.BytesSent
-			m.receivedBytes += e.BytesReceived
+			m.sums.requests[e.Class]++
+			m.sums.sentBytes += e.BytesSent
+			m.sums.receivedBytes += e.BytesReceived
 			if e.Status == 503 || e.Status == 429 {
-				m.askedToSlow++
+				m.sums.askedToSlow++
 			}
 			if !errors.Is(e.Err, context.Canceled) {
-				m.unanswered = e.Err
+				m.sums.unanswered = e.Err
 			}
 			if e.Err == nil && e.Status < 500 {
 				m.waits = false
@@ -67,28 +72,21 @@ func (m *meter) observer() azblob.Observer {
 	}
 }
 
-// sent returns the number of requests so far.
-func (m *meter) sent() int {
+// traffic returns a copy of the sums so far.
+func (m *meter) traffic() traffic {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.requests.Total()
-}
-
-// slowed returns how many answers so far asked for fewer requests.
-func (m *meter) slowed() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.askedToSlow
+	t := m.sums
+	t.requests = maps.Clone(t.requests)
+	return t
 }
 
 // trouble says why the latest request had no answer, or returns nil if it had one.
-func (m *meter) trouble() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.unanswered == nil {
+func (t traffic) trouble() error {
+	if t.unanswered == nil {
 		return nil
 	}
-	return fmt.Errorf("the latest request had no answer: %w", withoutURL(m.unanswered))
+	return fmt.Errorf("the latest request had no answer: %w", withoutURL(t.unanswered))
 }
 
 // withoutURL returns an error without the URL of the request, which may have a signature.
@@ -99,20 +97,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// tally returns a copy of what was sent so far.
-func (m *meter) tally() price.Tally {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.requests)
-}
-
 // String says in a line what was sent, and what it costs.
-func (m *meter) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (t traffic) String() string {
 	var classes []string
 	for _, c := range price.Classes {
-		if n := m.requests[c]; n > 0 {
+		if n := t.requests[c]; n > 0 {
 			classes = append(classes, fmt.Sprintf("%s %s", count(n), c))
 		}
 	}
@@ -120,6 +109,6 @@ func (m *meter) String() string {
 	if len(classes) > 0 {
 		kinds = " (" + strings.Join(classes, ", ") + ")"
 	}
-	return fmt.Sprintf("cost: %s%s, %s, %s sent, %s received, %s", plural(m.requests.Total(), "request"), kinds,
-		plural(m.roundTrips, "round trip"), byteSize(m.sentBytes), byteSize(m.receivedBytes), dollars(m.requests.Dollars()))
+	return fmt.Sprintf("cost: %s%s, %s, %s sent, %s received, %s", plural(t.requests.Total(), "request"), kinds,
+		plural(t.roundTrips, "round trip"), byteSize(t.sentBytes), byteSize(t.receivedBytes), dollars(t.requests.Dollars()))
 }

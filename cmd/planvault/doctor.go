@@ -195,7 +195,7 @@ func (x *doctor) busy(ctx context.Context) (goOn bool) {
 	if x.probes == 0 {
 		return true
 	}
-	slowed := x.a.meter.slowed()
+	slowed := x.a.meter.traffic().askedToSlow
 	latencies := make([]time.Duration, x.probes)
 	errs := make([]error, x.probes)
 	next := make(chan int)
@@ -217,7 +217,7 @@ func (x *doctor) busy(ctx context.Context) (goOn bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	x.say(busyFinding(x.probes, x.a.meter.slowed()-slowed, errs, latencies))
+	x.say(busyFinding(x.probes, x.a.meter.traffic().askedToSlow-slowed, errs, latencies))
 	return true
 }
 

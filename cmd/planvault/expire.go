@@ -58,7 +58,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 	if failed != nil && (ctx.Err() != nil || found.Dropped() == 0) {
 		return failed
 	}
-	requests := expireTakes(a.meter.tally(), found)
+	requests := expireTakes(a.meter.traffic().requests, found)
 	plans, all, err := a.countDays(ctx, v, found)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, f
 		return err
 	})
 	switch {
-	case err != nil && a.meter.sent() == 0:
+	case err != nil && a.meter.traffic().requests.Total() == 0:
 		return usageError("export: %w", err)
 	case err != nil:
 		return fmt.Errorf("export to %s: %w", printable(file, 0), err)

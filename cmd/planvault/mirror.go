@@ -78,7 +78,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	}
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
 	d := due{
-		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.tally(), found)}, n: found.Copied + found.Updated + found.Deleted, err: err,
+		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.traffic().requests, found)}, n: found.Copied + found.Updated + found.Deleted, err: err,
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {

@@ -68,7 +68,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 		return err
 	}
 	d := due{
-		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: estimate(a.meter.tally(), step{purgePlan, plan.Plans})},
+		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: estimate(a.meter.traffic().requests, step{purgePlan, plan.Plans})},
 		n:      plan.Plans, err: plan.err,
 		wouldDo: func(p planned) error {
 			plan.planned = p

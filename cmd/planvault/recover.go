@@ -118,7 +118,7 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOpti
 	}
 	n, catalogues := int64(len(found.Plans)), int64(len(found.Catalogues))
 	d := due{change: change{
-		doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.tally(), step{recoverPlan, n}, step{buildCatalogue, catalogues}),
+		doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
 	}, n: n + catalogues}
 	return a.carryOut(ctx, false, d, func() (bool, error) {
 		done, err := a.runRecover(ctx, v, o, "recover", goOn)

@@ -95,7 +95,7 @@ func run(ctx context.Context, p process, args []string) int {
 	err := a.execute(ctx, args)
 	a.screen.erase()
 	if a.cost && a.running.Load() {
-		fmt.Fprintln(a.stderr, a.meter.String())
+		fmt.Fprintln(a.stderr, a.meter.traffic())
 	}
 	code := a.exitCode(ctx, err)
 	a.explain(code, err)
@@ -104,7 +104,7 @@ func run(ctx context.Context, p process, args []string) int {
 
 // newApp returns a run of the tool that has not begun.
 func newApp(p process) *app {
-	a := &app{process: p, output: outputTable, meter: meter{requests: price.Tally{}}}
+	a := &app{process: p, output: outputTable, meter: meter{sums: traffic{requests: price.Tally{}}}}
 	if p.stderrIsTerm {
 		a.screen.w = p.stderr
 		a.stderr = a.screen.above(p.stderr)
@@ -166,7 +166,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case said:
 		return exit.code
-	case !a.running.Load(), errors.Is(err, storage.ErrInvalid) && a.meter.sent() == 0:
+	case !a.running.Load(), errors.Is(err, storage.ErrInvalid) && a.meter.traffic().requests.Total() == 0:
 		return exitUsage
 	case errors.Is(err, storage.ErrNotFound):
 		return exitFound
@@ -184,7 +184,7 @@ func (a *app) explain(code int, err error) {
 		} else {
 			a.complain(fmt.Errorf("interrupted: %w", err))
 		}
-		if err := a.meter.trouble(); err != nil {
+		if err := a.meter.traffic().trouble(); err != nil {
 			a.complain(err)
 		}
 	case err == nil, errors.As(err, &exit) && exit.err == nil:
