@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -93,35 +92,19 @@ type observedCall struct {
 // order.
 func observedCalls(plan *workflow.Plan) []observedCall {
 	member := storage.Member{ID: workflow.NewV7(), Name: "node", Started: time.Now(), TTL: time.Minute}
-	stop := storage.StopRequest{Plan: plan.ID}
-	block := plan.Blocks[0]
-	drain := func(list iter.Seq[storage.Stream[storage.ListResult]], err error) error {
-		if err != nil {
-			return err
-		}
-		for found := range list {
-			err = errors.Join(err, found.Err)
-		}
-		return err
-	}
+	var stop string
+	block, deferred := plan.Blocks[0], plan.DeferredActions
 	return []observedCall{
 		{"Create", "", true, func(ctx context.Context, v *Vault) error { return v.Create(ctx, plan) }},
-		{"Exists", "", true, func(ctx context.Context, v *Vault) error { _, err := v.Exists(ctx, plan.ID); return err }},
-		{"Read", "", true, func(ctx context.Context, v *Vault) error { _, err := v.Read(ctx, plan.ID); return err }},
-		{"List", "", false, func(ctx context.Context, v *Vault) error { return drain(v.List(ctx, 0)) }},
+		{"Exists", "", true, func(ctx context.Context, v *Vault) error { return failure(v.Exists(ctx, plan.ID)) }},
+		{"Read", "", true, func(ctx context.Context, v *Vault) error { return failure(v.Read(ctx, plan.ID)) }},
+		{"List", "", false, func(ctx context.Context, v *Vault) error { return failure(storage.Collect(v.List(ctx, 0))) }},
 		{"Search", "", false, func(ctx context.Context, v *Vault) error {
-			return drain(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
+			return failure(storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})))
 		}},
-		{"Count", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Count(ctx, storage.Filters{}); return err }},
+		{"Count", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Count(ctx, storage.Filters{})) }},
 		{"Stats", "", false, func(ctx context.Context, v *Vault) error {
-			days, err := v.Stats(ctx, StatsOptions{Bytes: true})
-			if err != nil {
-				return err
-			}
-			for found := range days {
-				err = errors.Join(err, found.Err)
-			}
-			return err
+			return failure(storage.Collect(v.Stats(ctx, StatsOptions{Bytes: true})))
 		}},
 		{"UpdatePlan", "", true, func(ctx context.Context, v *Vault) error {
 			plan.State.Status, plan.State.Start = workflow.Running, time.Now()
@@ -131,14 +114,12 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"UpdateSequence", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateSequence(ctx, block.Sequences[0]) }},
 		{"UpdateAction", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateAction(ctx, block.Sequences[0].Actions[0]) }},
 		{"UpdateChecks", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateChecks(ctx, plan.PreChecks) }},
-		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, plan.DeferredActions) }},
-		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error {
-			return v.UpdateDeferBatch(ctx, plan.DeferredActions.Batches[0])
-		}},
+		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, deferred) }},
+		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferBatch(ctx, deferred.Batches[0]) }},
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
-		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { _, err := v.Recover(ctx, RecoverOptions{}); return err }},
-		{"Check", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Check(ctx, CheckOptions{}); return err }},
-		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Catalogue(ctx, CatalogueOptions{}); return err }},
+		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Recover(ctx, RecoverOptions{})) }},
+		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Check(ctx, CheckOptions{})) }},
+		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Catalogue(ctx, CatalogueOptions{})) }},
 		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
@@ -148,31 +129,33 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			member.Version, err = v.RenewMember(ctx, member)
 			return err
 		}},
-		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { _, err := v.FindMember(ctx, member.ID); return err }},
+		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindMember(ctx, member.ID)) }},
 		{"RequestStop", "", true, func(ctx context.Context, v *Vault) error { return v.RequestStop(ctx, plan.ID) }},
 		{"Roster", "", false, func(ctx context.Context, v *Vault) error {
-			r, err := v.Roster(ctx)
-			if len(r.Stops) > 0 {
-				stop = r.Stops[0]
+			found, err := v.Roster(ctx)
+			if err == nil { // the vault is not closed yet
+				stop = found.Stops[0].Version
 			}
 			return err
 		}},
-		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, stop.Plan, stop.Version) }},
+		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, plan.ID, stop) }},
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
-			_, err := v.Expire(ctx, ExpireOptions{OlderThan: 1000 * time.Hour})
-			return err
+			return failure(v.Expire(ctx, ExpireOptions{OlderThan: 1000 * time.Hour}))
 		}},
 		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Hold(ctx, oldDay()) }},
-		{"Holds", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Holds(ctx); return err }},
+		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Holds(ctx)) }},
 		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Release(ctx, oldDay()) }},
-		{"Account", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Account(ctx); return err }},
-		{"Ping", "", false, func(ctx context.Context, v *Vault) error { _, err := v.Ping(ctx, PingWrites()); return err }},
+		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Account(ctx)) }},
+		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}
 }
+
+// failure returns the error of a call.
+func failure[T any](_ T, err error) error { return err }
 
 // oldDay is a closed day.
 func oldDay() time.Time { return time.Now().AddDate(0, 0, -9) }
