@@ -233,7 +233,7 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 		var err error
 		etag, err = c.putCatalogue(ctx, ref, []byte(statePlaceholder), statePlaceholder, blob.IfNew)
 		if err != nil {
-			return c.overtaken(d, "write placeholder", ref, err)
+			return c.skipIfOvertaken(d, "write placeholder", ref, err)
 		}
 	}
 	open, err := c.listOpen(ctx, d)
@@ -245,7 +245,7 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 		return err
 	}
 	if _, err := c.putCatalogue(ctx, ref, body, stateBuilt, blob.IfMatch(etag)); err != nil { // the commit point
-		return c.overtaken(d, "write catalogue", ref, err)
+		return c.skipIfOvertaken(d, "write catalogue", ref, err)
 	}
 	c.uncatalogued.forget(d.container)
 	built := CataloguedDay{d.date, plans, int64(len(body))}
@@ -284,8 +284,8 @@ func (s *store) putCatalogue(ctx context.Context, ref blob.Ref, body []byte, sta
 	}, cond)
 }
 
-// overtaken skips a day if err says that another process was faster.
-func (c *cataloguing) overtaken(d day, doing string, ref blob.Ref, err error) error {
+// skipIfOvertaken skips a day if err says that another process was faster.
+func (c *cataloguing) skipIfOvertaken(d day, doing string, ref blob.Ref, err error) error {
 	if !blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) || blob.IsUnknown(err) {
 		return blobError(doing, ref, err)
 	}

@@ -161,7 +161,7 @@ type change struct {
 func (s planStore) beginChange(ctx context.Context) (*change, error) {
 	id := uuid.New()
 	c := &change{planStore: s, marker: s.keys.changeMarker(id), started: time.Now()}
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	_, seen, err := s.client.PutDated(ctx, c.marker, nil, markerMetadata(id.String(), s.grace), blob.IfNew)
 	if err != nil {
@@ -174,10 +174,10 @@ func (s planStore) beginChange(ctx context.Context) (*change, error) {
 	return c, nil
 }
 
-// within returns a context for the request that commits the change. Recovery does not remove the marker before
+// deadline returns a context for the request that commits the change. Recovery does not remove the marker before
 // that has ended.
-func (c *change) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.planStore.within(ctx, c.started, true, errSlowChange)
+func (c *change) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.within(ctx, c.started, true, errSlowChange)
 }
 
 // lateChange is the error of a change that had no effect. If the grace period ended it, and not the caller, it is

@@ -202,7 +202,7 @@ func (c *creation) run(caller context.Context) error {
 		return lateError(ctx, err)
 	}
 	// A failure leaves nothing, or the marker. In a young day, this sends nothing.
-	if err := c.prepareDay(ctx); err != nil {
+	if err := c.enterDay(ctx); err != nil {
 		return lateError(ctx, c.takeBackMarker(ctx, err))
 	}
 	// A failure leaves the same. An entry that is in the way belongs to another Create.
@@ -279,11 +279,11 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 	})
 }
 
-// prepareDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
-// written, and another Create may have made it anew: so prepareDay looks last whether the marker is there. From
+// enterDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
+// written, and another Create may have made it anew: so enterDay looks last whether the marker is there. From
 // then on, an Expire meets the marker.
-func (c *creation) prepareDay(ctx context.Context) error {
-	err := c.planStore.prepareDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
+func (c *creation) enterDay(ctx context.Context) error {
+	err := c.prepareDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
 	if err != nil || !passed(c.keys.date(), c.marker.seen) {
 		return err
 	}
@@ -392,7 +392,7 @@ func (c *creation) undo(ctx context.Context, cause error) error {
 	if errors.Is(cause, storage.ErrUnknown) || ctx.Err() != nil {
 		return c.leaveRemains(cause)
 	}
-	if err := c.remove(ctx); err != nil {
+	if err := c.removeWritten(ctx); err != nil {
 		return c.leaveRemains(errors.Join(cause, err))
 	}
 	return lateError(ctx, cause)
@@ -415,15 +415,15 @@ func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	etag, seen, err := c.putDeleteMarker(ctx)
 	kept := false
 	if err == nil {
-		err = c.planStore.prepareDay(ctx, seen, nil) // Recovery may have removed the marker
+		err = c.prepareDay(ctx, seen, nil) // Recovery may have removed the marker
 	}
 	if err == nil {
 		kept, err = c.keepRunning(ctx)
 	}
 	if err == nil && !kept {
-		err = c.planStore.remove(ctx, "remove object that came too late", c.keys.object(), blob.IfMatch(objectETag))
+		err = c.remove(ctx, "remove object that came too late", c.keys.object(), blob.IfMatch(objectETag))
 		if err == nil {
-			err = c.remove(ctx)
+			err = c.removeWritten(ctx)
 		}
 	}
 	if err == nil {
@@ -514,10 +514,10 @@ func (c *creation) rewrite(ctx context.Context, o workflow.Object, writeID strin
 	return false, blobError(doing, w.ref, err)
 }
 
-// remove removes everything but the object, in the order of a Delete, and only in the version that was
+// removeWritten removes everything but the object, in the order of a Delete, and only in the version that was
 // written: any other version belongs to another Create of the ID. A marker that another Create may share is
 // left to Recovery.
-func (c *creation) remove(ctx context.Context) error {
+func (c *creation) removeWritten(ctx context.Context) error {
 	var targets []blob.Target
 	for _, p := range c.parts {
 		if p.etag != "" {
@@ -527,7 +527,7 @@ func (c *creation) remove(ctx context.Context) error {
 	if err := c.removeParts(ctx, targets); err != nil {
 		return err
 	}
-	if err := c.planStore.remove(ctx, "remove entry", c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
+	if err := c.remove(ctx, "remove entry", c.entry.ref, blob.IfMatch(c.entryETag)); err != nil {
 		return err
 	}
 	if c.markerETag == "" {

@@ -360,7 +360,7 @@ func (r *recovery) removeRemains(ctx context.Context, d diagnosis) error {
 }
 
 func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, err error) {
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { s := r.plan(d.keys); return s.restoreEntry(ctx, d, s.rewriteEntry) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.plan(d.keys).restoreEntry(ctx, d) })
 	return done && !r.opts.DryRun, err
 }
 
@@ -415,7 +415,7 @@ func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err er
 			"%w: the object is final and the entry is not, so the entry was set back: Recover with Thorough restores it", storage.ErrCorrupt))
 	}
 	d.entry, d.object = now.entry, now.object
-	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { s := r.plan(d.keys); return s.restoreEntry(ctx, d, s.restoreFinal) })
+	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.plan(d.keys).restoreEntry(ctx, d) })
 	return done && !r.opts.DryRun, err
 }
 
@@ -486,7 +486,7 @@ func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 	if blobStatusOf(d.entry) == running {
 		did += ", which has them as NotStarted: they may run again"
 	}
-	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return did, r.plan(d.keys).rewriteParts(ctx, d, lost) })
+	_, err := r.repair(ctx, d.keys, found, func() (string, error) { return did, r.plan(d.keys).restoreParts(ctx, d, lost) })
 	return err
 }
 

@@ -101,9 +101,13 @@ func (s planStore) restoreMarker(ctx context.Context) (etag string, err error) {
 	return w.etag, blobError("write marker", ref, err)
 }
 
-// restoreEntry writes the entry of a plan with restore. It makes the plan visible, so it is a change of the plan's
-// day.
-func (s planStore) restoreEntry(ctx context.Context, d diagnosis, restore func(context.Context, diagnosis) (did string, err error)) (did string, err error) {
+// restoreEntry writes the entry of a plan that was lost or set back. It makes the plan visible, so it is a change of
+// the plan's day.
+func (s planStore) restoreEntry(ctx context.Context, d diagnosis) (did string, err error) {
+	restore := s.restoreLost
+	if d.finding == setBack {
+		restore = s.restoreFinal
+	}
 	if !passed(d.keys.date(), d.object.Seen) {
 		ctx, cancel := s.within(ctx, time.Now(), true, errSlowChange)
 		defer cancel()
@@ -114,7 +118,7 @@ func (s planStore) restoreEntry(ctx context.Context, d diagnosis, restore func(c
 	if err != nil {
 		return "", err
 	}
-	commit, cancel := c.within(ctx)
+	commit, cancel := c.deadline(ctx)
 	defer cancel()
 	did, err = restore(commit, d)
 	if errors.Is(err, storage.ErrUnknown) {
@@ -144,12 +148,12 @@ func (s planStore) restoreFinal(ctx context.Context, d diagnosis) (did string, e
 	return fmt.Sprintf("restored the entry from the object, as %s", object.State.Status), err
 }
 
-// rewriteEntry writes the lost entry of a plan from its object. It rewrites the object first and looks at it
+// restoreLost writes the lost entry of a plan from its object. It rewrites the object first and looks at it
 // afterwards: a Delete or a completion that is under way is then refused, or shows.
 //
 // An open plan becomes Running, whether it had started or not. If it became NotStarted, readers would take
 // the sub-objects from the object and never see an update that is under way.
-func (s planStore) rewriteEntry(ctx context.Context, d diagnosis) (did string, err error) {
+func (s planStore) restoreLost(ctx context.Context, d diagnosis) (did string, err error) {
 	keys := d.keys
 	plan, objectETag, err := s.rewriteObject(ctx)
 	if err != nil {
@@ -250,8 +254,8 @@ func (s planStore) confirmLost(ctx context.Context, parts []workflow.Object) (lo
 	return lost, s.confirmGone(ctx, refs...)
 }
 
-// rewriteParts writes lost sub-objects again, as the object has them.
-func (s planStore) rewriteParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
+// restoreParts writes lost sub-objects again, as the object has them.
+func (s planStore) restoreParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
 	err := s.parallel(len(lost), func(i int) error {
 		o := lost[i]
 		ref := d.keys.part(o)

@@ -272,7 +272,7 @@ func (u planUpdate) putEntry(ctx context.Context, body []byte, cond blob.Conditi
 		if c, err = u.beginChange(ctx); err != nil {
 			return w, nil, err
 		}
-		commit, cancel = c.within(ctx)
+		commit, cancel = c.deadline(ctx)
 	}
 	defer cancel()
 	w, err = u.putOwn(commit, u.plan, body, cond)
