@@ -24,8 +24,8 @@ import (
 // takes effect at the first read. If the catalogue goes away in between, or is damaged, the rest of the day is
 // listed.
 
-// mayBeCatalogued reports whether it is worthwhile to ask for the catalogue of a day. The hint and the local clock
-// decide what to ask for, and not what is found.
+// mayBeCatalogued reports whether to ask for the catalogue of a day. The hint and the local clock decide what is asked
+// for, and never what is found.
 func (s *store) mayBeCatalogued(d day, now time.Time) bool {
 	return d.marked && d.hinted && closed(d.date, now) && !s.uncatalogued.has(d.container, now)
 }
@@ -47,8 +47,8 @@ func (s *store) hasCatalogue(ctx context.Context, d day) (bool, error) {
 // isUnusable reports whether err, of reading a catalogue, is a reason to list the day.
 func isUnusable(err error) bool { return !blob.Is(err, blob.Ended, blob.Unreachable) }
 
-// unlessCatalogued reads the markers of days. Those that have a catalogue have none that matters, and a HEAD
-// costs a twelfth of a listing.
+// unlessCatalogued reads the markers of days that have no catalogue. In the others all plans are final. A HEAD, which
+// tells, costs a twelfth of a listing.
 type unlessCatalogued struct {
 	dayDirectory
 	now time.Time
@@ -78,7 +78,7 @@ type catalogued struct {
 	reader *catalogue.Reader
 }
 
-// opener returns a function that opens the catalogue of a day, or nil if it is not worthwhile to ask for one.
+// opener returns a function that opens the catalogue of a day, or nil if there is probably none.
 func (h history) opener(w window, now time.Time) func(context.Context) (listing.Catalogue[candidate], error) {
 	if !h.mayBeCatalogued(w.day, now) {
 		return nil

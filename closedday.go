@@ -35,9 +35,9 @@ func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() e
 	})
 }
 
-// removeCatalogue removes the catalogue of a day. A change that takes effect beside a catalogue is never seen in
-// it, so no single response that there is none counts. Most days that change have none, so removeCatalogue asks
-// for it at the same time.
+// removeCatalogue removes the catalogue of a day. Readers of a catalogue never see a change that takes effect beside
+// it, so a single response that there is no catalogue is not enough. Most days that change have none, so
+// removeCatalogue sends the second request along with the first.
 func (s *store) removeCatalogue(ctx context.Context, container string) error {
 	ref := catalogueOf(container)
 	for range confirmations {
@@ -90,9 +90,9 @@ func (s *store) lookForHold(ctx context.Context, container string) error {
 	return nil
 }
 
-// lookForExpiry returns ErrConflict if a day is being dropped. What an Expire left that did not finish is
-// removed. An Expire that is at work shows in its mark and in its lease, so no single response that there is none
-// counts. An identity that can't see leases relies on the mark.
+// lookForExpiry returns ErrConflict if a day is being dropped, and removes what an unfinished Expire has left. A
+// running Expire shows in its mark and in its lease, so one wrong response can't hide it. An identity that can't see
+// leases relies on the mark.
 func (s *store) lookForExpiry(ctx context.Context, container string) error {
 	const doing = "look for expiry"
 	ref := droppingOf(container)
@@ -125,7 +125,8 @@ func (s *store) lookForExpiry(ctx context.Context, container string) error {
 }
 
 // clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen
-// before. It returns false if the Expire may still be at work, which has a finite lease. A hold has an infinite one.
+// before. It returns false if an Expire may still be at work: the container has a finite lease. The lease of a hold
+// is infinite.
 func (s *store) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
 	c, err := s.client.HeadContainer(ctx, container)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {

@@ -128,7 +128,7 @@ type creation struct {
 
 	// markerETag is empty if another Create may share the marker.
 	markerETag, entryETag string
-	// marker is the version of the marker that this Create wrote last, whoever shares it, and when.
+	// marker is the version of the marker that this Create wrote last, shared or not, and when.
 	marker struct {
 		etag string
 		seen time.Time
@@ -279,9 +279,9 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 	})
 }
 
-// enterDay makes a day that has passed ready for the plan. Expire may have dropped the day since the marker was
-// written, and another Create may have made it anew: so enterDay looks last whether the marker is there. From
-// then on, an Expire meets the marker.
+// enterDay makes a day that has passed ready for the plan. Since the marker was written, an Expire may have dropped
+// the day, and another Create may have created it again. So enterDay looks at the marker last. From then on, an
+// Expire sees the marker.
 func (c *creation) enterDay(ctx context.Context) error {
 	err := c.prepareDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
 	if err != nil || !passed(c.keys.date(), c.marker.seen) {

@@ -19,7 +19,7 @@ type day struct {
 	date      time.Time
 	// marked says that the vault made the container, so each open plan in it has a marker.
 	marked bool
-	// hinted says that the day has had a catalogue. Only then is it worthwhile to ask for it.
+	// hinted says that the day has had a catalogue, so it may have one.
 	hinted   bool
 	metadata map[string]string // of the container
 	// lease and seen are the container's lease, and the service's clock, when the container was listed.

@@ -124,7 +124,7 @@ func (s *store) near(ctx context.Context, dates []time.Time) ([]day, error) {
 }
 
 // dayPlans yields all plans of a day with their blobs in some directories. It merges the listings of the
-// directories, each of which is sorted by plan. An error is the last element, also that the container is absent.
+// directories, which are sorted by plan. An error is the last element; a container that is absent is an error, too.
 func (s *store) dayPlans(ctx context.Context, d day, dirs []string, stray func(name, detail string)) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		var cursors []*cursor
@@ -264,7 +264,7 @@ func checkDays(name string, after, before time.Time) error {
 	return nil
 }
 
-// used reports whether a budget that began at some time is used up. There is none if it is 0.
+// used reports whether a budget that began at some time is used up. A budget of 0 is unlimited.
 func used(budget time.Duration, began time.Time) bool {
 	return budget > 0 && time.Since(began) >= budget
 }

@@ -26,8 +26,8 @@ import (
 // older than the grace period and the margin.
 //
 // Errors: [storage.ErrNotFound]; [storage.ErrHeld] in a day that is held (see [Vault.Hold]), with a second error if the
-// delete marker could not be taken back, which Recovery then removes; [storage.ErrSchema] for a plan that newer code wrote, which is left
-// untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
+// delete marker could not be taken back, which Recovery then removes; [storage.ErrSchema] for a plan that newer code
+// wrote, which is left untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
 // lost so recently that this can't be judged yet; [storage.ErrUnavailable] if the service contradicts itself
 // or was too slow; [storage.ErrUnknown] if the outcome is unknown. After each of the last three, make the
 // same call again.
@@ -79,7 +79,7 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 			return plan, err
 		}
 		// A hold is looked for twice: before the marker, so that a Delete in a held day writes nothing, and after
-		// it, because whoever holds the day waits for those who did not see the hold.
+		// it, because a Hold waits for the Deletes that did not see it.
 		look := func() error { return d.lookForHold(ctx, d.keys.container) }
 		if plan.etag == "" {
 			look = nil

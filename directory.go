@@ -213,8 +213,8 @@ func (p *candidate) choose(form format, f storage.Filters, entry blob.Properties
 	return p.match(f, r, cut)
 }
 
-// match sets the result of the candidate, and reports whether the filters choose it, or may choose it: cut has
-// the fields of which the result has only the beginning.
+// match sets the result of the candidate, and reports whether the filters choose it, or may choose it. The fields in
+// cut are not whole: the result has their beginnings.
 func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string) bool {
 	p.result, p.truncated = r, len(cut) > 0
 	if slices.Contains(cut, metaName) {
@@ -223,8 +223,8 @@ func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string)
 	return driver.Choose(f, r)
 }
 
-// filtersOfStart returns the filters without what the start of a plan's name can't decide, and whether there is
-// such a thing.
+// filtersOfStart returns the filters that the start of a plan's name can decide, and whether any of them is left
+// undecided.
 func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecided bool) {
 	if len(f.NamePrefix) > len(start) && strings.HasPrefix(f.NamePrefix, start) {
 		f.NamePrefix, undecided = start, true

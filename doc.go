@@ -22,8 +22,8 @@
 //
 // Create is atomic: whatever fails, a plan is visible as a whole or not at all. If a write returns nil, it is
 // durable. If it returns an error, it had no effect, unless errors.Is finds [storage.ErrUnknown]; then the
-// same call again, or Recovery, settles it. An update never overwrites a version that its caller does not
-// know. A deleted plan does not come back. Reads never write. Recovery finishes or removes what a crash left
+// same call again, or Recovery, settles it. An update never overwrites a version that its caller has not
+// read. A deleted plan does not come back. Reads never write. Recovery finishes or removes what a crash left
 // unfinished, and leaves alone what may still be under way. The length and the MD5 of every blob are checked
 // when it is read.
 //

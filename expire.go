@@ -243,7 +243,7 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 		case x.empty:
 			return DayOpen, nil
 		}
-		// Whoever wrote something else under open/ had a reason.
+		// A foreign blob under open/ counts as an open plan: somebody had a reason to write it.
 		name, ok := parseName(item.Name)
 		if ok && name.plan == last {
 			continue // another marker of it

@@ -150,9 +150,8 @@ func (h hold) acquire(ctx context.Context) error {
 	}
 }
 
-// awaitDeletes waits until no delete marker is in a day, by two listings. A Delete looks for the lease after it has written its
-// marker. So the Deletes that have overlooked a lease have markers when it is acquired, and the later ones see
-// it.
+// awaitDeletes waits until two listings show no delete marker in a day. A Delete writes its marker before it looks for
+// the lease. Each Delete that has not seen the lease therefore has a marker, and all later ones see the lease.
 func (h hold) awaitDeletes(ctx context.Context) error {
 	ref := blob.Ref{Container: h.container, Name: openDir}
 	for wait := awaitDelete; ; wait = min(2*wait, longestAwait) {

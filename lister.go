@@ -283,7 +283,7 @@ func (q search) daysOf(ctx context.Context, from func(day) listing.Source[candid
 	}, err
 }
 
-// measured is a source of which the groups of one span are known.
+// measured is a source that knows the groups of one span.
 type measured struct {
 	listing.Source[candidate]
 	span   listing.Span
@@ -389,7 +389,7 @@ func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, er
 }
 
 // count counts the plans that the filters choose. The error is that of the first plan that can't be read, or the
-// one that ended the listing.
+// error that ended the listing.
 func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread error) {
 	for p, err := range findAnywhere(ctx, v.store, v.second, f, false) {
 		if err == nil {

@@ -66,8 +66,8 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 }
 
 // Roster returns all members and all requests to stop plans, with one request for each 5,000 of them. Now is
-// the service's time of the first answer. Its requests do not count for [WithConcurrency], as those of
-// RenewMember.
+// the service's time of the first answer. Like those of RenewMember, its requests do not count for
+// [WithConcurrency].
 //
 // Each blob with the name of a record is a record, because its name and the service's times say who is at
 // work. Fields that this code can't read, because newer code has written them or they are damaged, are zero.

@@ -24,8 +24,8 @@ type write struct {
 	body [sha256.Size]byte
 }
 
-// unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two
-// that do the same at the same time are two writes.
+// unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two calls that
+// do the same at the same time are two writes.
 type unknownWrites struct {
 	mu  sync.Mutex
 	ids map[write]string
@@ -35,7 +35,7 @@ type unknownWrites struct {
 // made again.
 const maxUnknown = 10_000
 
-// take returns the writeid of a write and forgets it; "" if there is none.
+// take returns the writeid of a write, or "", and forgets it.
 func (u *unknownWrites) take(w write) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -25,9 +25,9 @@ const (
 	farApart = 8
 )
 
-// listNeighbors yields the candidates, newest first, and adds the entry and the object to those for which a
-// listing replaces the HEADs, of which each candidate takes this many. A plan that a listing does not show
-// whole is left as it is, and so are all plans of a listing that fails: the caller looks at them by name.
+// listNeighbors yields the candidates, newest first. Each of them would take some HEADs. Where a listing costs less, it
+// adds the entry and the object to the candidates. It leaves a plan as it is if the listing fails or does not show
+// the whole plan: the caller looks at it by name.
 func (s *store) listNeighbors(ctx context.Context, candidates iter.Seq2[candidate, error], heads, limit int, metadataOf func(name string) bool) iter.Seq2[candidate, error] {
 	ahead := lookAhead
 	if limit > 0 {

@@ -41,7 +41,8 @@ type Retry struct {
 // WithConcurrency sets the largest number of requests in flight. The vault sends fewer at a time while the
 // service asks for fewer requests, with status 503 or 429: half of those in flight, and then one more with each
 // round trip. Calls of the vault take turns, so a single request does not wait for all those of a large plan.
-// [Vault.RenewMember] and [Vault.Roster], of which a fleet's node has one each, do not count. Default: 256.
+// The calls of [Vault.RenewMember] and [Vault.Roster] do not count: a fleet's node makes one of each at a time.
+// Default: 256.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
 // maxGrace leaves time between the end of a change that began on the plan's day and the end of the day after it.
@@ -81,8 +82,8 @@ func WithDayProbing(days int) Option { return func(o *options) { o.probing = day
 // WithUnversionedUpdates allows updates with an empty State.ETag, for engines that keep no versions. Such an
 // update overwrites any version: the last writer wins, a lost answer may make an update take effect twice,
 // and children that are not those of the plan go unnoticed. A plan still moves only forward, otherwise the update
-// is [storage.ErrConflict]; looking at the plan takes up to two more requests. An update with a version is checked as always. Such a vault can't join a fleet. Default: an
-// update without a version is [storage.ErrInvalid].
+// is [storage.ErrConflict]; looking at the plan takes up to two more requests. An update with a version is checked as
+// always. Such a vault can't join a fleet. Default: an update without a version is [storage.ErrInvalid].
 func WithUnversionedUpdates() Option { return func(o *options) { o.unversioned = true } }
 
 // WithObserver sets the observer. Default: none.

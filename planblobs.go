@@ -164,7 +164,7 @@ func (s planStore) readEntry(ctx context.Context) (*workflow.Plan, error) {
 	return entry, nil
 }
 
-// readObject reads the object of a plan. Its State.ETag is as that of readEntry.
+// readObject reads the object of a plan. Its State.ETag is the blob's ETag, too.
 func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Properties, error) {
 	ref := s.keys.object()
 	body, p, err := s.client.Get(ctx, ref)
@@ -293,8 +293,8 @@ func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
 	return err
 }
 
-// confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before it may
-// have missed some. It fails if a listed sub-object should be gone, as removed says.
+// confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before
+// the removal may have missed some. It fails if removed says that a listed sub-object should be gone.
 func (s planStore) confirmParts(ctx context.Context, removed func(blob.Item) (bool, error)) error {
 	items, err := s.listPartsBy(ctx, kinds[:], pageSizes()[1])
 	if err != nil {
@@ -316,15 +316,15 @@ func (s planStore) confirmParts(ctx context.Context, removed func(blob.Item) (bo
 // $0.0044 for 10,000.
 const listPrice = 12.5
 
-// worthListing reports whether a listing of some pages is worth its price, if it shows what would otherwise
-// take this many reads. The reads must cost twice as much. The listing then saves at least as much if all of
-// them are saved as it loses if none is.
+// worthListing reports whether a listing of some pages is worth its price, if it may save this many reads. The reads
+// must cost twice as much as the listing. It then saves at least its price if it saves all reads, and loses its price
+// if it saves none.
 func worthListing(reads, pages int) bool {
 	return pages > 0 && float64(reads) >= 2*listPrice*float64(pages)
 }
 
-// kindsWorthListing returns the kinds of which there are several sub-objects, how many these are, and how
-// many pages their listings take. A single sub-object of a kind is better read by name.
+// kindsWorthListing returns the kinds that have several sub-objects, the number of these sub-objects, and the number
+// of pages that their listings take. A single sub-object of a kind is better read by name.
 func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 	count := map[workflow.Kind]int{}
 	for _, o := range parts {

@@ -271,7 +271,7 @@ const (
 	metaLayout     = "planvaultlayout"
 	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
 	metaGrace      = "grace"              // of a marker: its writer's grace period
-	metaContainer  = "container"          // of a catalogue: the day that it is of
+	metaContainer  = "container"          // of a catalogue: the container of its day
 	metaRestored   = "restored"           // of the entry that Restore wrote, until its next update
 )
 

@@ -97,8 +97,8 @@ func (s *store) ensureContainer(ctx context.Context, name string) error {
 	})
 }
 
-// headAgain asks for a blob by name to which another one leads. If the service says that it is absent, headAgain asks once
-// more, so that a single answer makes no listing shorter.
+// headAgain asks by name for a blob that another blob leads to. If the service says that it is absent, headAgain asks
+// once more, so that one wrong answer can't make a listing shorter.
 func (s *store) headAgain(ctx context.Context, ref blob.Ref) (blob.Properties, error) {
 	p, err := s.client.Head(ctx, ref)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
@@ -137,16 +137,15 @@ func (s *store) unlessDropped(ctx context.Context, ref blob.Ref, list func() err
 	return err
 }
 
-// listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container
-// is absent, that is ErrUnavailable: a single response must not make a day look empty to whoever drops, holds or
-// catalogues it. An error is the last element.
+// listPresent yields the blobs of a container whose names begin with ref's. If the service says that the container is
+// absent, the error is ErrUnavailable: a single response must not make a day look empty to an Expire, a Hold or a
+// Catalogue. An error is the last element.
 func (s *store) listPresent(ctx context.Context, doing string, ref blob.Ref, metadata bool) iter.Seq2[blob.Item, error] {
 	return s.listPages(ctx, doing, ref, blob.ListOptions{Metadata: metadata})
 }
 
-// pageSizes returns the page sizes of two listings that have to agree before something is removed, or stored for ever,
-// because a blob is not listed. The second size makes another request, which whoever answered the first one wrongly
-// answers anew.
+// pageSizes returns the page sizes of two listings that must agree before the absence of a blob leads to a removal or to
+// a catalogue. The sizes differ, so that a cache that answered the first request wrongly can't repeat its answer.
 func pageSizes() [2]int { return [...]int{blob.MaxPage, blob.MaxPage - 1} }
 
 // listPages is listPresent with other options.

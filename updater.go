@@ -157,7 +157,7 @@ type replaced struct {
 	changes    bool // a final plan changes
 }
 
-// replaced returns the version that the caller knows.
+// replaced returns the version that the caller has read.
 func (u planUpdate) replaced(ctx context.Context) (replaced, error) {
 	if u.plan.State.ETag == "" {
 		return u.replacedUnversioned(ctx)
@@ -326,9 +326,9 @@ func (u planUpdate) finalize(ctx context.Context, entry written, c *change, body
 // finalizeRounds bounds how often a final update tries to write an object that keeps being rewritten.
 const finalizeRounds = 4
 
-// finalizeObject writes the object of a plan that has become final, over the version that its caller knows.
-// Recovery may have rewritten the object; then it tries again. A later final update may have written it, too,
-// and its object must stay: followed says that there is one, which does the rest.
+// finalizeObject writes the object of a plan that has become final, over the version that the caller has read. If
+// Recovery has rewritten the object, it tries again. If a later final update has written it, that object stays, and
+// followed is true: the later update does the rest.
 func (u planUpdate) finalizeObject(ctx context.Context, entry written, body []byte, etag string) (newETag string, followed bool, err error) {
 	for round := 1; ; round++ {
 		newETag, err := u.putObject(ctx, u.plan, body, blob.IfMatch(etag))

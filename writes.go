@@ -22,9 +22,9 @@ type written struct {
 	etag string
 }
 
-// put writes a blob with a new writeid. If the outcome is unknown, the vault remembers the writeid until a write with
-// it has a certain outcome. The same write then uses this writeid again, and so recognises a blob that the first
-// attempt has written.
+// put writes a blob with a new writeid. If the outcome is unknown, the store remembers the writeid. The same write then
+// uses it again, and so recognises a blob that the first attempt has written. The store forgets the writeid when a
+// write with it has a certain outcome.
 func (s *store) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
 	w := written{write: write{ref, cond, sha256.Sum256(body)}}
 	w.id = s.unknown.take(w.write)
@@ -43,8 +43,8 @@ func (s *store) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Co
 	return w, err
 }
 
-// settled reports whether the outcome of a request also tells the outcome of an earlier one for the same
-// version: the request took effect, or that version is no longer there.
+// settled reports whether the outcome of a request also settles an earlier request for the same version: the request
+// took effect, or that version is no longer there.
 func settled(err error) bool {
 	return err == nil || blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer)
 }

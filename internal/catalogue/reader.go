@@ -35,7 +35,7 @@ type Source interface {
 // Search says what is wanted of a catalogue.
 type Search struct {
 	Query
-	// Chosen reports whether a plan is wanted, of which the Query can't tell all.
+	// Chosen reports whether a plan is wanted. It checks what the Query can't express, such as names.
 	Chosen func(Plan) bool
 	// Limit is how many plans are wanted; 0 for all.
 	Limit int
@@ -221,7 +221,7 @@ func (r *Reader) chosen(m Match, data []byte) (plans []Plan, err error) {
 	return plans, nil
 }
 
-// Count returns the numbers of plans by status. It reads the blocks of which the directory can't tell.
+// Count returns the numbers of plans by status. It reads a block only if the directory does not tell the number.
 func (r *Reader) Count(ctx context.Context) (map[workflow.Status]int64, error) {
 	n := map[workflow.Status]int64{}
 	var unsure []Match

@@ -175,7 +175,7 @@ func (l *listing[T]) yieldCatalogue(ctx context.Context, p *piece[T], yield func
 	return true
 }
 
-// readAhead sees to it that requests are under way for the first pieces of the queue, as many as more allows.
+// readAhead sends requests for the first pieces of the queue, as many as more allows.
 func (l *listing[T]) readAhead(ctx context.Context) {
 	catalogues := 0
 	for i := 0; i < len(l.queue) && l.more(i, catalogues); i++ {
