@@ -89,7 +89,7 @@ func TestOtherNamesOfAVault(t *testing.T) {
 }
 
 func TestParseDays(t *testing.T) {
-	days, err := parseDays([]string{"2026-03-01..2026-03-03", "2026-03-02", "2026-02-28", "2026-03-03..2026-03-03"})
+	days, err := parseDays([]string{"2026-03-02", "2026-03-01..2026-03-03", "2026-02-28", "2026-03-03..2026-03-03"})
 	if err != nil {
 		t.Fatal(err)
 	}
