@@ -20,12 +20,14 @@ import (
 // them. Each type of the model but plugins.Error embeds it.
 type unknown string
 
-func (u *unknown) others() *unknown { return u }
-
 // form is the JSON of a struct.
 type form struct {
 	name    string // of the type in Go
 	members []formMember
+	object  bool // it is an Object
+	// unknown is the offset of the unknown members, which plugins.Error lacks.
+	unknown uintptr
+	keeps   bool
 }
 
 // formMember is a field of a struct.
@@ -52,10 +54,13 @@ func formOf(t reflect.Type) *form {
 	if f := forms[t]; f != nil {
 		return f
 	}
-	f := &form{name: t.String()}
+	f := &form{name: t.String(), object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
 	forms[t] = f // an error may wrap another one
 	for i := range t.NumField() {
 		field := t.Field(i)
+		if field.Type == reflect.TypeFor[unknown]() {
+			f.unknown, f.keeps = field.Offset, true
+		}
 		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
 			continue
@@ -73,6 +78,14 @@ func formOf(t reflect.Type) *form {
 // isChild reports whether values of a type are objects, or lists of them.
 func isChild(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[Object]()) || t.Kind() == reflect.Slice && t.Elem().Implements(reflect.TypeFor[Object]())
+}
+
+// others returns the unknown members of the struct at v, or nil if it has no room for them.
+func (f *form) others(v unsafe.Pointer) *unknown {
+	if !f.keeps {
+		return nil
+	}
+	return (*unknown)(unsafe.Add(v, f.unknown))
 }
 
 // find returns the index of the member with a name, or -1. Most members come in order, so it begins with the one after

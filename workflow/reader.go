@@ -145,8 +145,8 @@ func (r *reader) fields(f *form, v any) {
 		r.value()
 		others = appendMember(others, r.text[start:r.at])
 	})
-	if u, ok := v.(interface{ others() *unknown }); ok {
-		*u.others() = unknown(others)
+	if kept := f.others(base); kept != nil {
+		*kept = unknown(others)
 	}
 	r.depth--
 }

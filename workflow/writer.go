@@ -59,8 +59,8 @@ func (w *writer) fields(f *form, v any) {
 		return
 	}
 	around := w.now
-	if o, ok := v.(Object); ok {
-		w.now = o
+	if f.object {
+		w.now = v.(Object)
 	}
 	w.objects++
 	w.text = append(w.text, '{')
@@ -76,9 +76,9 @@ func (w *writer) fields(f *form, v any) {
 		w.member = m.name
 		m.write(w, field)
 	}
-	if u, ok := v.(interface{ others() *unknown }); ok && *u.others() != "" {
+	if others := f.others(base); others != nil && *others != "" {
 		w.comma()
-		w.text = append(w.text, *u.others()...)
+		w.text = append(w.text, *others...)
 	}
 	w.text = append(w.text, '}')
 	w.now = around
