@@ -20,6 +20,8 @@ import (
 // them. Each type of the model but plugins.Error embeds it.
 type unknown string
 
+func (u *unknown) self() *unknown { return u }
+
 // form is the JSON of a struct.
 type form struct {
 	name    string // of the type in Go
@@ -56,11 +58,12 @@ func formOf(t reflect.Type) *form {
 	}
 	f := &form{name: t.String(), object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
 	forms[t] = f // an error may wrap another one
+	zero := reflect.New(t)
+	if u, ok := zero.Interface().(interface{ self() *unknown }); ok {
+		f.unknown, f.keeps = uintptr(unsafe.Pointer(u.self()))-uintptr(zero.UnsafePointer()), true
+	}
 	for i := range t.NumField() {
 		field := t.Field(i)
-		if field.Type == reflect.TypeFor[unknown]() {
-			f.unknown, f.keeps = field.Offset, true
-		}
 		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
 			continue
