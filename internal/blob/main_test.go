@@ -111,6 +111,9 @@ func all[P any](listing iter.Seq2[P, error]) (names []string, pages int, err err
 		if err != nil {
 			return nil, 0, errors.New("the listing goes on after an error")
 		}
+		if pages > 100 {
+			return nil, 0, errors.New("the listing has no end")
+		}
 		pages, err = pages+1, e
 		switch page := any(page).(type) {
 		case Page:
