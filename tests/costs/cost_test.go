@@ -109,9 +109,7 @@ var operations = []operation{
 
 // control prepares the control container.
 func control(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
-	if err := v.RequestStop(t.Context(), workflow.NewV7()); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, v.RequestStop(t.Context(), workflow.NewV7()))
 	p.ID = workflow.NewV7()
 	return p
 }
@@ -143,9 +141,7 @@ func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Pl
 		actions := vaulttest.ActionsOf(p)
 		for _, a := range actions[:min(n, len(actions))] {
 			a.State.Status = workflow.Running
-			if err := v.UpdateAction(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdateAction(t.Context(), a))
 		}
 		return p
 	}
@@ -154,13 +150,9 @@ func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Pl
 // stored1 prepares a plan with a status.
 func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
 	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
-		if err := v.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Create(t.Context(), p))
 		if p.State.Status = status; status != workflow.NotStarted {
-			if err := v.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 		}
 		return p
 	}
@@ -185,15 +177,11 @@ func TestCost(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						server := emulator.New(emulator.WithLatency(latency))
 						v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
-						if err := v.Create(t.Context(), plantest.Small()); err != nil { // the day is there
-							t.Fatal(err)
-						}
+						vaulttest.Must(t, v.Create(t.Context(), plantest.Small())) // the day is there
 						p := op.prepare(t, v, plan())
 						server.ResetRequests()
 						started := time.Now()
-						if err := op.do(t, v, p); err != nil {
-							t.Fatal(err)
-						}
+						vaulttest.Must(t, op.do(t, v, p))
 						requests, trips := len(server.Requests()), int(time.Since(started)/latency)
 						if want := op.requests(n, c); requests > want {
 							t.Errorf("%d requests, %d are the budget", requests, want)
@@ -214,12 +202,8 @@ func BenchmarkOperations(b *testing.B) {
 		b.Run(op.name, func(b *testing.B) {
 			server := emulator.New()
 			v, err := azblob.NewFromConnectionString(b.Context(), "bench", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := v.Create(b.Context(), plantest.Small()); err != nil {
-				b.Fatal(err)
-			}
+			vaulttest.Must(b, err)
+			vaulttest.Must(b, v.Create(b.Context(), plantest.Small()))
 			n := len(vaulttest.SubObjects(plantest.Sized(4, 4, 4)))
 			requests := 0
 			for b.Loop() {
@@ -227,9 +211,7 @@ func BenchmarkOperations(b *testing.B) {
 				p := op.prepare(b, v, plantest.Sized(4, 4, 4))
 				server.ResetRequests()
 				b.StartTimer()
-				if err := op.do(b, v, p); err != nil {
-					b.Fatal(err)
-				}
+				vaulttest.Must(b, op.do(b, v, p))
 				requests += len(server.Requests())
 			}
 			per := float64(requests) / float64(b.N)
@@ -250,15 +232,11 @@ func TestCostOfListings(t *testing.T) {
 		now := time.Now()
 		for i := range 140 {
 			p := &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * 2 * time.Hour))}
-			if err := v.Create(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), p))
 			if p.State.Status = workflow.Completed; i%14 == 0 {
 				p.State.Status = workflow.Running
 			}
-			if err := v.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 		}
 		days := 0
 		for range server.Containers() {
@@ -277,9 +255,7 @@ func TestCostOfListings(t *testing.T) {
 			"Search of a day": {func() error { vaulttest.Collect(t, v, storage.Filters{After: now.Add(-2 * time.Hour)}); return nil }, 3},
 		} {
 			server.ResetRequests()
-			if err := c.do(); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, c.do())
 			if n := len(server.Requests()); n > c.want {
 				t.Errorf("%s: %d requests, %d are the budget", name, n, c.want)
 			}
@@ -335,9 +311,7 @@ func TestCostOfManyPlans(t *testing.T) {
 			}
 			server.ResetRequests()
 			started := time.Now()
-			if err := v.Recovery(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Recovery(t.Context()))
 			if requests, trips := len(server.Requests()), int(time.Since(started)/latency); requests > 1+days+2*10 || trips > 3 {
 				t.Errorf("Recovery, %v: %d requests, %d round trips", span, requests, trips)
 			}

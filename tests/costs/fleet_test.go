@@ -29,20 +29,14 @@ func TestCostOfAFleet(t *testing.T) {
 		for i := range open {
 			p := plantest.Small()
 			p.ID = workflow.NewV7At(time.Now().Add(-time.Duration(i%days) * 24 * time.Hour))
-			if err := v.Create(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(ctx, p))
 			p.State.Status, p.State.Start = workflow.Running, time.Now().UTC()
-			if err := v.UpdatePlan(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(ctx, p))
 		}
 		var members []*fleet.Node
 		for range nodes {
 			n, err := fleet.Join(ctx, vaulttest.OnEmulator(t, server), fleet.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			members = append(members, n)
 			go func() {
 				for plan, err := range n.Plans(ctx) {
@@ -90,18 +84,12 @@ func TestCostOfATake(t *testing.T) {
 				server := emulator.New(emulator.WithLatency(latency))
 				v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
 				p := plantest.Sized(1, actions, 1)
-				if err := v.Create(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, v.Create(t.Context(), p))
 				p.State.Status, p.State.Start = workflow.Running, time.Now().UTC()
 				p.Owner, p.Epoch = workflow.NewV7(), 1
-				if err := v.UpdatePlan(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 				node, err := fleet.Join(t.Context(), v, fleet.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, err)
 				server.ResetRequests()
 				began := time.Now()
 				taken, err := node.Take(t.Context(), p.ID)

@@ -94,18 +94,12 @@ func TestTraces(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
 		large := vaulttest.Many()
-		if err := v.Create(ctx, large); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Create(ctx, large))
 		large.State.Status = workflow.Running
-		if err := v.UpdatePlan(ctx, large); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(ctx, large))
 		one := vaulttest.ActionsOf(large)[0]
 		one.State.Status = workflow.Running
-		if err := v.UpdateAction(ctx, one); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdateAction(ctx, one))
 		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
 
 		time.Sleep(24 * time.Hour)
@@ -113,9 +107,7 @@ func TestTraces(t *testing.T) {
 			time.Sleep(time.Minute)
 			p := vaulttest.Created(t, v, plantest.Small())
 			p.State.Status = workflow.Running
-			if err := v.UpdatePlan(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(ctx, p))
 		}
 		step("Search by status, of 40 plans that are open", func() error {
 			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})

@@ -357,14 +357,10 @@ func TestSharedAccessSignatureOnAzurite(t *testing.T) {
 	efforttest.NotShort(t, "the emulator does the same in TestDeleteWhereBatchesAreRefused")
 	connectionString := vaulttest.Azurite.Get(t).ConnectionString()
 	client, err := service.NewClientFromConnectionString(connectionString, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	url, err := client.GetSASURL(sas.AccountResourceTypes{Service: true, Container: true, Object: true},
 		sas.AccountPermissions{Read: true, Write: true, Create: true, Delete: true, List: true}, time.Now().Add(time.Hour), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	endpoint, signature, _ := strings.Cut(url, "?")
 	prefix := "t" + uuid.NewString()
 	defer func() {
@@ -375,9 +371,7 @@ func TestSharedAccessSignatureOnAzurite(t *testing.T) {
 	v := vaulttest.OpenVault(t, prefix, "BlobEndpoint="+endpoint+";SharedAccessSignature="+signature)
 	for range 2 {
 		plan := vaulttest.Created(t, v, plantest.Small())
-		if err := v.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("it is read after its deletion: %v", err)
 		}

@@ -65,13 +65,9 @@ func TestSmallCallsBesideLargeOnes(t *testing.T) {
 		server := emulator.New(emulator.WithLatency(latency))
 		v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(8))
 		p := plantest.Small()
-		if err := v.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Create(t.Context(), p))
 		p.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {

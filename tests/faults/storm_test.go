@@ -161,9 +161,7 @@ func TestStormAmplification(t *testing.T) {
 			m := &meter{Transporter: server.Transport()}
 			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(m))
 			for range lives {
-				if err := live(v, plantest.Small(), true, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, live(v, plantest.Small(), true, func(_ string, call func(ctx context.Context) error) error { return call(t.Context()) }))
 			}
 			sent = m.sent.Load()
 		})

@@ -75,9 +75,7 @@ func TestAccount(t *testing.T) {
 func TestAccountOfLogins(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	text, err := os.ReadFile("../../docs/account.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	_, table, _ := strings.Cut(string(text), "| a login may ask for | ")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := 0
@@ -96,9 +94,7 @@ func TestAccountOfLogins(t *testing.T) {
 			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
 			server.Replicate()
 			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.WithTransport(server.Transport()), azblob.WithSecondary(""), azblob.WithDayProbing(2))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			r, err := v.Account(t.Context())
 			if err != nil {
 				t.Errorf("%s: %v", cells[0], err)

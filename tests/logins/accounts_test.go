@@ -30,18 +30,14 @@ func TestHierarchicalNamespace(t *testing.T) {
 		var ids []*workflow.Plan
 		for range 30 {
 			plan := vaulttest.EachKind()
-			if err := v.Create(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), plan))
 			ids = append(ids, plan)
 			time.Sleep(time.Minute)
 		}
 		for _, want := range []int{5, 4} { // containers, names, names of the last minute, plans, and first a refusal
 			before := len(server.Requests())
 			list, err := v.List(t.Context(), 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			n := 0
 			for r := range list {
 				if r.Err != nil || r.Result.ID != ids[len(ids)-1-n].ID {
@@ -54,9 +50,7 @@ func TestHierarchicalNamespace(t *testing.T) {
 			}
 		}
 		for _, plan := range ids {
-			if err := v.Delete(t.Context(), plan.ID); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 		}
 		if report := vaulttest.Settled(t, v); report.Plans != 0 || report.Blobs != 0 {
 			t.Errorf("%+v", report)
@@ -97,14 +91,10 @@ func TestKeptCopies(t *testing.T) {
 				last = kept
 			}
 			plan := vaulttest.EachKind()
-			if err := v.Create(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), plan))
 			count("Create", 0)
 			plan.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			count("the plan starts", 1)
 			n := 0
 			for o, parent := range workflow.Walk(plan) {
@@ -112,20 +102,14 @@ func TestKeptCopies(t *testing.T) {
 					continue
 				}
 				n++
-				if err := storage.Update(t.Context(), v, o); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, storage.Update(t.Context(), v, o))
 			}
 			count("an update of each sub-object", n)
 			plantest.Finish(plan)
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			count("the plan ends", 3)
 			vaulttest.Settled(t, v)
-			if err := v.Delete(t.Context(), plan.ID); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 			count("Delete", n+3) // entry, object, delete marker
 			if report := vaulttest.Settled(t, v); report.Blobs != 0 {
 				t.Errorf("%s: %d blobs are left", what, report.Blobs)
@@ -139,9 +123,7 @@ func TestKeptCopies(t *testing.T) {
 				} else {
 					m.Version, err = v.RenewMember(t.Context(), m)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, err)
 				count("a heartbeat", renewals)
 			}
 			again := vaulttest.EachKind()
@@ -270,9 +252,7 @@ func TestExpireOfImmutableDays(t *testing.T) {
 func TestStrangePages(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan := vaulttest.EachKind()
-		if err := vaulttest.OnEmulator(t, server).Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Create(t.Context(), plan))
 		ghost := workflow.NewV7().String()
 		var junk strings.Builder
 		for _, name := range []string{"open/" + ghost, "plans/" + ghost + "-entry.json", "plans/" + ghost + "-object.json", "plans/" + plan.ID.String() + "-entry.json", "elsewhere"} {
@@ -336,9 +316,7 @@ func TestAccountStates(t *testing.T) {
 		vaulttest.InBubble(t, test.what, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			plan := vaulttest.EachKind()
-			if err := v.Create(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), plan))
 			server.Inject(emulator.On().Do(emulator.Answer(test.status, test.code)))
 			before := len(server.Requests())
 			_, err := v.Read(t.Context(), plan.ID)

@@ -125,9 +125,7 @@ var logins = map[string]vaulttest.Opener{
 func loginTable(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/account.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	_, table, _ := strings.Cut(string(text), "| login | ")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := map[string][]string{}
@@ -194,9 +192,7 @@ func tryLogin(t *testing.T, open vaulttest.Opener) (cells []string, errs []error
 	today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
 	vault := func(opts ...azblob.Option) *azblob.Vault {
 		v, err := open(t.Context(), server, today, append(opts, azblob.WithTransport(server.Transport()))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		return v
 	}
 	v := vault()
@@ -247,17 +243,13 @@ func TestLoginExpires(t *testing.T) {
 		stuck := bearer(func() (emulator.Claims, time.Time) { return fixed, time.Now().Add(24 * time.Hour) })
 		vault := func(cred azcore.TokenCredential) *azblob.Vault {
 			v, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			return v
 		}
 		signed := func() *azblob.Vault {
 			v, err := azblob.NewFromURL(t.Context(), "test", vaulttest.HostStyle+"?"+server.AccountSAS(emulator.Permissions{Allowed: "rwdlc"}), plantest.Register(),
 				azblob.WithTransport(server.Transport()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			return v
 		}
 		good, bad, sas := vault(renewed), vault(stuck), signed()
@@ -286,16 +278,12 @@ func TestTokensOverTLS(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	server := emulator.New(emulator.WithTokens(tenant))
 	listener, err := server.ListenTLS("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	defer listener.Close()
 	client := listener.HTTPClient()
 	defer client.CloseIdleConnections()
 	v, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), azblob.WithTransport(client))
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	plan := vaulttest.Created(t, v, plantest.Small())
 	if _, err := v.Read(t.Context(), plan.ID); err != nil {
 		t.Error(err)
@@ -304,9 +292,7 @@ func TestTokensOverTLS(t *testing.T) {
 		t.Error(err)
 	}
 	stranger, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register())
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	if _, err := stranger.Exists(t.Context(), plan.ID); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the certificate: %v", err)
 	}
@@ -408,9 +394,7 @@ func TestSecretsStayInside(t *testing.T) {
 				azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(&said, &level)))),
 				azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}),
 				azblob.WithTransport(seen.transport(server, failures)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			for range len(failures) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				_, readErr := v.Read(ctx, plan.ID)

@@ -104,9 +104,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.WithTransport(test.transport))
-				if err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, err)
 				started := time.Now()
 				_, err = v.Ping(t.Context(), azblob.PingWrites())
 				if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
@@ -127,9 +125,7 @@ func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 		req.Header.Del("If-Match")
 		return server.Transport().Do(req)
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	vaulttest.Created(t, v, plantest.Small())
 	if report, err := v.Ping(t.Context(), azblob.PingWrites()); !errors.Is(err, storage.ErrUnavailable) || report.Writable {
 		t.Errorf("%+v, %v", report, err)
@@ -140,16 +136,12 @@ func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 // certificate is not trusted.
 func TestPingOnSockets(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	port.Close()
 	plain := httptest.NewServer(emulator.New())
 	defer plain.Close()
 	secure, err := emulator.New().ListenTLS("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	defer secure.Close()
 	for endpoint, want := range map[string]struct {
 		err  error
@@ -160,9 +152,7 @@ func TestPingOnSockets(t *testing.T) {
 		"https://" + secure.Addr().String() + "/devstoreaccount1": {storage.ErrDenied, "the certificate is not the host's, or not trusted here"},
 	} {
 		v, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		if _, err := v.Ping(t.Context()); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
 		}
@@ -200,9 +190,7 @@ func TestPingWithLogins(t *testing.T) {
 		"":                   {"give the identity the role Storage Blob Data Reader", "give the identity the role Storage Blob Data Reader"},
 	} {
 		v, err := byToken(role, nil)(t.Context(), server, "", azblob.WithTransport(server.Transport()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}, {azblob.PingDeletes()}} {
 			report, err := v.Ping(t.Context(), opts...)
 			want := want[min(i, 1)]
@@ -222,9 +210,7 @@ func TestPingEnds(t *testing.T) {
 	if _, err := v.Ping(ctx); !errors.Is(err, context.Canceled) || len(server.Requests()) != 0 {
 		t.Error(err)
 	}
-	if err := v.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, v.Close(t.Context()))
 	if _, err := v.Ping(t.Context()); !errors.Is(err, storage.ErrClosed) {
 		t.Error(err)
 	}

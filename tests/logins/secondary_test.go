@@ -153,9 +153,7 @@ func TestStaleUpdateConflicts(t *testing.T) {
 		plan := vaulttest.Created(t, v, plantest.Small())
 		g.Replicate()
 		plan.State.Status, plan.State.Start = workflow.Running, time.Now()
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		g.Down = true
 		ctx, stale := azblob.AcceptStale(t.Context())
 		old, err := v.Read(ctx, plan.ID)
@@ -171,9 +169,7 @@ func TestStaleUpdateConflicts(t *testing.T) {
 		g.Replicate()
 		g.Down = true
 		present, err := v.Read(ctx, plan.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		g.Down = false
 		if err := v.UpdatePlan(ctx, present); err != nil {
 			t.Error(err)
@@ -192,13 +188,9 @@ func TestSecondaryCost(t *testing.T) {
 		ctx, stale := azblob.AcceptStale(t.Context())
 		for name, read := range reads(plan.ID) {
 			g.At()
-			if err := read(t.Context(), plain); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, read(t.Context(), plain))
 			want, _ := g.At()
-			if err := read(ctx, v); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, read(ctx, v))
 			if n, second := g.At(); n != want || second != 0 || stale.Stale() {
 				t.Errorf("%s: %d requests to the primary, want %d; %d to the secondary", name, n, want, second)
 			}
@@ -314,9 +306,7 @@ func TestSecondaryWithLogins(t *testing.T) {
 			server.Inject(emulator.On().Where(func(r emulator.Request) bool { return !r.Secondary }).Do(emulator.Answer(503, "ServerBusy")))
 			transport := &recordHosts{Transporter: server.Transport()}
 			v, err := test.open(t.Context(), server, "test-"+workflow.Time(plan.ID).Format(time.DateOnly), azblob.WithTransport(transport), azblob.WithSecondary(test.secondary), azblob.WithConcurrency(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			ctx, stale := azblob.AcceptStale(t.Context())
 			if _, err := v.Read(ctx, plan.ID); err != nil || !stale.Stale() || stale.Synced().IsZero() == test.synced {
 				t.Errorf("%s: %v, stale %t, synced %v", name, err, stale.Stale(), stale.Synced())

@@ -7,23 +7,21 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 // TestDependenciesAreDocumented compares the table of docs/dependencies.md with the direct dependencies of go.mod.
 func TestDependenciesAreDocumented(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	var mod struct {
 		Require []struct {
 			Path     string
 			Indirect bool
 		}
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, json.Unmarshal(out, &mod))
 	var want, got []string
 	for _, r := range mod.Require {
 		if !r.Indirect {
@@ -31,9 +29,7 @@ func TestDependenciesAreDocumented(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("docs/dependencies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
 		got = append(got, row[1])
 	}

@@ -21,6 +21,8 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/internal/efforttest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 const module = "github.com/planvault/azblob"
@@ -46,9 +48,7 @@ func packages(t *testing.T) []pkg {
 	t.Helper()
 	efforttest.NotShort(t, "it reads source files")
 	list, err := goList()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	return list
 }
 
@@ -218,9 +218,7 @@ func TestProductionDoesNotImportTesting(t *testing.T) {
 func parse(t *testing.T, file string, mode parser.Mode) *ast.File {
 	t.Helper()
 	f, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, mode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	return f
 }
 
@@ -313,9 +311,7 @@ const (
 	K = 2
 )
 `, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	if got := unexplained(f); !slices.Equal(got, []string{"A", "C", "D", "F", "K"}) {
 		t.Errorf("%q", got)
 	}
@@ -338,14 +334,10 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	for file, atLeast := range map[string]int{"docs/protocol.md": 27, "docs/fleet.md": 12, "docs/testing.md": 20, "docs/embedding.md": 10} {
 		page, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		named := regexp.MustCompile(`\b(Test|Fuzz|Example)[A-Z_]\w+`).FindAllString(string(page), -1)
 		if len(named) < atLeast {
 			t.Errorf("%s names only %d tests", file, len(named))

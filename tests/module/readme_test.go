@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/internal/efforttest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
@@ -20,9 +22,7 @@ var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 func readmeBlocks(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	var blocks []string
 	for _, m := range goBlock.FindAllSubmatch(text, -1) {
 		blocks = append(blocks, string(m[1]))
@@ -33,18 +33,14 @@ func readmeBlocks(t *testing.T) []string {
 // TestErrorsAreListed looks for every error of a vault in the pages that list them.
 func TestErrorsAreListed(t *testing.T) {
 	code, err := os.ReadFile("storage/errors.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	found := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllSubmatch(code, -1)
 	if len(found) < 11 {
 		t.Fatalf("found only %d errors", len(found))
 	}
 	for _, page := range []string{"README.md", "docs/embedding.md"} {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		for _, name := range found {
 			if !bytes.Contains(text, name[1]) {
 				t.Errorf("%s lacks %s", page, name[1])
@@ -62,9 +58,7 @@ func TestFunctions(t *testing.T) {
 	vault := store.Open(nil)
 	action := &workflow.Action{Name: "a", Plugin: "p"}
 	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, vault.Create(ctx, plan))
 	resumed := make(chan string)
 	go func() {
 		if err := start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }); err != nil {
@@ -129,26 +123,18 @@ func withImports(source string) string {
 func goCommand(t *testing.T, files map[string]string, command ...string) string {
 	t.Helper()
 	root, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	dir := t.TempDir()
 	for name, text := range files {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		overlay.Replace[filepath.Join(root, "readme", name)] = file
 	}
 	text, err := json.Marshal(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, os.WriteFile(file, text, 0o600))
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "go", append(command, "-overlay", file, "./readme")...)
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -121,7 +121,7 @@ func Sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 }
 
 // Must fails the test at an error.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -132,9 +132,7 @@ func Must(t *testing.T, err error) {
 func Collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListResult {
 	t.Helper()
 	found, err := v.Search(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	var out []storage.ListResult
 	for r := range found {
 		if r.Err != nil {

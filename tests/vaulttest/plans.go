@@ -117,18 +117,14 @@ func Moved(plan *workflow.Plan, to workflow.Status) {
 // Created stores a plan and reads it back.
 func Created(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
 	t.Helper()
-	if err := v.Create(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, v.Create(t.Context(), plan))
 	return Reread(t, v, plan)
 }
 
 func Reread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
 	t.Helper()
 	got, err := v.Read(t.Context(), plan.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return got
 }
 

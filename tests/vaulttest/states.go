@@ -269,9 +269,7 @@ func Fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (
 	var metadata [2][2]map[string]string // of entry and object, of running and final plans
 	for i, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 		plan.State.Status = status
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, v.UpdatePlan(t.Context(), plan))
 		for c := range mould.Containers() {
 			for j, tail := range []string{"-entry.json", "-object.json"} {
 				b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)

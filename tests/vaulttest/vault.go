@@ -61,9 +61,7 @@ func Signing(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azbl
 func OpenVault(t *testing.T, prefix, connectionString string, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), append([]azblob.Option{Impatient}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	closeAtEnd(t, v)
 	return v
 }
@@ -84,9 +82,7 @@ func WithToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *az
 	t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
 	v, err := ByMadeUpToken(t.Context(), server, "", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return v
 }
 
@@ -133,9 +129,7 @@ func (g *Geo) Open(t *testing.T, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(g.Transport()), azblob.WithSecondary("")}, opts...)
 	v, err := azblob.NewFromConnectionString(t.Context(), "test", g.ConnectionString(), plantest.Register(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return v
 }
 
