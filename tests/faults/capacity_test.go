@@ -2,7 +2,10 @@ package faults_test
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,31 +30,33 @@ func TestServiceAtItsCapacity(t *testing.T) {
 	)
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(latency))
-		m := &meter{Transporter: server.Transport()}
-		busy := emulator.On().Where(func(emulator.Request) bool { return m.now.Load() > capacity }).Do(emulator.Answer(503, "ServerBusy"))
+		var sent, inFlight atomic.Int64
+		transport := server.Transport()
+		busy := emulator.On().Where(func(emulator.Request) bool { return inFlight.Load() > capacity }).Do(emulator.Answer(503, "ServerBusy"))
 		server.Inject(busy)
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(m))
+		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			inFlight.Add(1)
+			defer inFlight.Add(-1)
+			return transport.Do(req)
+		})))
 		began := time.Now()
 		var wg sync.WaitGroup
 		for range plans {
 			wg.Go(func() {
 				p := plantest.Sized(4, 10, 25)
-				if err := v.Create(t.Context(), p); err != nil {
-					t.Error(err)
-					return
-				}
+				err := v.Create(t.Context(), p)
 				p.State.Status = workflow.Running
-				if err := v.UpdatePlan(t.Context(), p); err != nil {
+				if err := errors.Join(err, v.UpdatePlan(t.Context(), p)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
 		took := time.Since(began)
-		refused, sent := busy.Fired(), m.sent.Load()
-		needed := sent - int64(refused)
+		refused, needed := busy.Fired(), sent.Load()-int64(busy.Fired())
 		ideal := time.Duration(needed/capacity) * latency
-		if amplification := float64(sent) / float64(needed); amplification > 1.25 || took > 4*ideal || refused == 0 {
+		if amplification := float64(sent.Load()) / float64(needed); amplification > 1.25 || took > 4*ideal || refused == 0 {
 			t.Errorf("%d requests were needed, %.3f times as many were sent; it took %v, ideal is %v", needed, amplification, took, ideal)
 		}
 		t.Logf("%d requests needed, %d refused, %v, ideal is %v", needed, refused, took, ideal)
@@ -64,10 +69,7 @@ func TestSmallCallsBesideLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New(emulator.WithLatency(latency))
 		v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(8))
-		p := plantest.Small()
-		vaulttest.Must(t, v.Create(t.Context(), p))
-		p.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
+		p := vaulttest.CreatedRunning(t, v, plantest.Small())
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
