@@ -1,6 +1,7 @@
 package costs_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
@@ -21,141 +23,126 @@ import (
 
 // operation is a row of the table of costs in docs/protocol.md.
 type operation struct {
-	name string
-	// prepare makes what the operation works on; do is what is counted.
-	prepare func(t testing.TB, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan
-	do      func(t testing.TB, v *azblob.Vault, plan *workflow.Plan) error
+	name    string
+	prepare func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
+	do      func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error // is counted
 	// requests and trips say what it may spend on a plan of n sub-objects, c requests at a time.
 	requests, trips func(n, c int) int
 }
 
+var operations = []operation{
+	{"Create", nothing, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Create(ctx, p) }, all(3), atOnce(3)},
+	{"Restore, running", finished(workflow.Running), restore, all(3), atOnce(3)},
+	{"Restore, final", finished(workflow.Completed), restore, all(4), atOnce(4)}, // it removes its marker
+	{"UpdateAction", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return v.UpdateAction(ctx, p.Blocks[0].Sequences[0].Actions[0])
+	}, is(1), is(1)},
+	{"UpdatePlan, running", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.UpdatePlan(ctx, p) }, is(2), is(2)},
+	{"UpdatePlan, final", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		p.State.Status = workflow.Completed
+		return v.UpdatePlan(ctx, p)
+	}, is(3), is(3)},
+	{"Exists", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return second(v.Exists(ctx, p.ID)) }, is(1), is(1)},
+	{"Read, NotStarted", created(workflow.NotStarted), read, is(2), is(1)},
+	{"Read, final", created(workflow.Completed), read, is(2), is(1)},
+	{"Read, running", created(workflow.Running), read, reads(0), readTrips(0)},
+	{"Read, running, 5 changed", changed, read, reads(5), readTrips(5)},
+	{"Delete", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }, func(n, _ int) int { return 5 + vaulttest.Ceil(n, 256) }, is(6)},
+	{"Search by ID", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return second(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{p.ID}})))
+	}, is(2), is(1)},
+	{"AddMember", member, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
+		return second(v.AddMember(ctx, storage.Member{ID: workflow.NewV7()}))
+	}, is(1), is(1)},
+	{"RenewMember", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return second(v.RenewMember(ctx, storage.Member{ID: p.ID, Version: p.State.ETag}))
+	}, is(1), is(1)},
+	{"FindMember", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return second(v.FindMember(ctx, p.ID))
+	}, is(1), is(1)},
+	{"Roster", member, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error { return second(v.Roster(ctx)) }, is(1), is(1)},
+	{"RemoveMember", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return v.RemoveMember(ctx, p.ID, p.State.ETag)
+	}, is(1), is(1)},
+	{"RequestStop", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.RequestStop(ctx, p.ID) }, is(1), is(1)},
+}
+
+func second[T any](_ T, err error) error { return err }
+
 func is(k int) func(int, int) int { return func(int, int) int { return k } }
 
-var operations = []operation{
-	{
-		"Create", anew, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.Create(t.Context(), p) },
-		func(n, _ int) int { return n + 3 },
-		func(n, c int) int { return 3 + vaulttest.Ceil(n, c) },
-	},
-	{
-		"UpdateAction", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-			return v.UpdateAction(t.Context(), p.Blocks[0].Sequences[0].Actions[0])
-		}, is(1), is(1),
-	},
-	{"UpdatePlan, running", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.UpdatePlan(t.Context(), p) }, is(2), is(2)},
-	{"UpdatePlan, final", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		p.State.Status = workflow.Completed
-		return v.UpdatePlan(t.Context(), p)
-	}, is(3), is(3)},
-	{"Exists", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		_, err := v.Exists(t.Context(), p.ID)
-		return err
-	}, is(1), is(1)},
-	{"Read, NotStarted", stored1(workflow.NotStarted), readOne, is(2), is(1)},
-	{"Read, final", stored1(workflow.Completed), readOne, is(2), is(1)},
-	{"Read, running", stored1(workflow.Running), readOne, func(n, _ int) int {
-		if n < parseMetadata {
-			return n + 2
-		}
-		return 2 + 3 // blocks, sequences, actions
-	}, func(n, c int) int {
-		if n < parseMetadata {
-			return 1 + vaulttest.Ceil(n, c)
-		}
-		return 2
-	}},
-	{"Read, running, 5 changed", changed(5), readOne, func(n, _ int) int {
-		if n < parseMetadata {
-			return n + 2
-		}
-		return 2 + 3 + 5
-	}, func(n, c int) int {
-		if n < parseMetadata {
-			return 1 + vaulttest.Ceil(n, c)
-		}
-		return 2 + vaulttest.Ceil(5, c)
-	}},
-	{"Delete", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(t.Context(), p.ID) }, func(n, _ int) int { return 5 + vaulttest.Ceil(n, 256) }, is(6)},
-	{"Search by ID", stored1(workflow.Running), func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		found, err := v.Search(t.Context(), storage.Filters{ByIDs: []uuid.UUID{p.ID}})
-		for r := range found {
-			err = r.Err
-		}
-		return err
-	}, is(2), is(1)},
-	{"AddMember", control, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		_, err := v.AddMember(t.Context(), storage.Member{ID: p.ID})
-		return err
-	}, is(1), is(1)},
-	{"RenewMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		_, err := v.RenewMember(t.Context(), storage.Member{ID: p.ID, Version: p.State.ETag})
-		return err
-	}, is(1), is(1)},
-	{"FindMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		_, err := v.FindMember(t.Context(), p.ID)
-		return err
-	}, is(1), is(1)},
-	{"Roster", member, func(t testing.TB, v *azblob.Vault, _ *workflow.Plan) error {
-		_, err := v.Roster(t.Context())
-		return err
-	}, is(1), is(1)},
-	{"RemoveMember", member, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		return v.RemoveMember(t.Context(), p.ID, p.State.ETag)
-	}, is(1), is(1)},
-	{"RequestStop", control, func(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-		return v.RequestStop(t.Context(), p.ID)
-	}, is(1), is(1)},
-}
+// all is a request for each sub-object, and k more. atOnce is the same in round trips.
+func all(k int) func(n, _ int) int { return func(n, _ int) int { return n + k } }
 
-// control prepares the control container.
-func control(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
-	vaulttest.Must(t, v.RequestStop(t.Context(), workflow.NewV7()))
-	p.ID = workflow.NewV7()
-	return p
-}
-
-// member prepares a member with the ID and the version of the plan.
-func member(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
-	p.ID = workflow.NewV7()
-	var err error
-	if p.State.ETag, err = v.AddMember(t.Context(), storage.Member{ID: p.ID}); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func anew(_ testing.TB, _ *azblob.Vault, p *workflow.Plan) *workflow.Plan { return p }
-
-func readOne(t testing.TB, v *azblob.Vault, p *workflow.Plan) error {
-	_, err := v.Read(t.Context(), p.ID)
-	return err
-}
+func atOnce(k int) func(n, c int) int { return func(n, c int) int { return k + vaulttest.Ceil(n, c) } }
 
 // listed is the number of sub-objects of three kinds from which listing them is cheaper than reading them.
-const parseMetadata = 2 * 3 * 125 / 10
+const listed = 2 * 3 * 125 / 10
 
-// changed prepares a running plan of which up to n actions were updated after its creation.
-func changed(n int) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
-	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
-		p = stored1(workflow.Running)(t, v, p)
-		actions := vaulttest.ActionsOf(p)
-		for _, a := range actions[:min(n, len(actions))] {
-			a.State.Status = workflow.Running
-			vaulttest.Must(t, v.UpdateAction(t.Context(), a))
+// reads is the requests of a Read of a running plan whose sub-objects have three kinds, of which some have changed.
+func reads(changed int) func(n, _ int) int {
+	return func(n, _ int) int {
+		if n < listed {
+			return 2 + n
 		}
-		return p
+		return 2 + 3 + changed
 	}
 }
 
-// stored1 prepares a plan with a status.
-func stored1(status workflow.Status) func(testing.TB, *azblob.Vault, *workflow.Plan) *workflow.Plan {
-	return func(t testing.TB, v *azblob.Vault, p *workflow.Plan) *workflow.Plan {
+func readTrips(changed int) func(n, c int) int {
+	return func(n, c int) int {
+		if n < listed {
+			return 1 + vaulttest.Ceil(n, c)
+		}
+		return 2 + vaulttest.Ceil(changed, c)
+	}
+}
+
+func read(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+	return second(v.Read(ctx, p.ID))
+}
+
+func restore(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Restore(ctx, p) }
+
+func nothing(*testing.T, *azblob.Vault, *workflow.Plan) {}
+
+// finished prepares a plan with a status that another store has.
+func finished(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
+	return func(_ *testing.T, _ *azblob.Vault, p *workflow.Plan) {
+		driver.Complete(p)
+		plantest.Finish(p)
+		if p.State.Status = status; !status.Final() {
+			p.State.End = time.Time{}
+		}
+	}
+}
+
+// created stores the plan with a status.
+func created(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
+	return func(t *testing.T, v *azblob.Vault, p *workflow.Plan) {
 		vaulttest.Must(t, v.Create(t.Context(), p))
 		if p.State.Status = status; status != workflow.NotStarted {
 			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 		}
-		return p
 	}
+}
+
+// changed stores the plan as running, and updates up to five actions.
+func changed(t *testing.T, v *azblob.Vault, p *workflow.Plan) {
+	created(workflow.Running)(t, v, p)
+	actions := vaulttest.ActionsOf(p)
+	for _, a := range actions[:min(5, len(actions))] {
+		a.State.Status = workflow.Running
+		vaulttest.Must(t, v.UpdateAction(t.Context(), a))
+	}
+}
+
+// member stores a record of a member with the ID and the version of the plan.
+func member(t *testing.T, v *azblob.Vault, p *workflow.Plan) {
+	p.ID = workflow.NewV7()
+	var err error
+	p.State.ETag, err = v.AddMember(t.Context(), storage.Member{ID: p.ID})
+	vaulttest.Must(t, err)
 }
 
 // sizes are the plans on which costs are counted.
@@ -178,10 +165,11 @@ func TestCost(t *testing.T) {
 						server := emulator.New(emulator.WithLatency(latency))
 						v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
 						vaulttest.Must(t, v.Create(t.Context(), plantest.Small())) // the day is there
-						p := op.prepare(t, v, plan())
+						p := plan()
+						op.prepare(t, v, p)
 						server.ResetRequests()
 						started := time.Now()
-						vaulttest.Must(t, op.do(t, v, p))
+						vaulttest.Must(t, op.do(t.Context(), v, p))
 						requests, trips := len(server.Requests()), int(time.Since(started)/latency)
 						if want := op.requests(n, c); requests > want {
 							t.Errorf("%d requests, %d are the budget", requests, want)
@@ -196,75 +184,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// BenchmarkOperations reports and checks the requests of each operation, beside its time and memory.
-func BenchmarkOperations(b *testing.B) {
-	for _, op := range operations {
-		b.Run(op.name, func(b *testing.B) {
-			server := emulator.New()
-			v, err := azblob.NewFromConnectionString(b.Context(), "bench", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
-			vaulttest.Must(b, err)
-			vaulttest.Must(b, v.Create(b.Context(), plantest.Small()))
-			n := len(vaulttest.SubObjects(plantest.Sized(4, 4, 4)))
-			requests := 0
-			for b.Loop() {
-				b.StopTimer()
-				p := op.prepare(b, v, plantest.Sized(4, 4, 4))
-				server.ResetRequests()
-				b.StartTimer()
-				vaulttest.Must(b, op.do(b, v, p))
-				requests += len(server.Requests())
-			}
-			per := float64(requests) / float64(b.N)
-			b.ReportMetric(per, "requests/op")
-			b.ReportAllocs()
-			if want := op.requests(n, 256); per > float64(want) {
-				b.Errorf("%.1f requests, %d are the budget", per, want)
-			}
-		})
-	}
-}
-
-// TestCostOfListings counts the requests of listings and recovery as the vault grows.
-func TestCostOfListings(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "14 days", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		now := time.Now()
-		for i := range 140 {
-			p := &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * 2 * time.Hour))}
-			vaulttest.Must(t, v.Create(t.Context(), p))
-			if p.State.Status = workflow.Completed; i%14 == 0 {
-				p.State.Status = workflow.Running
-			}
-			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
-		}
-		days := 0
-		for range server.Containers() {
-			days++
-		}
-		for name, c := range map[string]struct {
-			do   func() error
-			want int
-		}{
-			"List(10)": {func() error { vaulttest.Collect(t, v, storage.Filters{Limit: 10}); return nil }, 5}, // it is midnight: minutes and plans of two days
-			"Search Running": {func() error {
-				vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
-				return nil
-			}, 1 + days + 10},
-			"Recovery":        {func() error { return v.Recovery(t.Context()) }, 1 + days + 2*10},
-			"Search of a day": {func() error { vaulttest.Collect(t, v, storage.Filters{After: now.Add(-2 * time.Hour)}); return nil }, 3},
-		} {
-			server.ResetRequests()
-			vaulttest.Must(t, c.do())
-			if n := len(server.Requests()); n > c.want {
-				t.Errorf("%s: %d requests, %d are the budget", name, n, c.want)
-			}
-		}
-	})
-}
-
-// TestCostOfManyPlans counts the requests of listings and recovery in a vault of many plans, on one day and
-// on fourteen. They need few requests and few round trips, whatever the number of plans.
+// TestCostOfManyPlans counts the requests and round trips of listings and recovery in a vault of many plans, on one day
+// and on fourteen. They don't depend on the number of plans.
 func TestCostOfManyPlans(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector, and filling the days takes a minute")
 	const n, latency = 10_000, time.Second

@@ -29,9 +29,7 @@ func TestCostOfAFleet(t *testing.T) {
 		for i := range open {
 			p := plantest.Small()
 			p.ID = workflow.NewV7At(time.Now().Add(-time.Duration(i%days) * 24 * time.Hour))
-			vaulttest.Must(t, v.Create(ctx, p))
-			p.State.Status, p.State.Start = workflow.Running, time.Now().UTC()
-			vaulttest.Must(t, v.UpdatePlan(ctx, p))
+			vaulttest.CreatedRunning(t, v, p)
 		}
 		var members []*fleet.Node
 		for range nodes {
@@ -67,9 +65,7 @@ func TestCostOfAFleet(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		for _, n := range members {
-			if err := n.Leave(t.Context()); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Must(t, n.Leave(t.Context()))
 		}
 	})
 }
@@ -83,9 +79,7 @@ func TestCostOfATake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := emulator.New(emulator.WithLatency(latency))
 				v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
-				p := plantest.Sized(1, actions, 1)
-				vaulttest.Must(t, v.Create(t.Context(), p))
-				p.State.Status, p.State.Start = workflow.Running, time.Now().UTC()
+				p := vaulttest.CreatedRunning(t, v, plantest.Sized(1, actions, 1))
 				p.Owner, p.Epoch = workflow.NewV7(), 1
 				vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 				node, err := fleet.Join(t.Context(), v, fleet.Options{})
@@ -105,9 +99,7 @@ func TestCostOfATake(t *testing.T) {
 				if most := 4 + 2*vaulttest.Ceil(n, c) + 1/c; trips > most {
 					t.Errorf("%d sub-objects, %d at a time: %d round trips, want at most %d", n, c, trips, most)
 				}
-				if err := node.Leave(t.Context()); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Must(t, node.Leave(t.Context()))
 			})
 		}
 	}

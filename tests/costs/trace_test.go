@@ -46,18 +46,7 @@ func TestTraces(t *testing.T) {
 			}
 			fmt.Fprintln(&out)
 		}
-		drain := func(f storage.Filters) error {
-			found, err := v.Search(ctx, f)
-			if err != nil {
-				return err
-			}
-			for r := range found {
-				if r.Err != nil {
-					return r.Err
-				}
-			}
-			return nil
-		}
+		drain := func(f storage.Filters) error { return second(storage.Collect(v.Search(ctx, f))) }
 		read := func() (err error) {
 			plan, err = v.Read(ctx, plan.ID)
 			return err
@@ -67,7 +56,7 @@ func TestTraces(t *testing.T) {
 		second := plantest.Small()
 		time.Sleep(time.Millisecond) // so that its ID sorts behind the first one's
 		step("Create", func() error { return v.Create(ctx, second) })
-		step("Exists", func() error { _, err := v.Exists(ctx, plan.ID); return err })
+		step("Exists", func() error { return second(v.Exists(ctx, plan.ID)) })
 		step("Read, NotStarted", read)
 		plan.State.Status = workflow.Running
 		step("UpdatePlan, Running", func() error { return v.UpdatePlan(ctx, plan) })
@@ -93,21 +82,16 @@ func TestTraces(t *testing.T) {
 		vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(ctx, second.ID) })
 		time.Sleep(vaulttest.PastGrace)
 		step("Recovery, of a Delete that was broken off after the commit", func() error { return v.Recovery(ctx) })
-		large := vaulttest.Many()
-		vaulttest.Must(t, v.Create(ctx, large))
-		large.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(ctx, large))
+		large := vaulttest.CreatedRunning(t, v, vaulttest.Many())
 		one := vaulttest.ActionsOf(large)[0]
 		one.State.Status = workflow.Running
 		vaulttest.Must(t, v.UpdateAction(ctx, one))
-		step("Read, Running, of 112 sub-objects of which one has changed", func() error { _, err := v.Read(ctx, large.ID); return err })
+		step("Read, Running, of 112 sub-objects of which one has changed", func() error { return second(v.Read(ctx, large.ID)) })
 
 		time.Sleep(24 * time.Hour)
 		for range 40 {
 			time.Sleep(time.Minute)
-			p := vaulttest.Created(t, v, plantest.Small())
-			p.State.Status = workflow.Running
-			vaulttest.Must(t, v.UpdatePlan(ctx, p))
+			vaulttest.CreatedRunning(t, v, plantest.Small())
 		}
 		step("Search by status, of 40 plans that are open", func() error {
 			return drain(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
@@ -125,7 +109,7 @@ func TestTraces(t *testing.T) {
 			m.Version, err = v.RenewMember(ctx, m)
 			return err
 		})
-		step("FindMember", func() error { _, err := v.FindMember(ctx, m.ID); return err })
+		step("FindMember", func() error { return second(v.FindMember(ctx, m.ID)) })
 		step("RequestStop", func() error { return v.RequestStop(ctx, large.ID) })
 		var stop storage.StopRequest
 		step("Roster", func() error {

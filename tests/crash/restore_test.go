@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -75,37 +74,6 @@ func TestRestoreAgain(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestCostOfRestore compares the requests and round trips with the budget: those of a Create, and one for a final
-// plan, whose marker it removes.
-func TestCostOfRestore(t *testing.T) {
-	efforttest.NotShort(t, "requests are the same under the race detector")
-	const latency = time.Second
-	for status := workflow.NotStarted; status.Valid(); status++ {
-		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New(emulator.WithLatency(latency))
-			v := vaulttest.OnEmulator(t, server)
-			vaulttest.Created(t, v, plantest.Small()) // the day is there
-			plan := copied(plantest.Sized(4, 4, 4), status)
-			server.ResetRequests()
-			began := time.Now()
-			vaulttest.Must(t, v.Restore(t.Context(), plan))
-			requests, trips := len(vaulttest.SubObjects(plan))+3, 4
-			if status.Final() {
-				requests, trips = requests+1, trips+1
-			}
-			if n := len(server.Requests()); n > requests {
-				t.Errorf("%s: %d requests, %d are the budget", status, n, requests)
-			}
-			if n := int(time.Since(began) / latency); n > trips {
-				t.Errorf("%s: %d round trips, %d are the budget", status, n, trips)
-			}
-			if _, marked := server.Blob(vaulttest.ContainerOf(time.Now()), "open/"+plan.ID.String()); marked == status.Final() {
-				t.Errorf("%s: has a marker: %t", status, marked)
-			}
-		})
-	}
 }
 
 // TestHalfRestoredPlan looks at a Running plan whose Restore died before the commit, in every way.
