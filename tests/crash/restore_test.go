@@ -90,7 +90,7 @@ func TestHalfRestoredPlan(t *testing.T) {
 			t.Errorf("a search for open plans finds %v", found)
 		}
 		for name, err := range map[string]error{
-			"Read": second(v.Read(ctx, plan.ID)), "Delete": v.Delete(ctx, plan.ID), "UpdatePlan": v.UpdatePlan(ctx, listed(plan)),
+			"Read": vaulttest.ErrOf(v.Read(ctx, plan.ID)), "Delete": v.Delete(ctx, plan.ID), "UpdatePlan": v.UpdatePlan(ctx, listed(plan)),
 		} {
 			if !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("%s: %v, want ErrNotFound", name, err)
@@ -107,8 +107,6 @@ func TestHalfRestoredPlan(t *testing.T) {
 		vaulttest.Same(t, v, plan)
 	})
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // listed returns a plan with a version as a listing would have it.
 func listed(plan *workflow.Plan) *workflow.Plan {

@@ -39,24 +39,22 @@ var methods = []method{
 	}},
 	{"Delete", true, func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }},
 	{"Read", false, func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
-		return second(v.Read(ctx, plan.ID))
+		return vaulttest.ErrOf(v.Read(ctx, plan.ID))
 	}},
 	{"Exists", false, func(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
-		return second(v.Exists(ctx, plan.ID))
+		return vaulttest.ErrOf(v.Exists(ctx, plan.ID))
 	}},
 	{"List", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		return second(storage.Collect(v.List(ctx, 0)))
+		return vaulttest.ErrOf(storage.Collect(v.List(ctx, 0)))
 	}},
 	{"Search", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		return second(storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})))
+		return vaulttest.ErrOf(storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})))
 	}},
 	{"Recovery", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error { return v.Recovery(ctx) }},
 	{"Check", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		return second(v.Check(ctx, azblob.CheckOptions{}))
+		return vaulttest.ErrOf(v.Check(ctx, azblob.CheckOptions{}))
 	}},
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // eachMethod runs a test for each method, on a server that holds a running plan.
 func eachMethod(t *testing.T, test func(t *testing.T, m method, server *emulator.Server, plan *workflow.Plan)) {
@@ -152,9 +150,9 @@ func TestErrorsOfInput(t *testing.T) {
 	}
 	now := time.Now() // has a monotonic reading
 	for _, err := range []error{
-		createErr, second(v.Search(t.Context(), storage.Filters{After: now, Before: now.Add(-time.Hour)})),
-		second(v.Check(t.Context(), azblob.CheckOptions{After: now, Before: now.Add(-time.Hour)})), second(v.Read(t.Context(), uuid.New())),
-		second(azblob.New(t.Context(), "Bad", "http://x", nil, nil, azblob.WithConcurrency(-1), azblob.WithGracePeriod(-1))),
+		createErr, vaulttest.ErrOf(v.Search(t.Context(), storage.Filters{After: now, Before: now.Add(-time.Hour)})),
+		vaulttest.ErrOf(v.Check(t.Context(), azblob.CheckOptions{After: now, Before: now.Add(-time.Hour)})), vaulttest.ErrOf(v.Read(t.Context(), uuid.New())),
+		vaulttest.ErrOf(azblob.New(t.Context(), "Bad", "http://x", nil, nil, azblob.WithConcurrency(-1), azblob.WithGracePeriod(-1))),
 	} {
 		oneLine(t, err)
 	}

@@ -51,7 +51,7 @@ func live(v *azblob.Vault, plan *workflow.Plan, deleted bool, newContext func() 
 		update(s.Actions[0], workflow.Completed),
 		update(s, workflow.Completed),
 		update(b, workflow.Completed),
-		func(ctx context.Context) error { return second(v.Read(ctx, plan.ID)) },
+		func(ctx context.Context) error { return vaulttest.ErrOf(v.Read(ctx, plan.ID)) },
 		update(plan, workflow.Completed),
 		v.Recovery,
 		func(ctx context.Context) error {

@@ -78,9 +78,9 @@ func TestListingsThatAreRefused(t *testing.T) {
 		server.Put(vaulttest.ContainerOf(time.Now().UTC()), "old/1", []byte("hello"), nil)
 		time.Sleep(vaulttest.PastGrace)
 		for name, call := range map[string]func(v *azblob.Vault) error{
-			"Check": func(v *azblob.Vault) error { return second(v.Check(t.Context(), azblob.CheckOptions{})) },
+			"Check": func(v *azblob.Vault) error { return vaulttest.ErrOf(v.Check(t.Context(), azblob.CheckOptions{})) },
 			"a thorough Recover": func(v *azblob.Vault) error {
-				return second(v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}))
+				return vaulttest.ErrOf(v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}))
 			},
 		} {
 			all := emulator.On(emulator.ListBlobs).Do(emulator.Duplicate(0)) // harmless

@@ -128,6 +128,9 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// ErrOf returns the error of a call with a result.
+func ErrOf[T any](_ T, err error) error { return err }
+
 // Collect gathers a listing, failing the test at any Err.
 func Collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListResult {
 	t.Helper()
