@@ -248,7 +248,7 @@ func TestNewProgramUpgrades(t *testing.T) {
 // succeeds or is refused, and nothing that the new program has written is lost.
 func TestRollingUpgrade(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for seed := range uint64(efforttest.Pick(5, 12, 1000)) {
+	for seed := range efforttest.Seeds(t, 5, 12, 1000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rehearse(t, func(t *testing.T, server *emulator.Server, before, after *Vault) {
 				r := rand.New(rand.NewPCG(seed, 0))

@@ -33,7 +33,8 @@ func TestDifferential(t *testing.T) {
 	seed := cmp.Or(*differentialSeed, rand.Uint64N(1<<32))
 	wanted := cmp.Or(*differentialN, efforttest.Pick(400, 400, 200_000))
 	used := make(map[string]int)
-	for n := 0; n < wanted && !t.Failed(); n += section {
+	more := efforttest.More(t)
+	for n := 0; n < wanted && !t.Failed() && more(); n += section {
 		if n > 0 {
 			must(t, azuriteServer.Close())
 		}

@@ -67,7 +67,7 @@ func TestFork(t *testing.T) {
 // is Completed. No fork runs what it carried over, and each action of a sequence succeeds once in all.
 func TestForksRunWhatIsLeft(t *testing.T) {
 	forks, kept := 0, 0
-	for seed := range uint64(efforttest.Pick(10, 50, 5000)) {
+	for seed := range efforttest.Seeds(t, 10, 50, 5000) {
 		onStage(t, func(t *testing.T, s *stage) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			p := randomPlan(r)

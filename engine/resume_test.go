@@ -174,7 +174,7 @@ func countFailed(a *workflow.Action) (n int) {
 // until the plans have ended.
 func TestKilledAgainAndAgain(t *testing.T) {
 	deaths := 0
-	for seed := range uint64(efforttest.Pick(4, 30, 3000)) {
+	for seed := range efforttest.Seeds(t, 4, 30, 3000) {
 		onStage(t, func(t *testing.T, s *stage) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			p := s.create(randomPlan(r))

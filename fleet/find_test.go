@@ -57,7 +57,7 @@ func TestPlansDuringASearch(t *testing.T) {
 // within 45s, nearly always, and spread them.
 func TestResumption(t *testing.T) {
 	var times []time.Duration
-	for seed := range efforttest.Pick(3, 20, 400) {
+	for seed := range efforttest.Seeds(t, 3, 20, 400) {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			dying, victim := start(t, store, fleet.Options{})
 			const owned = 20
@@ -68,7 +68,7 @@ func TestResumption(t *testing.T) {
 			took := map[*processtest.Process]int{}
 			resumed := make(chan *processtest.Process, owned)
 			for i := range 3 {
-				time.Sleep(time.Duration(seed*733+i*3100) * time.Millisecond % (10 * time.Second))
+				time.Sleep(time.Duration(int(seed)*733+i*3100) * time.Millisecond % (10 * time.Second))
 				p, n := start(t, store, fleet.Options{})
 				go func() {
 					for plan, err := range n.Plans(t.Context()) {
@@ -460,7 +460,8 @@ func TestLateClaim(t *testing.T) {
 // TestFreezes stops nodes for 5s to a minute while they work, over and over. All plans end, and none of the
 // actions that were completed runs again.
 func TestFreezes(t *testing.T) {
-	for seed := range efforttest.Pick(1, 5, 200) {
+	for s := range efforttest.Seeds(t, 1, 5, 200) {
+		seed := int(s)
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			author := store.Open(plantest.Register())
 			var ids []uuid.UUID

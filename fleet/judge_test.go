@@ -112,7 +112,7 @@ func (b *beating) until(now time.Time, out func(time.Time) bool, retry func(*bea
 // TestNoLiveMemberIsJudgedDead puts judges and members with settings of their own through random outages. No
 // judge finds a live member dead, and each finds a member dead that stopped, once the outages are over.
 func TestNoLiveMemberIsJudgedDead(t *testing.T) {
-	for seed := range uint64(efforttest.Pick(20, 300, 100_000)) {
+	for seed := range efforttest.Seeds(t, 20, 300, 100_000) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 		settings := func() (interval, ttl time.Duration) {

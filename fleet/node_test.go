@@ -238,7 +238,7 @@ func TestLeaveFails(t *testing.T) {
 // TestOutagesRemoveNobody puts three nodes through outages of 1s to 30 minutes, in which requests fail at once,
 // hang, or take effect without an answer, reads get through or not, and the nodes come back at different times.
 func TestOutagesRemoveNobody(t *testing.T) {
-	for seed := range uint64(efforttest.Pick(3, 20, 1000)) {
+	for seed := range efforttest.Seeds(t, 3, 20, 1000) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }

@@ -164,7 +164,7 @@ func loseMarkers(s *stage) {
 // stats and check print what they print in good weather; the doctor says what it sees, and ends in time.
 func TestCommandsInStorms(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for seed := range uint64(efforttest.Pick(1, 5, 50)) {
+	for seed := range efforttest.Seeds(t, 1, 5, 50) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t)
 			for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Failed} {

@@ -48,7 +48,7 @@ func TestSurvive(t *testing.T) {
 			for _, node := range nodes {
 				s.start(node)
 			}
-			for range efforttest.Pick(2, 3, 60) {
+			for range efforttest.Seeds(t, 2, 3, 60) {
 				s.kill(s.atWork(1 + r.IntN(100)))
 			}
 			for len(s.alive) > 0 {

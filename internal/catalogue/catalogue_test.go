@@ -183,7 +183,7 @@ func randomQuery(r *rand.Rand, plans []Plan) Query {
 
 // TestPlansComeBack encodes random plans, with few and with many groups, and searches for them.
 func TestPlansComeBack(t *testing.T) {
-	for seed := range uint64(efforttest.Pick(4, 8, 200)) {
+	for seed := range efforttest.Seeds(t, 4, 8, 200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		plans := randomPlans(r, 1+r.IntN(9000), []int{0, 3, 200, 30_000}[seed%4])
 		body := encode(t, plans)

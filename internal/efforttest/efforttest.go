@@ -1,11 +1,15 @@
 // Package efforttest says how much of a space a test explores. There are three levels: `go test -short`, which the race pass uses;
-// plain `go test`; and `PLANVAULT_LONG=1 go test`, which explores whole spaces and takes hours.
+// plain `go test`; and `PLANVAULT_LONG=1 go test`, which explores whole spaces and takes hours. With a duration in place of 1, such
+// as PLANVAULT_LONG=1m, each test stops to explore when it has taken that long, and logs how far it came.
 package efforttest
 
 import (
+	"iter"
 	"os"
 	"regexp"
+	"sync"
 	"testing"
+	"time"
 )
 
 // Long reports whether the tests explore whole spaces, which the environment variable PLANVAULT_LONG asks for.
@@ -31,6 +35,36 @@ func Pick[T any](short, normal, long T) T {
 		return short
 	default:
 		return normal
+	}
+}
+
+// More returns a function, safe for concurrent use, that reports whether the test has time left to explore; with PLANVAULT_LONG=1m it may not. Time in a
+// bubble of testing/synctest does not count: call it outside.
+func More(t testing.TB) func() bool {
+	limit, err := time.ParseDuration(os.Getenv("PLANVAULT_LONG"))
+	if err != nil {
+		return func() bool { return true }
+	}
+	end := time.Now().Add(limit)
+	say := sync.OnceFunc(func() { t.Logf("explored for %v: there is more", limit) })
+	return func() bool {
+		more := time.Now().Before(end)
+		if !more {
+			say()
+		}
+		return more
+	}
+}
+
+// Seeds yields the seeds of the level at which the tests run, from 0, while the test has time left.
+func Seeds(t testing.TB, short, normal, long int) iter.Seq[uint64] {
+	more := More(t)
+	return func(yield func(uint64) bool) {
+		for seed := range uint64(Pick(short, normal, long)) {
+			if !more() || !yield(seed) {
+				return
+			}
+		}
 	}
 }
 

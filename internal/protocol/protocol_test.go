@@ -161,10 +161,14 @@ func TestPromises(t *testing.T) {
 		t.Logf("%d situations (of %d small, %d medium, %d large), %d states, %d steps",
 			len(list), len(smallSituations), len(mediumSituations), len(largeSituations), states.Load(), steps.Load())
 	})
+	more := efforttest.More(t)
 	for _, s := range list {
 		t.Run(s.String(), func(t *testing.T) {
 			if !*full { // each large situation needs much memory
 				t.Parallel()
+			}
+			if !more() {
+				t.Skip("there is no time left")
 			}
 			x := s.run()
 			r := x.report

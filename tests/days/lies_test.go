@@ -224,7 +224,7 @@ func TestExpireBelievesNoFalse404(t *testing.T) {
 // TestClosedDayBesideLies gives false answers of all kinds to the calls that drop, hold, catalogue and recover a day with an
 // open plan and one with a final plan. The open plan stays, Expire drops what it says, and no call sends requests without end.
 func TestClosedDayBesideLies(t *testing.T) {
-	for seed := range uint64(efforttest.Pick(10, 40, 1000)) {
+	for seed := range efforttest.Seeds(t, 10, 40, 1000) {
 		vaulttest.InBubble(t, fmt.Sprint(seed), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			open, ended := vaulttest.Created(t, v, oldPlan()), vaulttest.PlanOf(vaulttest.DaysAgo(8))
